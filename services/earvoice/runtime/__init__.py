@@ -1,0 +1,1 @@
+"""The chassis every service shares: settings, errors, status, server, engine thread, logs."""

@@ -1,0 +1,190 @@
+"""The error tree: every failure that is ours, with its status code and reason.
+
+EarvoiceError
+├── InvalidFieldError             INVALID_ARGUMENT     INVALID_FIELD
+│   └── LanguageNotSupportedError INVALID_ARGUMENT     LANGUAGE_NOT_SUPPORTED
+├── MalformedMessageError         INVALID_ARGUMENT     MALFORMED_MESSAGE
+├── InvalidAudioError             INVALID_ARGUMENT     INVALID_AUDIO
+├── OutOfOrderError               FAILED_PRECONDITION  OUT_OF_ORDER
+├── ModelMismatchError            FAILED_PRECONDITION  MODEL_MISMATCH
+├── StatesUnknownError            FAILED_PRECONDITION  STATES_UNKNOWN
+├── ModelNotFoundError            NOT_FOUND            MODEL_NOT_FOUND
+├── UnimplementedFieldError       UNIMPLEMENTED        NOT_IMPLEMENTED
+├── SessionLimitError             RESOURCE_EXHAUSTED   SESSION_LIMIT   (retry)
+├── SlowReaderError               RESOURCE_EXHAUSTED   SLOW_READER
+├── SessionTooLongError           OUT_OF_RANGE         SESSION_TOO_LONG
+├── IdleError                     DEADLINE_EXCEEDED    IDLE
+├── NotReadyError                 UNAVAILABLE          NOT_READY       (retry)
+├── BackendUnavailableError       UNAVAILABLE          BACKEND_UNAVAILABLE (retry)
+└── InternalError                 INTERNAL             INTERNAL
+
+Imports no grpc, so that sessions and decisions can raise without it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Code(IntEnum):
+    """The gRPC status codes we use, by their numbers on the wire."""
+
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
+
+
+class EarvoiceError(Exception):
+    """A failure with a status.
+
+    Args:
+        message: what a person can act on; it is sent to the caller.
+        retry_after_ms: when a retry may help, 0 or more; None when it does not.
+        metadata: further facts for ``google.rpc.ErrorInfo``.
+    """
+
+    code: ClassVar[Code] = Code.INTERNAL
+    reason: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, *, retry_after_ms: int | None = None, **metadata: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_ms = retry_after_ms
+        self.metadata = metadata
+
+
+class InvalidFieldError(EarvoiceError):
+    """A field's value is not allowed.
+
+    Args:
+        field: its name in the message or configuration.
+        value: what was given.
+        allowed: what would be accepted.
+    """
+
+    code = Code.INVALID_ARGUMENT
+    reason = "INVALID_FIELD"
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        super().__init__(
+            f"{field} = {value!r} is not allowed; allowed: {allowed}",
+            field=field,
+            value=str(value)[:200],
+            allowed=allowed,
+        )
+
+
+class LanguageNotSupportedError(InvalidFieldError):
+    """The model does not speak this language."""
+
+    reason = "LANGUAGE_NOT_SUPPORTED"
+
+
+class MalformedMessageError(EarvoiceError):
+    """The bytes are not the message that the method takes."""
+
+    code = Code.INVALID_ARGUMENT
+    reason = "MALFORMED_MESSAGE"
+
+
+class InvalidAudioError(EarvoiceError):
+    """Broken frames, values that are not numbers, or too many bytes."""
+
+    code = Code.INVALID_ARGUMENT
+    reason = "INVALID_AUDIO"
+
+
+class OutOfOrderError(EarvoiceError):
+    """A message came in an order that the protocol does not allow."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "OUT_OF_ORDER"
+
+
+class ModelMismatchError(EarvoiceError):
+    """The caller expects another model than the one served."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "MODEL_MISMATCH"
+
+
+class StatesUnknownError(EarvoiceError):
+    """The states named are not the ones held."""
+
+    code = Code.FAILED_PRECONDITION
+    reason = "STATES_UNKNOWN"
+
+
+class ModelNotFoundError(EarvoiceError):
+    """No such model is served."""
+
+    code = Code.NOT_FOUND
+    reason = "MODEL_NOT_FOUND"
+
+
+class UnimplementedFieldError(EarvoiceError):
+    """A field or method that is reserved for a later version was used."""
+
+    code = Code.UNIMPLEMENTED
+    reason = "NOT_IMPLEMENTED"
+
+    def __init__(self, field: str, message: str = "is not implemented in this version") -> None:
+        super().__init__(f"{field} {message}", field=field)
+
+
+class SessionLimitError(EarvoiceError):
+    """Every session is taken."""
+
+    code = Code.RESOURCE_EXHAUSTED
+    reason = "SESSION_LIMIT"
+
+
+class SlowReaderError(EarvoiceError):
+    """The client does not read its responses."""
+
+    code = Code.RESOURCE_EXHAUSTED
+    reason = "SLOW_READER"
+
+
+class SessionTooLongError(EarvoiceError):
+    """The session has reached its longest duration."""
+
+    code = Code.OUT_OF_RANGE
+    reason = "SESSION_TOO_LONG"
+
+
+class IdleError(EarvoiceError):
+    """No message came for too long."""
+
+    code = Code.DEADLINE_EXCEEDED
+    reason = "IDLE"
+
+
+class NotReadyError(EarvoiceError):
+    """The server is draining, or not ready yet."""
+
+    code = Code.UNAVAILABLE
+    reason = "NOT_READY"
+
+
+class BackendUnavailableError(EarvoiceError):
+    """An encoder or decoder behind the policy service is gone."""
+
+    code = Code.UNAVAILABLE
+    reason = "BACKEND_UNAVAILABLE"
+
+
+class InternalError(EarvoiceError):
+    """Our own bug. The message is a fixed sentence; the cause is in the log."""
+
+    code = Code.INTERNAL
+    reason = "INTERNAL"

@@ -1,0 +1,113 @@
+"""A gRPC server's life: bind, tell its health, drain on SIGTERM, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from earvoice.runtime.settings import ServiceSettings
+from earvoice.runtime.status import StatusInterceptor
+from earvoice.runtime.transport import MESSAGE_LIMIT_BYTES, server_options
+
+_LOG = logging.getLogger("earvoice.runtime.server")
+
+Drain = Callable[[float], Awaitable[None]]
+
+
+class ServiceServer:
+    """One process's server.
+
+    Args:
+        settings: where to listen and how long to drain.
+        service_names: full names of the services added to ``grpc_server``; health is told for
+            each, and for the empty name.
+        message_limit_bytes: longest message taken or sent.
+
+    Attributes:
+        grpc_server: add the servicers to it before ``start``.
+        draining: set once SIGTERM has come.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        service_names: Sequence[str],
+        message_limit_bytes: int = MESSAGE_LIMIT_BYTES,
+    ) -> None:
+        self._settings = settings
+        self._service_names = ["", *service_names]
+        self._health = health.aio.HealthServicer()
+        self._address: str | None = None
+        self.draining = asyncio.Event()
+        self.grpc_server = grpc.aio.server(
+            interceptors=[StatusInterceptor()], options=server_options(message_limit_bytes)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc_server)
+        if settings.reflection:
+            names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
+            reflection.enable_server_reflection(names, self.grpc_server)
+
+    async def start(self) -> int:
+        """Listen, NOT_SERVING, and return the port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        await self.set_serving(serving=False)
+        wanted = f"{self._settings.host}:{self._settings.port}"
+        try:
+            port = self.grpc_server.add_insecure_port(wanted)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {wanted}: {error}") from error
+        self._address = f"{self._settings.host}:{port}"
+        await self.grpc_server.start()
+        _LOG.info("listening", extra={"address": self._address})
+        return port
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """Tell the health of every service; write the address file when it begins to serve."""
+        status = health_pb2.HealthCheckResponse
+        value = status.SERVING if serving else status.NOT_SERVING
+        for name in self._service_names:
+            await self._health.set(name, value)
+        if serving and self._address and self._settings.address_file:
+            write_atomically(self._settings.address_file, self._address)
+        if serving:
+            _LOG.info("serving", extra={"address": self._address})
+
+    async def run_until_stopped(self, on_drain: Drain) -> None:
+        """Serve until SIGTERM or SIGINT, then drain and stop.
+
+        Args:
+            on_drain: awaited with the grace in seconds, after NOT_SERVING has been told; it
+                returns when every session has ended. The server stops then, or when the grace
+                has passed.
+        """
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self.draining.set)
+        await self.draining.wait()
+        grace_s = self._settings.drain_grace_ms / 1000
+        _LOG.info("draining", extra={"grace_s": grace_s})
+        await self.set_serving(serving=False)
+        try:
+            await asyncio.wait_for(on_drain(grace_s), grace_s)
+        except TimeoutError:
+            _LOG.warning("sessions still running after the grace", extra={"grace_s": grace_s})
+        await self.grpc_server.stop(grace=0)
+        _LOG.info("stopped")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that a reader sees all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf8")
+    temporary.replace(path)

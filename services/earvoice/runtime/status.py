@@ -1,0 +1,130 @@
+"""Errors become statuses, and bytes become messages, at one place for every method.
+
+grpc.aio answers a message it cannot parse, or an exception it does not know, with UNKNOWN and the
+Python class's name. So handlers are given raw bytes, which are parsed here, and what they raise is
+translated here: our own errors with ``google.rpc.ErrorInfo``, all others as INTERNAL with a fixed
+sentence and a log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from earvoice.runtime.errors import EarvoiceError, InternalError, MalformedMessageError
+
+ERROR_DOMAIN = "earvoice"
+_LOG = logging.getLogger("earvoice.runtime.status")
+
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
+
+
+class StatusInterceptor(grpc.aio.ServerInterceptor):
+    """Wraps every handler of our services; health and reflection are left as they are."""
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler:
+        """Return the handler that parses and translates."""
+        handler: Any = await continuation(handler_call_details)
+        if handler is None or not handler_call_details.method.startswith("/earvoice."):
+            return handler
+        if handler.stream_stream:
+            wrapped = _wrap_stream(handler.stream_stream, handler.request_deserializer)
+            return grpc.stream_stream_rpc_method_handler(wrapped, None, handler.response_serializer)
+        wrapped_unary = _wrap_unary(handler.unary_unary, handler.request_deserializer)
+        return grpc.unary_unary_rpc_method_handler(wrapped_unary, None, handler.response_serializer)
+
+
+def _wrap_unary(method: Any, parse: Callable[[bytes], Any]) -> Any:
+    async def handle(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            return await method(_parse(request, parse), context)
+        except Exception as error:  # noqa: BLE001 - the one place where all are translated
+            await _abort(context, error)
+
+    return handle
+
+
+def _wrap_stream(method: Any, parse: Callable[[bytes], Any]) -> Any:
+    async def requests(raw: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for message in raw:
+            yield _parse(message, parse)
+
+    async def handle(
+        raw: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        try:
+            async for response in method(requests(raw), context):
+                yield response
+        except Exception as error:  # noqa: BLE001 - the one place where all are translated
+            await _abort(context, error)
+
+    return handle
+
+
+def _parse(message: bytes, parse: Callable[[bytes], Any]) -> Any:
+    try:
+        return parse(message)
+    except (DecodeError, ValueError) as error:
+        raise MalformedMessageError(
+            f"{len(message)} bytes are not the message this method takes"
+        ) from error
+
+
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: BaseException) -> NoReturn:
+    ours = as_earvoice_error(error)
+    await context.abort_with_status(rpc_status.to_status(status_proto(ours)))
+    raise AssertionError  # abort_with_status always raises
+
+
+def as_earvoice_error(error: BaseException) -> EarvoiceError:
+    """Return what the caller shall be told.
+
+    A group (of a TaskGroup) counts as its first error of ours, else as its first error. What is
+    not ours is logged with an id and becomes an InternalError that names only the id.
+    """
+    found = list(_leaves(error))
+    for leaf in found:
+        if isinstance(leaf, EarvoiceError):
+            return leaf
+    incident = uuid.uuid4().hex
+    _LOG.error("unexpected error", exc_info=error, extra={"incident": incident})
+    return InternalError(
+        f"internal error; the server's log has it as incident {incident}", incident=incident
+    )
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        nested = [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+        return [leaf for leaf in nested if not isinstance(leaf, asyncio.CancelledError)] or nested
+    return [error]
+
+
+def status_proto(error: EarvoiceError) -> status_pb2.Status:
+    """Return the error as ``google.rpc.Status`` with ErrorInfo, and RetryInfo where it helps."""
+    info = error_details_pb2.ErrorInfo(
+        reason=error.reason, domain=ERROR_DOMAIN, metadata=error.metadata
+    )
+    details = [_packed(info)]
+    if error.retry_after_ms is not None:
+        delay = duration_pb2.Duration()
+        delay.FromMilliseconds(error.retry_after_ms)
+        details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
+    return status_pb2.Status(code=int(error.code), message=error.message, details=details)
+
+
+def _packed(message: Any) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed

@@ -1,0 +1,35 @@
+"""gRPC channel and server options that both ends must agree on."""
+
+from __future__ import annotations
+
+MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
+PUBLIC_MESSAGE_LIMIT_BYTES = 4 * 1024 * 1024
+KEEPALIVE_TIME_MS = 20_000
+KEEPALIVE_TIMEOUT_MS = 5_000
+# The default server forbids pings closer than five minutes and ends the connection.
+MINIMUM_PING_INTERVAL_MS = 10_000
+
+Options = list[tuple[str, int]]
+
+
+def channel_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
+    """Return a client channel's options: keepalive without calls too, message limits."""
+    return [
+        ("grpc.keepalive_time_ms", KEEPALIVE_TIME_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.max_receive_message_length", message_limit_bytes),
+        ("grpc.max_send_message_length", message_limit_bytes),
+    ]
+
+
+def server_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
+    """Return a server's options."""
+    return [
+        *channel_options(message_limit_bytes),
+        ("grpc.http2.min_ping_interval_without_data_ms", MINIMUM_PING_INTERVAL_MS),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", MINIMUM_PING_INTERVAL_MS),
+        # Two servers on one port would share its connections without a word.
+        ("grpc.so_reuseport", 0),
+    ]
