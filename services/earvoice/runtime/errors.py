@@ -16,6 +16,7 @@ EarvoiceError
 ├── IdleError                     DEADLINE_EXCEEDED    IDLE
 ├── NotReadyError                 UNAVAILABLE          NOT_READY       (retry)
 ├── BackendUnavailableError       UNAVAILABLE          BACKEND_UNAVAILABLE (retry)
+├── RemoteError                   another service's own code and reason
 └── InternalError                 INTERNAL             INTERNAL
 
 Imports no grpc, so that sessions and decisions can raise without it.
@@ -24,7 +25,6 @@ Imports no grpc, so that sessions and decisions can raise without it.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
 
 
 class Code(IntEnum):
@@ -52,8 +52,8 @@ class EarvoiceError(Exception):
         metadata: further facts for ``google.rpc.ErrorInfo``.
     """
 
-    code: ClassVar[Code] = Code.INTERNAL
-    reason: ClassVar[str] = "INTERNAL"
+    code: Code = Code.INTERNAL
+    reason: str = "INTERNAL"
 
     def __init__(self, message: str, *, retry_after_ms: int | None = None, **metadata: str) -> None:
         super().__init__(message)
@@ -181,6 +181,17 @@ class BackendUnavailableError(EarvoiceError):
 
     code = Code.UNAVAILABLE
     reason = "BACKEND_UNAVAILABLE"
+
+
+class RemoteError(EarvoiceError):
+    """What another of our services answered, passed on as it is."""
+
+    def __init__(
+        self, code: Code, reason: str, message: str, retry_after_ms: int | None, **metadata: str
+    ) -> None:
+        super().__init__(message, retry_after_ms=retry_after_ms, **metadata)
+        self.code = code
+        self.reason = reason
 
 
 class InternalError(EarvoiceError):

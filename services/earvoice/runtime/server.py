@@ -48,7 +48,8 @@ class ServiceServer:
         self._address: str | None = None
         self.draining = asyncio.Event()
         self.grpc_server = grpc.aio.server(
-            interceptors=[StatusInterceptor()], options=server_options(message_limit_bytes)
+            interceptors=[StatusInterceptor(settings.write_timeout_ms / 1000)],
+            options=server_options(message_limit_bytes),
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc_server)
         if settings.reflection:

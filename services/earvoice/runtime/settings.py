@@ -38,6 +38,9 @@ class ServiceSettings(BaseSettings):
     idle_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = Field(
         60_000, description="Milliseconds without a message after which a session is ended."
     )
+    write_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = Field(
+        10_000, description="Milliseconds a caller may leave a response unread."
+    )
     reflection: bool = Field(default=False, description="Serve gRPC reflection.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe log line written."

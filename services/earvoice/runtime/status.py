@@ -12,7 +12,8 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -20,26 +21,45 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from earvoice.runtime.errors import EarvoiceError, InternalError, MalformedMessageError
+from earvoice.runtime.errors import (
+    Code,
+    EarvoiceError,
+    InternalError,
+    MalformedMessageError,
+    RemoteError,
+    SlowReaderError,
+)
 
 ERROR_DOMAIN = "earvoice"
 _LOG = logging.getLogger("earvoice.runtime.status")
 
-Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]]
+if TYPE_CHECKING:
+    # Generic in the type stubs only.
+    Handler = grpc.RpcMethodHandler[Any, Any]
+    Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
 
 
 class StatusInterceptor(grpc.aio.ServerInterceptor):
-    """Wraps every handler of our services; health and reflection are left as they are."""
+    """Wraps every handler of our services; health and reflection are left as they are.
+
+    Args:
+        write_timeout_s: how long a caller may leave a response unread.
+    """
+
+    def __init__(self, write_timeout_s: float) -> None:
+        self._write_timeout_s = write_timeout_s
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> grpc.RpcMethodHandler:
+    ) -> Handler | None:
         """Return the handler that parses and translates."""
         handler: Any = await continuation(handler_call_details)
         if handler is None or not handler_call_details.method.startswith("/earvoice."):
-            return handler
+            return handler  # type: ignore[no-any-return]
         if handler.stream_stream:
-            wrapped = _wrap_stream(handler.stream_stream, handler.request_deserializer)
+            wrapped = _wrap_stream(
+                handler.stream_stream, handler.request_deserializer, self._write_timeout_s
+            )
             return grpc.stream_stream_rpc_method_handler(wrapped, None, handler.response_serializer)
         wrapped_unary = _wrap_unary(handler.unary_unary, handler.request_deserializer)
         return grpc.unary_unary_rpc_method_handler(wrapped_unary, None, handler.response_serializer)
@@ -55,21 +75,32 @@ def _wrap_unary(method: Any, parse: Callable[[bytes], Any]) -> Any:
     return handle
 
 
-def _wrap_stream(method: Any, parse: Callable[[bytes], Any]) -> Any:
+def _wrap_stream(method: Any, parse: Callable[[bytes], Any], write_timeout_s: float) -> Any:
     async def requests(raw: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         async for message in raw:
             yield _parse(message, parse)
 
     async def handle(
         raw: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[Any]:
+    ) -> None:
         try:
-            async for response in method(requests(raw), context):
-                yield response
+            async with aclosing(method(requests(raw), context)) as responses:
+                async for response in responses:
+                    await _write(context, response, write_timeout_s)
         except Exception as error:  # noqa: BLE001 - the one place where all are translated
             await _abort(context, error)
 
     return handle
+
+
+async def _write(
+    context: grpc.aio.ServicerContext[Any, Any], response: Any, timeout_s: float
+) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await context.write(response)
+    except TimeoutError as error:
+        raise SlowReaderError(f"a response was not read for {timeout_s:g} s") from error
 
 
 def _parse(message: bytes, parse: Callable[[bytes], Any]) -> Any:
@@ -122,6 +153,26 @@ def status_proto(error: EarvoiceError) -> status_pb2.Status:
         delay.FromMilliseconds(error.retry_after_ms)
         details.append(_packed(error_details_pb2.RetryInfo(retry_delay=delay)))
     return status_pb2.Status(code=int(error.code), message=error.message, details=details)
+
+
+def remote_error(error: grpc.aio.AioRpcError) -> RemoteError | None:
+    """Return another service's error, or None when the status is the transport's own."""
+    details = dict(error.trailing_metadata()).get("grpc-status-details-bin")
+    if not isinstance(details, bytes):
+        return None
+    status = status_pb2.Status.FromString(details)
+    info = error_details_pb2.ErrorInfo()
+    retry = error_details_pb2.RetryInfo()
+    retry_after_ms = None
+    for detail in status.details:
+        detail.Unpack(info)
+        if detail.Unpack(retry):
+            retry_after_ms = retry.retry_delay.ToMilliseconds()
+    if info.domain != ERROR_DOMAIN:
+        return None
+    return RemoteError(
+        Code(status.code), info.reason, status.message, retry_after_ms, **dict(info.metadata)
+    )
 
 
 def _packed(message: Any) -> any_pb2.Any:

@@ -1,0 +1,1 @@
+"""The policy service: owns every session, and decides when to speak."""

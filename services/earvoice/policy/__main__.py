@@ -1,0 +1,51 @@
+"""`python -m earvoice.policy`: serve the public API."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
+from earvoice.policy.backends import Backends
+from earvoice.policy.service import SERVICE_NAME, SpeechTranslationService
+from earvoice.policy.settings import PolicySettings
+from earvoice.runtime.log import configure_logging
+from earvoice.runtime.server import ServiceServer
+from earvoice.runtime.session_limit import SessionLimit
+from earvoice.runtime.settings import SettingsError, load_settings
+from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES
+
+
+async def serve(settings: PolicySettings) -> None:
+    """Serve until SIGTERM."""
+    backends = Backends(settings.encoder_target, settings.decoder_target)
+    service = SpeechTranslationService(settings, backends, SessionLimit(settings.session_limit))
+    server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
+    public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
+    await server.start()
+    async with asyncio.TaskGroup() as group:
+        getting_ready = group.create_task(_serve_once_ready(server, backends))
+        await server.run_until_stopped(service.drain)
+        getting_ready.cancel()
+    await backends.close()
+
+
+async def _serve_once_ready(server: ServiceServer, backends: Backends) -> None:
+    await backends.wait_until_ready()
+    await server.set_serving(serving=True)
+
+
+def main() -> int:
+    """Run the service; return the process's exit code."""
+    try:
+        settings = load_settings(PolicySettings)
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - before there is a log
+        return 2
+    configure_logging("policy", settings.log_level)
+    asyncio.run(serve(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

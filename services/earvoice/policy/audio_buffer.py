@@ -1,0 +1,112 @@
+"""The audio of a session that may still be needed, and when each part of it arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+from collections import deque
+
+from earvoice.runtime.errors import InvalidAudioError
+
+MESSAGE_LIMIT_BYTES = 1024 * 1024
+
+
+class AudioBuffer:
+    """Raw frames since the utterance's start, positions counted from the session's first.
+
+    One task appends, another reads. Appending waits while too much has not been worked on, so
+    memory is bounded whatever the client sends.
+
+    Args:
+        frame_bytes: bytes of one frame: bytes per sample times channels.
+        limit_samples: most frames held that ``release_before`` has not released.
+    """
+
+    def __init__(self, frame_bytes: int, limit_samples: int) -> None:
+        self._frame_bytes = frame_bytes
+        self._limit_samples = limit_samples
+        self._data = bytearray()
+        self._start_sample = 0
+        self._worked_sample = 0
+        self._changed = asyncio.Condition()
+        # Ends and arrival times of the messages whose audio is still held.
+        self._end_samples: deque[int] = deque()
+        self._arrivals_s: deque[float] = deque()
+        self.received_samples = 0
+        self.ended = False
+
+    async def append(self, data: bytes, arrival_s: float) -> None:
+        """Add a message's frames.
+
+        Args:
+            data: whole frames.
+            arrival_s: when they arrived, on the session's monotonic clock.
+
+        Raises:
+            InvalidAudioError: broken frames, or too many bytes.
+        """
+        if len(data) % self._frame_bytes:
+            raise InvalidAudioError(
+                f"audio of {len(data)} bytes is not whole frames of {self._frame_bytes} bytes"
+            )
+        if len(data) > MESSAGE_LIMIT_BYTES:
+            raise InvalidAudioError(
+                f"audio of {len(data)} bytes is more than {MESSAGE_LIMIT_BYTES} a message"
+            )
+        if not data:
+            return
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._waiting_samples() < self._limit_samples)
+            self._data += data
+            self.received_samples += len(data) // self._frame_bytes
+            self._end_samples.append(self.received_samples)
+            self._arrivals_s.append(arrival_s)
+            self._changed.notify_all()
+
+    async def end(self) -> None:
+        """Say that no more audio will come."""
+        async with self._changed:
+            self.ended = True
+            self._changed.notify_all()
+
+    async def wait_for(self, sample: int) -> None:
+        """Return when ``sample`` frames have been received, or the audio has ended."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.ended or self.received_samples >= sample)
+
+    def read(self, start_sample: int, end_sample: int) -> bytes:
+        """Return the frames of an interval that is still held.
+
+        Raises:
+            IndexError: part of it is not held.
+        """
+        if not self._start_sample <= start_sample <= end_sample <= self.received_samples:
+            raise IndexError(
+                f"[{start_sample}, {end_sample}) is not within "
+                f"[{self._start_sample}, {self.received_samples})"
+            )
+        first = (start_sample - self._start_sample) * self._frame_bytes
+        last = (end_sample - self._start_sample) * self._frame_bytes
+        return bytes(memoryview(self._data)[first:last])
+
+    def arrival_s(self, sample: int) -> float:
+        """Return when the frame before ``sample`` arrived; the first known time if long ago."""
+        index = bisect.bisect_left(self._end_samples, sample)
+        return self._arrivals_s[min(index, len(self._arrivals_s) - 1)]
+
+    async def mark_worked(self, sample: int) -> None:
+        """Say that audio before ``sample`` has been worked on: the client may send more."""
+        async with self._changed:
+            self._worked_sample = sample
+            self._changed.notify_all()
+
+    def release_before(self, sample: int) -> None:
+        """Forget audio before ``sample``: an utterance has ended there."""
+        del self._data[: (sample - self._start_sample) * self._frame_bytes]
+        self._start_sample = sample
+        while len(self._end_samples) > 1 and self._end_samples[0] < sample:
+            self._end_samples.popleft()
+            self._arrivals_s.popleft()
+
+    def _waiting_samples(self) -> int:
+        return self.received_samples - self._worked_sample

@@ -1,0 +1,98 @@
+"""What a session needs from the encoder and the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from earvoice.policy.decisions.base import Token
+from earvoice.policy.evidence import Evidence
+from earvoice.policy.timeline import HopTimings
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An encoder's answer.
+
+    Attributes:
+        states: passed on to the decoder unread.
+        evidence: what was heard.
+        timings: of the request.
+    """
+
+    states: object
+    evidence: Evidence
+    timings: HopTimings
+
+
+@dataclass(frozen=True)
+class GenerationSteps:
+    """Tokens that became known together.
+
+    Attributes:
+        tokens: in order, end of sentence excluded.
+        ended: whether end of sentence follows them.
+        timings: of the generation so far.
+    """
+
+    tokens: Sequence[Token]
+    ended: bool
+    timings: HopTimings
+
+
+@dataclass(frozen=True)
+class GenerationEnd:
+    """A generation's end.
+
+    Attributes:
+        hit_limit: whether it ran into its token limit.
+        timings: of the whole generation.
+    """
+
+    hit_limit: bool
+    timings: HopTimings
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """What to decode.
+
+    Attributes:
+        states: an encoder's.
+        prefix: committed tokens.
+        draft: tokens expected after them.
+        max_new_tokens: most tokens after the prefix, 1 or more.
+        forbid_end: never choose end of sentence.
+    """
+
+    states: object
+    prefix: Sequence[int]
+    draft: Sequence[int]
+    max_new_tokens: int
+    forbid_end: bool = False
+
+
+class EncoderBackend(Protocol):
+    """An encoder session."""
+
+    async def encode(self, audio: bytes) -> Encoded:
+        """Add audio to the utterance and return the next revision."""
+
+    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
+        """Add the rest, end the utterance at ``end_sample`` and return the last revision."""
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        """Forget the utterance and begin another."""
+
+
+class DecoderBackend(Protocol):
+    """A decoder session."""
+
+    def generate(
+        self, request: GenerationRequest
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        """Decode; yields steps, then exactly one end."""
+
+    def halt(self) -> None:
+        """Ask the running generation to stop; its end still comes."""

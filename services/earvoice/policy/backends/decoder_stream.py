@@ -1,0 +1,114 @@
+"""A session with the decoder service."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.backends.failure import answer_of, hop_timings, translated
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.wire.evidence import tokens_of
+from earvoice.runtime.errors import InternalError
+
+
+class DecoderStream:
+    """An open decoder session.
+
+    Args:
+        call: the stream.
+        traceparent: the session's trace, or empty.
+    """
+
+    def __init__(self, call: Any, traceparent: str) -> None:
+        self._call = call
+        self._trace = types_pb2.TraceContext(traceparent=traceparent)
+        self._generation_id = 0
+        self._loaded: object = None
+        self._halting: asyncio.Task[None] | None = None
+
+    async def open(self, options: StreamOptions, model_hash: str, session_id: str) -> None:
+        """Open the session."""
+        command = decoder_pb.DecodeOpen(
+            model_hash=model_hash,
+            target_language_code=options.target_language_code,
+            attention_layer=options.attention_layer,
+            session_id=session_id,
+        )
+        with translated("decoder"):
+            await self._write(decoder_pb.DecodeRequest(open=command))
+            answer_of(await self._call.read(), "decoder")
+
+    async def generate(
+        self, request: GenerationRequest
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        """Decode; yields steps, then exactly one end.
+
+        Raises:
+            InternalError: the decoder did not keep to the forced prefix.
+        """
+        self._generation_id += 1
+        expected_index = len(request.prefix)
+        with translated("decoder"):
+            sent_s = time.perf_counter()
+            await self._send(request)
+            while True:
+                answer: decoder_pb.DecodeResponse = answer_of(await self._call.read(), "decoder")
+                if answer.HasField("steps") and self._is_current(answer.steps):
+                    expected_index = _checked_index(answer.steps, expected_index)
+                    yield _generation_steps(sent_s, answer.steps)
+                if answer.HasField("done") and self._is_current(answer.done):
+                    break
+            if self._halting is not None:
+                await self._halting
+                self._halting = None
+            hit_limit = answer.done.reason == decoder_pb.GenerationDone.REASON_LIMIT
+            yield GenerationEnd(hit_limit, hop_timings(sent_s, answer.done.timings))
+
+    def halt(self) -> None:
+        """Ask the running generation to stop; its end still comes."""
+        command = decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=self._generation_id))
+        # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
+        self._halting = asyncio.create_task(self._write(command))
+
+    async def _send(self, request: GenerationRequest) -> None:
+        states = request.states
+        if not isinstance(states, types_pb2.States):
+            raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
+        if states is not self._loaded:
+            await self._write(decoder_pb.DecodeRequest(states=states))
+            self._loaded = states
+        command = decoder_pb.Generate(
+            generation_id=self._generation_id,
+            states_id=states.states_id,
+            prefix=request.prefix,
+            draft=request.draft,
+            max_new_tokens=request.max_new_tokens,
+            forbid_end_of_sequence=request.forbid_end,
+        )
+        await self._write(decoder_pb.DecodeRequest(generate=command))
+
+    async def _write(self, request: decoder_pb.DecodeRequest) -> None:
+        request.trace_context.CopyFrom(self._trace)
+        await self._call.write(request)
+
+    def _is_current(self, message: decoder_pb.Steps | decoder_pb.GenerationDone) -> bool:
+        return message.generation_id == self._generation_id
+
+
+def _generation_steps(sent_s: float, steps: decoder_pb.Steps) -> GenerationSteps:
+    ended = bool(steps.steps) and steps.steps[-1].end_of_sequence
+    return GenerationSteps(tokens_of(steps.steps), ended, hop_timings(sent_s, steps.timings))
+
+
+def _checked_index(steps: decoder_pb.Steps, expected: int) -> int:
+    """Append-only is checked where it could break: steps must follow the prefix one by one."""
+    for step in steps.steps:
+        if step.index != expected:
+            raise InternalError(f"the decoder sent step {step.index}, expected {expected}")
+        expected += 1
+    return expected

@@ -1,0 +1,1 @@
+"""Decision policies: pure objects, evidence in, decision out."""

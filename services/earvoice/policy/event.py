@@ -1,0 +1,122 @@
+"""What a session tells its client, in the order it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from earvoice.policy.endpoint import EndCause
+from earvoice.policy.timeline import StageTimings
+
+
+@dataclass(frozen=True)
+class ReleasedItem:
+    """A word, or a later piece of the word before; positions in the session's samples.
+
+    Attributes:
+        text: without surrounding blanks.
+        starts_word: whether a blank belongs before it.
+        utterance: from 0.
+        source_start_sample: where the audio it attends to begins.
+        source_end_sample: where that audio ends.
+        delay_samples: audio received when it was released.
+        elapsed_ms: since the first sample existed, on the session's clock.
+        stages: where its time went.
+    """
+
+    text: str
+    starts_word: bool
+    utterance: int
+    source_start_sample: int
+    source_end_sample: int
+    delay_samples: int
+    elapsed_ms: float
+    stages: StageTimings
+
+
+@dataclass(frozen=True)
+class WordsReleased:
+    """Words are released; audio before ``acknowledged_samples`` is never needed again."""
+
+    items: Sequence[ReleasedItem]
+    acknowledged_samples: int
+
+
+@dataclass(frozen=True)
+class TailChanged:
+    """The tail that may still change."""
+
+    text: str
+    utterance: int
+
+
+@dataclass(frozen=True)
+class SegmentWorked:
+    """A segment has been worked on, words or none."""
+
+    utterance: int
+    segment: int
+    end_sample: int
+    computation_ms: float
+    queue_ms: float
+    merged_count: int
+    item_count: int
+
+
+@dataclass(frozen=True)
+class UtteranceEnded:
+    """Everything of an utterance has been released."""
+
+    utterance: int
+    start_sample: int
+    end_sample: int
+    cause: EndCause
+    source_transcript: str
+
+
+@dataclass(frozen=True)
+class ReplicaLeaving:
+    """This replica is going away; the session may run on for the grace."""
+
+    grace_s: float
+
+
+@dataclass
+class SessionTotals:
+    """Adds up over a session; also its last event.
+
+    Attributes:
+        audio_samples: received.
+        item_count: items released.
+        word_count: of those, how many begin a word.
+        utterance_count: utterances ended.
+        segment_count: segments worked on.
+        merged_count: grid segments merged away.
+        computation_ms: of all services.
+        guards_hit: times each guard cut a commit, by its name.
+    """
+
+    audio_samples: int = 0
+    item_count: int = 0
+    word_count: int = 0
+    utterance_count: int = 0
+    segment_count: int = 0
+    merged_count: int = 0
+    computation_ms: float = 0.0
+    guards_hit: Mapping[str, int] = field(default_factory=dict)
+
+    def add_segment(self, event: SegmentWorked) -> None:
+        """Count a segment."""
+        self.segment_count += 1
+        self.merged_count += event.merged_count
+        self.computation_ms += event.computation_ms
+
+    def add_items(self, items: Sequence[ReleasedItem]) -> None:
+        """Count released items."""
+        self.item_count += len(items)
+        self.word_count += sum(item.starts_word for item in items)
+
+
+Event = (
+    WordsReleased | TailChanged | SegmentWorked | UtteranceEnded | ReplicaLeaving | SessionTotals
+)

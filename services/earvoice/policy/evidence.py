@@ -1,0 +1,67 @@
+"""What the encoder heard, as the policy service sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class VoiceActivity:
+    """The detector's view of the utterance so far; positions in the session's samples.
+
+    Attributes:
+        has_speech: whether any speech was found; without it the rest is meaningless.
+        speech_start_sample: where the first speech begins.
+        speech_end_sample: where the last speech ends.
+        pauses: (start, end) of stretches of 100 ms or more without speech, speech on both sides.
+    """
+
+    has_speech: bool
+    speech_start_sample: int = 0
+    speech_end_sample: int = 0
+    pauses: Sequence[tuple[int, int]] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One revision's evidence.
+
+    Attributes:
+        ctc_labels: label of each state.
+        blank_label: the label that means blank.
+        span_end_samples: per state, where the audio it covers ends.
+        complete_word_count: source words known to be complete.
+        has_partial_word: whether an unfinished one follows.
+        label_count: non-blank labels, repeats collapsed.
+        last_label_end_sample: where the last of them ends.
+        frame_count: feature frames of 10 ms.
+        voice_activity: what the detector heard.
+        source_transcript: with the last revision, if asked for.
+    """
+
+    ctc_labels: Sequence[int]
+    blank_label: int
+    span_end_samples: Sequence[int]
+    complete_word_count: int
+    has_partial_word: bool
+    label_count: int
+    last_label_end_sample: int
+    frame_count: int
+    voice_activity: VoiceActivity
+    source_transcript: str = ""
+
+    @property
+    def state_count(self) -> int:
+        """Number of encoder states."""
+        return len(self.span_end_samples)
+
+    @property
+    def source_word_count(self) -> int:
+        """Source words heard, a partial one included."""
+        return self.complete_word_count + int(self.has_partial_word)
+
+    def span(self, state: int, utterance_start_sample: int) -> tuple[int, int]:
+        """Return (start, end) of the audio that a state covers."""
+        start = self.span_end_samples[state - 1] if state else utterance_start_sample
+        return start, self.span_end_samples[state]

@@ -1,0 +1,75 @@
+"""Reading one generation: as far as the policy needs it, then to its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from earvoice.policy.backend import (
+    DecoderBackend,
+    GenerationEnd,
+    GenerationRequest,
+    GenerationSteps,
+)
+from earvoice.policy.decisions.base import DecisionPolicy, Hypothesis, Token
+from earvoice.policy.timeline import HopTimings
+
+
+class HypothesisReading:
+    """One generation.
+
+    Args:
+        decoder: where it runs.
+        request: what to decode.
+
+    Attributes:
+        deciding: the generation's timings at the answer read last.
+        hit_limit: whether it ran into its token limit, once it has ended.
+    """
+
+    def __init__(self, decoder: DecoderBackend, request: GenerationRequest) -> None:
+        self._decoder = decoder
+        self._request = request
+        self._answers: AsyncIterator[GenerationSteps | GenerationEnd] = decoder.generate(request)
+        self._has_ended = False
+        self.deciding = HopTimings()
+        self.hit_limit = False
+
+    async def read(self, policy: DecisionPolicy | None) -> Hypothesis:
+        """Read until the policy has decided, or to the end.
+
+        Args:
+            policy: asked after every token; None reads to the end.
+        """
+        tokens: list[Token] = []
+        ended = False
+        async for answer in self._answers:
+            self.deciding = answer.timings
+            if isinstance(answer, GenerationEnd):
+                self._note_end(answer)
+                break
+            first = len(tokens)
+            tokens += answer.tokens
+            ended = answer.ended
+            if policy is not None and _is_decided(policy, tokens, first):
+                self._decoder.halt()
+                break
+        return Hypothesis(tuple(self._request.prefix), tokens, ended)
+
+    async def drain(self) -> HopTimings:
+        """Read what is left and return the timings of the whole generation."""
+        total = self.deciding
+        if not self._has_ended:
+            async for answer in self._answers:
+                total = answer.timings
+                if isinstance(answer, GenerationEnd):
+                    self._note_end(answer)
+                    break
+        return total
+
+    def _note_end(self, end: GenerationEnd) -> None:
+        self._has_ended = True
+        self.hit_limit = end.hit_limit
+
+
+def _is_decided(policy: DecisionPolicy, tokens: list[Token], first: int) -> bool:
+    return any(policy.is_decided(tokens[index], index) for index in range(first, len(tokens)))

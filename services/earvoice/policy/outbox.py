@@ -1,0 +1,55 @@
+"""Events on their way to one client: bounded, in order, only the newest tail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from earvoice.policy.event import Event, TailChanged
+
+CAPACITY = 64
+
+
+class Outbox:
+    """A queue between a session and its client's stream."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._changed = asyncio.Condition()
+        self._is_closed = False
+        self._error: Exception | None = None
+
+    async def put(self, event: Event) -> None:
+        """Add an event; waits while the client is slow. A newer tail replaces a waiting one."""
+        async with self._changed:
+            if isinstance(event, TailChanged):
+                self._drop_tails()
+            await self._changed.wait_for(lambda: len(self._events) < CAPACITY)
+            self._events.append(event)
+            self._changed.notify_all()
+
+    async def close(self, error: Exception | None = None) -> None:
+        """Say that nothing more comes, and why if something failed."""
+        async with self._changed:
+            if not self._is_closed:
+                self._is_closed = True
+                self._error = error
+            self._changed.notify_all()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events; after the last one raise the error that closed it, if any."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._events or self._is_closed)
+                if not self._events:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                event = self._events.popleft()
+                self._changed.notify_all()
+            yield event
+
+    def _drop_tails(self) -> None:
+        kept = [event for event in self._events if not isinstance(event, TailChanged)]
+        self._events = deque(kept)

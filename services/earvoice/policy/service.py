@@ -1,0 +1,141 @@
+"""The public API."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from importlib.metadata import version
+from typing import Any
+
+import grpc
+
+from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
+from earvoice.policy.backends import Backends
+from earvoice.policy.decisions.factory import POLICY_NAMES
+from earvoice.policy.settings import PolicySettings
+from earvoice.policy.stream import TranslationStream
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.policy.wire.request import RequestReader
+from earvoice.policy.wire.response import ResponseWriter
+from earvoice.runtime.log import trace_id_of
+from earvoice.runtime.session_limit import SessionLimit
+
+SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
+
+_LOG = logging.getLogger("earvoice.policy.service")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
+    """Serves streams.
+
+    Args:
+        settings: the service's limits.
+        backends: the encoder and the decoder.
+        sessions: how many streams at once.
+    """
+
+    def __init__(
+        self, settings: PolicySettings, backends: Backends, sessions: SessionLimit
+    ) -> None:
+        self._settings = settings
+        self._backends = backends
+        self._sessions = sessions
+        self._streams: set[TranslationStream] = set()
+
+    async def StreamingTranslate(  # noqa: N802 - the rpc's name
+        self,
+        request_iterator: AsyncIterator[public_pb.StreamingTranslateRequest],
+        context: Context,
+    ) -> AsyncIterator[public_pb.StreamingTranslateResponse]:
+        """Translate one stream."""
+        del context
+        with self._sessions.admit():
+            reader = RequestReader(request_iterator, self._settings.idle_timeout_ms / 1000)
+            config = await reader.config()
+            options = stream_options(config, self._backends.model)
+            session_id = uuid.uuid4().hex
+            traceparent = config.trace_context.traceparent
+            writer = ResponseWriter(options)
+            async with self._backends.open(options, session_id, traceparent) as (encoder, decoder):
+                stream = TranslationStream(options, self._settings, encoder, decoder)
+                with _Logged(session_id, traceparent, stream), self._listed(stream):
+                    yield writer.started(self._started(options, session_id))
+                    async with aclosing(stream.events(reader.audio())) as events:
+                        async for event in events:
+                            yield writer.response(event)
+
+    async def ListModels(  # noqa: N802 - the rpc's name
+        self, request: public_pb.ListModelsRequest, context: Context
+    ) -> public_pb.ListModelsResponse:
+        """Say what can be asked for."""
+        del request, context
+        return public_pb.ListModelsResponse(
+            models=[self._backends.model], policies=POLICY_NAMES, max_target_languages=1
+        )
+
+    async def drain(self, grace_s: float) -> None:
+        """Tell every stream that this replica leaves, and wait until the last has ended."""
+        for stream in tuple(self._streams):
+            await stream.leave(grace_s)
+        await self._sessions.drain()
+
+    def _listed(self, stream: TranslationStream) -> _Listed:
+        return _Listed(self._streams, stream)
+
+    def _started(self, options: StreamOptions, session_id: str) -> public_pb.SessionStarted:
+        return public_pb.SessionStarted(
+            session_id=session_id,
+            config=effective_config(options, self._backends.model),
+            model=self._backends.model,
+            server_version=version("earvoice"),
+            elapsed_clock=public_pb.ELAPSED_CLOCK_LIVE
+            if options.merges_segments
+            else public_pb.ELAPSED_CLOCK_TRUE,
+        )
+
+
+class _Listed:
+    """Keeps a stream in the set of running ones."""
+
+    def __init__(self, streams: set[TranslationStream], stream: TranslationStream) -> None:
+        self._streams = streams
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._streams.add(self._stream)
+
+    def __exit__(self, *_: object) -> None:
+        self._streams.discard(self._stream)
+
+
+class _Logged:
+    """Writes one line when a session ends, however it ends."""
+
+    def __init__(self, session_id: str, traceparent: str, stream: TranslationStream) -> None:
+        self._session_id = session_id
+        self._trace_id = trace_id_of(traceparent)
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        totals = self._stream.totals
+        _LOG.info(
+            "session ended",
+            extra={
+                "session_id": self._session_id,
+                "trace_id": self._trace_id,
+                "end": kind.__name__ if kind else "OK",
+                "words": totals.word_count,
+                "segments": totals.segment_count,
+                "utterances": totals.utterance_count,
+                "computation_ms": round(totals.computation_ms, 1),
+            },
+        )

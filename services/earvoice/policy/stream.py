@@ -1,0 +1,109 @@
+"""One client's stream: reads its audio, runs its session, hands out its events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from earvoice.policy.arrival_clock import ArrivalClock
+from earvoice.policy.audio_buffer import AudioBuffer
+from earvoice.policy.backend import DecoderBackend, EncoderBackend
+from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals
+from earvoice.policy.outbox import Outbox
+from earvoice.policy.session import TranslationSession
+from earvoice.policy.settings import PolicySettings
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.runtime.errors import SessionTooLongError
+
+
+class TranslationStream:
+    """Joins a client's audio, a session and an outbox.
+
+    Args:
+        options: what the stream asked for.
+        settings: the service's limits.
+        encoder: an open encoder session.
+        decoder: an open decoder session.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        settings: PolicySettings,
+        encoder: EncoderBackend,
+        decoder: DecoderBackend,
+    ) -> None:
+        audio_format = options.audio_format
+        rate = audio_format.sample_rate_hertz
+        self._max_samples = settings.max_session_ms * rate // 1000
+        self._audio = AudioBuffer(
+            audio_format.frame_bytes, settings.max_buffered_audio_ms * rate // 1000
+        )
+        self._arrivals = ArrivalClock(rate)
+        self._outbox = Outbox()
+        self._session = TranslationSession(
+            options,
+            encoder,
+            decoder,
+            self._audio,
+            self._arrivals,
+            self._outbox.put,
+            time.perf_counter,
+        )
+
+    @property
+    def totals(self) -> SessionTotals:
+        """The session's totals so far."""
+        return self._session.totals
+
+    async def leave(self, grace_s: float) -> None:
+        """Tell the client that this replica is going away."""
+        await self._outbox.put(ReplicaLeaving(grace_s))
+
+    async def events(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[Event, None]:
+        """Yield what happens, the totals last.
+
+        Args:
+            audio: the client's messages.
+
+        Raises:
+            EarvoiceError: whatever ends the session before its audio.
+        """
+        async with asyncio.TaskGroup() as group:
+            # Their errors travel through the outbox, behind the words already released.
+            tasks = [
+                group.create_task(self._read(audio)),
+                group.create_task(self._work()),
+            ]
+            try:
+                async for event in self._outbox.events():
+                    yield event
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _read(self, audio: AsyncIterator[bytes]) -> None:
+        try:
+            async for data in audio:
+                arrival_s = time.perf_counter()
+                await self._audio.append(data, arrival_s)
+                received = self._audio.received_samples
+                self._arrivals.note(received, arrival_s)
+                self._check_length(received)
+            await self._audio.end()
+        except Exception as error:  # noqa: BLE001 - handed on, not swallowed
+            await self._outbox.close(error)
+
+    def _check_length(self, received_samples: int) -> None:
+        if received_samples > self._max_samples:
+            raise SessionTooLongError(
+                f"the session has {received_samples} samples; allowed: {self._max_samples}"
+            )
+
+    async def _work(self) -> None:
+        try:
+            await self._outbox.put(await self._session.run())
+            await self._outbox.close()
+        except Exception as error:  # noqa: BLE001 - handed on, not swallowed
+            await self._outbox.close(error)

@@ -1,0 +1,90 @@
+"""What one stream asked for, every default filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from earvoice.policy.decisions.factory import PolicyParameters
+
+
+class AudioEncoding(Enum):
+    """How a sample is written; the value is its size in bytes with a name to tell them apart."""
+
+    LINEAR16 = ("linear16", 2)
+    FLOAT32 = ("float32", 4)
+    MULAW = ("mulaw", 1)
+    ALAW = ("alaw", 1)
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample of one channel."""
+        return self.value[1]
+
+
+@dataclass(frozen=True)
+class AudioFormat:
+    """The client's audio.
+
+    Attributes:
+        encoding: how a sample is written.
+        sample_rate_hertz: frames per second, 8000 to 48000.
+        channel_count: 1 or 2.
+    """
+
+    encoding: AudioEncoding
+    sample_rate_hertz: int
+    channel_count: int
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one frame."""
+        return self.encoding.sample_bytes * self.channel_count
+
+
+@dataclass(frozen=True)
+class Endpointing:
+    """Where utterances end inside a stream.
+
+    Attributes:
+        pause_ms: a pause this long ends an utterance.
+        max_utterance_ms: speech without a pause is cut before this.
+    """
+
+    pause_ms: int = 600
+    max_utterance_ms: int = 20_000
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """One stream's choices.
+
+    Attributes:
+        audio_format: the client's audio.
+        target_language_code: BCP-47 tag.
+        policy: the decision policy's parameters.
+        attention_layer: decoder layer whose cross-attention is read, from 1.
+        segment_ms: duration of a segment.
+        initial_wait_ms: how much longer the first of each utterance is.
+        merges_segments: whether a late machine goes to the newest boundary.
+        commits_words: whether commits are cut back to word borders.
+        endpointing: None when utterances end only with the audio.
+        sends_interim_results: whether the changeable tail is sent.
+        sends_source_transcript: whether each utterance's transcript is sent.
+        sends_stage_timings: whether words carry their stages.
+        uses_guards: False reproduces released code.
+    """
+
+    audio_format: AudioFormat
+    target_language_code: str
+    policy: PolicyParameters
+    attention_layer: int
+    segment_ms: int
+    initial_wait_ms: int = 0
+    merges_segments: bool = True
+    commits_words: bool = True
+    endpointing: Endpointing | None = Endpointing()
+    sends_interim_results: bool = False
+    sends_source_transcript: bool = False
+    sends_stage_timings: bool = False
+    uses_guards: bool = True

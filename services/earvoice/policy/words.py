@@ -1,0 +1,102 @@
+"""Words out of tokens: where they end, and when their text may leave.
+
+Which token begins a word is the decoder's knowledge (``starts_word``); nothing here looks at text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from earvoice.policy.decisions.base import Hypothesis, Token
+
+Origin = TypeVar("Origin")
+
+
+def count_to_word_border(hypothesis: Hypothesis, new_token_count: int) -> int:
+    """Cut a count of new tokens back to a word border.
+
+    A border is a place after which the hypothesis itself begins a new word, or ends.
+
+    Args:
+        hypothesis: what the decoder found.
+        new_token_count: tokens after the prefix that a policy would commit.
+
+    Returns:
+        The largest allowed count that is not above ``new_token_count``.
+    """
+    tokens = hypothesis.tokens
+    if new_token_count >= len(tokens) and hypothesis.ended:
+        return len(tokens)
+    count = min(new_token_count, len(tokens) - 1)
+    while count > 0 and not tokens[count].starts_word:
+        count -= 1
+    return max(count, 0)
+
+
+@dataclass(frozen=True)
+class CommittedToken(Generic[Origin]):
+    """A committed token and where it came from.
+
+    Attributes:
+        token: the token.
+        origin: what the caller wants to know about it once its word is released.
+    """
+
+    token: Token
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Word(Generic[Origin]):
+    """A word, or a later piece of the word before.
+
+    Attributes:
+        text: without surrounding blanks, never empty.
+        starts_word: whether a blank belongs before it.
+        origins: of its tokens, in order.
+    """
+
+    text: str
+    starts_word: bool
+    origins: tuple[Origin, ...]
+
+
+class WordAssembler(Generic[Origin]):
+    """Joins committed tokens into words and holds back what is not complete."""
+
+    def __init__(self) -> None:
+        self._held: list[CommittedToken[Origin]] = []
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether committed tokens have not been released yet."""
+        return bool(self._held)
+
+    def commit(
+        self, tokens: Sequence[CommittedToken[Origin]], *, flush: bool
+    ) -> list[Word[Origin]]:
+        """Add committed tokens and return the words that are complete.
+
+        Args:
+            tokens: newly committed.
+            flush: release the last word too: it is known to be complete, or nothing more comes.
+        """
+        groups: list[list[CommittedToken[Origin]]] = []
+        for item in [*self._held, *tokens]:
+            if item.token.starts_word or not groups:
+                groups.append([])
+            groups[-1].append(item)
+        self._held = []
+        if groups and not flush:
+            self._held = groups.pop()
+        return [word for group in groups if (word := _word(group)) is not None]
+
+
+def _word(group: Sequence[CommittedToken[Origin]]) -> Word[Origin] | None:
+    # A model can write bytes that are no character; they are shown, not dropped.
+    text = b"".join(item.token.text for item in group).decode("utf8", errors="replace").strip()
+    if not text:
+        return None
+    return Word(text, group[0].token.starts_word, tuple(item.origin for item in group))
