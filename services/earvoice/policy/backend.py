@@ -32,12 +32,12 @@ class GenerationSteps:
 
     Attributes:
         tokens: in order, end of sentence excluded.
-        ended: whether end of sentence follows them.
+        end: the end of sentence, if it follows them.
         timings: of the generation so far.
     """
 
     tokens: Sequence[Token]
-    ended: bool
+    end: Token | None
     timings: HopTimings
 
 

@@ -41,7 +41,7 @@ class HypothesisReading:
             policy: asked after every token; None reads to the end.
         """
         tokens: list[Token] = []
-        ended = False
+        end: Token | None = None
         async for answer in self._answers:
             self.deciding = answer.timings
             if isinstance(answer, GenerationEnd):
@@ -49,11 +49,11 @@ class HypothesisReading:
                 break
             first = len(tokens)
             tokens += answer.tokens
-            ended = answer.ended
+            end = answer.end
             if policy is not None and _is_decided(policy, tokens, first):
                 self._decoder.halt()
                 break
-        return Hypothesis(tuple(self._request.prefix), tokens, ended)
+        return Hypothesis(tuple(self._request.prefix), tokens, end)
 
     async def drain(self) -> HopTimings:
         """Read what is left and return the timings of the whole generation."""

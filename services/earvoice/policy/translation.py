@@ -140,10 +140,7 @@ class Translator:
             )
         if not self._options.commits_words:
             return count
-        if final:
-            # Nothing follows, so the hypothesis ends even where the token limit cut it.
-            hypothesis = replace(hypothesis, ended=True)
-        return count_to_word_border(hypothesis, count)
+        return count_to_word_border(hypothesis, count, final=final)
 
     async def _release_rest(
         self,
@@ -157,7 +154,7 @@ class Translator:
         if not final:
             return []
         now = timeline.commit_time(self._now_s(), HopTimings())
-        nothing = Hypothesis(tuple(utterance.prefix), (), ended=True)
+        nothing = Hypothesis(tuple(utterance.prefix), ())
         words = utterance.commit(nothing, 0, evidence, now, flush=True)
         return await self._release(utterance, words, now, delay_samples)
 

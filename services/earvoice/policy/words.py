@@ -14,7 +14,9 @@ from earvoice.policy.decisions.base import Hypothesis, Token
 Origin = TypeVar("Origin")
 
 
-def count_to_word_border(hypothesis: Hypothesis, new_token_count: int) -> int:
+def count_to_word_border(
+    hypothesis: Hypothesis, new_token_count: int, *, final: bool = False
+) -> int:
     """Cut a count of new tokens back to a word border.
 
     A border is a place after which the hypothesis itself begins a new word, or ends.
@@ -22,12 +24,13 @@ def count_to_word_border(hypothesis: Hypothesis, new_token_count: int) -> int:
     Args:
         hypothesis: what the decoder found.
         new_token_count: tokens after the prefix that a policy would commit.
+        final: nothing will follow, so the hypothesis ends even where a token limit cut it.
 
     Returns:
         The largest allowed count that is not above ``new_token_count``.
     """
     tokens = hypothesis.tokens
-    if new_token_count >= len(tokens) and hypothesis.ended:
+    if new_token_count >= len(tokens) and (hypothesis.ended or final):
         return len(tokens)
     count = min(new_token_count, len(tokens) - 1)
     while count > 0 and not tokens[count].starts_word:

@@ -12,7 +12,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.backends.failure import answer_of, hop_timings, translated
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.wire.evidence import tokens_of
+from earvoice.policy.wire.evidence import token_of
 from earvoice.runtime.errors import InternalError
 
 
@@ -101,8 +101,10 @@ class DecoderStream:
 
 
 def _generation_steps(sent_s: float, steps: decoder_pb.Steps) -> GenerationSteps:
-    ended = bool(steps.steps) and steps.steps[-1].end_of_sequence
-    return GenerationSteps(tokens_of(steps.steps), ended, hop_timings(sent_s, steps.timings))
+    tokens = [token_of(step) for step in steps.steps]
+    has_ended = bool(tokens) and steps.steps[-1].end_of_sequence
+    end = tokens.pop() if has_ended else None
+    return GenerationSteps(tokens, end, hop_timings(sent_s, steps.timings))
 
 
 def _checked_index(steps: decoder_pb.Steps, expected: int) -> int:

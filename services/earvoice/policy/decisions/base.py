@@ -53,12 +53,17 @@ class Hypothesis:
     Attributes:
         prefix: committed token ids of the utterance.
         tokens: the new tokens seen, in order.
-        ended: whether end of sentence followed them.
+        end: the end of sentence, if it followed them.
     """
 
     prefix: Sequence[int]
     tokens: Sequence[Token]
-    ended: bool
+    end: Token | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether end of sentence followed."""
+        return self.end is not None
 
     @property
     def token_ids(self) -> list[int]:

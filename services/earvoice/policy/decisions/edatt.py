@@ -60,8 +60,12 @@ class EdattPolicy(DecisionPolicy):
         for index, token in enumerate(hypothesis.tokens):
             if self.is_decided(token, index):
                 return Decision(index)
-        ends = hypothesis.ended and self.parameters.allow_early_end
-        return Decision(len(hypothesis.tokens), ends_utterance=ends)
+        return Decision(len(hypothesis.tokens), ends_utterance=self._commits_end(hypothesis.end))
+
+    def _commits_end(self, end: Token | None) -> bool:
+        if end is None or not self.parameters.allow_early_end:
+            return False
+        return self.recent_attention(end.attention) < self.parameters.alpha
 
     def recent_attention(self, attention: Sequence[float]) -> float:
         """Return the rescaled attention on the last lambda states but one.

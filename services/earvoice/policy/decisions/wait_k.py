@@ -112,6 +112,6 @@ def words_decision(hypothesis: Hypothesis, word_count: int, *, commit_end: bool)
     seen = 0
     for index, token in enumerate(hypothesis.tokens):
         seen += token.starts_word
-        if seen > word_count:
+        if token.starts_word and seen > word_count:
             return Decision(index)
     return Decision(len(hypothesis.tokens), ends_utterance=hypothesis.ended and commit_end)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from earvoice.api.v1 import decoder_service_pb2, encoder_service_pb2
 from earvoice.policy.decisions.base import Token
 from earvoice.policy.evidence import Evidence, VoiceActivity
@@ -31,10 +29,8 @@ def evidence_of(encoded: encoder_service_pb2.Encoded) -> Evidence:
     )
 
 
-def tokens_of(steps: Iterable[decoder_service_pb2.Step]) -> list[Token]:
-    """Return the tokens of a message, end of sentence excluded."""
-    return [
-        Token(step.token, step.text, step.starts_word, list(step.attention), step.log_probability)
-        for step in steps
-        if not step.end_of_sequence
-    ]
+def token_of(step: decoder_service_pb2.Step) -> Token:
+    """Return a step's token."""
+    return Token(
+        step.token, step.text, step.starts_word, list(step.attention), step.log_probability
+    )

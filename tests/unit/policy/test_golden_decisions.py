@@ -1,0 +1,83 @@
+"""Decisions agree with the papers' released code, case by case."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from earvoice.policy.decisions.base import Heard, Hypothesis
+from earvoice.policy.decisions.edatt import EdattParameters, EdattPolicy
+from earvoice.policy.decisions.local_agreement import (
+    LocalAgreementParameters,
+    LocalAgreementPolicy,
+)
+from earvoice.policy.decisions.wait_k import words_decision
+from tests.unit.policy.scripted import make_token
+
+GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "policy"
+END = 2
+HEARD = Heard(1000, 10)
+
+DATA = json.loads((GOLDEN / "policy_v1_0.json").read_text(encoding="utf8"))
+
+
+def cases(kind: str) -> list[object]:
+    return [pytest.param(case, id=case["id"]) for case in DATA["cases"] if case["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def attention() -> dict[str, np.ndarray]:
+    with np.load(GOLDEN / "policy_v1_0_attn.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.mark.parametrize("case", cases("edatt"))
+def test_edatt(case, attention):
+    """The same tokens are written; an early end is one of them, as in the released agent."""
+    rows = attention[case["id"]].T.astype(float)
+    tokens = [
+        make_token(token, attention=rows[index].tolist())
+        for index, token in enumerate(case["tokens"])
+    ]
+    new = tokens[case["prefix_len"] :]
+    parameters = EdattParameters(case["alpha"], case["frame_num"], 1, allow_early_end=True)
+    hypothesis = Hypothesis(
+        case["tokens"][: case["prefix_len"]],
+        [token for token in new if token.token_id != END],
+        next((token for token in new if token.token_id == END), None),
+    )
+    policy = EdattPolicy(parameters)
+    if not policy.wants_hypothesis(Heard(1000, rows.shape[1])):
+        assert case["write"] == []
+        return
+    decision = policy.decide(HEARD, hypothesis)
+    written = [token.token_id for token in hypothesis.tokens[: decision.new_token_count]]
+    assert written + [END] * decision.ends_utterance == case["write"]
+
+
+@pytest.mark.parametrize("case", cases("la"))
+def test_local_agreement(case):
+    """The agreed tokens after the prefix are the same."""
+    history = [[token for token in past if token != END] for past in case["hist"]]
+    prefix = history[-1][: case["prefix_len"]]
+    policy = LocalAgreementPolicy(LocalAgreementParameters(n=2))
+    for past in history[:-1]:
+        policy.decide(HEARD, Hypothesis((), [make_token(token) for token in past]))
+    new = [make_token(token) for token in history[-1][case["prefix_len"] :]]
+    count = policy.decide(HEARD, Hypothesis(prefix, new)).new_token_count
+    assert [token.token_id for token in new[:count]] == [t for t in case["agreed"] if t != END]
+
+
+@pytest.mark.parametrize("case", cases("waitk"))
+def test_wait_k(case):
+    """The recorded inner function has no gate: m words are taken, m possibly negative."""
+    due = case["n_audio_words"] - case["n_predicted_before"] - case["k"]
+    tokens = [
+        make_token(token, starts=DATA["vocab"][token].startswith("▁")) for token in case["hypo"]
+    ]
+    count = words_decision(Hypothesis((), tokens), due, commit_end=False).new_token_count
+    assert [token.token_id for token in tokens[:count]] == case["write"]
+    assert case["n_predicted_before"] + due == case["n_predicted_after"]

@@ -1,0 +1,175 @@
+"""The loop: segments in order, utterances end to end, words once."""
+
+from __future__ import annotations
+
+import pytest
+
+from earvoice.policy.decisions.hold_n import HoldNParameters
+from earvoice.policy.decisions.wait_k import WaitKParameters
+from earvoice.policy.endpoint import EndCause
+from earvoice.policy.event import SegmentWorked, SessionTotals, TailChanged, UtteranceEnded
+from earvoice.policy.evidence import VoiceActivity
+from tests.unit.policy.running import items_of, run_session, seconds, with_options
+from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
+
+
+def of_kind(events, kind):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_every_boundary_is_decided_and_the_rest_is_final():
+    """2 s in 0.8 s segments: two full ones and a final one."""
+    encoder = ScriptedEncoder()
+    events = run_session([seconds(2.0)], encoder=encoder)
+    ends = [event.end_sample for event in of_kind(events, SegmentWorked)]
+    assert ends == [6400, 12_800, 16_000]
+    assert [call[0] for call in encoder.calls] == ["encode", "encode", "finish"]
+
+
+def test_words_come_while_audio_comes_and_all_at_the_end():
+    """EDAtt releases what attends to old audio; the end releases the rest."""
+    events = run_session([seconds(2.0)])
+    items = items_of(events)
+    assert [item.text for item in items] == [f"w{10 + n}" for n in range(7)]
+    assert items[0].delay_samples == 6400
+    assert items[-1].delay_samples == 16_000
+    assert all(item.source_end_sample <= item.delay_samples for item in items)
+
+
+def test_no_audio_gives_a_summary_and_nothing_else():
+    """An empty stream is not an error."""
+    assert run_session([]) == [SessionTotals()]
+
+
+def test_one_sample_says_nothing():
+    """Less than a state: a segment without a word, then the end."""
+    events = run_session([bytes(2)])
+    assert items_of(events) == []
+    assert len(of_kind(events, SegmentWorked)) == 1
+
+
+def test_silence_says_nothing_and_costs_no_decoding():
+    """Without speech the decoder is never asked, and utterances end by themselves."""
+    decoder = ScriptedDecoder()
+    encoder = ScriptedEncoder(voice=lambda *_: VoiceActivity(False))
+    events = run_session([seconds(60)], encoder=encoder, decoder=decoder)
+    assert items_of(events) == []
+    assert decoder.requests == []
+    assert len(of_kind(events, UtteranceEnded)) > 5
+
+
+def test_a_pause_ends_the_utterance_and_everything_starts_anew():
+    """The next utterance begins inside the pause, with an empty prefix and re-sent audio."""
+    speech_end = int(1.5 * RATE_HERTZ)
+    encoder = ScriptedEncoder(
+        voice=lambda start, end: VoiceActivity(start < speech_end, start, min(end, speech_end))
+    )
+    decoder = ScriptedDecoder()
+    events = run_session([seconds(3.2)], encoder=encoder, decoder=decoder)
+    first, second = of_kind(events, UtteranceEnded)
+    assert (first.cause, first.end_sample) == (EndCause.PAUSE, speech_end + 2400)
+    assert (second.start_sample, second.cause) == (first.end_sample, EndCause.END_OF_AUDIO)
+    assert ("finish", first.end_sample) in encoder.calls
+    assert ("reset", 1, first.end_sample) in encoder.calls
+    assert {item.utterance for item in items_of(events)} == {0}
+
+
+def test_long_speech_is_cut_before_20_s():
+    """Without a pause no utterance grows past the limit, and no audio is skipped."""
+    events = run_session([seconds(50)])
+    ended = of_kind(events, UtteranceEnded)
+    assert [event.cause for event in ended[:-1]] == [EndCause.FORCED] * (len(ended) - 1)
+    assert all(event.end_sample - event.start_sample <= 20 * RATE_HERTZ for event in ended)
+    assert [event.start_sample for event in ended[1:]] == [e.end_sample for e in ended[:-1]]
+
+
+def test_without_endpointing_there_is_one_utterance():
+    """Pre-segmented audio is never cut."""
+    events = run_session([seconds(50)], with_options(endpointing=None))
+    assert len(of_kind(events, UtteranceEnded)) == 1
+
+
+def test_merge_takes_the_newest_boundary():
+    """All audio is there at once: one merged segment, then the rest."""
+    events = run_session([seconds(4.1)], with_options(merges_segments=True))
+    segments = of_kind(events, SegmentWorked)
+    assert [(s.end_sample, s.merged_count) for s in segments] == [(32_000, 4), (32_800, 0)]
+
+
+def test_the_uncommitted_tail_becomes_the_draft():
+    """Hold-2 keeps two tokens; the next generation gets them as its draft."""
+    decoder = ScriptedDecoder()
+    run_session([seconds(1.6)], with_options(policy=HoldNParameters(n=2)), decoder=decoder)
+    assert decoder.requests[0].draft == ()
+    assert decoder.requests[1].prefix == (10,)
+    assert decoder.requests[1].draft == (11, 12)
+
+
+def test_the_decoder_is_halted_once_the_policy_has_decided():
+    """EDAtt needs no more than the first token it refuses."""
+    decoder = ScriptedDecoder()
+    run_session([seconds(1.7)], decoder=decoder)
+    assert decoder.halts == 1
+
+
+def test_wait_k_reads_without_decoding():
+    """Three words are not over; the decoder is not asked."""
+    decoder = ScriptedDecoder()
+    options = with_options(policy=WaitKParameters(k=20))
+    run_session([seconds(0.8)], options, decoder=decoder)
+    assert len(decoder.requests) == 1
+
+
+def test_token_unit_holds_a_half_word_back():
+    """The first piece is committed in one segment and released with its word in a later one."""
+
+    def halves(number: int, states: int):
+        place = tuple(float(i == min(number * 4 + 2, states - 1)) for i in range(states))
+        late = tuple(float(i == min(number * 4 + 6, states - 1)) for i in range(states))
+        return [
+            make_token(10 + 2 * number, "half", attention=place),
+            make_token(11 + 2 * number, "word", starts=False, attention=late),
+        ]
+
+    for by_word in (True, False):
+        decoder = ScriptedDecoder(word=halves)
+        events = run_session([seconds(2.4)], with_options(commits_words=by_word), decoder=decoder)
+        assert {item.text for item in items_of(events)} == {"halfword"}
+        held = any(item.stages.word_hold_ms > 0 for item in items_of(events))
+        assert held == (not by_word)
+
+
+def test_interim_results_show_the_tail_when_it_changes():
+    """The tail follows the committed text and disappears at the end."""
+    events = run_session(
+        [seconds(1.6)], with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
+    )
+    assert [event.text for event in of_kind(events, TailChanged)] == ["w11 w12", "w14 w15", ""]
+
+
+def test_the_transcript_comes_only_when_asked_for():
+    """Text of the source is not sent around without need."""
+    for wanted in (True, False):
+        events = run_session([seconds(1)], with_options(sends_source_transcript=wanted))
+        ended = of_kind(events, UtteranceEnded)[-1]
+        assert ended.source_transcript == ("heard" if wanted else "")
+
+
+def test_a_repeating_model_is_cut():
+    """A loop is stopped by its guard and counted in the summary."""
+    decoder = ScriptedDecoder(
+        word=lambda number, states: [make_token(10, "so", attention=(1.0,) * states)]
+    )
+    events = run_session([seconds(4)], with_options(policy=HoldNParameters(n=0)), decoder=decoder)
+    assert len(items_of(events)) == 3
+    assert of_kind(events, SessionTotals)[0].guards_hit["loop"] > 0
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_positions_and_clocks_never_go_back(merge: bool):
+    """Delays and elapsed times of released items are monotone."""
+    items = items_of(run_session([seconds(30)], with_options(merges_segments=merge)))
+    assert items
+    for name in ("delay_samples", "elapsed_ms", "utterance"):
+        values = [getattr(item, name) for item in items]
+        assert values == sorted(values)
