@@ -1,0 +1,28 @@
+"""Log lines are JSON with their context."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from earvoice.runtime.log import JsonFormatter, trace_id_of
+
+
+def test_a_line_carries_its_extra_fields():
+    """Session and trace ids can be searched for."""
+    record = logging.makeLogRecord(
+        {"msg": "session ended", "session_id": "s1", "levelname": "INFO"}
+    )
+    line = json.loads(JsonFormatter("policy").format(record))
+    assert (line["service"], line["message"], line["session_id"]) == (
+        "policy",
+        "session ended",
+        "s1",
+    )
+
+
+def test_the_trace_id_is_taken_from_a_well_formed_traceparent():
+    """Anything else gives none."""
+    trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
+    assert trace_id_of(f"00-{trace_id}-00f067aa0ba902b7-01") == trace_id
+    assert trace_id_of("garbage") == trace_id_of("") == ""
