@@ -1,0 +1,129 @@
+"""``earvoice demo``: a recording at real time, its words, and where the time goes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import aclosing, closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from earvoice.cli.audio_input import RecordingInput
+from earvoice.cli.command import Command, CommandError
+from earvoice.cli.event_loop import run_async
+from earvoice.cli.exit_code import ExitCode
+from earvoice.cli.server_choice import add_server_arguments, choose_server
+from earvoice.cli.stage_table import computation_line, stage_table
+from earvoice.cli.translate_arguments import (
+    add_language_arguments,
+    add_policy_arguments,
+    add_stream_arguments,
+    read_policy,
+    read_translation_options,
+)
+from earvoice.client.event import Committed, CommittedWord, EndOfUtterance, Started, Summary
+from earvoice.client.translation_client import connect
+
+if TYPE_CHECKING:
+    import argparse
+
+    from earvoice.cli.event_loop import Interruption
+    from earvoice.client.event import ElapsedClock, TranslationEvent
+
+RECORDING = "librispeech_1995-1837-0001.wav"
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--audio", type=Path, help=f"recording to translate ({RECORDING})")
+    add_language_arguments(parser, target="de")
+    add_policy_arguments(parser)
+    add_stream_arguments(parser)
+    add_server_arguments(parser)
+    parser.set_defaults(interim=False, transcript=True, stage_timings=True)
+
+
+def _run(options: argparse.Namespace) -> int:
+    read_policy(options)
+    recording = RecordingInput(options.audio or find_recording(), "realtime")
+
+    async def show(_: Interruption) -> int:
+        return await _show(recording, options)
+
+    with closing(recording):
+        return run_async(show)
+
+
+def find_recording() -> Path:
+    """Return the recording that comes with the distribution.
+
+    Raises:
+        CommandError: this installation has none.
+    """
+    here = Path(__file__).resolve()
+    # In a checkout it is at the root, in an installed wheel beside this package.
+    for folder in (here.parents[3] / "demo", here.parents[1] / "demo"):
+        if (folder / RECORDING).is_file():
+            return folder / RECORDING
+    raise CommandError(f"{RECORDING} is not part of this installation: give --audio")
+
+
+async def _show(recording: RecordingInput, options: argparse.Namespace) -> int:
+    seconds = (recording.duration_ms or 0) / 1000
+    print(f"{recording.name}: {seconds:.1f} s of audio, translated to {options.to} as it plays")
+    began_s = time.monotonic()
+    async with choose_server(options) as address, connect(address) as client:
+        print(f"services at {address} after {time.monotonic() - began_s:.1f} s")
+        choices = read_translation_options(options, recording.audio, options.to, paced=True)
+        stage = _Stage()
+        async with aclosing(client.translate(recording.chunks(), choices)) as events:
+            async for event in events:
+                stage.show(event)
+                sys.stdout.flush()
+    return ExitCode.DONE
+
+
+class _Stage:
+    """What the audience sees."""
+
+    def __init__(self) -> None:
+        self._words: list[CommittedWord] = []
+        self._clock: ElapsedClock = "live"
+
+    def show(self, event: TranslationEvent) -> None:
+        match event:
+            case Started():
+                self._clock = event.elapsed_clock
+                print(f"model {event.model.name} {event.model.version}, policy {event.policy_name}")
+                print(f"\n{'released at':>11}  {'audio':>15}  {'lag':>7}  word")
+            case Committed():
+                self._words += event.words
+                for word in event.words:
+                    print(_word_line(word))
+            case EndOfUtterance():
+                heard = event.source_transcript or "(nothing understood)"
+                print(f"{'':11}  {'':15}  {'':7}  < {heard}\n")
+            case Summary():
+                self._show_summary(event)
+
+    def _show_summary(self, summary: Summary) -> None:
+        if self._words:
+            print(_joined(self._words))
+            print(f"\n{stage_table(self._words, self._clock)}")
+        else:
+            print("no words were released: the model understood nothing in this recording")
+        print(computation_line(summary))
+
+
+def _word_line(word: CommittedWord) -> str:
+    audio = f"{word.source_start_ms / 1000:.2f}-{word.source_end_ms / 1000:.2f} s"
+    joint = "" if word.starts_word else "+"
+    lag = f"{word.live_lag_ms / 1000:.2f} s"
+    return f"{word.received_ms / 1000:9.2f} s  {audio:>15}  {lag:>7}  {joint}{word.text}"
+
+
+def _joined(words: list[CommittedWord]) -> str:
+    blanks = ("" if index == 0 or not word.starts_word else " " for index, word in enumerate(words))
+    return "".join(blank + word.text for blank, word in zip(blanks, words, strict=True))
+
+
+COMMAND = Command(_add_arguments, _run)

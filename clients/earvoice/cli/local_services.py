@@ -1,0 +1,125 @@
+"""All services on this machine, as supervised child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from earvoice.cli.registry import require_extra
+from earvoice.cli.service_plan import plan_service
+from earvoice.cli.supervisor import SupervisedChild
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from earvoice.cli.log_relay import LogFolder
+
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class ServiceChoices:
+    """How to run the services here.
+
+    Attributes:
+        ports: by service; a service that is not named takes a free port, one whose port is None
+            what its own settings say.
+        policy_settings: further settings of the policy service, without their prefix.
+        start_timeout_s: how long each may take to serve.
+    """
+
+    ports: Mapping[str, int | None] = field(default_factory=dict)
+    policy_settings: Mapping[str, str] = field(default_factory=dict)
+    start_timeout_s: float = START_TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class LocalServices:
+    """The running services.
+
+    Attributes:
+        addresses: ``host:port`` by service; clients use ``policy``.
+        children: the supervised processes.
+    """
+
+    addresses: Mapping[str, str]
+    children: tuple[SupervisedChild, ...]
+
+    async def watch(self) -> None:
+        """Return never; raise what ends the supervision unexpectedly."""
+        await asyncio.gather(*(child.watch() for child in self.children))
+
+
+@asynccontextmanager
+async def run_services(choices: ServiceChoices, logs: LogFolder) -> AsyncIterator[LocalServices]:
+    """Run encoder, decoder and policy; give them when all serve, and stop the policy first.
+
+    Raises:
+        CommandError: what a service needs is not installed.
+        ServiceStartError: a service did not come to serve.
+    """
+    for extra in ("encoder", "decoder"):
+        require_extra(extra)
+    with tempfile.TemporaryDirectory(prefix="earvoice-") as folder:
+        plant = _Plant(choices, logs, Path(folder))
+        try:
+            yield await plant.start()
+        finally:
+            await plant.stop()
+            logs.close()
+
+
+class _Plant:
+    """The three children and the order of their starts and stops."""
+
+    def __init__(self, choices: ServiceChoices, logs: LogFolder, folder: Path) -> None:
+        self._choices = choices
+        self._logs = logs
+        self._folder = folder
+        self._children: dict[str, SupervisedChild] = {}
+
+    async def start(self) -> LocalServices:
+        encoder, decoder = await self._start_backends()
+        targets = {"ENCODER_TARGET": encoder, "DECODER_TARGET": decoder}
+        policy = await self._start("policy", {**self._choices.policy_settings, **targets})
+        addresses = {"policy": policy, "encoder": encoder, "decoder": decoder}
+        return LocalServices(addresses, tuple(self._children.values()))
+
+    async def stop(self) -> None:
+        policy = self._children.pop("policy", None)
+        try:
+            if policy is not None:
+                await policy.stop()
+        finally:
+            await asyncio.gather(*(child.stop() for child in self._children.values()))
+
+    async def _start_backends(self) -> tuple[str, str]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                encoder = group.create_task(self._start("encoder"))
+                decoder = group.create_task(self._start("decoder"))
+        except ExceptionGroup as failures:
+            # One failure cancels the other start: there is only one to tell.
+            raise failures.exceptions[0] from None
+        return encoder.result(), decoder.result()
+
+    async def _start(self, service: str, settings: Mapping[str, str] | None = None) -> str:
+        plan = plan_service(
+            service,
+            self._folder,
+            port=self._choices.ports.get(service, 0),
+            start_timeout_s=self._choices.start_timeout_s,
+            settings=settings,
+        )
+        child = SupervisedChild(plan, self._logs.relay(service), _notify)
+        self._children[service] = child
+        return await child.start()
+
+
+def _notify(message: str) -> None:
+    print(f"earvoice: {message}", file=sys.stderr, flush=True)

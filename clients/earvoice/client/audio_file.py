@@ -1,0 +1,117 @@
+"""Recordings: WAV, FLAC and whatever else libsndfile reads, of any rate and channel count.
+
+One or two channels at 8 to 48 kHz are passed on as they are, 16-bit recordings as LINEAR16 and all
+others as FLOAT32; more channels are mixed to one, other rates are resampled to 16 kHz (FLOAT32).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from earvoice.client.audio_format import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ, AudioFormat
+from earvoice.client.errors import AudioSourceError
+
+try:
+    import numpy as np
+    import soundfile
+    import soxr
+except ImportError as error:
+    raise AudioSourceError(
+        f"reading recordings needs {error.name}: install earvoice[cli]"
+    ) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+RESAMPLED_RATE_HZ = 16_000
+
+
+class AudioFile:
+    """An open recording.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        audio: format of the bytes that ``chunks`` yields.
+        duration_ms: length of the recording.
+        recorded_rate_hz: frames per second in the file.
+        recorded_channels: channels in the file.
+
+    Raises:
+        AudioSourceError: no such file, or not a recording.
+    """
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise AudioSourceError(f"{path}: no such file")
+        try:
+            self._file = soundfile.SoundFile(path)
+        except (soundfile.LibsndfileError, OSError, TypeError) as error:
+            raise AudioSourceError(f"{path} cannot be read as a recording: {error}") from error
+        self._path = path
+        self.recorded_rate_hz: int = self._file.samplerate
+        self.recorded_channels: int = self._file.channels
+        self.duration_ms: float = 1000 * self._file.frames / self.recorded_rate_hz
+        low, high = SAMPLE_RATE_RANGE_HZ
+        self._resampled = not low <= self.recorded_rate_hz <= high
+        self._mixed = self.recorded_channels > CHANNEL_LIMIT
+        exact = self._file.subtype == "PCM_16" and not self._resampled and not self._mixed
+        self.audio = AudioFormat(
+            "linear16" if exact else "float32",
+            RESAMPLED_RATE_HZ if self._resampled else self.recorded_rate_hz,
+            1 if self._mixed else self.recorded_channels,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def chunks(self, chunk_ms: int) -> Iterator[bytes]:
+        """Yield the recording from its beginning, in chunks of about ``chunk_ms`` milliseconds.
+
+        Raises:
+            AudioSourceError: the file is damaged.
+        """
+        self._file.seek(0)
+        resampler = self._open_resampler()
+        block_frames = max(1, self.recorded_rate_hz * chunk_ms // 1000)
+        while len(block := self._read(block_frames)):
+            if self._mixed:
+                block = block.mean(axis=1, keepdims=True, dtype=np.float32)
+            if resampler is not None:
+                block = resampler.resample_chunk(block)
+            if len(block):
+                yield block.tobytes()
+        if resampler is not None:
+            empty = np.zeros((0, self.audio.channel_count), np.float32)
+            if len(tail := resampler.resample_chunk(empty, last=True)):
+                yield tail.tobytes()
+
+    def _read(self, frames: int) -> Any:
+        """Return the next [frames, channels] samples; none at the end."""
+        dtype = "int16" if self.audio.encoding == "linear16" else "float32"
+        try:
+            return self._file.read(frames, dtype=dtype, always_2d=True)
+        except soundfile.LibsndfileError as error:
+            raise AudioSourceError(f"{self._path} is damaged: {error}") from error
+
+    def _open_resampler(self) -> Any:
+        if not self._resampled:
+            return None
+        return soxr.ResampleStream(
+            self.recorded_rate_hz, RESAMPLED_RATE_HZ, self.audio.channel_count, dtype="float32"
+        )

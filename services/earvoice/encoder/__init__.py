@@ -1,0 +1,1 @@
+"""The encoder service: audio in, CTC-compressed states and source evidence out."""

@@ -1,0 +1,194 @@
+"""The model that is served: a checkpoint's encoder on its device, and the speech detector."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from earvoice.encoder.audio_format import Samples
+from earvoice.encoder.network import Encoding, ModelFacts
+from earvoice.encoder.settings import EncoderSettings
+from earvoice.encoder.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
+from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.config import SAMPLE_RATE_HZ, ModelConfig
+from earvoice.models.frontend import FeatureStream, Filterbank, frame_count
+from earvoice.models.translation import SpeechTranslationModel
+
+WARM_UP_SECONDS = (1, 3, 5)
+
+_LOG = logging.getLogger("earvoice.encoder.model")
+
+
+class Features:
+    """A checkpoint's feature stream, as arrays."""
+
+    def __init__(self, stream: FeatureStream) -> None:
+        self._stream = stream
+
+    def accept(self, samples: Samples) -> Samples:
+        """Take [n] samples at 16 kHz, give the [frames, 80] float32 that they complete."""
+        frames: Samples = self._stream.accept(samples).numpy()
+        return frames
+
+
+class EncoderModel:
+    """`earvoice.encoder.network.Network`, computed by torch.
+
+    Args:
+        checkpoint: the model; only its encoder is kept.
+        detector: the speech detector, on the CPU.
+        device: where the checkpoint's network is.
+        dtype: of its matrix products, for the description.
+        name: to serve it by; empty takes the checkpoint's own.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        detector: SpeechDetector,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        name: str = "",
+    ) -> None:
+        config = checkpoint.config
+        self.facts = _facts(checkpoint, dtype, name or config.name)
+        self.blank = config.blank
+        self.dimension = config.encoder.d_model
+        self.feature_bins = config.mel_bins
+        self.encoder_frame_ms = config.encoder.frame_shift_ms
+        self._vocabulary = checkpoint.source_vocabulary
+        self.word_starts: Sequence[bool | None] = [
+            None if self._vocabulary.is_silent(label) else self._vocabulary.starts_word(label)
+            for label in range(len(self._vocabulary))
+        ]
+        self._encoder = checkpoint.network.encoder
+        self._device = device
+        self._filterbank = Filterbank()
+        self._normalisation = checkpoint.normalisation
+        self._detector = detector
+
+    def open_features(self) -> Features:
+        """Features of a fresh utterance."""
+        return Features(FeatureStream(self._filterbank, self._normalisation))
+
+    def feature_frame_count(self, sample_count: int) -> int:
+        """Feature frames in this many samples at 16 kHz."""
+        return frame_count(sample_count)
+
+    def open_judge(self) -> SpeechStream:
+        """The speech detector of a fresh utterance."""
+        return SpeechStream(self._detector)
+
+    def encode(self, features: Samples) -> Encoding:
+        """Encode [frames, 80] float32 features, frames ≥ 1."""
+        output = self._encoder.encode(torch.from_numpy(features).to(self._device))
+        return Encoding(
+            states=output.states.float().cpu().numpy().astype("<f4", copy=False).tobytes(),
+            labels=tuple(output.labels.tolist()),
+            run_lengths=tuple(output.run_lengths.tolist()),
+            frame_labels=tuple(output.frame_labels.tolist()),
+        )
+
+    def transcribe(self, labels: Sequence[int]) -> str:
+        """The text of a row of labels without blanks and repeats."""
+        return self._vocabulary.decode(labels)
+
+    def warm_up(self) -> None:
+        """Compute on silence, so that the first session does not wait for one-time work."""
+        for seconds in WARM_UP_SECONDS:
+            silence = np.zeros(seconds * SAMPLE_RATE_HZ, np.float32)
+            self.open_judge().accept(silence)
+            self.encode(self.open_features().accept(silence))
+
+
+def load_model(settings: EncoderSettings) -> EncoderModel:
+    """Load what the settings name.
+
+    Raises:
+        ModelError: the checkpoint is not usable.
+        SpeechDetectorError: the speech detector's weights are missing.
+        DeviceError: there is no such device.
+    """
+    torch.set_num_threads(settings.torch_threads)
+    device = chosen_device(settings.device)
+    dtype = chosen_dtype(settings.precision, device)
+    checkpoint = load_checkpoint(settings.model_path, dtype=dtype, device=device)
+    detector = load_speech_detector()
+    model = EncoderModel(checkpoint, detector, device=device, dtype=dtype, name=settings.model_name)
+    model.warm_up()
+    _LOG.info(
+        "model loaded",
+        extra={
+            "model": model.facts.name,
+            "hash": model.facts.hash,
+            "device": str(device),
+            "bf16": model.facts.computes_in_bfloat16,
+        },
+    )
+    return model
+
+
+def _facts(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ModelFacts:
+    config = checkpoint.config
+    defaults = config.policy_defaults
+    return ModelFacts(
+        name=name,
+        hash=checkpoint.hash,
+        version=config.version,
+        source_language=config.source_language,
+        target_languages=tuple(language.code for language in config.target_languages),
+        decoder_layers=config.decoder.layers,
+        parameter_count=_parameter_count(config),
+        computes_in_bfloat16=dtype == torch.bfloat16,
+        default_policy=defaults.policy,
+        default_alpha=defaults.alpha,
+        default_lambda_states=defaults.lambda_states,
+        default_attention_layer=defaults.attention_layer,
+        default_frames=defaults.frames,
+        default_segment_ms=defaults.segment_ms,
+    )
+
+
+def _parameter_count(config: ModelConfig) -> int:
+    """Parameters of the whole model; a loaded one has some packed away, so a blank one is asked."""
+    with torch.device("meta"):
+        blank = SpeechTranslationModel(config)
+    return sum(parameter.numel() for parameter in blank.parameters())
+
+
+class DeviceError(Exception):
+    """The device asked for is not there."""
+
+
+def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    """The device to compute on.
+
+    Raises:
+        DeviceError: `cuda` was asked for and there is no GPU.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise DeviceError("device = 'cuda': torch sees no GPU; allowed here: 'cpu', 'auto'")
+    return torch.device("cuda")
+
+
+def chosen_dtype(wanted: Literal["fp32", "bf16", "auto"], device: torch.device) -> torch.dtype:
+    """The number format of the matrix products; `auto` takes bf16 where the machine has it."""
+    if wanted == "auto":
+        wanted = "bf16" if _has_bfloat16(device) else "fp32"
+    return torch.bfloat16 if wanted == "bf16" else torch.float32
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    supported: bool = (
+        torch.cuda.is_bf16_supported()
+        if device.type == "cuda"
+        else torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - no public name
+    )
+    return supported

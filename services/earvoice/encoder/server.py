@@ -1,0 +1,41 @@
+"""The encoder process: listen, load, serve, drain."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from earvoice.encoder.model import load_model
+from earvoice.encoder.service import SERVICE_NAME, EncoderService
+from earvoice.encoder.settings import EncoderSettings
+from earvoice.runtime.executor import EngineThread
+from earvoice.runtime.server import ServiceServer
+from earvoice.runtime.session_limit import SessionLimit
+
+
+async def serve(settings: EncoderSettings) -> None:
+    """Run until SIGTERM or SIGINT; NOT_SERVING while the model is loaded and while draining.
+
+    Raises:
+        OSError: the address cannot be bound.
+        ModelError: the checkpoint is not usable.
+        SpeechDetectorError: the speech detector's weights are missing.
+        DeviceError: there is no such device.
+    """
+    engine = EngineThread("encoder-engine")
+    limit = SessionLimit(settings.session_limit)
+    service = EncoderService(settings, engine, limit)
+    server = ServiceServer(settings, [SERVICE_NAME])
+    service.add_to(server.grpc_server)
+
+    async def drain(_grace_s: float) -> None:
+        await limit.drain()
+
+    try:
+        await server.start()
+        loaded = await engine.run(partial(load_model, settings))
+        service.serve(loaded.value)
+        await server.set_serving(serving=True)
+        await server.run_until_stopped(drain)
+    finally:
+        await server.grpc_server.stop(grace=0)
+        engine.close()

@@ -1,0 +1,1 @@
+"""The speech translation networks, their features, vocabularies and checkpoints."""

@@ -1,0 +1,92 @@
+"""Putting a network together from a configuration and tensors that must fit it."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import torch
+
+from earvoice.models.config import ModelConfig
+from earvoice.models.errors import CheckpointError
+from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import Vocabulary
+
+EMBEDDING_WEIGHT = "decoder.embed_tokens.weight"
+OUTPUT_WEIGHT = "decoder.output_projection.weight"
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointParts:
+    """What any checkpoint format comes down to, before the network is built."""
+
+    config: ModelConfig
+    tensors: Mapping[str, torch.Tensor]
+    """The network's state dictionary, in the names of `SpeechTranslationModel`."""
+    normalisation: FeatureNormalisation
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    hash: str
+
+
+def language_tags(config: ModelConfig) -> tuple[str, ...]:
+    """The language tags of a model, those there are."""
+    return tuple(language.tag for language in config.target_languages if language.tag)
+
+
+def build_network(
+    config: ModelConfig, tensors: Mapping[str, torch.Tensor]
+) -> SpeechTranslationModel:
+    """A network in evaluation mode with these tensors, converted to float32.
+
+    Raises:
+        CheckpointError: a tensor is missing, left over or of another shape.
+    """
+    with torch.device("meta"):
+        network = SpeechTranslationModel(config)
+    expected = network.state_dict()
+    stored = {n: t for n, t in tensors.items() if not is_derived(n, config)}
+    # Shapes first: a hostile tensor may claim a size that only its conversion would allocate.
+    _check_tensors({n: t for n, t in expected.items() if not is_derived(n, config)}, stored)
+    given = {name: tensor.float().contiguous() for name, tensor in stored.items()}
+    for name in expected:
+        if name not in given:
+            tied = name == OUTPUT_WEIGHT
+            given[name] = given[EMBEDDING_WEIGHT] if tied else torch.tensor(0)
+    network.load_state_dict(given, assign=True)
+    network.decoder.tie_embeddings()
+    return network.eval()
+
+
+def _check_tensors(expected: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> None:
+    for problem, names in (
+        ("is missing", sorted(set(expected) - set(given))),
+        ("is not one of this network's tensors", sorted(set(given) - set(expected))),
+    ):
+        if names:
+            message = f"tensor {names[0]} {problem} ({len(names)} such tensors)"
+            raise CheckpointError(message)
+    for name, tensor in expected.items():
+        if given[name].shape != tensor.shape:
+            message = f"tensor {name} is {tuple(given[name].shape)}; allowed: {tuple(tensor.shape)}"
+            raise CheckpointError(message)
+
+
+def is_derived(name: str, config: ModelConfig) -> bool:
+    """Whether a state-dictionary entry follows from others and is never stored."""
+    tied = config.decoder.tied_embeddings and name == OUTPUT_WEIGHT
+    return tied or name.endswith(".num_batches_tracked")
+
+
+def check_vocabularies(config: ModelConfig, source: Vocabulary, target: Vocabulary) -> None:
+    """Refuse vocabularies of another size than the network's.
+
+    Raises:
+        CheckpointError: naming the field and both sizes.
+    """
+    for field, pieces, vocabulary in (
+        ("source_pieces", config.source_pieces, source),
+        ("target_pieces", config.target_pieces, target),
+    ):
+        if len(vocabulary) != pieces:
+            message = f"ModelConfig.{field} is {pieces}; the vocabulary has {len(vocabulary)}"
+            raise CheckpointError(message)

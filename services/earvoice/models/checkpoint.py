@@ -1,0 +1,103 @@
+"""Checkpoints, whatever wrote them, as models that are ready to compute."""
+
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from earvoice.models.assembly import build_network, check_vocabularies
+from earvoice.models.config import ModelConfig
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
+from earvoice.models.loaders.fairseq import read_fairseq, read_fairseq_target_vocabulary
+from earvoice.models.storage import (
+    load_config,
+    read_directory,
+    read_target_vocabulary,
+    save_checkpoint,
+)
+from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import Vocabulary
+
+__all__ = [
+    "Checkpoint",
+    "load_checkpoint",
+    "load_config",
+    "load_target_vocabulary",
+    "save_checkpoint",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A model that is ready to compute."""
+
+    config: ModelConfig
+    network: SpeechTranslationModel
+    """In evaluation mode, on the device asked for."""
+    normalisation: FeatureNormalisation
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    hash: str
+    """SHA-256 in hexadecimal over the content of every file."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as configured."""
+        return self.config.name
+
+    def open_features(self) -> FeatureStream:
+        """A fresh feature stream for one utterance."""
+        return FeatureStream(Filterbank(), self.normalisation)
+
+
+def load_checkpoint(
+    path: Path | str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    source_language: str = "und",
+    target_language: str = "und",
+) -> Checkpoint:
+    """Load a checkpoint directory, or a `.pt` file of the papers' code.
+
+    Args:
+        path: the directory, or the `.pt` file with its vocabularies beside it.
+        dtype: of the linear layers, float32 or bfloat16; everything else computes in float32.
+        device: where the network computes; its packed weights cannot be moved later.
+        source_language: what a `.pt` file translates from; a directory says so itself.
+        target_language: what a `.pt` file translates to; a directory says so itself.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, hostile, or contradicts another.
+        ModelConfigError: the configuration has unknown, missing or impossible fields.
+        VocabularyError: a vocabulary is not usable.
+    """
+    path = Path(path)
+    if path.suffix == ".pt":
+        parts = read_fairseq(path, source_language, target_language)
+    else:
+        parts = read_directory(path)
+    check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
+    network = build_network(parts.config, parts.tensors).to(device)
+    network.prepare_inference(dtype)
+    return Checkpoint(
+        config=parts.config,
+        network=network,
+        normalisation=parts.normalisation,
+        source_vocabulary=parts.source_vocabulary,
+        target_vocabulary=parts.target_vocabulary,
+        hash=parts.hash,
+    )
+
+
+def load_target_vocabulary(path: Path | str) -> Vocabulary:
+    """The target vocabulary of a checkpoint directory or `.pt` file, without the network.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        VocabularyError: the vocabulary is not usable.
+    """
+    path = Path(path)
+    if path.suffix == ".pt":
+        return read_fairseq_target_vocabulary(path)
+    return read_target_vocabulary(path)

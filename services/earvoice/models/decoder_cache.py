@@ -1,0 +1,68 @@
+"""The keys and values that a decoder keeps for one hypothesis."""
+
+import torch
+
+from earvoice.models.errors import ModelInputError
+
+FIRST_CAPACITY_TOKENS = 64
+"""Room for keys and values that a fresh cache has; it doubles when full."""
+
+
+class DecoderCache:
+    """Keys and values of one hypothesis over one utterance's states, for all layers."""
+
+    def __init__(self, cross_keys: torch.Tensor, cross_values: torch.Tensor) -> None:
+        """Start empty.
+
+        Args:
+            cross_keys: [layers, heads, S, d_head] keys of the encoder states.
+            cross_values: [layers, heads, S, d_head] values of the encoder states.
+        """
+        self.cross_keys = cross_keys
+        self.cross_values = cross_values
+        layers, heads, _, width = cross_keys.shape
+        shape = (2, layers, heads, FIRST_CAPACITY_TOKENS, width)
+        self._buffer = cross_keys.new_empty(shape)
+        self.length = 0
+
+    @property
+    def states(self) -> int:
+        """Number of encoder states, S."""
+        return self.cross_keys.shape[2]
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more tokens; growing copies, so capacity doubles."""
+        capacity = self._buffer.shape[3]
+        if self.length + count > capacity:
+            larger = max(2 * capacity, self.length + count)
+            grown = self._buffer.new_empty((*self._buffer.shape[:3], larger, self._buffer.shape[4]))
+            grown[:, :, :, : self.length] = self._buffer[:, :, :, : self.length]
+            self._buffer = grown
+
+    def extend(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write one layer's keys and values, [heads, n, d_head], behind the counted tokens.
+
+        Returns:
+            Views of all keys and all values of that layer, [heads, length + n, d_head].
+        """
+        end = self.length + keys.shape[1]
+        self._buffer[0, layer, :, self.length : end] = keys
+        self._buffer[1, layer, :, self.length : end] = values
+        return self._buffer[0, layer, :, :end], self._buffer[1, layer, :, :end]
+
+    def advance(self, count: int) -> None:
+        """Count the tokens that every layer has written."""
+        self.length += count
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens after the first `length` (rejected drafts).
+
+        Raises:
+            ModelInputError: the cache holds fewer tokens.
+        """
+        if not 0 <= length <= self.length:
+            message = f"length is {length}; allowed: 0 to {self.length}"
+            raise ModelInputError(message)
+        self.length = length

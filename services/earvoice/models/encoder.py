@@ -1,0 +1,142 @@
+"""The speech encoder: subsampler, layers, CTC head, compression in the middle."""
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from earvoice.models.config import ModelConfig
+from earvoice.models.conformer import ConformerLayer
+from earvoice.models.ctc import CompressedStates, compress
+from earvoice.models.dropout import Dropout
+from earvoice.models.errors import ModelInputError
+from earvoice.models.inference import replace_linears
+from earvoice.models.relative_attention import position_rows
+from earvoice.models.subsampler import Subsampler, valid_frames
+from earvoice.models.token_positions import TokenPositions
+from earvoice.models.transformer_encoder import TransformerEncoderLayer
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderOutput:
+    """What one utterance gives; an encoder frame lasts `frame_shift_ms` of the model's config."""
+
+    states: torch.Tensor
+    """[S, d] float32, after compression and the layers above it."""
+    labels: torch.Tensor
+    """[S] int64 CTC label of each state's first frame; the blank is the last index."""
+    run_lengths: torch.Tensor
+    """[S] int64 encoder frames behind each state; they add up to T'."""
+    frame_labels: torch.Tensor
+    """[T'] int64 greedy CTC label of every encoder frame, whatever the compression."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedBatch:
+    """A padded batch through the encoder."""
+
+    compressed: CompressedStates
+    """Its states are those after the last layer: [B, S, d]."""
+    ctc_log_probs: torch.Tensor
+    """[B, T', V+1] float32 at the CTC layer, blank last."""
+    ctc_lengths: torch.Tensor
+    """[B] int64 valid frames of T'."""
+
+
+class SpeechEncoder(nn.Module):
+    """Conformer or Transformer encoder with CTC compression after layer `ctc_layer` (Papi 2022)."""
+
+    def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config.encoder
+        self.blank = config.blank
+        self.mel_bins = config.mel_bins
+        self.subsample = Subsampler(config.encoder, config.mel_bins)
+        self.dropout = Dropout(dropout)
+        self._conformer = config.encoder.architecture == "conformer"
+        layer_class = ConformerLayer if self._conformer else TransformerEncoderLayer
+        self.layers = nn.ModuleList(
+            layer_class(config.encoder, dropout) for _ in range(config.encoder.layers)
+        )
+        # The Conformer's layers end with a LayerNorm of their own and know relative positions.
+        width = config.encoder.d_model
+        self.layer_norm = nn.Identity() if self._conformer else nn.LayerNorm(width)
+        self._positions = None if self._conformer else TokenPositions(width)
+        self.ctc_fc = nn.Linear(config.encoder.d_model, config.source_pieces + 1)
+        self._prepared = False
+
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+        """Encode a padded batch.
+
+        Args:
+            features: [B, T, mel] float32, normalised, zero where padded.
+            lengths: [B] int64 frames of each utterance, or None when nothing is padded.
+
+        Returns:
+            The batch; in evaluation mode each utterance's part equals that of encoding it alone.
+        """
+        hidden, lengths = self.subsample(features, lengths)
+        if self._positions is not None:
+            hidden = hidden + self._positions.up_to(hidden.shape[1], hidden.device)
+        middle = self.config.ctc_layer
+        hidden = self._through(self.layers[:middle], self.dropout(hidden), lengths)
+        ctc_log_probs = self.ctc_fc(hidden).float().log_softmax(-1)
+        if lengths is None:
+            lengths = hidden.new_full(hidden.shape[:1], hidden.shape[1], dtype=torch.long)
+        compressed = compress(hidden, lengths, ctc_log_probs, self.config.compression)
+        above = compressed.lengths if hidden.shape[0] > 1 else None
+        states = self.layer_norm(self._through(self.layers[middle:], compressed.states, above))
+        return EncodedBatch(dataclasses.replace(compressed, states=states), ctc_log_probs, lengths)
+
+    @torch.inference_mode()
+    def encode(self, features: torch.Tensor) -> EncoderOutput:
+        """Encode one utterance.
+
+        Args:
+            features: [T, mel] float32, normalised, T ≥ 1 frames of 10 ms.
+
+        Returns:
+            Tensors on the network's device.
+
+        Raises:
+            ModelInputError: the features have another shape.
+        """
+        if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != self.mel_bins:  # noqa: PLR2004 - two axes
+            message = (
+                f"features have shape {tuple(features.shape)}; allowed: [T ≥ 1, {self.mel_bins}]"
+            )
+            raise ModelInputError(message)
+        device = next(self.parameters()).device
+        batch = self(features[None].to(device))
+        compressed = batch.compressed
+        return EncoderOutput(
+            states=compressed.states[0],
+            labels=compressed.labels[0],
+            run_lengths=compressed.run_lengths[0],
+            frame_labels=batch.ctc_log_probs[0].argmax(-1),
+        )
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: see `earvoice.models.inference`."""
+        for layer in self.layers:
+            if isinstance(layer, ConformerLayer):
+                layer.prepare(dtype)
+        self.subsample.prepare(dtype)
+        replace_linears(self, dtype)
+        self._prepared = True
+
+    def _through(
+        self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
+    ) -> torch.Tensor:
+        frames, width = hidden.shape[1:]
+        valid = None if lengths is None else valid_frames(lengths, frames)
+        if not self._conformer:
+            for layer in layers:
+                hidden = layer(hidden, valid)
+            return hidden
+        rows = None
+        if not self._prepared:
+            rows = position_rows(self.config.positions, frames, width).to(hidden.device)
+        for layer in layers:
+            hidden = layer(hidden, rows, lengths, valid)
+        return hidden

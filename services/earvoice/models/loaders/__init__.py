@@ -1,0 +1,1 @@
+"""Readers of checkpoints that other toolkits have written."""

@@ -1,0 +1,175 @@
+"""Reading the checkpoints of the papers' code (FBK-fairseq): one `.pt` and the files beside it."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from earvoice.models.assembly import CheckpointParts
+from earvoice.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    PolicyDefaults,
+    SubsamplerConfig,
+    TargetLanguage,
+)
+from earvoice.models.errors import CheckpointError
+from earvoice.models.loaders.data_settings import DataSettings
+from earvoice.models.loaders.pickled import Opaque, read_checkpoint_archive
+from earvoice.models.vocabulary import Vocabulary
+
+IGNORED_SUFFIXES = (".pe", "decoder.version", "_float_tensor", ".num_batches_tracked")
+"""Entries of the state dictionary that carry no weights of ours."""
+
+RENAMED = (
+    ("encoder.conformer_layers.", "encoder.layers."),
+    (".attention.layer_norm.", ".attention_norm."),
+    (".attention.attention.", ".attention."),
+)
+"""Parts of tensor names, theirs and ours, applied in this order."""
+
+REQUIRED_OPTIONS: Mapping[str, Any] = {
+    "encoder_normalize_before": True,
+    "decoder_normalize_before": True,
+    "decoder_learned_pos": False,
+    "no_scale_embedding": False,
+    "no_token_positional_embeddings": False,
+    "conformer_half_step_residual": True,
+    "conv_expansion_factor": 2,
+    "ctc_compress_fixed_ratio": 4,
+}
+"""Options whose other values mean a network that this package does not compute."""
+
+LANGUAGE_TAG_PREFIX = "<lang:"
+
+
+def read_fairseq(path: Path, source_language: str, target_language: str) -> CheckpointParts:
+    """Read a `.pt` checkpoint with its `config*.yaml`, dictionaries and statistics.
+
+    Args:
+        path: the `.pt` file; the configuration is the only `config*.yaml` beside it, or
+            `config_simul.yaml` if there are several.
+        source_language: BCP-47 tag; the file does not say it.
+        target_language: BCP-47 tag; used unless the dictionary has language tags.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, or describes another network.
+        UnsafePickleError: the pickle asks for anything a checkpoint never needs.
+        VocabularyError: a vocabulary is not usable.
+    """
+    content = read_checkpoint_archive(path)
+    options = _model_options(content, path.name)
+    tensors = _tensors(content, path.name)
+    settings = DataSettings(path)
+    source = settings.vocabulary("bpe_tokenizer_src", "vocab_filename_src")
+    target = settings.vocabulary("bpe_tokenizer", "vocab_filename")
+    languages = _target_languages(target, target_language)
+    return CheckpointParts(
+        config=_config(path, options, tensors, source_language, languages),
+        tensors=tensors,
+        normalisation=settings.normalisation(),
+        source_vocabulary=source,
+        target_vocabulary=target,
+        hash=settings.digest(path),
+    )
+
+
+def read_fairseq_target_vocabulary(path: Path) -> Vocabulary:
+    """The target vocabulary that belongs to a `.pt` file.
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+        VocabularyError: the vocabulary is not usable.
+    """
+    return DataSettings(path).vocabulary("bpe_tokenizer", "vocab_filename")
+
+
+def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The flat options of `cfg.model`, or of the older `args`."""
+    configuration = content.get("cfg")
+    options = configuration.plain() if isinstance(configuration, Opaque) else None
+    options = options.get("model") if isinstance(options, dict) else content.get("args")
+    if not isinstance(options, argparse.Namespace):
+        message = f"checkpoint {name} has no cfg.model with options; allowed: a namespace"
+        raise CheckpointError(message)
+    values = vars(options)
+    for option, required in REQUIRED_OPTIONS.items():
+        if values.get(option, required) != required:
+            message = f"checkpoint {name} {option} is {values[option]!r}; allowed: {required!r}"
+            raise CheckpointError(message)
+    return values
+
+
+def _tensors(content: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
+    """The state dictionary in our names; pointwise convolutions become matrices."""
+    state = content.get("model")
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        message = f"checkpoint {name} has no model; allowed: a dictionary of tensors"
+        raise CheckpointError(message)
+    tensors = {}
+    for theirs, tensor in state.items():
+        if theirs.endswith(IGNORED_SUFFIXES):
+            continue
+        ours = theirs
+        for old, new in RENAMED:
+            ours = ours.replace(old, new)
+        tensors[ours] = tensor.squeeze(-1) if "_pointwise_conv1d.weight" in ours else tensor
+    return tensors
+
+
+def _target_languages(target: Vocabulary, otherwise: str) -> tuple[TargetLanguage, ...]:
+    tags = [piece for piece in target.pieces if piece.startswith(LANGUAGE_TAG_PREFIX)]
+    if not tags:
+        return (TargetLanguage(otherwise),)
+    return tuple(TargetLanguage(tag[len(LANGUAGE_TAG_PREFIX) : -1], tag) for tag in tags)
+
+
+def _config(
+    path: Path,
+    options: Mapping[str, Any],
+    tensors: Mapping[str, torch.Tensor],
+    source_language: str,
+    target_languages: tuple[TargetLanguage, ...],
+) -> ModelConfig:
+    try:
+        kernels = [int(kernel) for kernel in str(options["conv_kernel_sizes"]).split(",")]
+        if len(set(kernels)) != 1:
+            message = f"conv_kernel_sizes is {kernels}; allowed: equal sizes"
+            raise CheckpointError(message)
+        width = options["encoder_embed_dim"]
+        first_linear = tensors["encoder.layers.0.first_feed_forward.first_linear.weight"]
+        layers = options["decoder_layers"]
+        return ModelConfig(
+            name=path.resolve().parent.name,
+            version="1",
+            source_language=source_language,
+            target_languages=target_languages,
+            source_pieces=tensors["encoder.ctc_fc.weight"].shape[0] - 1,
+            target_pieces=tensors["decoder.embed_tokens.weight"].shape[0],
+            encoder=EncoderConfig(
+                d_model=width,
+                heads=options["encoder_attention_heads"],
+                # The released layer ignores encoder_ffn_embed_dim: its shape is what counts.
+                ffn_multiplier=first_linear.shape[0] // width,
+                layers=options["encoder_layers"],
+                ctc_layer=options["ctc_encoder_layer"],
+                compression=options.get("ctc_compress_strategy", "none"),
+                depthwise_kernel=options["conformer_conv_kernel_size"],
+                positions="released",
+                subsampler=SubsamplerConfig(len(kernels), kernels[0], options["conv_channels"]),
+            ),
+            decoder=DecoderConfig(
+                layers=layers,
+                heads=options["decoder_attention_heads"],
+                ffn_width=options["decoder_ffn_embed_dim"],
+                tied_embeddings=bool(options.get("share_decoder_input_output_embed", False)),
+            ),
+            # The papers read layer 4 of 6; a decoder of another depth is read at the same height.
+            policy_defaults=PolicyDefaults(attention_layer=max(1, round(layers * 2 / 3))),
+        )
+    except KeyError as error:
+        message = f"checkpoint {path.name} lacks {error}; a Conformer with a CTC head is expected"
+        raise CheckpointError(message) from error

@@ -1,0 +1,64 @@
+"""The whole network: speech in, target text out, with a CTC transcript on the way."""
+
+import dataclasses
+
+import torch
+from torch import nn
+
+from earvoice.models.config import ModelConfig
+from earvoice.models.decoding import CachedDecoder
+from earvoice.models.encoder import SpeechEncoder
+from earvoice.models.inference import check_inference_dtype, replace_linears
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingOutput:
+    """What the losses need."""
+
+    logits: torch.Tensor
+    """[B, L, V] float32; row t predicts token t + 1."""
+    ctc_log_probs: torch.Tensor
+    """[B, T', source pieces + 1] float32, blank last."""
+    ctc_lengths: torch.Tensor
+    """[B] int64 valid frames of T'."""
+
+
+class SpeechTranslationModel(nn.Module):
+    """Encoder with CTC compression and autoregressive decoder (Papi 2022, Papi 2023)."""
+
+    def __init__(self, config: ModelConfig, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = SpeechEncoder(config, dropout)
+        self.decoder = CachedDecoder(config, dropout)
+
+    def forward(
+        self, features: torch.Tensor, lengths: torch.Tensor, previous_tokens: torch.Tensor
+    ) -> TrainingOutput:
+        """Teacher-forced pass over a padded batch.
+
+        Args:
+            features: [B, T, mel] float32, normalised, zero where padded.
+            lengths: [B] int64 frames.
+            previous_tokens: [B, L] int64, start token first, padded on the right.
+        """
+        encoded = self.encoder(features, lengths)
+        memory = encoded.compressed
+        logits = self.decoder(previous_tokens, memory.states, memory.lengths)
+        return TrainingOutput(logits, encoded.ctc_log_probs, encoded.ctc_lengths)
+
+    def prepare_inference(self, dtype: torch.dtype) -> None:
+        """Turn this network into one that only infers, faster: see `earvoice.models.inference`.
+
+        Its weights are packed where they are: move it to its device before.
+
+        Args:
+            dtype: of the linear layers, float32 or bfloat16.
+
+        Raises:
+            ModelConfigError: another dtype.
+        """
+        check_inference_dtype(dtype)
+        self.eval().requires_grad_(requires_grad=False)
+        self.encoder.prepare(dtype)
+        replace_linears(self.decoder, dtype)

@@ -1,0 +1,118 @@
+"""Pieces of text and their numbers, for the transcript and for the translation."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from earvoice.models.errors import VocabularyError
+
+BOS = 0
+PAD = 1
+EOS = 2
+"""End of sentence; it also starts every hypothesis."""
+UNK = 3
+SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+
+WORD_START = "▁"
+"""SentencePiece's mark of a piece that begins a word."""
+
+
+class Vocabulary:
+    """A SentencePiece model whose first four ids are `SPECIALS`, plus optional tags behind it."""
+
+    def __init__(self, model: bytes, tags: Sequence[str] = ()) -> None:
+        """Load a vocabulary.
+
+        Args:
+            model: a SentencePiece model file's content.
+            tags: silent pieces, such as language tags; those that the SentencePiece model does not
+                have get the ids after its last, in this order.
+
+        Raises:
+            VocabularyError: the content is not a SentencePiece model, or its specials differ.
+        """
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError as error:
+            message = f"the vocabulary of {len(model)} bytes is not a SentencePiece model: {error}"
+            raise VocabularyError(message) from error
+        own = tuple(
+            self._processor.IdToPiece(index) for index in range(self._processor.GetPieceSize())
+        )
+        self.pieces: tuple[str, ...] = (*own, *(tag for tag in tags if tag not in own))
+        if self.pieces[: len(SPECIALS)] != SPECIALS:
+            message = f"the first pieces are {self.pieces[:4]}; allowed: {SPECIALS}"
+            raise VocabularyError(message)
+        self.model = model
+        self._ids = {piece: index for index, piece in reversed(tuple(enumerate(self.pieces)))}
+        self._silent = frozenset({*range(len(SPECIALS)), *(self._ids[tag] for tag in tags)})
+
+    @classmethod
+    def from_file(cls, path: Path, tags: Sequence[str] = ()) -> "Vocabulary":
+        """Load a `.model` file.
+
+        Raises:
+            VocabularyError: it is missing, not a SentencePiece model, or its specials differ.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            message = f"vocabulary {path.name}: {error.strerror}"
+            raise VocabularyError(message) from error
+        return cls(content, tags)
+
+    def __len__(self) -> int:
+        """Number of pieces, specials and tags included."""
+        return len(self.pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without start and end."""
+        ids: list[int] = self._processor.EncodeAsIds(text)
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a row of ids; specials and tags are silent."""
+        return "".join(self.text(index) for index in ids).removeprefix(" ")
+
+    def id_of(self, piece: str) -> int:
+        """The id of a piece or tag.
+
+        Raises:
+            VocabularyError: there is no such piece.
+        """
+        if piece not in self._ids:
+            message = f"piece {piece!r} is not in the vocabulary of {len(self)} pieces"
+            raise VocabularyError(message)
+        return self._ids[piece]
+
+    def text(self, index: int) -> str:
+        """What a piece writes, with a leading space where it begins a word."""
+        if self.is_silent(index):
+            return ""
+        return self.pieces[index].replace(WORD_START, " ")
+
+    def text_bytes(self, index: int) -> bytes:
+        """`text` in UTF-8, or the single byte of a byte-fallback piece."""
+        if not self.is_silent(index) and self._is_byte(index):
+            return bytes([int(self.pieces[index][3:5], 16)])
+        return self.text(index).encode()
+
+    def starts_word(self, index: int) -> bool:
+        """Whether the piece begins a new word."""
+        return not self.is_silent(index) and self.pieces[index].startswith(WORD_START)
+
+    def is_silent(self, index: int) -> bool:
+        """Whether the piece writes nothing: specials and tags.
+
+        Raises:
+            VocabularyError: the id is out of range.
+        """
+        if not 0 <= index < len(self.pieces):
+            message = f"piece id is {index}; allowed: 0 to {len(self.pieces) - 1}"
+            raise VocabularyError(message)
+        return index in self._silent
+
+    def _is_byte(self, index: int) -> bool:
+        return index < self._processor.GetPieceSize() and bool(self._processor.IsByte(index))

@@ -1,0 +1,125 @@
+"""A SpeechTranslationService that plays a script, on port 0 behind the real interceptor."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import grpc
+
+from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
+from earvoice.runtime.status import StatusInterceptor
+from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, server_options
+
+Response = api.StreamingTranslateResponse
+
+
+class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
+    """Answers each audio message with the next entries of the script, and keeps what it got.
+
+    Args:
+        words: texts to release, one for each audio message; the rest at the end of the audio.
+        failure: raised after that many audio messages, instead of going on.
+        fail_after: see ``failure``; 0 fails before the session has started.
+        clock: the session's elapsed clock.
+    """
+
+    def __init__(self, words=(), failure=None, fail_after=0, clock=api.ELAPSED_CLOCK_LIVE):
+        self.words = list(words)
+        self.failure = failure
+        self.fail_after = fail_after
+        self.clock = clock
+        self.configs = []
+        self.audio = []
+        self.unfinished_sessions = 0
+        self._seq = 0
+
+    async def StreamingTranslate(self, request_iterator, context):
+        """Play the script once."""
+        finished = False
+        try:
+            async for response in self._play(request_iterator):
+                yield response
+            finished = True
+        finally:
+            self.unfinished_sessions += not finished
+
+    async def _play(self, request_iterator):
+        self._seq = 0
+        words = iter(self.words)
+        messages = 0
+        async for request in request_iterator:
+            if request.WhichOneof("message") == "config":
+                self.configs.append(request.config)
+                self._fail_if_due(messages)
+                yield self._number(Response(session_started=self._start(request.config)))
+                continue
+            messages += 1
+            self.audio.append(request.audio)
+            self._fail_if_due(messages)
+            if (text := next(words, None)) is not None:
+                yield self._release(text)
+            yield self._number(Response(segment_done={"segment": messages, "end_sample": 100}))
+        for text in words:
+            yield self._release(text)
+        end = {"end_sample": 200, "cause": "UTTERANCE_END_CAUSE_END_OF_AUDIO"}
+        yield self._number(Response(end_of_utterance={**end, "source_transcript": "heard"}))
+        yield self._number(
+            Response(
+                summary={
+                    "audio_samples": 16_000,
+                    "word_count": len(self.words),
+                    "computation_ms": 20,
+                }
+            )
+        )
+
+    async def ListModels(self, request, context):
+        """Tell of one model."""
+        model = {"name": "m", "version": "1", "target_language_codes": ["de"], "precision": 1}
+        return api.ListModelsResponse(models=[model], policies=["edatt"], max_target_languages=1)
+
+    def _start(self, config):
+        return api.SessionStarted(session_id="s1", config=config, elapsed_clock=self.clock)
+
+    def _fail_if_due(self, messages):
+        if self.failure is not None and messages == self.fail_after:
+            raise self.failure
+
+    def _release(self, text):
+        timings = (
+            {"total_ms": 5, "encoder_compute_ms": 5}
+            if self.configs[-1].enable_stage_timings
+            else None
+        )
+        item = api.CommittedItem(
+            text=text.strip(),
+            starts_word=text.startswith(" "),
+            target_language_code="de",
+            source_end_sample=80,
+            delay_samples=100,
+            elapsed_ms=7,
+            stage_timings=timings,
+        )
+        return self._number(Response(committed={"items": [item], "acknowledged_samples": 50}))
+
+    def _number(self, response):
+        self._seq += 1
+        response.seq = self._seq
+        return response
+
+
+@asynccontextmanager
+async def serve(service):
+    """Serve on a free port of this machine and give its address."""
+    server = grpc.aio.server(
+        interceptors=[StatusInterceptor(write_timeout_s=10)],
+        options=server_options(PUBLIC_MESSAGE_LIMIT_BYTES),
+    )
+    api_grpc.add_SpeechTranslationServiceServicer_to_server(service, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        await server.stop(None)

@@ -1,0 +1,232 @@
+"""The client against a scripted server."""
+
+import asyncio
+import socket
+from contextlib import aclosing
+
+import pytest
+
+from earvoice.client import (
+    Advice,
+    AudioSourceError,
+    Committed,
+    InvalidRequestError,
+    ProtocolError,
+    ServerBusyError,
+    ServerFaultError,
+    ServerUnavailableError,
+    Started,
+    Summary,
+    TranslationOptions,
+    connect,
+)
+from earvoice.client.pacing import send_fast
+from earvoice.runtime.errors import (
+    BackendUnavailableError,
+    InvalidFieldError,
+    SessionLimitError,
+)
+from tests.integration.client.scripted_service import Response, ScriptedService, serve
+
+OPTIONS = TranslationOptions(("de",))
+
+
+async def translate(address, chunks, options=OPTIONS):
+    """Return all events of a translation of these chunks."""
+    async with connect(address) as client:
+        return [event async for event in client.translate(send_fast(chunks), options)]
+
+
+async def test_words_come_in_order_between_start_and_summary():
+    """The whole of a good session."""
+    service = ScriptedService([" Guten", " Tag", "."])
+    async with serve(service) as address:
+        events = await translate(address, [b"12", b"34"])
+    assert isinstance(events[0], Started)
+    assert isinstance(events[-1], Summary)
+    words = [word for event in events if isinstance(event, Committed) for word in event.words]
+    assert [(word.text, word.starts_word) for word in words] == [
+        ("Guten", True),
+        ("Tag", True),
+        (".", False),
+    ]
+    assert all(word.received_ms > 0 for word in words)
+    assert service.audio == [b"12", b"34"]
+
+
+async def test_audio_is_sent_in_whole_frames():
+    """Chunks cut anywhere become messages of whole frames."""
+    service = ScriptedService()
+    async with serve(service) as address:
+        await translate(address, [b"1", b"23", b"456"])
+    assert service.audio == [b"12", b"3456"]
+
+
+async def test_long_audio_is_split_below_the_servers_limit():
+    """3 MiB in one chunk are no error."""
+    service = ScriptedService()
+    async with serve(service) as address:
+        await translate(address, [bytes(3 * 1024 * 1024)])
+    assert [len(message) for message in service.audio] == [1024 * 1024] * 3
+
+
+async def test_a_refused_session_never_asks_for_audio():
+    """A microphone is not opened for nothing, and the field is named."""
+    asked = []
+
+    async def microphone():
+        asked.append(True)
+        yield b"12"
+
+    refusal = InvalidFieldError("target_language_codes", "xx", "de")
+    async with serve(ScriptedService(failure=refusal)) as address, connect(address) as client:
+        with pytest.raises(InvalidRequestError, match="target_language_codes") as caught:
+            await anext(client.translate(microphone(), OPTIONS))
+    assert caught.value.advice is Advice.GIVE_UP
+    assert caught.value.metadata["allowed"] == "de"
+    assert not asked
+
+
+async def test_a_full_server_is_retried_after_the_time_it_names():
+    """SESSION_LIMIT comes before anything was lost."""
+    refusal = SessionLimitError("16 of 16 sessions", retry_after_ms=1500)
+    async with serve(ScriptedService(failure=refusal)) as address:
+        with pytest.raises(ServerBusyError) as caught:
+            await translate(address, [])
+    assert (caught.value.advice, caught.value.retry_after_s) == (Advice.RETRY, 1.5)
+
+
+async def test_a_failure_in_mid_stream_says_where_to_resume():
+    """The last acknowledged position comes with the error."""
+    failure = BackendUnavailableError("the encoder is gone", retry_after_ms=100)
+    service = ScriptedService([" eins"], failure=failure, fail_after=2)
+    async with serve(service) as address:
+        with pytest.raises(ServerUnavailableError) as caught:
+            await translate(address, [b"12", b"34", b"56"])
+    error = caught.value
+    assert (error.advice, error.reason) == (Advice.RESUME, "BACKEND_UNAVAILABLE")
+    assert (error.session_started, error.acknowledged_samples) == (True, 50)
+
+
+async def test_a_bug_of_the_server_is_given_up():
+    """An unexpected exception there is one fixed sentence here."""
+    async with serve(ScriptedService(failure=RuntimeError("secret"), fail_after=1)) as address:
+        with pytest.raises(ServerFaultError) as caught:
+            await translate(address, [b"12"])
+    assert caught.value.advice is Advice.GIVE_UP
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_missing_summary_is_no_success():
+    """A server that ends early with status OK is not believed."""
+
+    class Silent(ScriptedService):
+        async def StreamingTranslate(self, request_iterator, context):
+            async for request in request_iterator:
+                yield self._number(Response(session_started=self._start(request.config)))
+                return
+
+    async with serve(Silent()) as address:
+        with pytest.raises(ProtocolError, match="without a summary"):
+            await translate(address, [b"12"])
+
+
+async def test_nobody_there_is_unavailable():
+    """A closed port is worth a retry."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ServerUnavailableError) as caught:
+            await translate(address, [b"12"])
+        assert caught.value.advice is Advice.RETRY
+        async with connect(address) as client:
+            with pytest.raises(ServerUnavailableError):
+                await client.list_models()
+
+
+async def test_a_failing_source_ends_the_session_with_its_own_error():
+    """What the audio raises reaches the caller as it is, and the server sees a cancellation."""
+
+    async def broken():
+        yield b"12"
+        raise AudioSourceError("damaged")
+
+    service = ScriptedService()
+    async with serve(service) as address, connect(address) as client:
+        with pytest.raises(AudioSourceError, match="damaged"):
+            async for _ in client.translate(broken(), OPTIONS):
+                pass
+        await _until(lambda: service.unfinished_sessions == 1)
+
+
+async def test_audio_that_ends_inside_a_frame_is_told():
+    """Half a sample at the end means that the format is wrong."""
+    async with serve(ScriptedService()) as address:
+        with pytest.raises(AudioSourceError, match="1 of 2 bytes"):
+            await translate(address, [b"123"])
+
+
+async def test_leaving_early_cancels_the_session():
+    """Closing the events ends the call, though the audio would go on for ever."""
+
+    async def endless():
+        yield b"12"
+        await asyncio.Event().wait()
+
+    service = ScriptedService([" eins"])
+    async with serve(service) as address, connect(address) as client:
+        async with aclosing(client.translate(endless(), OPTIONS)) as events:
+            async for event in events:
+                if isinstance(event, Committed):
+                    break
+        await _until(lambda: service.unfinished_sessions == 1)
+
+
+async def test_a_cancelled_caller_stays_cancelled():
+    """Cancelling the task that reads is not mistaken for a failure of the audio."""
+    waiting = asyncio.Event()
+
+    async def endless():
+        waiting.set()
+        await asyncio.Event().wait()
+        yield b""
+
+    async def read(client):
+        async for _ in client.translate(endless(), OPTIONS):
+            pass
+
+    async with serve(ScriptedService()) as address, connect(address) as client:
+        reader = asyncio.create_task(read(client))
+        await waiting.wait()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+
+
+async def test_streams_share_a_connection():
+    """Several translations of one client do not disturb each other."""
+    async with serve(ScriptedService([" eins"])) as address, connect(address) as client:
+
+        async def words():
+            events = client.translate(send_fast([b"12"]), OPTIONS)
+            return [e.words[0].text async for e in events if isinstance(e, Committed)]
+
+        assert await asyncio.gather(words(), client.list_models()) == [
+            ["eins"],
+            await client.list_models(),
+        ]
+
+
+async def test_models_are_listed():
+    """The catalogue names models, policies and limits."""
+    async with serve(ScriptedService()) as address, connect(address) as client:
+        catalog = await client.list_models()
+    assert catalog.models[0].target_languages == ("de",)
+    assert (catalog.policies, catalog.max_target_languages) == (("edatt",), 1)
+
+
+async def _until(condition):
+    """Wait for the server's side of an end, which comes a moment after ours."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the server tells no event of ours
+            await asyncio.sleep(0)

@@ -1,0 +1,138 @@
+"""``earvoice up`` with three tiny services in place of the real ones."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="up asks for the services' extras first"
+)
+
+# Serves at once; tells in which order the services start and stop, and what they were given.
+SERVICE = """
+import os, pathlib, signal, sys
+name = "NAME"
+prefix = f"EARVOICE_{name.upper()}_"
+
+def tell(what):
+    with open(os.environ["STORY"], "a") as story:
+        story.write(f"{name} {what}\\n")
+
+def stop(*_):
+    tell("stops")
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, stop)
+port = os.environ.get(f"{prefix}PORT", "unset")
+address = f"127.0.0.1:{port if port != '0' else len(name) * 1000}"
+targets = [os.environ.get(f"{prefix}{kind}_TARGET") for kind in ("ENCODER", "DECODER")]
+tell(f"starts {port} {targets}")
+print("hello", flush=True)
+pathlib.Path(os.environ[f"{prefix}ADDRESS_FILE"]).write_text(address)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Return an environment in which the services are the tiny ones."""
+    for name in ("encoder", "decoder", "policy"):
+        folder = tmp_path / "earvoice" / name
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+        (folder / "__main__.py").write_text(SERVICE.replace("NAME", name))
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    return {**os.environ, "PYTHONPATH": path, "STORY": str(tmp_path / "story")}
+
+
+def story_of(environment):
+    """Return what the services told so far."""
+    path = Path(environment["STORY"])
+    return path.read_text().splitlines() if path.exists() else []
+
+
+async def start(environment, *arguments):
+    """Start the command."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "earvoice.cli", "up", *map(str, arguments)),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def run_until_ready(environment, ready_file, *arguments, signal_number=signal.SIGTERM):
+    """Run the command until it is ready, then end it; return addresses, status and outputs."""
+    process = await start(environment, "--ready-file", ready_file, *arguments)
+    async with asyncio.timeout(30):
+        while not ready_file.exists():  # noqa: ASYNC110 - another process tells no event of ours
+            await asyncio.sleep(0)
+    addresses = json.loads(ready_file.read_text())
+    process.send_signal(signal_number)
+    output, errors = await process.communicate()
+    return addresses, process.returncode, output.decode(), errors.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_all_services_run_and_the_policy_stops_first(environment, tmp_path, number):
+    """Addresses are published, backends are known to the policy, a signal is a good end."""
+    addresses, status, output, errors = await run_until_ready(
+        environment, tmp_path / "ready.json", "--port", "0", signal_number=number
+    )
+    assert status == 0
+    assert addresses["address"] == addresses["policy"] == "127.0.0.1:6000"
+    assert addresses["encoder"] == addresses["decoder"] == "127.0.0.1:7000"
+    assert "policy  127.0.0.1:6000" in output
+    assert "encoder | hello" in errors
+    story = story_of(environment)
+    assert sorted(story[:2]) == ["decoder starts 0 [None, None]", "encoder starts 0 [None, None]"]
+    assert story[2] == "policy starts 0 ['127.0.0.1:7000', '127.0.0.1:7000']"
+    assert story[3] == "policy stops"
+    assert sorted(story[4:]) == ["decoder stops", "encoder stops"]
+    assert not (tmp_path / "ready.json").exists()
+
+
+async def test_ports_and_logs_are_where_they_were_asked_for(environment, tmp_path):
+    """Given ports are kept, and a log folder takes the place of standard error."""
+    logs = tmp_path / "logs"
+    addresses, _, _, errors = await run_until_ready(
+        environment,
+        tmp_path / "ready.json",
+        *("--port", "4001", "--encoder-port", "4002", "--decoder-port", "4003", "--log-dir", logs),
+    )
+    assert [addresses[name][-4:] for name in ("policy", "encoder", "decoder")] == [
+        "4001",
+        "4002",
+        "4003",
+    ]
+    assert errors == ""
+    assert (logs / "policy.log").read_text() == "hello\n"
+
+
+async def test_a_service_that_fails_ends_all(environment, tmp_path):
+    """Its last lines are told, the others are stopped, nothing is published."""
+    (tmp_path / "earvoice" / "policy" / "__main__.py").write_text("raise SystemExit('no way')")
+    process = await start(environment, "--ready-file", tmp_path / "ready.json")
+    _, errors = await process.communicate()
+    assert process.returncode == 4
+    assert "the policy ended with 1 before it served" in errors.decode()
+    assert "no way" in errors.decode()
+    story = story_of(environment)
+    assert sorted(story[2:]) == ["decoder stops", "encoder stops"]
+    assert not (tmp_path / "ready.json").exists()
+
+
+async def test_a_missing_folder_is_told_before_anything_starts(environment, tmp_path):
+    """A ready file that could not be written would be found out after a minute's loading."""
+    process = await start(environment, "--ready-file", tmp_path / "none" / "ready.json")
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert "there is no folder" in errors.decode()
+    assert story_of(environment) == []

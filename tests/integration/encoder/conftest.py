@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+
+from earvoice.encoder.model import EncoderModel, load_model
+from earvoice.encoder.settings import EncoderSettings
+from earvoice.models.checkpoint import save_checkpoint
+from earvoice.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    PolicyDefaults,
+    SubsamplerConfig,
+    TargetLanguage,
+)
+from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.translation import SpeechTranslationModel
+from tests.integration.encoder.running_encoder import (
+    MAX_UTTERANCE_MS,
+    SESSION_LIMIT,
+    RunningEncoder,
+    start_encoder,
+)
+
+PIECES = 40
+
+
+def sentencepiece_model() -> bytes:
+    text = ["the house and the garden", "a small cat sees the old tree", "we hear words and speak"]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text * 5),
+        model_writer=model,
+        vocab_size=PIECES,
+        hard_vocab_limit=False,
+        bos_id=0,
+        pad_id=1,
+        eos_id=2,
+        unk_id=3,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+@pytest.fixture(scope="session")
+def checkpoint_path(tmp_path_factory):
+    """A random model of 3 layers: its states depend on every frame, its words mean nothing."""
+    pieces = sentencepiece_model()
+    count = sentencepiece.SentencePieceProcessor(model_proto=pieces).GetPieceSize()
+    config = ModelConfig(
+        name="tiny",
+        version="7",
+        source_language="en",
+        target_languages=(TargetLanguage("de"),),
+        source_pieces=count,
+        target_pieces=count,
+        encoder=EncoderConfig(
+            d_model=16,
+            heads=2,
+            layers=3,
+            ctc_layer=2,
+            depthwise_kernel=7,
+            subsampler=SubsamplerConfig(layers=2, channels=32),
+        ),
+        decoder=DecoderConfig(layers=2, heads=2, ffn_width=32),
+        policy_defaults=PolicyDefaults(attention_layer=2),
+    )
+    torch.manual_seed(3)
+    network = SpeechTranslationModel(config)
+    # The blank is made likely, as in a trained model: without it no two frames agree.
+    with torch.no_grad():
+        network.encoder.ctc_fc.weight.mul_(3)
+        network.encoder.ctc_fc.bias[config.blank] = 3.0
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    save_checkpoint(
+        path,
+        config,
+        network.state_dict(),
+        normalisation=FeatureNormalisation(torch.full((80,), 8.0), torch.full((80,), 4.0)),
+        source_model=pieces,
+        target_model=pieces,
+    )
+    return path
+
+
+@pytest.fixture(scope="session")
+def settings(checkpoint_path):
+    return EncoderSettings(
+        port=0,
+        model_path=checkpoint_path,
+        session_limit=SESSION_LIMIT,
+        max_utterance_ms=MAX_UTTERANCE_MS,
+        device="cpu",
+    )
+
+
+@pytest.fixture(scope="session")
+def model(settings) -> EncoderModel:
+    return load_model(settings)
+
+
+@pytest.fixture
+async def encoder(settings, model) -> AsyncIterator[RunningEncoder]:
+    running, stop = await start_encoder(settings, model)
+    yield running
+    await stop()
+
+
+@pytest.fixture(scope="session")
+def speech() -> np.ndarray:
+    """Four seconds at 16 kHz that sound a little like syllables, [n] int16."""
+    rng = np.random.default_rng(5)
+    time_s = np.arange(4 * 16000) / 16000
+    voiced = sum(np.sin(2 * np.pi * 140 * k * time_s) / k for k in range(1, 20))
+    envelope = np.clip(np.sin(2 * np.pi * 3 * time_s), 0, None) * (np.abs(time_s - 2) > 0.4)
+    sound = voiced * envelope * 5000 + rng.standard_normal(len(time_s)) * 60
+    return sound.clip(-32768, 32767).astype("<i2")

@@ -1,0 +1,160 @@
+"""Checkpoint directories: what is saved is what is loaded, and damage is noticed."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from earvoice.models.checkpoint import (
+    load_checkpoint,
+    load_config,
+    load_target_vocabulary,
+    save_checkpoint,
+)
+from earvoice.models.config import ModelConfig
+from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.models.frontend import FeatureNormalisation
+from tests.models.tiny_model import random_network
+
+pytestmark = pytest.mark.torch
+
+NORMALISATION = FeatureNormalisation(torch.linspace(8, 12, 80), torch.linspace(2, 3, 80))
+
+
+@pytest.fixture
+def directory(
+    tmp_path: Path, config: ModelConfig, source_model: bytes, target_model: bytes
+) -> Path:
+    """A saved checkpoint of a random network."""
+    save_checkpoint(
+        tmp_path / "tiny",
+        config,
+        random_network(config).state_dict(),
+        normalisation=NORMALISATION,
+        source_model=source_model,
+        target_model=target_model,
+    )
+    return tmp_path / "tiny"
+
+
+def test_round_trip(directory: Path, config: ModelConfig) -> None:
+    """Configuration, statistics, vocabularies and every result come back."""
+    checkpoint = load_checkpoint(directory)
+    assert checkpoint.config == load_config(directory) == config
+    assert checkpoint.name == "tiny"
+    assert torch.equal(checkpoint.normalisation.mean, NORMALISATION.mean)
+    assert len(checkpoint.source_vocabulary) == config.source_pieces
+    assert load_target_vocabulary(directory).pieces == checkpoint.target_vocabulary.pieces
+    features = torch.randn(80, 80)
+    expected = random_network(config)
+    encoded = checkpoint.network.encoder.encode(features)
+    torch.testing.assert_close(
+        encoded.states, expected.encoder.encode(features).states, atol=2e-5, rtol=0
+    )
+    cache = checkpoint.network.decoder.open_cache(encoded.states)
+    logits, _ = checkpoint.network.decoder.prefill([2, 5], cache, 1)
+    cache = expected.decoder.open_cache(encoded.states)
+    torch.testing.assert_close(
+        logits, expected.decoder.prefill([2, 5], cache, 1)[0], atol=1e-4, rtol=0
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_size_storage(
+    directory: Path,
+    config: ModelConfig,
+    source_model: bytes,
+    target_model: bytes,
+    dtype: torch.dtype,
+) -> None:
+    """Matrices in two bytes halve the file; the loaded network computes in float32."""
+    full_bytes = (directory / "model.safetensors").stat().st_size
+    save_checkpoint(
+        directory,
+        config,
+        random_network(config).state_dict(),
+        normalisation=NORMALISATION,
+        source_model=source_model,
+        target_model=target_model,
+        storage_dtype=dtype,
+    )
+    assert (directory / "model.safetensors").stat().st_size < 0.65 * full_bytes
+    states = load_checkpoint(directory).network.encoder.encode(torch.randn(50, 80)).states
+    assert states.dtype == torch.float32
+
+
+def test_hash_names_the_content(directory: Path) -> None:
+    """The hash repeats, and changes with any field."""
+    first = load_checkpoint(directory).hash
+    assert load_checkpoint(directory).hash == first
+    text = (directory / "config.json").read_text()
+    (directory / "config.json").write_text(text.replace('"version": "1"', '"version": "2"'))
+    assert load_checkpoint(directory).hash != first
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "source.model", "target.model"])
+def test_damage_is_noticed(directory: Path, name: str) -> None:
+    """One changed byte in any file, or a missing file, is refused by name."""
+    content = bytearray((directory / name).read_bytes())
+    content[-1] ^= 1
+    (directory / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=f"{name} has SHA-256"):
+        load_checkpoint(directory)
+    (directory / name).unlink()
+    with pytest.raises(CheckpointError, match=name):
+        load_checkpoint(directory)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format_version": 2}, "format_version is 2; allowed: 1"),
+        ({"sha256": {}}, "sha256 is"),
+        ({"model": None}, "ModelConfig is None"),
+    ],
+)
+def test_other_formats_are_refused(
+    directory: Path, change: dict[str, object], message: str
+) -> None:
+    """A description of another format says what is allowed."""
+    path = directory / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises((CheckpointError, ModelConfigError), match=message):
+        load_checkpoint(directory)
+
+
+def test_missing_and_broken_descriptions_are_refused(tmp_path: Path) -> None:
+    """No directory, or a configuration that is no JSON, is an error of ours."""
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        load_checkpoint(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(tmp_path)
+
+
+def test_contradictions_are_refused_when_saving(
+    tmp_path: Path, config: ModelConfig, source_model: bytes, target_model: bytes
+) -> None:
+    """Vocabularies and tensors must fit the configuration, before anything is written."""
+    state = random_network(config).state_dict()
+    larger = dataclasses.replace(config, source_pieces=config.source_pieces + 1)
+    deeper = dataclasses.replace(config, decoder=dataclasses.replace(config.decoder, layers=3))
+    for wrong, message in ((larger, "source_pieces is"), (deeper, "is missing")):
+        with pytest.raises(CheckpointError, match=message):
+            save_checkpoint(
+                tmp_path / "wrong",
+                wrong,
+                state,
+                normalisation=NORMALISATION,
+                source_model=source_model,
+                target_model=target_model,
+            )
+    assert not (tmp_path / "wrong").exists()
+
+
+def test_other_dtypes_are_refused(directory: Path) -> None:
+    """Linear layers infer in float32 or bfloat16."""
+    with pytest.raises(ModelConfigError, match=r"torch\.float16; allowed: torch\.float32"):
+        load_checkpoint(directory, dtype=torch.float16)

@@ -1,0 +1,93 @@
+"""Configurations are strict, and survive a round trip through plain dictionaries."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from earvoice.models.config import EncoderConfig, ModelConfig, PolicyDefaults
+from earvoice.models.errors import ModelConfigError
+from earvoice.models.preset import PRESETS, preset
+from earvoice.models.translation import SpeechTranslationModel
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_round_trip(name: str) -> None:
+    """Dictionary and back, through JSON, gives an equal configuration."""
+    config = preset(name)
+    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("encoder", "width"), 3, r"EncoderConfig\.width is not a field"),
+        (("encoder", "layers"), "12", r"EncoderConfig\.layers is '12'; allowed: int"),
+        (("encoder", "layers"), 0, r"EncoderConfig\.layers is 0; allowed: 1 to 96"),
+        (("encoder", "ctc_layer"), 13, r"EncoderConfig\.ctc_layer is 13; allowed: 1 to 12"),
+        (("encoder", "heads"), 7, r"EncoderConfig\.heads is 7; allowed: divisors"),
+        (("encoder", "compression"), "max", r"compression is 'max'; allowed: 'none', 'avg'"),
+        (("encoder", "depthwise_kernel"), 30, r"depthwise_kernel is 30; allowed: odd"),
+        (("encoder", "subsampler"), 2, r"SubsamplerConfig is 2; an object"),
+        (("decoder", "tied_embeddings"), 1, r"tied_embeddings is 1; allowed: bool"),
+        (("decoder", "heads"), 5, r"DecoderConfig\.heads is 5; allowed: divisors"),
+        (("policy_defaults", "alpha"), 1.5, r"alpha is 1\.5; allowed: 0\.0 to 1\.0"),
+        (("policy_defaults", "attention_layer"), 7, r"attention_layer is 7; allowed: 1 to 6"),
+        (("target_languages",), [], r"target_languages is \(\); allowed: at least one"),
+        (("sample_rate_hz",), 8000, r"sample_rate_hz is 8000; allowed: 16000 to 16000"),
+        (("name",), None, r"ModelConfig\.name is None; allowed: str"),
+    ],
+)
+def test_wrong_fields_are_named(path: tuple[str, ...], value: object, message: str) -> None:
+    """Every refusal says field, value and what is allowed."""
+    values = preset("paper").to_dict()
+    inner = values
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(ModelConfigError, match=message):
+        ModelConfig.from_dict(values)
+
+
+def test_missing_fields_are_named() -> None:
+    """A field without default that is missing is an error."""
+    values = preset("paper").to_dict()
+    del values["source_pieces"]
+    with pytest.raises(ModelConfigError, match=r"ModelConfig\.source_pieces is missing"):
+        ModelConfig.from_dict(values)
+
+
+def test_whole_numbers_pass_for_fractions() -> None:
+    """JSON writes 0.0 as 0; that is still a fraction."""
+    values = {**PolicyDefaults().to_dict(), "alpha": 0}
+    assert PolicyDefaults.from_dict(values).alpha == 0.0
+
+
+def test_configurations_cannot_change() -> None:
+    """A configuration is a value."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        EncoderConfig().layers = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("paper", 114_894_217),
+        ("papi-2022-conformer", 35_640_969),
+        ("papi-2022-transformer", 32_357_513),
+    ],
+)
+def test_published_sizes(name: str, parameters: int) -> None:
+    """The presets of the papers have exactly the papers' number of parameters."""
+    with torch.device("meta"):
+        network = SpeechTranslationModel(preset(name))
+    assert sum(parameter.numel() for parameter in network.parameters()) == parameters
+
+
+def test_unknown_presets_are_refused() -> None:
+    """A misspelt preset names those there are."""
+    with pytest.raises(ModelConfigError, match="allowed: paper"):
+        preset("papers")

@@ -1,0 +1,106 @@
+"""Incremental decoding equals teacher forcing; a batch equals each session alone."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earvoice.models.config import ModelConfig
+from earvoice.models.decoder_cache import DecoderCache
+from earvoice.models.errors import ModelInputError
+from earvoice.models.translation import SpeechTranslationModel
+from tests.models.tiny_model import random_network
+
+pytestmark = pytest.mark.torch
+
+TOKENS = [2, 7, 9, 4, 21, 9, 30, 11, 5, 6, 17, 8]
+
+
+@pytest.fixture(scope="module", params=["plain", "prepared"])
+def network(config: ModelConfig, request: pytest.FixtureRequest) -> SpeechTranslationModel:
+    """A random network, as trained and as prepared for inference."""
+    network = random_network(config)
+    if request.param == "prepared":
+        network.prepare_inference(torch.float32)
+    return network
+
+
+def _states(count: int) -> torch.Tensor:
+    return torch.randn(count, 32, generator=torch.Generator().manual_seed(count))
+
+
+def test_steps_equal_teacher_forcing(network: SpeechTranslationModel) -> None:
+    """Token by token, in one prefill, and in the training pass: the same logits."""
+    states = _states(9)
+    with torch.inference_mode():
+        forced = network.decoder(torch.tensor([TOKENS]), states[None], torch.tensor([9]))[0]
+    prefilled, rows = network.decoder.prefill(TOKENS, network.decoder.open_cache(states), 2)
+    cache = network.decoder.open_cache(states)
+    for index, token in enumerate(TOKENS):
+        logits, attention = network.decoder.step([token], [cache], [2])
+        torch.testing.assert_close(logits[0], forced[index], atol=1e-5, rtol=0)
+        torch.testing.assert_close(attention[0], rows[index], atol=1e-5, rtol=0)
+    torch.testing.assert_close(prefilled, forced, atol=1e-5, rtol=0)
+
+
+def test_batched_step_equals_alone(network: SpeechTranslationModel) -> None:
+    """Sessions of different states, lengths and layers do not see each other."""
+    sizes, lengths, layers = [5, 1, 40, 12, 7], [3, 1, 11, 6, 2], [1, 2, 2, 1, 1]
+    together: list[DecoderCache] = []
+    alone: list[DecoderCache] = []
+    for size, length in zip(sizes, lengths, strict=True):
+        for caches in (together, alone):
+            cache = network.decoder.open_cache(_states(size))
+            network.decoder.prefill(TOKENS[:length], cache, 1)
+            caches.append(cache)
+    for round_tokens in ([4, 5, 6, 7, 8], [9, 10, 11, 12, 13]):
+        logits, rows = network.decoder.step(round_tokens, together, layers)
+        for index, token in enumerate(round_tokens):
+            expected, row = network.decoder.step([token], [alone[index]], [layers[index]])
+            torch.testing.assert_close(logits[index], expected[0], atol=1e-5, rtol=0)
+            torch.testing.assert_close(rows[index], row[0], atol=1e-5, rtol=0)
+            assert rows[index].shape == (sizes[index],)
+
+
+@settings(max_examples=25, deadline=None)
+@given(kept=st.integers(1, len(TOKENS) - 1), draft=st.lists(st.integers(4, 30), max_size=90))
+def test_truncated_draft_leaves_no_trace(
+    network: SpeechTranslationModel, kept: int, draft: list[int]
+) -> None:
+    """Prefill with a rejected draft, cut back and go on: as if the draft had never been."""
+    states = _states(6)
+    fresh, used = network.decoder.open_cache(states), network.decoder.open_cache(states)
+    network.decoder.prefill(TOKENS[:kept], fresh, 1)
+    network.decoder.prefill(TOKENS[:kept] + draft, used, 1)
+    used.truncate(kept)
+    for cache in (fresh, used):
+        assert cache.length == kept
+    expected = network.decoder.prefill(TOKENS[kept:], fresh, 1)
+    output = network.decoder.prefill(TOKENS[kept:], used, 1)
+    for value, reference in zip(output, expected, strict=True):
+        torch.testing.assert_close(value, reference, atol=1e-5, rtol=0)
+
+
+def test_attention_is_a_distribution(network: SpeechTranslationModel) -> None:
+    """Each row over the encoder states adds up to one."""
+    _, rows = network.decoder.prefill(TOKENS, network.decoder.open_cache(_states(8)), 1)
+    assert rows.shape == (len(TOKENS), 8)
+    torch.testing.assert_close(rows.sum(1), torch.ones(len(TOKENS)))
+
+
+def test_bad_requests_are_refused(network: SpeechTranslationModel) -> None:
+    """Empty or unknown tokens, layers, states and lengths are named and refused."""
+    decoder, cache = network.decoder, network.decoder.open_cache(_states(3))
+    with pytest.raises(ModelInputError, match="tokens is"):
+        decoder.prefill([], cache, 1)
+    with pytest.raises(ModelInputError, match="token is 1000"):
+        decoder.step([1000], [cache], [1])
+    with pytest.raises(ModelInputError, match="attention_layer is"):
+        decoder.prefill([2], cache, 0)
+    with pytest.raises(ModelInputError, match="equal numbers"):
+        decoder.step([2], [], [1])
+    with pytest.raises(ModelInputError, match="states have shape"):
+        decoder.open_cache(torch.zeros(0, 32))
+    with pytest.raises(ModelInputError, match="length is 1"):
+        cache.truncate(1)
+    assert cache.length == 0

@@ -1,0 +1,77 @@
+"""Features equal Kaldi's, however the sound is cut."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earvoice.models.errors import CheckpointError, ModelInputError
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank, frame_count
+
+pytestmark = pytest.mark.torch
+
+SPEECH_LIKE = np.random.default_rng(1).standard_normal(12_000).astype(np.float32) * 0.1
+
+
+def _stream() -> FeatureStream:
+    return FeatureStream(Filterbank(), FeatureNormalisation.identity())
+
+
+def test_filterbank_of_the_papers(golden: Path) -> None:
+    """Raw and normalised features of real samples agree with the reference to 4e-6."""
+    with np.load(golden / "filterbank.npz") as reference:
+        samples = torch.from_numpy(reference["samples"].astype(np.float32))
+        normalise = FeatureNormalisation(
+            torch.from_numpy(reference["mean"]), torch.from_numpy(reference["deviation"])
+        )
+        raw = Filterbank()(samples)
+        expected = torch.from_numpy(reference["raw"])
+        torch.testing.assert_close(raw, expected, atol=4e-6, rtol=0)
+        expected = torch.from_numpy(reference["normalised"])
+        torch.testing.assert_close(normalise(raw), expected, atol=4e-6, rtol=0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(cuts=st.lists(st.integers(0, len(SPEECH_LIKE)), max_size=40))
+def test_cuts_do_not_matter(cuts: list[int]) -> None:
+    """Sound in pieces of any size gives the frames of the whole, to 2e-6."""
+    whole = _stream().accept(SPEECH_LIKE)
+    stream = _stream()
+    pieces = [stream.accept(piece) for piece in np.split(SPEECH_LIKE, sorted(cuts))]
+    torch.testing.assert_close(torch.cat(pieces), whole, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("samples", "frames"), [(0, 0), (399, 0), (400, 1), (559, 1), (560, 2)])
+def test_a_short_tail_waits(samples: int, frames: int) -> None:
+    """There are as many frames as whole windows, and the count is known beforehand."""
+    assert _stream().accept(SPEECH_LIKE[:samples]).shape == (frames, 80)
+    assert frame_count(samples) == frames
+
+
+def test_reset_forgets_the_tail() -> None:
+    """After a reset the stream gives what a fresh one gives."""
+    stream = _stream()
+    stream.accept(SPEECH_LIKE[:1000])
+    stream.reset()
+    assert torch.equal(stream.accept(SPEECH_LIKE[:4000]), _stream().accept(SPEECH_LIKE[:4000]))
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [np.zeros(800), np.zeros((2, 800), np.float32), np.array([0, np.nan], np.float32)],
+    ids=["float64", "two axes", "not finite"],
+)
+def test_bad_sound_is_refused(samples: np.ndarray) -> None:
+    """Another dtype, shape or a number that is not finite is named and refused."""
+    with pytest.raises(ModelInputError, match="samples"):
+        _stream().accept(samples)
+
+
+@pytest.mark.parametrize("deviation", [torch.zeros(80), torch.ones(79), torch.full((80,), np.nan)])
+def test_impossible_statistics_are_refused(deviation: torch.Tensor) -> None:
+    """Statistics that cannot normalise are refused when they are read."""
+    with pytest.raises(CheckpointError, match="deviation"):
+        FeatureNormalisation(torch.zeros(80), deviation)

@@ -1,0 +1,85 @@
+"""Recordings of every kind."""
+
+import numpy as np
+import pytest
+import soundfile
+
+from earvoice.client.audio_file import AudioFile
+from earvoice.client.audio_format import AudioFormat
+from earvoice.client.errors import AudioSourceError
+
+
+def tone(rate_hz, channels, seconds=0.5):
+    """Return a quiet tone, float64 [frames, channels], a different one in each channel."""
+    time_s = np.arange(int(rate_hz * seconds)) / rate_hz
+    return np.stack([0.2 * np.sin(2 * np.pi * 200 * (i + 1) * time_s) for i in range(channels)], 1)
+
+
+def write(folder, rate_hz, channels, *, name="a.wav", subtype="PCM_16"):
+    """Write a tone and return its path."""
+    path = folder / name
+    soundfile.write(path, tone(rate_hz, channels), rate_hz, subtype=subtype)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+@pytest.mark.parametrize(("rate_hz", "channels"), [(8_000, 1), (44_100, 2), (48_000, 1)])
+def test_16_bit_recordings_are_passed_on_exactly(tmp_path, name, rate_hz, channels):
+    """Rate, channels and every sample stay as they are, however large the chunks."""
+    path = write(tmp_path, rate_hz, channels, name=name)
+    expected = soundfile.read(path, dtype="int16")[0].tobytes()
+    with AudioFile(path) as recording:
+        assert recording.audio == AudioFormat("linear16", rate_hz, channels)
+        assert recording.duration_ms == pytest.approx(500, abs=0.1)
+        for chunk_ms in (80, 500):
+            assert b"".join(recording.chunks(chunk_ms)) == expected
+
+
+@pytest.mark.parametrize("subtype", ["PCM_24", "FLOAT", "ULAW"])
+def test_other_sample_formats_become_floats(tmp_path, subtype):
+    """Whatever is not 16-bit is sent as FLOAT32."""
+    path = write(tmp_path, 16_000, 1, subtype=subtype)
+    expected = soundfile.read(path, dtype="float32")[0].tobytes()
+    with AudioFile(path) as recording:
+        assert recording.audio == AudioFormat("float32", 16_000, 1)
+        assert b"".join(recording.chunks(80)) == expected
+
+
+def test_more_than_two_channels_are_mixed(tmp_path):
+    """Five channels become their mean."""
+    path = write(tmp_path, 16_000, 5)
+    expected = soundfile.read(path, dtype="float32")[0].mean(axis=1)
+    with AudioFile(path) as recording:
+        assert recording.audio == AudioFormat("float32", 16_000, 1)
+        mixed = np.frombuffer(b"".join(recording.chunks(80)), np.float32)
+    np.testing.assert_allclose(mixed, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate_hz", [96_000, 6_000])
+def test_other_rates_are_resampled(tmp_path, rate_hz):
+    """A rate that no server takes becomes 16 kHz, in full length and the right pitch."""
+    with AudioFile(write(tmp_path, rate_hz, 2)) as recording:
+        assert recording.audio == AudioFormat("float32", 16_000, 2)
+        samples = np.frombuffer(b"".join(recording.chunks(80)), np.float32).reshape(-1, 2)
+    assert len(samples) == pytest.approx(8_000, abs=2)
+    np.testing.assert_allclose(
+        samples[400:-400], tone(16_000, 2)[400 : len(samples) - 400], atol=2e-3
+    )
+
+
+def test_an_empty_recording_has_no_chunks(tmp_path):
+    """No samples are no error."""
+    path = tmp_path / "empty.wav"
+    soundfile.write(path, np.zeros(0), 16_000)
+    with AudioFile(path) as recording:
+        assert (list(recording.chunks(80)), recording.duration_ms) == ([], 0)
+
+
+def test_what_is_no_recording_is_told(tmp_path):
+    """The message names the file."""
+    with pytest.raises(AudioSourceError, match=r"none\.wav: no such file"):
+        AudioFile(tmp_path / "none.wav")
+    path = tmp_path / "text.wav"
+    path.write_text("hello")
+    with pytest.raises(AudioSourceError, match=r"text\.wav cannot be read as a recording"):
+        AudioFile(path)

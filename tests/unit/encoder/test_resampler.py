@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earvoice.encoder.resampler import Resampler
+
+RATES_HZ = (8000, 11025, 22050, 32000, 44100, 47999, 48000)
+
+
+def noise(count: int) -> np.ndarray:
+    return np.random.default_rng(7).uniform(-1, 1, count).astype(np.float32)
+
+
+@settings(deadline=None)
+@given(
+    rate_hz=st.sampled_from(RATES_HZ),
+    cuts=st.lists(st.integers(0, 3000), max_size=6),
+)
+def test_cuts_change_nothing(rate_hz, cuts):
+    """However the signal arrives, the joined output is bitwise that of the whole signal."""
+    samples = noise(3000)
+    resampler = Resampler(rate_hz, 16000)
+    pieces, done = [], 0
+    for received in sorted(cuts):
+        complete = resampler.complete_count(received)
+        pieces.append(resampler.outputs(samples[:received], done, complete))
+        done = complete
+    total = resampler.total_count(len(samples))
+    pieces.append(resampler.outputs(samples, done, total))
+    assert np.array_equal(np.concatenate(pieces), resampler.outputs(samples, 0, total))
+
+
+@settings(deadline=None)
+@given(rate_hz=st.sampled_from(RATES_HZ), received=st.integers(0, 400))
+def test_complete_outputs_do_not_see_the_future(rate_hz, received):
+    """Outputs reported complete are the same whatever follows."""
+    resampler = Resampler(rate_hz, 16000)
+    samples = noise(800)
+    complete = resampler.complete_count(received)
+    assert 0 <= complete <= resampler.total_count(received)
+    early = resampler.outputs(samples[:received], 0, complete)
+    assert np.array_equal(early, resampler.outputs(samples, 0, complete))
+
+
+@pytest.mark.parametrize(("rate_hz", "to_hz"), [(8, 16), (11, 16), (48, 16), (44, 16)])
+def test_it_is_a_windowed_sinc(rate_hz, to_hz):
+    """Every output is the sum over all samples that the class's formula says."""
+    samples = noise(60).astype(np.float64)
+    base = 0.99 * min(rate_hz, to_hz)
+
+    def tap(time: float) -> float:
+        scaled = time * base
+        if abs(scaled) >= 6:
+            return 0.0
+        return np.sinc(scaled) * np.cos(np.pi * scaled / 12) ** 2 * base / rate_hz
+
+    resampler = Resampler(rate_hz, to_hz)
+    total = resampler.total_count(60)
+    expected = [
+        sum(x * tap(i / rate_hz - j / to_hz) for i, x in enumerate(samples)) for j in range(total)
+    ]
+    found = resampler.outputs(samples.astype(np.float32), 0, total)
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate_hz", RATES_HZ)
+def test_a_tone_stays_a_tone(rate_hz):
+    """A 440 Hz tone keeps frequency, phase and amplitude away from the signal's ends."""
+    resampler = Resampler(rate_hz, 16000)
+    tone = np.sin(2 * np.pi * 440 * np.arange(rate_hz // 2) / rate_hz).astype(np.float32)
+    output = resampler.outputs(tone, 0, resampler.total_count(len(tone)))
+    expected = np.sin(2 * np.pi * 440 * np.arange(len(output)) / 16000)
+    assert np.abs(output - expected)[50:-50].max() < 2e-3
+
+
+def test_the_models_own_rate_passes_through():
+    """At 16 kHz every sample is complete at once and unchanged."""
+    resampler = Resampler(16000, 16000)
+    samples = noise(100)
+    assert resampler.complete_count(100) == resampler.total_count(100) == 100
+    assert np.array_equal(resampler.outputs(samples, 10, 90), samples[10:90])
+
+
+def test_memory_is_bounded_for_awkward_rates():
+    """Rates without a common divisor take a table of a few megabytes, not gigabytes."""
+    assert Resampler(47999, 16000)._weights.nbytes < 8 * 2**20

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
+from earvoice.encoder.command import Audio, Encoded, Finish, Open, Opened, Reset, ResetDone
+from earvoice.encoder.session import EncodeSession
+from earvoice.runtime.errors import (
+    InvalidAudioError,
+    InvalidFieldError,
+    ModelMismatchError,
+    OutOfOrderError,
+    SessionTooLongError,
+)
+from tests.unit.encoder.fakes import FACTS, FakeNetwork
+
+FORMAT = AudioFormat(AudioEncoding.LINEAR16, 16000)
+
+
+def silence(milliseconds: int) -> bytes:
+    return bytes(milliseconds * 32)
+
+
+def loud(milliseconds: int) -> bytes:
+    return np.full(milliseconds * 16, 30000, "<i2").tobytes()
+
+
+@pytest.fixture
+def network():
+    return FakeNetwork()
+
+
+@pytest.fixture
+def session(network):
+    opened = EncodeSession(network, max_utterance_ms=10_000)
+    opened.apply(Open(FORMAT, enable_source_transcript=True))
+    return opened
+
+
+def test_open_describes_the_model(network):
+    """Open answers with the model served, and takes its hash or none."""
+    for model_hash in ("", FACTS.hash):
+        answer = EncodeSession(network, 10_000).apply(Open(FORMAT, model_hash))
+        assert answer == Opened(FACTS)
+
+
+def test_open_comes_first_and_once(network, session):
+    """Any command before open, and a second open, are out of order."""
+    for command in (Audio(1, b""), Finish(1, b"", 0), Reset(0, 0)):
+        with pytest.raises(OutOfOrderError):
+            EncodeSession(network, 10_000).apply(command)
+    with pytest.raises(OutOfOrderError):
+        session.apply(Open(FORMAT))
+
+
+def test_another_models_hash_is_refused(network):
+    """A caller who expects other weights is told which are served."""
+    with pytest.raises(ModelMismatchError, match=FACTS.hash):
+        EncodeSession(network, 10_000).apply(Open(FORMAT, "another"))
+
+
+@pytest.mark.parametrize("revision", [-1, 0, 2])
+def test_revisions_count_up_by_one(session, revision):
+    """The first revision of an utterance is 1; any other number is out of order."""
+    with pytest.raises(OutOfOrderError, match="allowed: 1"):
+        session.apply(Audio(revision, b""))
+
+
+def test_an_utterance_ends_once(session):
+    """After finish only reset may come, and it starts the revisions anew."""
+    session.apply(Audio(1, silence(100)))
+    session.apply(Finish(2, b"", 1600))
+    for command in (Audio(3, b""), Finish(3, b"", 1600)):
+        with pytest.raises(OutOfOrderError):
+            session.apply(command)
+    assert session.apply(Reset(1, 1600)) == ResetDone(1)
+    answer = session.apply(Audio(1, silence(100)))
+    assert isinstance(answer, Encoded)
+    assert (answer.utterance, answer.revision, answer.final) == (1, 1, False)
+
+
+@pytest.mark.parametrize("end_sample", [-1, 1599, 3201])
+def test_the_end_lies_within_the_utterance(session, end_sample):
+    """An end before the utterance's start or after what was received is refused."""
+    session.apply(Reset(0, 1600))
+    with pytest.raises(InvalidFieldError, match=r"1600 .* to 3200"):
+        session.apply(Finish(1, silence(100), end_sample))
+
+
+@pytest.mark.parametrize("command", [Reset(-1, 0), Reset(0, -1)])
+def test_reset_takes_no_negative_numbers(session, command):
+    """Utterances and positions count from 0."""
+    with pytest.raises(InvalidFieldError):
+        session.apply(command)
+
+
+def test_broken_frames_are_refused(session):
+    """Half a sample never shifts all samples after it: it is an error."""
+    with pytest.raises(InvalidAudioError):
+        session.apply(Audio(1, b"abc"))
+
+
+def test_an_utterance_is_bounded(session):
+    """The sample that makes the utterance too long is refused, whatever the message's size."""
+    session.apply(Audio(1, silence(10_000)))
+    with pytest.raises(SessionTooLongError, match="allowed: 10000 ms"):
+        session.apply(Audio(2, bytes(2)))
+
+
+def test_too_little_audio_gives_no_states(session, network):
+    """Less than one analysis window is no error, has no states and is never encoded."""
+    answer = session.apply(Audio(1, silence(24)))
+    assert answer.hearing.encoding.labels == ()
+    assert answer.hearing.last_label_end_sample == 0
+    assert session.apply(Finish(2, b"", 0)).hearing.frame_count == 0
+    assert network.encoded_frames == []
+
+
+def test_unchanged_audio_is_not_encoded_again(session, network):
+    """Zero new samples are answered from what is known, finish included."""
+    session.apply(Audio(1, silence(100)))
+    session.apply(Audio(2, b""))
+    session.apply(Finish(3, b"", 1600))
+    assert network.encoded_frames == [8]
+
+
+def test_finish_in_the_past_hears_what_it_would_have_heard(network):
+    """Audio after the end position changes nothing but the memory it took."""
+    data = loud(200) + silence(200) + loud(400)
+    whole, cut = (EncodeSession(network, 10_000) for _ in range(2))
+    for opened in (whole, cut):
+        opened.apply(Open(FORMAT))
+    whole.apply(Audio(1, data))
+    past = whole.apply(Finish(2, b"", 400 * 16))
+    alone = cut.apply(Finish(1, data[: 400 * 32], 400 * 16))
+    assert past.hearing == alone.hearing
+    assert past.hearing.span_end_samples[-1] == 400 * 16
+
+
+def test_the_transcript_comes_with_the_end(session):
+    """A revision has no transcript; the final one has it, since it was asked for."""
+    assert session.apply(Audio(1, silence(200))).source_transcript == ""
+    assert session.apply(Finish(2, b"", 3200)).source_transcript == "0 1 2 3"
+
+
+def test_positions_start_at_the_utterance(session):
+    """Spans, labels and speech are counted from the session's start, not the utterance's."""
+    session.apply(Reset(3, 50_000))
+    hearing = session.apply(Audio(1, silence(320) + loud(320))).hearing
+    assert hearing.span_end_samples[0] == 50_000 + 640
+    assert hearing.span_end_samples == sorted(hearing.span_end_samples)
+    assert hearing.voice_activity.speech_start_sample == 50_000 + 320 * 16
+    assert hearing.voice_activity.speech_end_sample == 50_000 + 640 * 16
+    assert hearing.last_label_end_sample == hearing.span_end_samples[-2]
+
+
+def test_the_session_counts_audio_and_revisions(session):
+    """The log line's numbers cover all utterances."""
+    session.apply(Audio(1, silence(500)))
+    session.apply(Reset(1, 8000))
+    session.apply(Audio(1, silence(250)))
+    assert session.revision_count == 2
+    assert session.audio_seconds == 0.75
