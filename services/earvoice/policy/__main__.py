@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
@@ -43,7 +44,11 @@ def main() -> int:
         print(error, file=sys.stderr)  # noqa: T201 - before there is a log
         return 2
     configure_logging("policy", settings.log_level)
-    asyncio.run(serve(settings))
+    try:
+        asyncio.run(serve(settings))
+    except OSError as error:
+        logging.getLogger("earvoice.policy").critical("cannot serve: %s", error)
+        return 1
     return 0
 
 

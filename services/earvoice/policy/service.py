@@ -13,6 +13,7 @@ import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
+from earvoice.api.v1 import types_pb2
 from earvoice.policy.backends import Backends
 from earvoice.policy.decisions.factory import POLICY_NAMES
 from earvoice.policy.settings import PolicySettings
@@ -21,8 +22,9 @@ from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.request import RequestReader
 from earvoice.policy.wire.response import ResponseWriter
+from earvoice.runtime.errors import NotReadyError
 from earvoice.runtime.log import trace_id_of
-from earvoice.runtime.session_limit import SessionLimit
+from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 
 SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
@@ -57,8 +59,9 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         del context
         with self._sessions.admit():
             reader = RequestReader(request_iterator, self._settings.idle_timeout_ms / 1000)
+            model = self._model()
             config = await reader.config()
-            options = stream_options(config, self._backends.model)
+            options = stream_options(config, model)
             session_id = uuid.uuid4().hex
             traceparent = config.trace_context.traceparent
             writer = ResponseWriter(options)
@@ -76,7 +79,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         """Say what can be asked for."""
         del request, context
         return public_pb.ListModelsResponse(
-            models=[self._backends.model], policies=POLICY_NAMES, max_target_languages=1
+            models=[self._model()], policies=POLICY_NAMES, max_target_languages=1
         )
 
     async def drain(self, grace_s: float) -> None:
@@ -84,6 +87,18 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         for stream in tuple(self._streams):
             await stream.leave(grace_s)
         await self._sessions.drain()
+
+    def _model(self) -> types_pb2.ModelDescription:
+        """Return the model that both backends serve.
+
+        Raises:
+            NotReadyError: they have not answered yet.
+        """
+        if not self._backends.model.hash:
+            raise NotReadyError(
+                "the encoder and the decoder have not answered yet", retry_after_ms=RETRY_AFTER_MS
+            )
+        return self._backends.model
 
     def _listed(self, stream: TranslationStream) -> _Listed:
         return _Listed(self._streams, stream)

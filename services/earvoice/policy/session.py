@@ -56,6 +56,8 @@ class TranslationSession:
         self._endpointer = Endpointer(rate, endpointing.pause_ms) if endpointing else None
         self._translator = Translator(options, decoder, emit, now_s)
         self._true_finished_ms = 0.0
+        # An utterance may begin before the end of the last one's audio, which stays received.
+        self._decided_sample = 0
         self.totals = SessionTotals()
 
     async def run(self) -> SessionTotals:
@@ -104,8 +106,9 @@ class TranslationSession:
         timeline = self._timeline(segment)
         encoded, endpoint = await self._encode(utterance, segment, timeline)
         utterance.segment_index = segment.index
+        self._decided_sample = max(self._decided_sample, segment.end_sample)
         items = await self._translator.translate(
-            utterance, encoded, timeline, segment.end_sample, final=endpoint is not None
+            utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
         )
         self.totals.add_items(items)
         if isinstance(timeline, TrueTimeline):

@@ -71,7 +71,7 @@ class Translator:
             final: whether the utterance ends with this segment.
         """
         evidence = encoded.evidence
-        heard = self._heard(utterance, evidence, delay_samples)
+        heard = self._heard(utterance, evidence)
         request = self._request(utterance, encoded, heard, final=final)
         if request is None:
             return await self._release_rest(utterance, evidence, timeline, delay_samples, final)
@@ -90,8 +90,8 @@ class Translator:
             self.guards.note("hypothesis_length")
         return items
 
-    def _heard(self, utterance: Utterance, evidence: Evidence, end_sample: int) -> Heard:
-        samples = end_sample - utterance.start_sample
+    def _heard(self, utterance: Utterance, evidence: Evidence) -> Heard:
+        samples = utterance.sent_sample - utterance.start_sample
         return Heard(
             samples * 1000 / self._options.audio_format.sample_rate_hertz,
             evidence.state_count,

@@ -29,8 +29,10 @@ from earvoice.runtime.errors import (
     RemoteError,
     SlowReaderError,
 )
+from earvoice.runtime.message_reader import MessageReader
 
 ERROR_DOMAIN = "earvoice"
+DISCARD_TIMEOUT_S = 0.5
 _LOG = logging.getLogger("earvoice.runtime.status")
 
 if TYPE_CHECKING:
@@ -76,19 +78,25 @@ def _wrap_unary(method: Any, parse: Callable[[bytes], Any]) -> Any:
 
 
 def _wrap_stream(method: Any, parse: Callable[[bytes], Any], write_timeout_s: float) -> Any:
-    async def requests(raw: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        async for message in raw:
+    async def requests(reader: MessageReader) -> AsyncIterator[Any]:
+        while (message := await reader.next()) is not None:
             yield _parse(message, parse)
 
     async def handle(
         raw: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
     ) -> None:
+        reader = MessageReader(raw)
         try:
-            async with aclosing(method(requests(raw), context)) as responses:
+            async with aclosing(method(requests(reader), context)) as responses:
                 async for response in responses:
                     await _write(context, response, write_timeout_s)
         except Exception as error:  # noqa: BLE001 - the one place where all are translated
+            # A grpc.aio client whose write is under way when the status comes reports INTERNAL
+            # instead of it, so a caller in full flow gets the time to end.
+            await reader.discard(DISCARD_TIMEOUT_S)
             await _abort(context, error)
+        finally:
+            await reader.close()
 
     return handle
 

@@ -107,6 +107,18 @@ async def test_our_errors_carry_field_value_and_what_is_allowed(wrap):
     }
 
 
+async def test_a_client_in_full_flow_sees_the_status():
+    """Not the INTERNAL that grpc.aio makes of a write that meets the end of its call."""
+    async with serving(Failing(InvalidFieldError("k", 0, "1 to 64"))) as (_, channel):
+        codes = set()
+        for _ in range(30):
+            call = channel.stream_stream(ENCODE)(b"" for _ in range(20))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call.read()
+            codes.add(caught.value.code())
+    assert codes == {grpc.StatusCode.INVALID_ARGUMENT}
+
+
 async def test_a_retry_time_is_sent_where_a_retry_helps():
     """RetryInfo follows ErrorInfo."""
     async with serving(Failing(SessionLimitError("full", retry_after_ms=1500))) as (_, channel):

@@ -165,6 +165,20 @@ def test_a_repeating_model_is_cut():
     assert of_kind(events, SessionTotals)[0].guards_hit["loop"] > 0
 
 
+def test_a_word_s_delay_never_goes_back_after_a_cut():
+    """A cut lies in the past: audio behind it has been received although it is heard again."""
+    pause = (11 * RATE_HERTZ, 11 * RATE_HERTZ + 1600)
+    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(True, start, end, [pause]))
+    decoder = ScriptedDecoder()
+    events = run_session(
+        [seconds(21)], with_options(policy=WaitKParameters(k=100)), encoder, decoder
+    )
+    assert of_kind(events, UtteranceEnded)[0].end_sample == 11 * RATE_HERTZ + 800
+    delays = [item.delay_samples for item in items_of(events)]
+    assert delays == sorted(delays)
+    assert delays[0] == 20 * RATE_HERTZ
+
+
 @pytest.mark.parametrize("merge", [True, False])
 def test_positions_and_clocks_never_go_back(merge: bool):
     """Delays and elapsed times of released items are monotone."""

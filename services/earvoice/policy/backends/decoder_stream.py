@@ -10,7 +10,7 @@ from typing import Any
 from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.backends.failure import answer_of, hop_timings, translated
+from earvoice.policy.backends.failure import answer_of, close, hop_timings, translated
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.evidence import token_of
 from earvoice.runtime.errors import InternalError
@@ -74,6 +74,10 @@ class DecoderStream:
         command = decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=self._generation_id))
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
         self._halting = asyncio.create_task(self._write(command))
+
+    async def close(self) -> None:
+        """End the session."""
+        await close(self._call, "decoder")
 
     async def _send(self, request: GenerationRequest) -> None:
         states = request.states

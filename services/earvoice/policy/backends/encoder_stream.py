@@ -8,7 +8,7 @@ from typing import Any
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import Encoded
-from earvoice.policy.backends.failure import answer_of, hop_timings, translated
+from earvoice.policy.backends.failure import answer_of, close, hop_timings, translated
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import ENCODING_NUMBERS
 from earvoice.policy.wire.evidence import evidence_of
@@ -64,6 +64,10 @@ class EncoderStream:
         self._revision = 0
         command = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         await self._ask(encoder_pb.EncodeRequest(reset=command))
+
+    async def close(self) -> None:
+        """End the session."""
+        await close(self._call, "encoder")
 
     async def _encoded(self, request: encoder_pb.EncodeRequest) -> Encoded:
         sent_s = time.perf_counter()

@@ -49,6 +49,18 @@ def answer_of(read: Any, service: str) -> Any:
     return read
 
 
+async def close(call: Any, service: str) -> None:
+    """End a call and wait until the service has, too; what it still sends is not needed.
+
+    Raises:
+        EarvoiceError: it ended badly.
+    """
+    with translated(service):
+        await call.done_writing()
+        while await call.read() is not grpc.aio.EOF:
+            pass
+
+
 def hop_timings(sent_s: float, timings: types_pb2.Timings) -> HopTimings:
     """Return a request's timings, answered now."""
     round_trip_ms = (time.perf_counter() - sent_s) * 1000

@@ -16,7 +16,6 @@ from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backends.decoder_stream import DecoderStream
 from earvoice.policy.backends.encoder_stream import EncoderStream
-from earvoice.policy.backends.failure import translated
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.runtime.transport import channel_options
 
@@ -73,11 +72,11 @@ class Backends:
             await encoder.open(options, self.model.hash, session_id)
             await decoder.open(options, self.model.hash, session_id)
             yield encoder, decoder
-            with translated("encoder or decoder"):
-                await encoder_call.done_writing()
-                await decoder_call.done_writing()
+            # Their sessions are free again before ours is.
+            await encoder.close()
+            await decoder.close()
         finally:
-            # After a good end both calls are closed by their services; cancelling is then void.
+            # Void after a good end.
             encoder_call.cancel()
             decoder_call.cancel()
 

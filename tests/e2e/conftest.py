@@ -1,0 +1,31 @@
+"""All three services as processes, with the shipped model, for every test here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import Running, start
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One set of services for all tests that leave them as they were."""
+    running = start(tmp_path_factory.mktemp("services"), EARVOICE_POLICY_IDLE_TIMEOUT_MS="3000")
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def samples() -> Path:
+    """The real recordings, outside the repository."""
+    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
+    folder = shared / "data" / "speech" / "samples"
+    if not folder.is_dir():
+        pytest.skip("the recordings are not here (EARVOICE_SHARED_DATA or ../shared)")
+    return folder
