@@ -25,7 +25,8 @@ from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
 from earvoice.encoder.command import Audio, Finish, Open
 from earvoice.encoder.model import EncoderModel, load_model
 from earvoice.encoder.session import EncodeSession
-from earvoice.encoder.settings import EncoderSettings, shipped_model_path
+from earvoice.encoder.settings import EncoderSettings
+from earvoice.runtime.model_settings import shipped_model_path
 from earvoice.runtime.settings import load_settings
 
 

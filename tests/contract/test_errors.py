@@ -20,7 +20,7 @@ OURS = [cls for cls in subclasses(EarvoiceError) if cls.__module__ == errors.__n
 @pytest.mark.parametrize("error", OURS, ids=lambda error: error.__name__)
 def test_the_reason_is_in_the_protos(error: type[EarvoiceError]):
     """Clients can switch on the enum."""
-    assert f"ERROR_REASON_{error.reason}" in error_reason_pb2.ErrorReason
+    assert f"ERROR_REASON_{error.reason}" in error_reason_pb2.ErrorReason.DESCRIPTOR.values_by_name
 
 
 @pytest.mark.parametrize("code", Code, ids=lambda code: code.name)
@@ -32,5 +32,8 @@ def test_codes_are_grpc_s(code: Code):
 def test_every_reason_but_the_reserved_has_an_error():
     """A reason that nothing raises is either reserved or dead."""
     reserved = {"UNSPECIFIED", "UNAUTHENTICATED", "PERMISSION_DENIED", "INVALID_RESUME_TOKEN"}
-    known = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason}
+    known = {
+        name.removeprefix("ERROR_REASON_")
+        for name in error_reason_pb2.ErrorReason.DESCRIPTOR.values_by_name
+    }
     assert known - {error.reason for error in OURS} == reserved

@@ -55,9 +55,9 @@ def start(folder: Path, **environment: str) -> Running:
     """Start the services in a folder of their own and wait until they serve."""
     ready, logs = folder / "ready.json", folder / "logs"
     logs.mkdir()
+    command = [sys.executable, "-m", "earvoice.cli", "up", "--port", "0"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "earvoice.cli", "up", "--port", "0"]
-        + ["--ready-file", str(ready), "--log-dir", str(logs)],
+        [*command, "--ready-file", str(ready), "--log-dir", str(logs)],
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
     )

@@ -15,6 +15,7 @@ GENERATED, SITE_PACKAGES, ADDRESS, RECORDING = sys.argv[1:]
 sys.path[:0] = [GENERATED, SITE_PACKAGES]
 
 import grpc  # noqa: E402 - the path stands first
+
 from earvoice.api.v1 import speech_translation_service_pb2 as pb  # noqa: E402
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as pb_grpc  # noqa: E402
 from earvoice.api.v1 import types_pb2  # noqa: E402

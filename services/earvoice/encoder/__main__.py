@@ -24,9 +24,9 @@ def main() -> int:
     # other process on the machine down by an order of magnitude.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("OMP_NUM_THREADS", str(settings.torch_threads))
-    from earvoice.encoder.model import DeviceError  # noqa: PLC0415 - imports torch
     from earvoice.encoder.server import serve  # noqa: PLC0415 - imports torch
     from earvoice.encoder.speech_detector import SpeechDetectorError  # noqa: PLC0415
+    from earvoice.models.device import DeviceError  # noqa: PLC0415 - imports torch
     from earvoice.models.errors import ModelError  # noqa: PLC0415
 
     try:

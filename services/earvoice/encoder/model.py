@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -14,9 +13,10 @@ from earvoice.encoder.network import Encoding, ModelFacts
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
-from earvoice.models.config import SAMPLE_RATE_HZ, ModelConfig
+from earvoice.models.config import SAMPLE_RATE_HZ
+from earvoice.models.device import chosen_device, chosen_dtype
 from earvoice.models.frontend import FeatureStream, Filterbank, frame_count
-from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.translation import parameter_count
 
 WARM_UP_SECONDS = (1, 3, 5)
 
@@ -117,7 +117,13 @@ def load_model(settings: EncoderSettings) -> EncoderModel:
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
     dtype = chosen_dtype(settings.precision, device)
-    checkpoint = load_checkpoint(settings.model_path, dtype=dtype, device=device)
+    checkpoint = load_checkpoint(
+        settings.model_path,
+        dtype=dtype,
+        device=device,
+        source_language=settings.source_language,
+        target_language=settings.target_language,
+    )
     detector = load_speech_detector()
     model = EncoderModel(checkpoint, detector, device=device, dtype=dtype, name=settings.model_name)
     model.warm_up()
@@ -143,7 +149,7 @@ def _facts(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ModelFacts:
         source_language=config.source_language,
         target_languages=tuple(language.code for language in config.target_languages),
         decoder_layers=config.decoder.layers,
-        parameter_count=_parameter_count(config),
+        parameter_count=parameter_count(config),
         computes_in_bfloat16=dtype == torch.bfloat16,
         default_policy=defaults.policy,
         default_alpha=defaults.alpha,
@@ -152,43 +158,3 @@ def _facts(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ModelFacts:
         default_frames=defaults.frames,
         default_segment_ms=defaults.segment_ms,
     )
-
-
-def _parameter_count(config: ModelConfig) -> int:
-    """Parameters of the whole model; a loaded one has some packed away, so a blank one is asked."""
-    with torch.device("meta"):
-        blank = SpeechTranslationModel(config)
-    return sum(parameter.numel() for parameter in blank.parameters())
-
-
-class DeviceError(Exception):
-    """The device asked for is not there."""
-
-
-def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """The device to compute on.
-
-    Raises:
-        DeviceError: `cuda` was asked for and there is no GPU.
-    """
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise DeviceError("device = 'cuda': torch sees no GPU; allowed here: 'cpu', 'auto'")
-    return torch.device("cuda")
-
-
-def chosen_dtype(wanted: Literal["fp32", "bf16", "auto"], device: torch.device) -> torch.dtype:
-    """The number format of the matrix products; `auto` takes bf16 where the machine has it."""
-    if wanted == "auto":
-        wanted = "bf16" if _has_bfloat16(device) else "fp32"
-    return torch.bfloat16 if wanted == "bf16" else torch.float32
-
-
-def _has_bfloat16(device: torch.device) -> bool:
-    supported: bool = (
-        torch.cuda.is_bf16_supported()
-        if device.type == "cuda"
-        else torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - no public name
-    )
-    return supported

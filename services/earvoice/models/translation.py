@@ -62,3 +62,13 @@ class SpeechTranslationModel(nn.Module):
         self.eval().requires_grad_(requires_grad=False)
         self.encoder.prepare(dtype)
         replace_linears(self.decoder, dtype)
+
+
+def parameter_count(config: ModelConfig) -> int:
+    """Parameters of a whole model, counted once each.
+
+    Counted on a network without storage: one that is prepared for inference has packed some away.
+    """
+    with torch.device("meta"):
+        network = SpeechTranslationModel(config)
+    return sum(parameter.numel() for parameter in network.parameters())

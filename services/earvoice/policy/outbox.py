@@ -20,14 +20,27 @@ class Outbox:
         self._is_closed = False
         self._error: Exception | None = None
 
-    async def put(self, event: Event) -> None:
-        """Add an event; waits while the client is slow. A newer tail replaces a waiting one."""
+    async def put(self, event: Event, *, last: bool = False) -> None:
+        """Add an event; waits while the client is slow. A newer tail replaces a waiting one.
+
+        Args:
+            event: what happened.
+            last: nothing comes after it.
+        """
         async with self._changed:
             if isinstance(event, TailChanged):
                 self._drop_tails()
             await self._changed.wait_for(lambda: len(self._events) < CAPACITY)
             self._events.append(event)
+            self._is_closed = self._is_closed or last
             self._changed.notify_all()
+
+    async def announce(self, event: Event) -> None:
+        """Add an event that must not wait for a slow client; void once nothing more comes."""
+        async with self._changed:
+            if not self._is_closed:
+                self._events.append(event)
+                self._changed.notify_all()
 
     async def close(self, error: Exception | None = None) -> None:
         """Say that nothing more comes, and why if something failed."""

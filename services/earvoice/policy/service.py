@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import AsyncIterator
@@ -28,6 +29,9 @@ from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 
 SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
+MAX_FAREWELL_S = 1.0
+"""Longest part of the grace that is kept for ending what is left."""
+
 _LOG = logging.getLogger("earvoice.policy.service")
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -49,6 +53,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         self._backends = backends
         self._sessions = sessions
         self._streams: set[TranslationStream] = set()
+        self._leaving_grace_s: float | None = None
 
     async def StreamingTranslate(  # noqa: N802 - the rpc's name
         self,
@@ -69,6 +74,8 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
                 stream = TranslationStream(options, self._settings, encoder, decoder)
                 with _Logged(session_id, traceparent, stream), self._listed(stream):
                     yield writer.started(self._started(options, session_id))
+                    if self._leaving_grace_s is not None:
+                        await stream.leave(self._leaving_grace_s)
                     async with aclosing(stream.events(reader.audio())) as events:
                         async for event in events:
                             yield writer.response(event)
@@ -83,10 +90,22 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         )
 
     async def drain(self, grace_s: float) -> None:
-        """Tell every stream that this replica leaves, and wait until the last has ended."""
-        for stream in tuple(self._streams):
-            await stream.leave(grace_s)
-        await self._sessions.drain()
+        """Refuse new streams, tell the others to leave, and end what is left after the grace.
+
+        Args:
+            grace_s: seconds until every stream must have ended.
+        """
+        self._leaving_grace_s = grace_s
+        async with asyncio.TaskGroup() as group:
+            drained = group.create_task(self._sessions.drain())
+            for stream in tuple(self._streams):
+                await stream.leave(grace_s)
+            farewell_s = min(MAX_FAREWELL_S, grace_s / 4)
+            await asyncio.wait([drained], timeout=grace_s - farewell_s)
+            for stream in tuple(self._streams):
+                await stream.end(
+                    NotReadyError("this server is stopping", retry_after_ms=RETRY_AFTER_MS)
+                )
 
     def _model(self) -> types_pb2.ModelDescription:
         """Return the model that both backends serve.

@@ -14,7 +14,7 @@ from earvoice.policy.outbox import Outbox
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.runtime.errors import SessionTooLongError
+from earvoice.runtime.errors import EarvoiceError, SessionTooLongError
 
 
 class TranslationStream:
@@ -59,7 +59,11 @@ class TranslationStream:
 
     async def leave(self, grace_s: float) -> None:
         """Tell the client that this replica is going away."""
-        await self._outbox.put(ReplicaLeaving(grace_s))
+        await self._outbox.announce(ReplicaLeaving(grace_s))
+
+    async def end(self, error: EarvoiceError) -> None:
+        """End the session with an error, behind the words already released."""
+        await self._outbox.close(error)
 
     async def events(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[Event, None]:
         """Yield what happens, the totals last.
@@ -79,6 +83,9 @@ class TranslationStream:
             try:
                 async for event in self._outbox.events():
                     yield event
+            except GeneratorExit:
+                # The group would wrap it, and then nobody knows it for what it is.
+                return
             finally:
                 for task in tasks:
                     task.cancel()
@@ -103,7 +110,6 @@ class TranslationStream:
 
     async def _work(self) -> None:
         try:
-            await self._outbox.put(await self._session.run())
-            await self._outbox.close()
+            await self._outbox.put(await self._session.run(), last=True)
         except Exception as error:  # noqa: BLE001 - handed on, not swallowed
             await self._outbox.close(error)

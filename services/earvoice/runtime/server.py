@@ -19,6 +19,9 @@ from earvoice.runtime.transport import MESSAGE_LIMIT_BYTES, server_options
 
 _LOG = logging.getLogger("earvoice.runtime.server")
 
+LAST_WORDS_S = 0.5
+"""How long statuses on their way may take once everything else has ended."""
+
 Drain = Callable[[float], Awaitable[None]]
 
 
@@ -103,7 +106,8 @@ class ServiceServer:
             await asyncio.wait_for(on_drain(grace_s), grace_s)
         except TimeoutError:
             _LOG.warning("sessions still running after the grace", extra={"grace_s": grace_s})
-        await self.grpc_server.stop(grace=0)
+        # A session that has ended may still be telling its status.
+        await self.grpc_server.stop(grace=LAST_WORDS_S)
         _LOG.info("stopped")
 
 

@@ -6,6 +6,9 @@ MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
 PUBLIC_MESSAGE_LIMIT_BYTES = 4 * 1024 * 1024
 KEEPALIVE_TIME_MS = 20_000
 KEEPALIVE_TIMEOUT_MS = 5_000
+# The default waits up to two minutes: long after a server has been started again.
+INITIAL_RECONNECT_BACKOFF_MS = 200
+MAXIMUM_RECONNECT_BACKOFF_MS = 2_000
 # The default server forbids pings closer than five minutes and ends the connection.
 MINIMUM_PING_INTERVAL_MS = 10_000
 
@@ -19,6 +22,8 @@ def channel_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.initial_reconnect_backoff_ms", INITIAL_RECONNECT_BACKOFF_MS),
+        ("grpc.max_reconnect_backoff_ms", MAXIMUM_RECONNECT_BACKOFF_MS),
         ("grpc.max_receive_message_length", message_limit_bytes),
         ("grpc.max_send_message_length", message_limit_bytes),
     ]

@@ -1,0 +1,252 @@
+"""The forward passes of a stream, recorded once, then computed again with nothing around them.
+
+The recording drives the policy's own session with an encoder and a decoder in this process, so that
+segments, prefixes and drafts are those of the services; the replay calls the networks only:
+features, voice activity, encoder, the decoder's prefills and steps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import torch
+from tape import Tape
+
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.decoder.loading import LoadedDecoder
+from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
+from earvoice.decoder.strategies.base import Choice, Opening
+from earvoice.encoder import audio_format, command
+from earvoice.encoder.model import EncoderModel
+from earvoice.encoder.session import EncodeSession
+from earvoice.policy.arrival_clock import ArrivalClock
+from earvoice.policy.audio_buffer import AudioBuffer
+from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.decisions.base import Token
+from earvoice.policy.event import Event, WordsReleased
+from earvoice.policy.evidence import Evidence, VoiceActivity
+from earvoice.policy.session import TranslationSession
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.timeline import HopTimings
+from earvoice.policy.wire.config import stream_options
+
+LONGEST_UTTERANCE_MS = 60_000
+
+
+class _Stream:
+    """Features or voice activity of one utterance; each replay opens them afresh."""
+
+    def __init__(self, open_stream: Callable[[], Any], tape: Tape) -> None:
+        self._open = open_stream
+        self._recorded = open_stream()
+        self._replayed: Any = None
+        self._tape = tape
+        tape.add("encoder", self._reopen)
+
+    def accept(self, samples: Any) -> Any:
+        """Take the next sound."""
+        kept = samples.copy()
+        self._tape.add("encoder", lambda: self._replayed.accept(kept))
+        return self._recorded.accept(samples)
+
+    def _reopen(self) -> None:
+        self._replayed = self._open()
+
+
+class _TapedModel:
+    """An encoder's model whose passes are recorded."""
+
+    def __init__(self, model: EncoderModel, tape: Tape) -> None:
+        self._model = model
+        self._tape = tape
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def open_features(self) -> Any:
+        """Features of a fresh utterance."""
+        return _Stream(self._model.open_features, self._tape)
+
+    def open_judge(self) -> Any:
+        """The speech detector of a fresh utterance."""
+        return _Stream(self._model.open_judge, self._tape)
+
+    def encode(self, features: Any) -> Any:
+        """Encode features."""
+        kept = features.copy()
+        self._tape.add("encoder", lambda: self._model.encode(kept))
+        return self._model.encode(features)
+
+
+class _LocalEncoder:
+    """The encoder's session, without a wire."""
+
+    def __init__(self, model: EncoderModel, tape: Tape, rate_hertz: int) -> None:
+        taped: Any = _TapedModel(model, tape)
+        self._session = EncodeSession(taped, LONGEST_UTTERANCE_MS)
+        wire_format = audio_format.AudioFormat(audio_format.AudioEncoding.LINEAR16, rate_hertz)
+        self._session.apply(command.Open(wire_format))
+        self._revision = 0
+
+    async def encode(self, audio: bytes) -> Encoded:
+        """Add audio and hear."""
+        self._revision += 1
+        return self._answer(command.Audio(self._revision, audio))
+
+    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
+        """Hear for the last time."""
+        self._revision += 1
+        return self._answer(command.Finish(self._revision, audio, end_sample))
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        """Begin another utterance."""
+        self._revision = 0
+        self._session.apply(command.Reset(utterance, start_sample))
+
+    def _answer(self, request: command.Audio | command.Finish) -> Encoded:
+        answer = self._session.apply(request)
+        assert isinstance(answer, command.Encoded)
+        hearing = answer.hearing
+        states = StateBlock(
+            StatesId(answer.utterance, answer.revision),
+            len(hearing.encoding.labels),
+            hearing.dimension,
+            ElementType.FLOAT32,
+            hearing.encoding.states,
+        )
+        voice = hearing.voice_activity
+        evidence = Evidence(
+            ctc_labels=hearing.encoding.labels,
+            blank_label=hearing.blank,
+            span_end_samples=hearing.span_end_samples,
+            complete_word_count=hearing.words.complete_count,
+            has_partial_word=hearing.words.has_partial,
+            label_count=len(hearing.words.labels),
+            last_label_end_sample=hearing.last_label_end_sample,
+            frame_count=hearing.frame_count,
+            voice_activity=VoiceActivity(
+                voice.has_speech, voice.speech_start_sample, voice.speech_end_sample, voice.pauses
+            ),
+            source_transcript="",
+        )
+        return Encoded(states, evidence, HopTimings())
+
+
+class _LocalDecoder:
+    """The decoder's strategy, without a wire; a halted generation computes nothing more."""
+
+    def __init__(self, decoder: LoadedDecoder, tape: Tape, options: StreamOptions) -> None:
+        self._strategy = decoder.strategy
+        self._tokens = decoder.model.tokens
+        self._start = (
+            decoder.model.tokens.end_token,
+            *decoder.model.target_languages[options.target_language_code],
+        )
+        self._layer = options.attention_layer or decoder.model.policy.attention_layer
+        self._tape = tape
+        self._is_halted = False
+        self._run: Any = None
+
+    async def generate(
+        self, request: GenerationRequest
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        """Decode."""
+        self._is_halted = False
+        run, choices = self._begin(request)
+        taken = 0
+        while True:
+            kept = choices[: request.max_new_tokens - taken]
+            taken += len(kept)
+            self._tape.step_count += len(kept)
+            ended = kept[-1].token == self._tokens.end_token
+            yield self._steps(kept, ended=ended)
+            hit_limit = taken >= request.max_new_tokens
+            if ended or hit_limit or self._is_halted:
+                yield GenerationEnd(hit_limit and not ended, HopTimings())
+                return
+            self._tape.add("decoder", self._step_again)
+            choices = self._strategy.step([run])
+
+    def halt(self) -> None:
+        """Stop before the next step."""
+        self._is_halted = True
+
+    async def stay(self) -> None:
+        """Nobody waits."""
+
+    def _begin(self, request: GenerationRequest) -> tuple[Any, Sequence[Choice]]:
+        states = request.states
+        assert isinstance(states, StateBlock)
+        forced = (*self._start, *request.prefix)
+        opening = Opening(forced, tuple(request.draft), self._layer, request.forbid_end)
+
+        def begin_again() -> None:
+            self._run, _ = self._strategy.begin(states, opening)
+
+        self._tape.add("decoder", begin_again)
+        return self._strategy.begin(states, opening)
+
+    def _step_again(self) -> None:
+        self._strategy.step([self._run])
+
+    def _steps(self, choices: Sequence[Choice], *, ended: bool) -> GenerationSteps:
+        tokens = [
+            Token(
+                choice.token,
+                self._tokens.texts[choice.token],
+                self._tokens.starts_word[choice.token],
+                choice.attention,
+                choice.log_probability,
+            )
+            for choice in choices
+        ]
+        end = tokens.pop() if ended else None
+        return GenerationSteps(tokens, end, HopTimings())
+
+
+async def record(
+    encoder: EncoderModel,
+    decoder: LoadedDecoder,
+    model: types_pb2.ModelDescription,
+    config: pb.StreamingConfig,
+    audio: bytes,
+) -> tuple[Tape, list[str]]:
+    """Translate a recording in this process.
+
+    Args:
+        encoder: loaded.
+        decoder: loaded.
+        model: what the services say about it.
+        config: of the stream.
+        audio: LINEAR16, mono.
+
+    Returns:
+        The passes, and the texts released.
+    """
+    options, tape, texts = stream_options(config, model), Tape(), list[str]()
+    rate_hertz = options.audio_format.sample_rate_hertz
+    buffer, arrivals = AudioBuffer(2, len(audio)), ArrivalClock(rate_hertz)
+
+    async def emit(event: Event) -> None:
+        if isinstance(event, WordsReleased):
+            texts.extend(item.text for item in event.items)
+
+    for begin in range(0, len(audio), 2 * rate_hertz):
+        await buffer.append(audio[begin : begin + 2 * rate_hertz], 0.0)
+    arrivals.note(len(audio) // 2, 0.0)
+    await buffer.end()
+    session = TranslationSession(
+        options,
+        _LocalEncoder(encoder, tape, rate_hertz),
+        _LocalDecoder(decoder, tape, options),
+        buffer,
+        arrivals,
+        emit,
+        time.perf_counter,
+    )
+    with torch.inference_mode():
+        await session.run()
+    return tape, texts

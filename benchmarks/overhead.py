@@ -1,0 +1,198 @@
+"""What the services cost beside their forward passes: `python benchmarks/overhead.py`.
+
+Streams a recording through the three services at full speed, every segment decided, and computes
+the same forward passes (features, voice activity, encoder, decoder) in this process alone, round
+by round in turn; prints both in processor seconds (user and system) and the ratio of their
+medians. Then each service's import time and its memory before the first stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import grpc
+import numpy as np
+import soundfile
+from bare_passes import record
+from service_processes import SERVICES, ServiceProcesses, run_service_processes
+
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as pb_grpc
+from earvoice.api.v1 import types_pb2
+from earvoice.decoder.loading import load_decoder
+from earvoice.decoder.settings import DecoderSettings
+from earvoice.encoder.model import load_model
+from earvoice.encoder.settings import EncoderSettings
+from earvoice.runtime.settings import load_settings
+
+DEMO = Path(__file__).parents[1] / "demo" / "librispeech_1995-1837-0001.wav"
+SILENCE_S = 1.0
+MESSAGE_MS = 500
+IMPORTS = {
+    "policy": "import earvoice.policy.__main__",
+    "encoder": "import earvoice.encoder.__main__, earvoice.encoder.server",
+    "decoder": "import earvoice.decoder.__main__, earvoice.decoder.loading, "
+    "earvoice.decoder.engine, earvoice.decoder.service",
+}
+IMPORT_ROUNDS = 5
+POLL_S = 0.05
+MEBIBYTE = 2**20
+
+
+def read_audio(path: Path, seconds: float) -> tuple[int, bytes]:
+    """A recording's rate, and as many repeats of it as make so many seconds, LINEAR16 mono."""
+    data, rate_hertz = soundfile.read(path, dtype="int16", always_2d=True)
+    silence = np.zeros(int(SILENCE_S * rate_hertz), np.int16)
+    once = np.concatenate([data[:, 0], silence])
+    return rate_hertz, np.tile(once, -(-int(seconds * rate_hertz) // len(once))).tobytes()
+
+
+async def stream(address: str, config: pb.StreamingConfig, audio: bytes) -> list[str]:
+    """Translate at full speed and return the texts."""
+    size = 2 * config.sample_rate_hertz * MESSAGE_MS // 1000
+    messages = [pb.StreamingTranslateRequest(config=config)]
+    messages += [
+        pb.StreamingTranslateRequest(audio=audio[begin : begin + size])
+        for begin in range(0, len(audio), size)
+    ]
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = pb_grpc.SpeechTranslationServiceStub(channel)
+        return [
+            item.text
+            async for response in stub.StreamingTranslate(messages)
+            for item in response.committed.items
+        ]
+
+
+async def served_model(address: str) -> types_pb2.ModelDescription:
+    """What the services say about their model."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = pb_grpc.SpeechTranslationServiceStub(channel)
+        return (await stub.ListModels(pb.ListModelsRequest())).models[0]
+
+
+async def measure_services(
+    services: ServiceProcesses, config: pb.StreamingConfig, audio: bytes
+) -> dict[str, float]:
+    """Processor seconds of each service for one stream."""
+    before = services.cpu_seconds()
+    await stream(services.address, config, audio)
+    after = services.cpu_seconds()
+    return {service: after[service] - before[service] for service in SERVICES}
+
+
+async def compare(services: ServiceProcesses, arguments: argparse.Namespace) -> None:
+    """Measure both in turn and print the ratio."""
+    rate_hertz, audio = read_audio(arguments.audio, arguments.seconds)
+    model = await served_model(services.address)
+    config = pb.StreamingConfig(
+        audio_encoding=types_pb2.AUDIO_ENCODING_LINEAR16,
+        sample_rate_hertz=rate_hertz,
+        target_language_codes=model.target_language_codes[:1],
+        catch_up=pb.CATCH_UP_EVERY_SEGMENT,
+    )
+    encoder = load_model(load_settings(EncoderSettings))
+    decoder = load_decoder(load_settings(DecoderSettings))
+    tape, texts = await record(encoder, decoder, model, config, audio)
+    if await stream(services.address, config, audio) != texts:
+        sys.exit("the services and the bare process say different words: nothing to compare")
+    print(f"{len(audio) / 2 / rate_hertz:.1f} s of audio, {len(texts)} items, the same from both")
+    print(
+        f"tokens predicted: services {await predicted_tokens(services)}, bare {tape.step_count} "
+        "(a halt reaches the decoder while it computes the next)"
+    )
+    tape.replay()
+    running, bare = [], []
+    for _ in range(arguments.rounds):
+        running.append(await measure_services(services, config, audio))
+        bare.append(tape.replay())
+    print_ratio(running, bare)
+
+
+async def predicted_tokens(services: ServiceProcesses) -> int:
+    """Tokens that the decoder says it predicted in its first session."""
+    while True:
+        for line in services.log("decoder").splitlines():
+            if '"session ended"' in line:
+                return int(json.loads(line)["steps"])
+        await asyncio.sleep(POLL_S)
+
+
+def print_ratio(running: Sequence[dict[str, float]], bare: Sequence[dict[str, float]]) -> None:
+    """Processor seconds of every round's services and bare passes: medians and their ratio."""
+    for service in SERVICES:
+        with_it = statistics.median(spent[service] for spent in running)
+        without = statistics.median(spent.get(service, 0.0) for spent in bare)
+        print(f"  {service:8} {with_it:8.3f} s, its passes alone {without:8.3f} s")
+    running_s = [sum(spent.values()) for spent in running]
+    bare_s = [sum(spent.values()) for spent in bare]
+    print(f"services   {statistics.median(running_s):8.3f} s  {span(running_s)}")
+    print(f"bare       {statistics.median(bare_s):8.3f} s  {span(bare_s)}")
+    ratio = statistics.median(running_s) / statistics.median(bare_s)
+    print(f"ratio      {ratio:8.3f}    of medians of {len(running)} rounds; aim: 1.10")
+
+
+def span(values: Sequence[float]) -> str:
+    """Smallest and largest."""
+    return f"({min(values):.3f} to {max(values):.3f})"
+
+
+def print_memory(services: ServiceProcesses) -> None:
+    """Memory before the first stream."""
+    for service, process in services.processes.items():
+        memory = process.memory_full_info()
+        print(
+            f"{service:8} resting memory {memory.rss / MEBIBYTE:6.0f} MiB resident, "
+            f"{memory.uss / MEBIBYTE:6.0f} MiB its own"
+        )
+
+
+def print_import_times() -> None:
+    """Best wall time of a few, beside that of the interpreter alone."""
+    bare_s = import_seconds("pass")
+    print(f"python   alone {bare_s:.2f} s")
+    for service, statement in IMPORTS.items():
+        print(f"{service:8} import {import_seconds(statement) - bare_s:.2f} s")
+
+
+def import_seconds(statement: str) -> float:
+    """Seconds of a fresh interpreter that runs one statement."""
+    taken = []
+    for _ in range(IMPORT_ROUNDS):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-P", "-c", statement], check=True)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """Run the services and everything on them."""
+    async with run_service_processes() as services:
+        print_memory(services)
+        await compare(services, arguments)
+    print_import_times()
+
+
+def main() -> None:
+    """Read the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="it is repeated to this length")
+    parser.add_argument("--rounds", type=int, default=7)
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

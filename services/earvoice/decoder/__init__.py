@@ -1,0 +1,1 @@
+"""The decoder service: states in; tokens, log-probabilities and cross-attention out."""

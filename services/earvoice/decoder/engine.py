@@ -1,0 +1,197 @@
+"""Continuous batching: one thread, one prefill or one batched step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic
+
+from earvoice.decoder.event import EndReason, Event
+from earvoice.decoder.generation import Generation
+from earvoice.decoder.outbox import Outbox
+from earvoice.decoder.strategies.base import Choice, RunT, Strategy
+
+_LOG = logging.getLogger("earvoice.decoder.engine")
+
+Post = tuple[Outbox, Event]
+
+
+class DecoderEngine(Generic[RunT]):
+    """Computes all sessions' generations in one thread.
+
+    Between two computations it takes new generations and ends those asked to stop; then it begins
+    at most one waiting generation (a prefill), then steps all running ones in one batch. It never
+    waits for company: it sleeps only when nothing can be computed.
+
+    Args:
+        strategy: how tokens are chosen.
+        clock_s: monotonic seconds; the same clock that commands are stamped with.
+    """
+
+    def __init__(
+        self, strategy: Strategy[RunT], clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._strategy = strategy
+        self._clock_s = clock_s
+        self._condition = threading.Condition()
+        self._arrived: deque[Generation] = deque()
+        self._waiting: deque[Generation] = deque()
+        self._running: dict[Generation, RunT] = {}
+        self._posts: list[Post] = []
+        self._closing = False
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._work, name="decoder-engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; events go to the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def close(self) -> None:
+        """End the thread after the computation at hand; what still runs ends as CLOSED."""
+        self._closing = True
+        self.wake()
+        await asyncio.to_thread(self._thread.join)
+
+    def submit(self, generation: Generation) -> None:
+        """Queue a generation; its outbox gets its steps and then exactly one `Ended`."""
+        generation.outbox.expect_generation()
+        with self._condition:
+            if not self._closed:
+                self._arrived.append(generation)
+                self._condition.notify()
+                return
+        self._end(generation, EndReason.CLOSED)
+        self._flush()
+
+    def wake(self) -> None:
+        """Look again: a generation was asked to stop, or an outbox has room."""
+        with self._condition:
+            self._condition.notify()
+
+    def _work(self) -> None:
+        while self._wait_for_work():
+            try:
+                self._sweep()
+                self._begin_next()
+                self._step_all()
+            except Exception as error:  # noqa: BLE001 - a bug ends sessions, not the engine
+                _LOG.exception("the engine failed; all its generations end")
+                self._end_all(EndReason.ERROR, error)
+            self._flush()
+        with self._condition:
+            self._closed = True
+            self._waiting.extend(self._arrived)
+        self._end_all(EndReason.CLOSED)
+        self._flush()
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until something can be computed or must end; False when the engine closes."""
+        with self._condition:
+            self._condition.wait_for(self._has_work)
+            self._waiting.extend(self._arrived)
+            self._arrived.clear()
+        return not self._closing
+
+    def _has_work(self) -> bool:
+        return (
+            self._closing
+            or bool(self._arrived or self._waiting)
+            or any(item.stop_reason or not item.outbox.full for item in self._running)
+        )
+
+    def _sweep(self) -> None:
+        """End the generations that were asked to stop."""
+        for generation in (*self._running, *self._waiting):
+            if generation.stop_reason:
+                self._end(generation, generation.stop_reason)
+
+    def _begin_next(self) -> None:
+        """Prefill the generation that has waited longest."""
+        if not self._waiting:
+            return
+        generation, started_s = self._waiting[0], self._clock_s()
+        assignment = generation.assignment
+        try:
+            run, choices = self._strategy.begin(assignment.states, assignment.opening)
+        except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
+            self._end(generation, EndReason.ERROR, error)
+            return
+        self._waiting.popleft()
+        self._running[generation] = run
+        self._accept([generation], [choices], started_s)
+        # The caller gets the prefill's tokens before the step that follows is computed.
+        self._flush()
+
+    def _step_all(self) -> None:
+        """Step every generation whose caller reads, in one batch."""
+        batch = [generation for generation in self._running if not generation.outbox.full]
+        if not batch:
+            return
+        started_s = self._clock_s()
+        try:
+            choices = self._strategy.step([self._running[item] for item in batch])
+        except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
+            if len(batch) == 1:
+                self._end(batch[0], EndReason.ERROR, error)
+                return
+            _LOG.exception("a batch failed; its sessions are stepped one by one")
+            self._step_alone(batch)
+            return
+        self._accept(batch, [[choice] for choice in choices], started_s)
+
+    def _step_alone(self, batch: Sequence[Generation]) -> None:
+        """Find out whose step fails; the others go on."""
+        for generation in batch:
+            started_s = self._clock_s()
+            try:
+                choices = self._strategy.step([self._running[generation]])
+            except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
+                self._end(generation, EndReason.ERROR, error)
+            else:
+                self._accept([generation], [choices], started_s)
+
+    def _accept(
+        self, batch: Sequence[Generation], results: Sequence[Sequence[Choice]], started_s: float
+    ) -> None:
+        """Hand out what a computation gave each generation that shared it."""
+        now_s = self._clock_s()
+        for generation, choices in zip(batch, results, strict=True):
+            generation.compute(started_s, now_s, len(batch))
+            event, reason = generation.accept(choices, now_s)
+            self._post(generation, event)
+            if reason is not None:
+                self._end(generation, reason)
+            elif generation.outbox.full:
+                generation.pause(now_s)
+
+    def _end(
+        self, generation: Generation, reason: EndReason, failure: Exception | None = None
+    ) -> None:
+        self._running.pop(generation, None)
+        if generation in self._waiting:
+            self._waiting.remove(generation)
+        self._post(generation, generation.end(reason, self._clock_s(), failure))
+
+    def _end_all(self, reason: EndReason, failure: Exception | None = None) -> None:
+        for generation in (*self._running, *self._waiting):
+            self._end(generation, reason, failure)
+
+    def _post(self, generation: Generation, event: Event) -> None:
+        generation.outbox.announce()
+        self._posts.append((generation.outbox, event))
+
+    def _flush(self) -> None:
+        if self._posts and self._loop is not None:
+            self._loop.call_soon_threadsafe(_deliver, self._posts)
+            self._posts = []
+
+
+def _deliver(posts: Sequence[Post]) -> None:
+    for outbox, event in posts:
+        outbox.deliver(event)

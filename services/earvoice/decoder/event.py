@@ -1,0 +1,69 @@
+"""What a session's caller is told, in the order of happening."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from earvoice.decoder.state_block import StatesId
+from earvoice.decoder.strategies.base import Choice
+
+
+class EndReason(IntEnum):
+    """Why a generation ended; by the numbers on the wire, but for CLOSED, which is never sent."""
+
+    END_OF_SEQUENCE = 1
+    LIMIT = 2
+    HALTED = 3
+    REPLACED = 4
+    ERROR = 5
+    CLOSED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Where a generation's time went up to now.
+
+    Attributes:
+        read_at_s: monotonic clock when its command was read, in seconds.
+        queue_ms: milliseconds since then spent waiting for the engine.
+        compute_ms: milliseconds spent computing.
+        batch_size: generations that shared the last computation.
+    """
+
+    read_at_s: float
+    queue_ms: float
+    compute_ms: float
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The session is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """Tokens became known together; the first has position `first_index` in the hypothesis."""
+
+    generation_id: int
+    states_id: StatesId
+    first_index: int
+    choices: list[Choice]
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A generation ended; exactly one each. `failure` is set where the computation failed."""
+
+    generation_id: int
+    reason: EndReason
+    step_count: int
+    draft_accepted_count: int
+    near_tie_count: int
+    spent: Spent
+    failure: Exception | None = None
+
+
+Event = Opened | Stepped | Ended

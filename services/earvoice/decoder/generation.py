@@ -1,0 +1,118 @@
+"""One hypothesis being made: what was asked, what has come, why it must stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from earvoice.decoder.event import Ended, EndReason, Spent, Stepped
+from earvoice.decoder.outbox import Outbox
+from earvoice.decoder.state_block import StateBlock
+from earvoice.decoder.strategies.base import Choice, Opening
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one generation shall do.
+
+    Attributes:
+        generation_id: the caller's number for it.
+        states: what it attends to.
+        opening: what it starts from.
+        prefix_length: tokens of the forced prefix; the first new token has this index.
+        max_new_tokens: most tokens after the prefix.
+        end_token: id of the end of sentence.
+        read_at_s: monotonic clock when the command was read, in seconds.
+    """
+
+    generation_id: int
+    states: StateBlock
+    opening: Opening
+    prefix_length: int
+    max_new_tokens: int
+    end_token: int
+    read_at_s: float
+
+
+class Generation:
+    """An assignment and how far it has come.
+
+    The event loop calls `stop`; everything else belongs to the engine's thread.
+
+    Args:
+        assignment: what to do.
+        outbox: where its events go.
+    """
+
+    def __init__(self, assignment: Assignment, outbox: Outbox) -> None:
+        self.assignment = assignment
+        self.outbox = outbox
+        self.stop_reason: EndReason | None = None
+        self._step_count = 0
+        self._draft_accepted_count = 0
+        self._near_tie_count = 0
+        self._compute_ms = 0.0
+        self._batch_size = 1
+        self._paused_ms = 0.0
+        self._paused_at_s: float | None = None
+
+    def stop(self, reason: EndReason) -> None:
+        """Ask the engine to end it before its next step; the first reason counts."""
+        self.stop_reason = self.stop_reason or reason
+
+    def pause(self, now_s: float) -> None:
+        """Note that it is not stepped from now on, because its caller does not read."""
+        if self._paused_at_s is None:
+            self._paused_at_s = now_s
+
+    def compute(self, started_s: float, now_s: float, batch_size: int) -> None:
+        """Note a computation that it had a part in."""
+        if self._paused_at_s is not None:
+            self._paused_ms += (started_s - self._paused_at_s) * 1000
+            self._paused_at_s = None
+        self._compute_ms += (now_s - started_s) * 1000
+        self._batch_size = batch_size
+
+    def accept(self, choices: Sequence[Choice], now_s: float) -> tuple[Stepped, EndReason | None]:
+        """Take in what has become known.
+
+        Returns:
+            The event for it, and why the generation is over, if it is.
+        """
+        first = self._step_count
+        kept = list(choices[: self.assignment.max_new_tokens - first])
+        self._step_count += len(kept)
+        self._draft_accepted_count += sum(choice.from_draft for choice in kept)
+        self._near_tie_count += sum(choice.near_tie for choice in kept)
+        event = Stepped(
+            self.assignment.generation_id,
+            self.assignment.states.states_id,
+            self.assignment.prefix_length + first,
+            kept,
+            self.spent(now_s),
+        )
+        if kept[-1].token == self.assignment.end_token:
+            return event, EndReason.END_OF_SEQUENCE
+        full = self._step_count >= self.assignment.max_new_tokens
+        return event, EndReason.LIMIT if full else None
+
+    def end(self, reason: EndReason, now_s: float, failure: Exception | None = None) -> Ended:
+        """Give the event that closes it."""
+        return Ended(
+            self.assignment.generation_id,
+            reason,
+            self._step_count,
+            self._draft_accepted_count,
+            self._near_tie_count,
+            self.spent(now_s),
+            failure,
+        )
+
+    def spent(self, now_s: float) -> Spent:
+        """Where the time since its command went, up to now; pauses are neither queue nor work."""
+        paused_ms = self._paused_ms
+        if self._paused_at_s is not None:
+            paused_ms += (now_s - self._paused_at_s) * 1000
+        read_at_s = self.assignment.read_at_s
+        queue_ms = (now_s - read_at_s) * 1000 - self._compute_ms - paused_ms
+        return Spent(read_at_s, max(0.0, queue_ms), self._compute_ms, self._batch_size)

@@ -1,0 +1,112 @@
+"""From a checkpoint to what the service serves."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+
+from earvoice.decoder.model import CalibratedPolicy, ServedModel, TokenTable
+from earvoice.decoder.settings import DecoderSettings
+from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
+from earvoice.decoder.strategies.base import Opening
+from earvoice.decoder.strategies.greedy import GreedyStrategy
+from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.device import chosen_device, chosen_dtype
+from earvoice.models.translation import parameter_count
+from earvoice.models.vocabulary import EOS, Vocabulary
+
+_LOG = logging.getLogger("earvoice.decoder.loading")
+_WARM_UP_STATES = 32
+
+
+@dataclass(frozen=True)
+class LoadedDecoder:
+    """A decoder that is ready to compute, and what is known about it."""
+
+    model: ServedModel
+    strategy: GreedyStrategy
+
+
+def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
+    """Load the checkpoint; only its decoder is kept.
+
+    Raises:
+        ModelError: the checkpoint is missing, damaged, or asks for what is not computed here.
+        DeviceError: a GPU is asked for and there is none.
+    """
+    torch.set_num_threads(settings.torch_threads)
+    device = chosen_device(settings.device)
+    dtype = chosen_dtype(settings.precision, device)
+    checkpoint = load_checkpoint(
+        settings.model_path,
+        dtype=dtype,
+        device=device,
+        source_language=settings.source_language,
+        target_language=settings.target_language,
+    )
+    model = describe(checkpoint, dtype, settings.model_name)
+    strategy = GreedyStrategy(checkpoint.network.decoder, device)
+    _warm_up(model, strategy)
+    _LOG.info(
+        "model loaded",
+        extra={"model": model.name, "hash": model.hash, "device": str(device), "dtype": str(dtype)},
+    )
+    return LoadedDecoder(model, strategy)
+
+
+def describe(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ServedModel:
+    """Return what sessions and callers must know about a checkpoint.
+
+    Args:
+        checkpoint: the model.
+        dtype: what its matrix products are computed in.
+        name: to serve it by; empty takes its own.
+    """
+    config, vocabulary = checkpoint.config, checkpoint.target_vocabulary
+    return ServedModel(
+        name=name or config.name,
+        hash=checkpoint.hash,
+        version=config.version,
+        source_language=config.source_language,
+        target_languages={
+            language.code: (vocabulary.id_of(language.tag),) if language.tag else ()
+            for language in config.target_languages
+        },
+        decoder_layers=config.decoder.layers,
+        dimension=config.encoder.d_model,
+        precision=ElementType.BFLOAT16 if dtype == torch.bfloat16 else ElementType.FLOAT32,
+        parameter_count=parameter_count(config),
+        policy=CalibratedPolicy(
+            name=config.policy_defaults.policy,
+            alpha=config.policy_defaults.alpha,
+            lambda_states=config.policy_defaults.lambda_states,
+            attention_layer=config.policy_defaults.attention_layer,
+            frames=config.policy_defaults.frames,
+            segment_ms=config.policy_defaults.segment_ms,
+        ),
+        tokens=_token_table(vocabulary),
+    )
+
+
+def _token_table(vocabulary: Vocabulary) -> TokenTable:
+    ids = range(len(vocabulary))
+    starts_word = tuple(vocabulary.starts_word(index) for index in ids)
+    texts = tuple(
+        vocabulary.text_bytes(index).removeprefix(b" " if starts_word[index] else b"")
+        for index in ids
+    )
+    return TokenTable(texts, starts_word, EOS)
+
+
+def _warm_up(model: ServedModel, strategy: GreedyStrategy) -> None:
+    """Compute once, so that the first session does not wait for one-time work."""
+    size_bytes = _WARM_UP_STATES * model.dimension * ElementType.FLOAT32.size_bytes
+    silence = StateBlock(
+        StatesId(0, 1), _WARM_UP_STATES, model.dimension, ElementType.FLOAT32, bytes(size_bytes)
+    )
+    end = model.tokens.end_token
+    opening = Opening((end,), (end,) * 8, model.policy.attention_layer, forbid_end=True)
+    run, _ = strategy.begin(silence, opening)
+    strategy.step([run, strategy.begin(silence, opening)[0]])

@@ -1,0 +1,29 @@
+"""What the decoder service can be told by its environment."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from earvoice.runtime.model_settings import ModelSettings
+
+
+class DecoderSettings(ModelSettings):
+    """The decoder's settings; `EARVOICE_DECODER_PORT` and so on."""
+
+    model_config = SettingsConfigDict(env_prefix="EARVOICE_DECODER_", frozen=True, extra="forbid")
+
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        50053, description="Port to listen on; 0 takes a free one."
+    )
+    max_tokens: Annotated[int, Field(ge=2, le=65_536)] = Field(
+        2048, description="Most tokens of one hypothesis, prefix included."
+    )
+    max_states: Annotated[int, Field(ge=1, le=65_536)] = Field(
+        4096, description="Most encoder states of one revision."
+    )
+    outbox_events: Annotated[int, Field(ge=2, le=10_000)] = Field(
+        64, description="Unread answers of a session at which its generation is paused."
+    )

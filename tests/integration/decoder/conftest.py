@@ -1,0 +1,115 @@
+"""The real servicer on a free port, over a tiny checkpoint or over any strategy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from earvoice.api.v1.decoder_service_pb2_grpc import DecoderServiceStub
+from earvoice.decoder.engine import DecoderEngine
+from earvoice.decoder.loading import LoadedDecoder, load_decoder
+from earvoice.decoder.model import ServedModel
+from earvoice.decoder.service import SERVICE_NAME, DecoderService, register
+from earvoice.decoder.settings import DecoderSettings
+from earvoice.decoder.strategies.base import Strategy
+from earvoice.runtime.server import ServiceServer
+from tests.integration.decoder.caller import Caller
+from tests.integration.decoder.tiny_checkpoint import WIDTH, write_tiny_checkpoint
+
+
+@dataclass
+class RunningDecoder:
+    """A served decoder and one channel to it."""
+
+    service: DecoderService
+    address: str
+    channel: grpc.aio.Channel
+    stub: Any
+
+    def caller(self) -> Caller:
+        """Start a stream."""
+        return Caller(self.stub.Decode())
+
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint directory."""
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    write_tiny_checkpoint(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_path: Path) -> LoadedDecoder:
+    """That checkpoint, loaded."""
+    return load_decoder(DecoderSettings(model_path=tiny_path, device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def shared_golden() -> Path:
+    """The folder of all reference tensors, outside the repository."""
+    repository = Path(__file__).parents[3]
+    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", repository.parent / "shared"))
+    if not (shared / "golden" / "models").is_dir():
+        pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
+    return shared / "golden"
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Serves a model with a strategy; all servers are stopped after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(
+            model: ServedModel, strategy: Strategy[Any], **settings: Any
+        ) -> RunningDecoder:
+            return await stack.enter_async_context(_running(model, strategy, settings))
+
+        yield start
+
+
+@pytest.fixture
+async def decoder(serve: Serve, tiny: LoadedDecoder) -> RunningDecoder:
+    """The tiny checkpoint, served with usual settings."""
+    running = await serve(tiny.model, tiny.strategy)
+    assert isinstance(running, RunningDecoder)
+    return running
+
+
+@asynccontextmanager
+async def _running(
+    model: ServedModel, strategy: Strategy[Any], changes: dict[str, Any]
+) -> AsyncIterator[RunningDecoder]:
+    settings = DecoderSettings(**({"port": 0} | changes))
+    server = ServiceServer(settings, [SERVICE_NAME])
+    service = DecoderService(settings)
+    register(service, server.grpc_server)
+    port = await server.start()
+    engine = DecoderEngine(strategy)
+    engine.start()
+    service.serve(model, engine)
+    await server.set_serving(serving=True)
+    address = f"127.0.0.1:{port}"
+    async with grpc.aio.insecure_channel(address) as channel:
+        yield RunningDecoder(service, address, channel, DecoderServiceStub(channel))
+    await server.grpc_server.stop(grace=None)
+    await asyncio.wait_for(engine.close(), 10)
+
+
+def random_states(seed: int, count: int | None = None) -> np.ndarray:
+    """States of the tiny model, [count, d] float32, different for each seed."""
+    generator = np.random.default_rng(seed)
+    shape = (count or int(generator.integers(2, 30)), WIDTH)
+    return generator.normal(size=shape).astype(np.float32)

@@ -1,0 +1,236 @@
+"""What a caller that errs is told, and that nobody else notices."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc import StatusCode
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from tests.integration.decoder.caller import Caller, facts_of, states_message, was_too_late
+from tests.integration.decoder.conftest import RunningDecoder, random_states
+
+pytestmark = pytest.mark.torch
+
+STATES = random_states(0, 5)
+BROKEN = np.where(np.arange(STATES.size).reshape(STATES.shape) == 7, np.nan, STATES)
+INTS = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 5)
+Write = Callable[[Caller], Awaitable[Any]]
+
+
+def states(**changes: Any) -> Write:
+    """Open, then states with the changes."""
+
+    async def write(caller: Caller) -> None:
+        await caller.open()
+        await caller.write(states=states_message(STATES, **changes))
+
+    return write
+
+
+def generate(revision: int = 1, **fields: Any) -> Write:
+    """Open, states, then a generation with the fields."""
+
+    async def write(caller: Caller) -> None:
+        await states()(caller)
+        await caller.request(1, revision, **fields)
+
+    return write
+
+
+async def nothing_set(caller: Caller) -> None:
+    """A message without a command."""
+    await caller.write()
+
+
+async def second_open(caller: Caller) -> None:
+    """Two opens."""
+    await caller.open()
+    await caller.open()
+
+
+async def not_a_number(caller: Caller) -> None:
+    """States with a NaN among them."""
+    await caller.open()
+    await caller.states(BROKEN)
+    await caller.generate(1)
+
+
+async def no_states(caller: Caller) -> None:
+    """A generation over zero states."""
+    await caller.open()
+    await caller.states(STATES[:0])
+    await caller.generate(1)
+
+
+CASES = {
+    "nothing set": (nothing_set, StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", "command"),
+    "halt first": (
+        lambda caller: caller.write(halt=pb.Halt()),
+        StatusCode.FAILED_PRECONDITION,
+        "OUT_OF_ORDER",
+        "before open",
+    ),
+    "second open": (second_open, StatusCode.FAILED_PRECONDITION, "OUT_OF_ORDER", "twice"),
+    "other model": (
+        lambda caller: caller.open(model_hash="beef"),
+        StatusCode.FAILED_PRECONDITION,
+        "MODEL_MISMATCH",
+        "beef",
+    ),
+    "other language": (
+        lambda caller: caller.open("xx"),
+        StatusCode.INVALID_ARGUMENT,
+        "LANGUAGE_NOT_SUPPORTED",
+        "'xx' is not allowed; allowed: de, fr",
+    ),
+    "beam": (
+        lambda caller: caller.open(beam_size=5),
+        StatusCode.UNIMPLEMENTED,
+        "NOT_IMPLEMENTED",
+        "beam_size = 5",
+    ),
+    "heads": (
+        lambda caller: caller.open(attention_heads=[1]),
+        StatusCode.UNIMPLEMENTED,
+        "NOT_IMPLEMENTED",
+        "attention_heads",
+    ),
+    "part of the states": (
+        states(first_changed=2),
+        StatusCode.UNIMPLEMENTED,
+        "NOT_IMPLEMENTED",
+        "first_changed = 2",
+    ),
+    "broken data": (states(data=b"abc"), StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", "3 bytes"),
+    "no element type": (
+        states(element_type=0),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "element_type = 0",
+    ),
+    "not a number": (not_a_number, StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", "NaN"),
+    "no states": (no_states, StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", "0 states"),
+    "unknown states": (
+        generate(revision=2),
+        StatusCode.FAILED_PRECONDITION,
+        "STATES_UNKNOWN",
+        "0.2",
+    ),
+    "unknown token": (
+        generate(prefix=[5, 70_000]),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "generate.prefix = 70000",
+    ),
+    "negative draft": (
+        generate(draft=[-4]),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "generate.draft = -4",
+    ),
+    "no tokens wanted": (
+        generate(max_new_tokens=0),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "1 to 1024",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_mistake_gets_its_status_and_reason(decoder: RunningDecoder, case: str) -> None:
+    """Code, reason, field, value; and the next caller is served."""
+    write, code, reason, message = CASES[case]
+    caller = decoder.caller()
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await _until_error(caller, write)
+    found_code, found_reason, found_message = facts_of(caught.value)
+    assert (found_code, found_reason) == (code, reason)
+    assert message in found_message
+    await _is_served(decoder)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(messages=st.lists(st.binary(max_size=60), min_size=1, max_size=4))
+async def test_random_bytes_get_a_status_of_ours(
+    decoder: RunningDecoder, messages: list[bytes]
+) -> None:
+    """Whatever comes, the answer is a status with a reason that is not a bug of ours."""
+    method = decoder.channel.stream_stream("/earvoice.api.v1.DecoderService/Decode")
+    assert await _reason_of(Caller(method(iter(messages)))) in {
+        None,
+        "MALFORMED_MESSAGE",
+        "INVALID_FIELD",
+        "OUT_OF_ORDER",
+        "LANGUAGE_NOT_SUPPORTED",
+        "MODEL_MISMATCH",
+        "NOT_IMPLEMENTED",
+    }
+    await _is_served(decoder)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    header=st.fixed_dictionaries(
+        {},
+        optional=dict.fromkeys(("first_changed", "state_count", "dimension", "element_type"), INTS),
+    ),
+    fields=st.fixed_dictionaries(
+        {
+            "generation_id": INTS,
+            "prefix": st.lists(INTS, max_size=3),
+            "draft": st.lists(INTS, max_size=3),
+            "max_new_tokens": INTS,
+            "states_id": st.builds(types_pb2.StatesId, utterance=INTS, revision=INTS),
+        }
+    ),
+)
+async def test_fields_of_any_value_never_are_a_bug_of_ours(
+    decoder: RunningDecoder, header: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    """An open session given any numbers answers, or refuses with a reason."""
+
+    async def write(caller: Caller) -> None:
+        await caller.open()
+        await caller.write(states=states_message(STATES, **header))
+        await caller.write(generate=pb.Generate(**fields))
+        await caller.close()
+
+    assert await _reason_of(decoder.caller(), write) != "INTERNAL"
+    await _is_served(decoder)
+
+
+async def _reason_of(caller: Caller, write: Write | None = None) -> str | None:
+    """Why a call failed; None if it did not, or if our own library gave up writing to it."""
+    try:
+        if write is not None:
+            await write(caller)
+        while await caller.call.read() is not grpc.aio.EOF:
+            pass
+    except grpc.aio.AioRpcError as error:
+        return None if was_too_late(error) else facts_of(error)[1]
+    return None
+
+
+async def _until_error(caller: Caller, write: Write) -> None:
+    await write(caller)
+    while True:
+        await caller.read()
+
+
+async def _is_served(decoder: RunningDecoder) -> None:
+    caller = decoder.caller()
+    await caller.open()
+    await caller.states(STATES)
+    assert (await caller.generate(1, max_new_tokens=2)).steps
+    await caller.close()

@@ -1,0 +1,120 @@
+"""Greedy choice itself: against the reference in this repository, and what is never chosen."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
+from earvoice.decoder.strategies.base import Choice, Opening
+from earvoice.decoder.strategies.greedy import GreedyStrategy
+from earvoice.models.config import (
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    PolicyDefaults,
+    TargetLanguage,
+)
+from earvoice.models.decoding import CachedDecoder
+
+pytestmark = pytest.mark.torch
+
+END = 2
+CONFIG = ModelConfig(
+    name="reference",
+    version="1",
+    source_language="en",
+    target_languages=(TargetLanguage("de"),),
+    source_pieces=76,
+    target_pieces=83,
+    encoder=EncoderConfig(d_model=64, heads=4, layers=4, ctc_layer=3),
+    decoder=DecoderConfig(layers=2, heads=4, ffn_width=256),
+    policy_defaults=PolicyDefaults(attention_layer=1),
+)
+
+
+@pytest.fixture(scope="module")
+def golden() -> Path:
+    """Reference tensors of the papers' code."""
+    return Path(__file__).parents[2] / "data" / "golden"
+
+
+@pytest.fixture
+def decoder(golden: Path) -> CachedDecoder:
+    """The reference's decoder."""
+    tensors = load_file(golden / "small_random_upper.safetensors")
+    decoder = CachedDecoder(CONFIG).eval()
+    mine = {n.removeprefix("decoder."): t for n, t in tensors.items() if n.startswith("decoder.")}
+    decoder.load_state_dict(mine)
+    return decoder
+
+
+@pytest.fixture(scope="module")
+def reference(golden: Path) -> dict[str, np.ndarray]:
+    """What the papers' code computed for one utterance."""
+    with np.load(golden / "small_random_upper.npz") as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+def decode(
+    decoder: CachedDecoder, states: np.ndarray, opening: Opening, count: int
+) -> list[Choice]:
+    """The first `count` choices."""
+    strategy = GreedyStrategy(decoder, torch.device("cpu"))
+    block = StateBlock(
+        StatesId(0, 1), *states.shape, ElementType.FLOAT32, states.astype("<f4").tobytes()
+    )
+    run, choices = strategy.begin(block, opening)
+    while len(choices) < count:
+        choices += strategy.step([run])
+    return choices[:count]
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("drafted", [0, 3, 1000])
+def test_reference_is_reproduced(
+    decoder: CachedDecoder, reference: dict[str, np.ndarray], layer: int, drafted: int
+) -> None:
+    """Tokens exactly, log-probabilities to 1e-4, attention to 2e-5, however much is drafted."""
+    tokens = reference["utt0/tokens"].tolist()[1:]
+    opening = Opening((END,), tuple(tokens[:drafted]), layer, forbid_end=False)
+    choices = decode(decoder, reference["utt0/avg/states"], opening, len(tokens))
+    assert [choice.token for choice in choices] == tokens
+    log_probs = torch.from_numpy(reference["utt0/logits"]).log_softmax(-1).numpy()
+    np.testing.assert_allclose(
+        [choice.log_probability for choice in choices],
+        log_probs[np.arange(len(tokens)), tokens],
+        atol=1e-4,
+    )
+    np.testing.assert_allclose(
+        [choice.attention for choice in choices], reference[f"utt0/attention{layer}"], atol=2e-5
+    )
+
+
+@pytest.mark.parametrize(("forbid_end", "expected"), [(False, END), (True, 3)])
+def test_padding_and_start_are_never_chosen(
+    decoder: CachedDecoder,
+    reference: dict[str, np.ndarray],
+    expected: int,
+    *,
+    forbid_end: bool,
+) -> None:
+    """The best four tokens are the specials, in order; only allowed ones are written."""
+    with torch.no_grad():
+        decoder.layer_norm.weight.zero_()
+        decoder.layer_norm.bias.fill_(1.0)
+        decoder.output_projection.weight[:4] = torch.tensor([[9.0], [8.0], [7.0], [6.0]])
+    opening = Opening((END,), (0, 1), 1, forbid_end)
+    choices = decode(decoder, reference["utt0/avg/states"], opening, 1)
+    assert [choice.token for choice in choices] == [expected]
+    assert choices[0].log_probability < -60
+
+
+def test_near_ties_are_marked(decoder: CachedDecoder, reference: dict[str, np.ndarray]) -> None:
+    """Two best logits closer than 1e-4 are told."""
+    with torch.no_grad():
+        decoder.output_projection.weight[70] = decoder.output_projection.weight[80]
+    opening = Opening((END,), (), 1, forbid_end=False)
+    assert any(c.near_tie for c in decode(decoder, reference["utt0/avg/states"], opening, 20))

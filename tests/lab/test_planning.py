@@ -1,0 +1,90 @@
+"""Epochs, batches and schedules."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.training.bucketing import make_batches
+from earvoice.training.example import Example, SpokenClip, plan_epoch
+from earvoice.training.recipe import TrainingRecipe
+from earvoice.training.schedule import batch_frames, ctc_weight, joined_share, learning_rate
+
+RECIPE = TrainingRecipe()
+POOL = [
+    SpokenClip(index, f"group-{index // 7}", 120 + 37 * (index % 11), translated=index % 10 != 0)
+    for index in range(300)
+]
+
+
+def test_an_epoch_holds_every_translated_clip_once() -> None:
+    """Joining loses and repeats nothing; clips without translation come `real_repeats` times."""
+    examples = plan_epoch(POOL, 0, 0.5, RECIPE)
+    heard = [clip for example in examples for clip in example.clips]
+    for clip in POOL:
+        assert heard.count(clip.index) == (1 if clip.translated else RECIPE.real_repeats)
+
+
+def test_joined_inputs_stay_within_the_limit_and_in_order() -> None:
+    """A joined input is at most `maximum_frames` long and keeps the order of a conversation."""
+    examples = plan_epoch(POOL, 3, 1.0, RECIPE)
+    joined = [example for example in examples if len(example.clips) > 1]
+    assert joined
+    for example in joined:
+        assert example.frames <= RECIPE.maximum_frames
+        for earlier, later in zip(example.clips, example.clips[1:], strict=False):
+            if POOL[earlier].group == POOL[later].group:
+                assert earlier < later
+
+
+def test_clips_without_translation_are_never_joined() -> None:
+    """A joined input has a whole translation or none."""
+    for example in plan_epoch(POOL, 1, 1.0, RECIPE):
+        if len(example.clips) > 1:
+            assert all(POOL[clip].translated for clip in example.clips)
+
+
+def test_epochs_are_repeatable_and_differ() -> None:
+    """The seed and the epoch's number decide everything."""
+    assert plan_epoch(POOL, 2, 0.3, RECIPE) == plan_epoch(POOL, 2, 0.3, RECIPE)
+    assert plan_epoch(POOL, 2, 0.3, RECIPE) != plan_epoch(POOL, 3, 0.3, RECIPE)
+    other = replace(RECIPE, seed=RECIPE.seed + 1)
+    assert plan_epoch(POOL, 2, 0.3, RECIPE) != plan_epoch(POOL, 2, 0.3, other)
+
+
+@given(
+    st.lists(st.integers(20, 1_900), min_size=1, max_size=200),
+    st.integers(1_000, 20_000),
+    st.integers(0, 5),
+)
+def test_batches_hold_every_example_within_the_limit(
+    lengths: list[int], limit: int, seed: int
+) -> None:
+    """Padded frames stay within the limit, unless one example alone exceeds it."""
+    examples = [Example((index,), frames, index) for index, frames in enumerate(lengths)]
+    batches = make_batches(examples, limit, seed)
+    assert sorted(example.seed for batch in batches for example in batch) == list(
+        range(len(lengths))
+    )
+    for batch in batches:
+        padded = max(example.frames for example in batch) * len(batch)
+        assert padded <= limit or len(batch) == 1
+
+
+def test_learning_rate_rises_then_falls() -> None:
+    """Warm-up counts steps, decay counts progress, and the end is the final rate."""
+    assert learning_rate(0, 0.0, RECIPE) < learning_rate(100, 0.0, RECIPE)
+    at_peak = learning_rate(RECIPE.warmup_steps, 0.0, RECIPE)
+    assert abs(at_peak - RECIPE.peak_learning_rate) < 1e-9
+    assert learning_rate(10_000, 0.5, RECIPE) < at_peak
+    assert abs(learning_rate(10_000, 1.0, RECIPE) - RECIPE.final_learning_rate) < 1e-9
+
+
+def test_weights_and_shares_reach_their_ends() -> None:
+    """The CTC weight falls from first to last; joined inputs come gradually."""
+    assert ctc_weight(0.0, RECIPE) == RECIPE.ctc_weight[0]
+    assert abs(ctc_weight(1.0, RECIPE) - RECIPE.ctc_weight[1]) < 1e-9
+    assert joined_share(0.0, RECIPE) == 0.0
+    assert joined_share(1.0, RECIPE) == RECIPE.joined_share
+    assert batch_frames(together=False, recipe=RECIPE) == RECIPE.batch_frames[0]
+    assert batch_frames(together=True, recipe=RECIPE) == RECIPE.batch_frames[1]

@@ -1,0 +1,69 @@
+"""Shards on disk, and who speaks what."""
+
+from pathlib import Path
+
+import numpy as np
+
+from earvoice.corpus.clip_store import Clip, ClipStore
+from earvoice.corpus.feature_store import FeatureClip, FeatureStore
+from earvoice.corpus.rendering import plan_requests
+from earvoice.corpus.sentence import Sentence, read_sentences, write_sentences
+
+
+def make_sentence(key: str, split: str, speaker: str) -> Sentence:
+    """A sentence of one conversation."""
+    return Sentence(key, split, "chat", "g", speaker, 'Say "it", now!', "say it now", "Sag's\\n!")
+
+
+def test_sentences_survive_their_table(tmp_path: Path) -> None:
+    """Quotes, backslashes and empty fields come back as they were."""
+    rows = [make_sentence("a", "train", "x"), make_sentence("b", "dev", "")]
+    write_sentences(tmp_path / "t.tsv", rows)
+    assert read_sentences(tmp_path / "t.tsv") == rows
+
+
+def test_clips_survive_their_shard(tmp_path: Path) -> None:
+    """Every clip gets its own samples back, empty shards included."""
+    store = ClipStore(tmp_path)
+    waves = [np.arange(n, dtype=np.int16) for n in (5, 0, 3)]
+    clips = [Clip(f"k{i}", f"s{i}", "v", len(wave)) for i, wave in enumerate(waves)]
+    assert not store.has(7)
+    store.write(7, clips, waves)
+    store.write(2, [], [])
+    assert store.shards() == [2, 7]
+    for (clip, wave), (wanted, samples) in zip(
+        store.read(7), zip(clips, waves, strict=True), strict=True
+    ):
+        assert clip == wanted
+        np.testing.assert_array_equal(wave, samples)
+
+
+def test_a_shard_without_index_does_not_count(tmp_path: Path) -> None:
+    """What an interruption left behind is made again."""
+    (tmp_path / "00003.pcm").write_bytes(b"\0\0")
+    assert ClipStore(tmp_path).shards() == []
+
+
+def test_features_survive_their_shard(tmp_path: Path) -> None:
+    """Every clip gets its own frames back."""
+    store = FeatureStore(tmp_path)
+    frames = [np.full((n, 80), n, np.float16) for n in (4, 2)]
+    clips = [FeatureClip(f"k{n}", "s", "v", n) for n in (4, 2)]
+    store.write("x", clips, frames)
+    for (clip, rows), wanted in zip(store.read(), frames, strict=True):
+        assert clip.frames == len(rows)
+        np.testing.assert_array_equal(rows, wanted)
+
+
+def test_one_speaker_keeps_one_voice() -> None:
+    """A speaker of a conversation has one voice in train, three in dev; seeds decide."""
+    rows = [make_sentence(f"k{i}", "train", "ab"[i % 2]) for i in range(6)]
+    requests = plan_requests(rows, seed=1)
+    assert len({request.voice for request in requests[::2]}) == 1
+    assert requests[0].voice != requests[1].voice
+    assert requests == plan_requests(rows, seed=1)
+    dev = plan_requests([make_sentence("d", "dev", "a")], seed=1)
+    assert [request.key for request in dev] == ["d/seen", "d/unseen", "d/speaker"]
+    names = [request.voice.name for request in dev]
+    assert names[2] == "ked_diphone"
+    assert names[1] not in {request.voice.name for request in requests}

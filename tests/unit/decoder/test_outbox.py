@@ -1,0 +1,65 @@
+"""Events between engine and stream."""
+
+import pytest
+
+from earvoice.decoder.event import Ended, EndReason, Event, Opened, Spent
+from earvoice.decoder.outbox import Outbox
+
+
+def ended() -> Ended:
+    """The end of some generation."""
+    return Ended(1, EndReason.HALTED, 0, 0, 0, Spent(0.0, 0.0, 0.0, 1))
+
+
+def put(outbox: Outbox, event: Event) -> None:
+    """Announce and deliver, as the engine does."""
+    outbox.announce()
+    outbox.deliver(event)
+
+
+async def test_events_come_in_order_and_finish_after_the_last() -> None:
+    """After `finish`, what is left is told, then None."""
+    outbox = Outbox(4, lambda: None)
+    outbox.expect_generation()
+    put(outbox, Opened())
+    outbox.finish()
+    put(outbox, ended())
+    assert [await outbox.take() for _ in range(3)] == [Opened(), ended(), None]
+
+
+async def test_failure_comes_after_what_waits() -> None:
+    """The first failure is raised once the events before it are told."""
+    outbox = Outbox(4, lambda: None)
+    put(outbox, Opened())
+    outbox.fail(ValueError("first"))
+    outbox.fail(ValueError("second"))
+    put(outbox, Opened())
+    assert await outbox.take() == Opened()
+    with pytest.raises(ValueError, match="first"):
+        await outbox.take()
+
+
+async def test_full_counts_what_is_on_its_way() -> None:
+    """An announced event takes room before it arrives, and reading gives the room back."""
+    woken: list[int] = []
+    outbox = Outbox(2, lambda: woken.append(1))
+    put(outbox, Opened())
+    assert not outbox.full
+    outbox.announce()
+    assert outbox.full
+    assert not woken
+    await outbox.take()
+    assert not outbox.full
+    assert woken
+
+
+async def test_room_needs_the_generation_before_the_last_to_have_ended() -> None:
+    """At most one generation runs and one waits."""
+    outbox = Outbox(8, lambda: None)
+    outbox.expect_generation()
+    await outbox.room()
+    outbox.expect_generation()
+    put(outbox, ended())
+    await outbox.room()
+    put(outbox, ended())
+    await outbox.settled()

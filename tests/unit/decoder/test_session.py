@@ -1,0 +1,215 @@
+"""The protocol of one session, without network or gRPC."""
+
+import pytest
+
+from earvoice.decoder.command import HaltCommand, StatesCommand
+from earvoice.decoder.event import EndReason
+from earvoice.decoder.outbox import Outbox
+from earvoice.decoder.session import DecodeSession, SessionBounds
+from earvoice.decoder.state_block import ElementType, StatesId
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    InvalidFieldError,
+    LanguageNotSupportedError,
+    ModelMismatchError,
+    OutOfOrderError,
+    StatesUnknownError,
+    UnimplementedFieldError,
+)
+from tests.unit.decoder.scripted import (
+    END,
+    SIZE,
+    NotingEngine,
+    block,
+    generate,
+    model,
+    opening,
+    states,
+)
+
+
+@pytest.fixture
+def engine() -> NotingEngine:
+    """Notes what it is given."""
+    return NotingEngine()
+
+
+@pytest.fixture
+def session(engine: NotingEngine) -> DecodeSession:
+    """A session that is not open yet."""
+    bounds = SessionBounds(max_states=10, max_tokens=20)
+    return DecodeSession(model(), bounds, engine, Outbox(8, engine.wake))
+
+
+@pytest.fixture
+def ready(session: DecodeSession) -> DecodeSession:
+    """A session with states."""
+    session.open(opening())
+    session.replace_states(states())
+    return session
+
+
+def test_commands_before_open_are_out_of_order(session: DecodeSession) -> None:
+    """Everything but open is refused first."""
+    for command in (
+        lambda: session.replace_states(states()),
+        lambda: session.generate(generate()),
+        lambda: session.halt(HaltCommand(1)),
+    ):
+        with pytest.raises(OutOfOrderError, match="before open"):
+            command()
+
+
+def test_second_open_is_out_of_order(session: DecodeSession) -> None:
+    """A session is opened once."""
+    session.open(opening())
+    with pytest.raises(OutOfOrderError, match="twice"):
+        session.open(opening())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"model_hash": "cd"}, ModelMismatchError, "model_hash = 'cd'"),
+        ({"target_language": "xx"}, LanguageNotSupportedError, "'xx'.*allowed: de, fr"),
+        ({"target_language": ""}, LanguageNotSupportedError, "allowed: de, fr"),
+        ({"attention_layer": 5}, InvalidFieldError, "attention_layer = 5.*1 to 4"),
+        ({"attention_layer": -1}, InvalidFieldError, "attention_layer = -1"),
+        ({"attention_heads": (1,)}, UnimplementedFieldError, "attention_heads"),
+        ({"beam_size": 2}, UnimplementedFieldError, "beam_size = 2"),
+        ({"beam_size": -2}, InvalidFieldError, "beam_size = -2"),
+    ],
+)
+def test_open_names_the_field_it_refuses(
+    session: DecodeSession, changes: dict[str, object], error: type[EarvoiceError], message: str
+) -> None:
+    """A refused open says which field, which value and what is allowed."""
+    with pytest.raises(error, match=message):
+        session.open(opening(**changes))
+
+
+def test_open_takes_the_served_hash_and_any_case_of_the_language(session: DecodeSession) -> None:
+    """The right hash is fine, and language tags have no case."""
+    session.open(opening(model_hash=model().hash, target_language="DE", beam_size=1))
+    assert session.session_id == "s"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"states_id": StatesId(-1, 1)}, "utterance = -1"),
+        ({"states_id": StatesId(0, 0)}, "revision = 0"),
+        ({"state_count": -1}, "state_count = -1"),
+        ({"state_count": 11}, "state_count = 11.*0 to 10"),
+        ({"dimension": 5}, "dimension = 5.*allowed: 4"),
+        ({"data": bytes(31)}, "31 bytes.*32 bytes"),
+        ({"element_type": ElementType.FLOAT16}, "32 bytes.*16 bytes"),
+    ],
+)
+def test_states_name_the_field_they_are_refused_for(
+    session: DecodeSession, changes: dict[str, object], message: str
+) -> None:
+    """States of the wrong shape never reach the network."""
+    session.open(opening())
+    with pytest.raises(InvalidFieldError, match=message):
+        session.replace_states(StatesCommand(block(**changes), 0))
+
+
+def test_partial_states_are_not_implemented(session: DecodeSession) -> None:
+    """first_changed is reserved."""
+    session.open(opening())
+    with pytest.raises(UnimplementedFieldError, match="first_changed = 3"):
+        session.replace_states(StatesCommand(block(), 3))
+
+
+def test_generate_before_states_is_out_of_order(session: DecodeSession) -> None:
+    """There is nothing to attend to."""
+    session.open(opening())
+    with pytest.raises(OutOfOrderError, match="before states"):
+        session.generate(generate())
+
+
+def test_generate_on_zero_states_is_refused(session: DecodeSession) -> None:
+    """Zero states may be sent, but not decoded."""
+    session.open(opening())
+    session.replace_states(states(0))
+    with pytest.raises(InvalidFieldError, match="0 states"):
+        session.generate(generate())
+
+
+def test_generate_on_other_states_is_refused(ready: DecodeSession) -> None:
+    """Only the last states can be attended to."""
+    ready.replace_states(states(revision=2))
+    with pytest.raises(StatesUnknownError, match=r"0\.1.*allowed: 0\.2"):
+        ready.generate(generate())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens = 0.*1 to 1024"),
+        ({"max_new_tokens": 1025}, "max_new_tokens = 1025"),
+        ({"prefix": (5, SIZE)}, f"prefix = {SIZE}.*0 to {SIZE - 1}"),
+        ({"draft": (-1,)}, "draft = -1"),
+        ({"prefix": (5,) * 20}, "20 tokens.*at most 19"),
+        ({"draft": (5,) * 20}, "20 tokens.*at most 19"),
+    ],
+)
+def test_generate_names_the_field_it_refuses(
+    ready: DecodeSession, changes: dict[str, object], message: str
+) -> None:
+    """A refused generate says which field, which value and what is allowed."""
+    with pytest.raises(InvalidFieldError, match=message):
+        ready.generate(generate(**changes))
+
+
+def test_generation_ids_grow(ready: DecodeSession) -> None:
+    """An id that was used, or a smaller one, is refused."""
+    ready.generate(generate(7))
+    with pytest.raises(InvalidFieldError, match=r"generation_id = 7.*more than 7"):
+        ready.generate(generate(7))
+
+
+def test_language_and_prefix_are_forced_after_the_start(engine: NotingEngine) -> None:
+    """The tokens forced are start, language tag, prefix; indices count the prefix only."""
+    bounds = SessionBounds(max_states=10, max_tokens=20)
+    session = DecodeSession(model(), bounds, engine, Outbox(8, engine.wake))
+    session.open(opening(target_language="fr"))
+    session.replace_states(states())
+    session.generate(generate(prefix=(7, 8), draft=(9, 10), max_new_tokens=1))
+    assignment = engine.submitted[0].assignment
+    assert assignment.opening.forced == (END, 49, 7, 8)
+    assert assignment.opening.draft == (9,)
+    assert assignment.opening.attention_layer == model().policy.attention_layer
+    assert assignment.prefix_length == 2
+
+
+def test_length_limit_counts_the_prefix(ready: DecodeSession, engine: NotingEngine) -> None:
+    """A hypothesis never grows past the absolute limit."""
+    ready.generate(generate(prefix=(5,) * 15, max_new_tokens=100))
+    assert engine.submitted[0].assignment.max_new_tokens == 5
+
+
+def test_new_generation_replaces_the_old(ready: DecodeSession, engine: NotingEngine) -> None:
+    """The old generation is asked to stop before the new one is submitted."""
+    ready.generate(generate(1))
+    ready.generate(generate(2))
+    assert [item.stop_reason for item in engine.submitted] == [EndReason.REPLACED, None]
+
+
+def test_new_states_replace_the_generation(ready: DecodeSession, engine: NotingEngine) -> None:
+    """What attends to old states ends."""
+    ready.generate(generate(1))
+    ready.replace_states(states(revision=2))
+    assert engine.submitted[0].stop_reason is EndReason.REPLACED
+
+
+def test_halt_stops_its_generation_only(ready: DecodeSession, engine: NotingEngine) -> None:
+    """Unknown ids are ignored; the first reason to stop counts."""
+    ready.generate(generate(4))
+    ready.halt(HaltCommand(3))
+    assert engine.submitted[0].stop_reason is None
+    ready.halt(HaltCommand(4))
+    ready.close()
+    assert engine.submitted[0].stop_reason is EndReason.HALTED
+    assert engine.wakes == 2
