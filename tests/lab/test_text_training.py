@@ -1,6 +1,7 @@
 """Transcripts that take the place of heard speech."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ PIECES = st.lists(st.integers(4, BLANK - 1), max_size=30)
 def test_neighbours_differ_as_in_compressed_transcripts(pieces: list[int], seed: int) -> None:
     """Runs are merged by compression, so no label stands twice in a row."""
     heard = mishear(pieces, BLANK, TextRecipe(), random.Random(seed))
-    assert all(a != b for a, b in zip(heard, heard[1:], strict=False))
+    assert all(a != b for a, b in pairwise(heard))
     assert heard[0] == BLANK
     assert heard[-1] == BLANK
 

@@ -28,7 +28,7 @@ RECIPE = TrainingRecipe(
 STEPS = 10
 
 
-class Interruption(Exception):
+class InterruptionError(Exception):
     """Stands for the moment at which a process is killed."""
 
 
@@ -42,7 +42,7 @@ class Killer:
         assert not network.training
         self._left -= 1
         if self._left == 0:
-            raise Interruption
+            raise InterruptionError
         return [Score("none", 0, 1.0)]
 
 
@@ -74,7 +74,7 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
 ) -> None:
     """Killed in either phase and continued, a run gives the same weights to the last bit."""
     make_trainer(corpus, tmp_path / "whole").run()
-    with pytest.raises(Interruption):
+    with pytest.raises(InterruptionError):
         make_trainer(corpus, tmp_path / "cut", calls).run()
     continued = make_trainer(corpus, tmp_path / "cut")
     assert 0 < continued.state.step < STEPS

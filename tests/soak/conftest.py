@@ -30,11 +30,19 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+def tell(
+    request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]
+) -> Callable[[str], None]:
     """Says a number to the person who waits, whatever pytest captures."""
     reporter = request.config.pluginmanager.getplugin("terminalreporter")
     assert reporter is not None
-    return lambda line: reporter.write_line(f"  {line}")
+
+    def write(line: str) -> None:
+        with capfd.disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"  {line}", flush=True)
+
+    return write
 
 
 @pytest.fixture(scope="session")

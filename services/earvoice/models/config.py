@@ -14,7 +14,7 @@ FRAME_SHIFT_MS = 10
 
 Compression = Literal["none", "avg", "weighted", "softmax", "fixed"]
 PositionScheme = Literal["released", "relative"]
-PolicyName = Literal["edatt", "alignatt", "local_agreement", "hold_n", "wait_k"]
+PolicyName = Literal["edatt", "align_att", "local_agreement", "hold_n", "wait_k"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,10 +102,10 @@ class PolicyDefaults(Record):
     attention_layer: int = bounded(4, minimum=1, maximum=96)
     """Decoder layer whose cross-attention is evidence, counted from 1."""
     alpha: float = bounded(0.2, minimum=0.0, maximum=1.0)
-    lambda_states: int = bounded(2, minimum=1, maximum=100)
-    frames: int = bounded(4, minimum=1, maximum=100)
+    lambda_states: int = bounded(2, minimum=1, maximum=64)
+    frames: int = bounded(4, minimum=1, maximum=256)
     """AlignAtt's `f`, in encoder states."""
-    segment_ms: int = bounded(800, minimum=100, maximum=10_000)
+    segment_ms: int = bounded(800, minimum=200, maximum=10_000)
 
 
 @dataclasses.dataclass(frozen=True)

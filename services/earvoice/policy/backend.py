@@ -96,3 +96,6 @@ class DecoderBackend(Protocol):
 
     def halt(self) -> None:
         """Ask the running generation to stop; its end still comes."""
+
+    async def stay(self) -> None:
+        """Say that the session lives on although there is nothing to decode."""

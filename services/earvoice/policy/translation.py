@@ -74,6 +74,7 @@ class Translator:
         heard = self._heard(utterance, evidence)
         request = self._request(utterance, encoded, heard, final=final)
         if request is None:
+            await self._decoder.stay()
             return await self._release_rest(utterance, evidence, timeline, delay_samples, final)
         reading = HypothesisReading(self._decoder, request)
         hypothesis = await reading.read(None if final else utterance.policy)
@@ -108,6 +109,8 @@ class Translator:
             return None
         evidence = _guard_evidence(utterance, encoded.evidence)
         if self._options.uses_guards and self.guards.lacks_evidence(evidence):
+            if final:
+                self.guards.note("evidence")
             return None
         if not final and not policy.wants_hypothesis(heard):
             return None

@@ -143,3 +143,6 @@ class ScriptedDecoder:
     def halt(self) -> None:
         """Stop before the next answer."""
         self.halts += 1
+
+    async def stay(self) -> None:
+        """Nobody's patience ends here."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.backends.failure import answer_of, close, hop_timings, translated
+from earvoice.policy.backends.call import BackendCall, hop_timings
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.evidence import token_of
 from earvoice.runtime.errors import InternalError
@@ -21,12 +20,10 @@ class DecoderStream:
 
     Args:
         call: the stream.
-        traceparent: the session's trace, or empty.
     """
 
-    def __init__(self, call: Any, traceparent: str) -> None:
+    def __init__(self, call: BackendCall) -> None:
         self._call = call
-        self._trace = types_pb2.TraceContext(traceparent=traceparent)
         self._generation_id = 0
         self._loaded: object = None
         self._halting: asyncio.Task[None] | None = None
@@ -39,9 +36,8 @@ class DecoderStream:
             attention_layer=options.attention_layer,
             session_id=session_id,
         )
-        with translated("decoder"):
-            await self._write(decoder_pb.DecodeRequest(open=command))
-            answer_of(await self._call.read(), "decoder")
+        await self._call.write(decoder_pb.DecodeRequest(open=command))
+        await self._call.read()
 
     async def generate(
         self, request: GenerationRequest
@@ -50,41 +46,48 @@ class DecoderStream:
 
         Raises:
             InternalError: the decoder did not keep to the forced prefix.
+            EarvoiceError: the stream has ended.
         """
         self._generation_id += 1
         expected_index = len(request.prefix)
-        with translated("decoder"):
-            sent_s = time.perf_counter()
-            await self._send(request)
+        sent_s = time.perf_counter()
+        await self._send(request)
+        try:
             while True:
-                answer: decoder_pb.DecodeResponse = answer_of(await self._call.read(), "decoder")
+                answer: decoder_pb.DecodeResponse = await self._call.read()
                 if answer.HasField("steps") and self._is_current(answer.steps):
                     expected_index = _checked_index(answer.steps, expected_index)
                     yield _generation_steps(sent_s, answer.steps)
                 if answer.HasField("done") and self._is_current(answer.done):
-                    break
-            if self._halting is not None:
-                await self._halting
-                self._halting = None
-            hit_limit = answer.done.reason == decoder_pb.GenerationDone.REASON_LIMIT
-            yield GenerationEnd(hit_limit, hop_timings(sent_s, answer.done.timings))
+                    yield _generation_end(sent_s, answer.done)
+                    return
+        finally:
+            await self._halted()
 
     def halt(self) -> None:
         """Ask the running generation to stop; its end still comes."""
         command = decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=self._generation_id))
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
-        self._halting = asyncio.create_task(self._write(command))
+        self._halting = asyncio.create_task(self._call.write(command))
 
-    async def close(self) -> None:
-        """End the session."""
-        await close(self._call, "decoder")
+    async def stay(self) -> None:
+        """Keep the decoder from taking a long silence for a caller that is gone."""
+        # No generation has this number, so that halting it is a sign of life and nothing more.
+        await self._call.write(decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=0)))
+
+    async def _halted(self) -> None:
+        """Wait for the halt on its way. Should it fail, so does the next read or write."""
+        if self._halting is not None:
+            await asyncio.wait([self._halting])
+            self._halting = None
 
     async def _send(self, request: GenerationRequest) -> None:
+        await self._halted()
         states = request.states
         if not isinstance(states, types_pb2.States):
             raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
         if states is not self._loaded:
-            await self._write(decoder_pb.DecodeRequest(states=states))
+            await self._call.write(decoder_pb.DecodeRequest(states=states))
             self._loaded = states
         command = decoder_pb.Generate(
             generation_id=self._generation_id,
@@ -94,14 +97,15 @@ class DecoderStream:
             max_new_tokens=request.max_new_tokens,
             forbid_end_of_sequence=request.forbid_end,
         )
-        await self._write(decoder_pb.DecodeRequest(generate=command))
-
-    async def _write(self, request: decoder_pb.DecodeRequest) -> None:
-        request.trace_context.CopyFrom(self._trace)
-        await self._call.write(request)
+        await self._call.write(decoder_pb.DecodeRequest(generate=command))
 
     def _is_current(self, message: decoder_pb.Steps | decoder_pb.GenerationDone) -> bool:
         return message.generation_id == self._generation_id
+
+
+def _generation_end(sent_s: float, done: decoder_pb.GenerationDone) -> GenerationEnd:
+    hit_limit = done.reason == decoder_pb.GenerationDone.REASON_LIMIT
+    return GenerationEnd(hit_limit, hop_timings(sent_s, done.timings))
 
 
 def _generation_steps(sent_s: float, steps: decoder_pb.Steps) -> GenerationSteps:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import Encoded
-from earvoice.policy.backends.failure import answer_of, close, hop_timings, translated
+from earvoice.policy.backends.call import BackendCall, hop_timings
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import ENCODING_NUMBERS
 from earvoice.policy.wire.evidence import evidence_of
@@ -19,31 +18,26 @@ class EncoderStream:
 
     Args:
         call: the stream.
-        traceparent: the session's trace, or empty.
     """
 
-    def __init__(self, call: Any, traceparent: str) -> None:
+    def __init__(self, call: BackendCall) -> None:
         self._call = call
-        self._trace = types_pb2.TraceContext(traceparent=traceparent)
         self._revision = 0
 
     async def open(self, options: StreamOptions, model_hash: str, session_id: str) -> None:
         """Open the session."""
         audio = options.audio_format
-        await self._ask(
-            encoder_pb.EncodeRequest(
-                open=encoder_pb.EncodeOpen(
-                    audio_format=types_pb2.AudioFormat(
-                        encoding=ENCODING_NUMBERS[audio.encoding],
-                        sample_rate_hertz=audio.sample_rate_hertz,
-                        channel_count=audio.channel_count,
-                    ),
-                    model_hash=model_hash,
-                    session_id=session_id,
-                    enable_source_transcript=options.sends_source_transcript,
-                )
-            )
+        command = encoder_pb.EncodeOpen(
+            audio_format=types_pb2.AudioFormat(
+                encoding=ENCODING_NUMBERS[audio.encoding],
+                sample_rate_hertz=audio.sample_rate_hertz,
+                channel_count=audio.channel_count,
+            ),
+            model_hash=model_hash,
+            session_id=session_id,
+            enable_source_transcript=options.sends_source_transcript,
         )
+        await self._ask(encoder_pb.EncodeRequest(open=command))
 
     async def encode(self, audio: bytes) -> Encoded:
         """Add audio to the utterance and return the next revision."""
@@ -65,10 +59,6 @@ class EncoderStream:
         command = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         await self._ask(encoder_pb.EncodeRequest(reset=command))
 
-    async def close(self) -> None:
-        """End the session."""
-        await close(self._call, "encoder")
-
     async def _encoded(self, request: encoder_pb.EncodeRequest) -> Encoded:
         sent_s = time.perf_counter()
         answer = await self._ask(request)
@@ -77,8 +67,6 @@ class EncoderStream:
         return Encoded(encoded.states, evidence_of(encoded), timings)
 
     async def _ask(self, request: encoder_pb.EncodeRequest) -> encoder_pb.EncodeResponse:
-        request.trace_context.CopyFrom(self._trace)
-        with translated("encoder"):
-            await self._call.write(request)
-            answer: encoder_pb.EncodeResponse = answer_of(await self._call.read(), "encoder")
-            return answer
+        await self._call.write(request)
+        answer: encoder_pb.EncodeResponse = await self._call.read()
+        return answer

@@ -14,6 +14,7 @@ from earvoice.api.v1 import decoder_service_pb2_grpc as decoder_grpc
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
 from earvoice.api.v1 import types_pb2
+from earvoice.policy.backends.call import BackendCall
 from earvoice.policy.backends.decoder_stream import DecoderStream
 from earvoice.policy.backends.encoder_stream import EncoderStream
 from earvoice.policy.stream_options import StreamOptions
@@ -65,18 +66,17 @@ class Backends:
         Raises:
             EarvoiceError: one of them refused, or is gone.
         """
-        encoder_call, decoder_call = self._encoder.Encode(), self._decoder.Decode()
+        encoder_call = BackendCall(self._encoder.Encode(), "encoder", traceparent)
+        decoder_call = BackendCall(self._decoder.Decode(), "decoder", traceparent)
         try:
-            encoder = EncoderStream(encoder_call, traceparent)
-            decoder = DecoderStream(decoder_call, traceparent)
+            encoder, decoder = EncoderStream(encoder_call), DecoderStream(decoder_call)
             await encoder.open(options, self.model.hash, session_id)
             await decoder.open(options, self.model.hash, session_id)
             yield encoder, decoder
             # Their sessions are free again before ours is.
-            await encoder.close()
-            await decoder.close()
+            await encoder_call.close()
+            await decoder_call.close()
         finally:
-            # Void after a good end.
             encoder_call.cancel()
             decoder_call.cancel()
 
