@@ -22,6 +22,7 @@ INPUTS = ("pyproject.toml", "constraints.txt", "hatch_build.py", "tools/setup_en
 CPU_TORCH = "torch==2.13.0"
 CUDA_TORCH = "torch>=2.13"
 TORCHAUDIO = "torchaudio==2.11.0"
+CUDA_LIBRARIES = ("libc10_cuda.so", "libtorch_cuda.so", "libcudart.so")
 
 
 class SetupError(Exception):
@@ -103,7 +104,7 @@ def mend_torchaudio() -> None:
     if failure is None:
         return
     has_cuda = _output("import torch; print(torch.version.cuda is not None)") == "True"
-    if has_cuda or "cuda" not in failure:
+    if has_cuda or not any(library in failure for library in CUDA_LIBRARIES):
         raise SetupError(f"torchaudio cannot be imported: {failure}")
     library = Path(_output("import sysconfig; print(sysconfig.get_path('purelib'))"))
     library = library / "torchaudio" / "lib"
@@ -144,11 +145,11 @@ def _is_installed(package: str) -> bool:
 
 
 def _import_failure(module: str, python: str = str(PYTHON)) -> str | None:
-    """Return the last line of what importing a module prints when it fails."""
+    """Return what importing a module prints when it fails."""
     result = subprocess.run(
         [python, "-c", f"import {module}"], check=False, capture_output=True, text=True
     )
-    return None if result.returncode == 0 else result.stderr.strip().splitlines()[-1]
+    return None if result.returncode == 0 else result.stderr.strip()
 
 
 def _output(code: str) -> str:
