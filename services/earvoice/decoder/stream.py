@@ -18,7 +18,13 @@ from earvoice.decoder.command import (
 from earvoice.decoder.event import Ended, EndReason, Event, Opened
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.session import DecodeSession
-from earvoice.runtime.errors import EarvoiceError, IdleError, NotReadyError, SlowReaderError
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    IdleError,
+    NotReadyError,
+    SlowReaderError,
+    find_error,
+)
 
 _LOG = logging.getLogger("earvoice.decoder")
 
@@ -89,8 +95,8 @@ class DecodeStream:
                 watch.cancel()
             status = "OK"
         except BaseExceptionGroup as group:
-            ours = group.subgroup(EarvoiceError)
-            status = _first_of(ours).reason if ours else "INTERNAL"
+            ours = find_error(group)
+            status = ours.reason if ours else "INTERNAL"
             raise
         finally:
             self._session.close()
@@ -182,8 +188,3 @@ class DecodeStream:
                 "compute_ms": round(self._tally.compute_ms, 1),
             },
         )
-
-
-def _first_of(group: BaseExceptionGroup[EarvoiceError]) -> EarvoiceError:
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first

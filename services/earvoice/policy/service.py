@@ -23,7 +23,7 @@ from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.request import RequestReader
 from earvoice.policy.wire.response import ResponseWriter
-from earvoice.runtime.errors import NotReadyError
+from earvoice.runtime.errors import NotReadyError, find_error
 from earvoice.runtime.log import trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 
@@ -159,14 +159,20 @@ class _Logged:
     def __enter__(self) -> None:
         """Nothing to prepare."""
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        ours = find_error(error)
+        end = "OK" if kind is None else ours.reason if ours else "CANCELLED"
+        if isinstance(error, Exception) and ours is None:
+            end = "INTERNAL"
         totals = self._stream.totals
         _LOG.info(
             "session ended",
             extra={
                 "session_id": self._session_id,
                 "trace_id": self._trace_id,
-                "end": kind.__name__ if kind else "OK",
+                "status": end,
                 "words": totals.word_count,
                 "segments": totals.segment_count,
                 "utterances": totals.utterance_count,

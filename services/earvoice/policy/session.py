@@ -69,8 +69,8 @@ class TranslationSession:
             utterance = Utterance(index, start_sample, make_policy(self._options.policy))
             start_sample = await self._run_utterance(utterance)
             index += 1
+            self.totals.utterance_count = index
         self.totals.audio_samples = self._audio.received_samples
-        self.totals.utterance_count = index
         self.totals.guards_hit = dict(self._translator.guards.hits)
         return self.totals
 

@@ -199,3 +199,13 @@ class InternalError(EarvoiceError):
 
     code = Code.INTERNAL
     reason = "INTERNAL"
+
+
+def find_error(error: BaseException | None) -> EarvoiceError | None:
+    """Return the first error of ours in an exception, or in the group that a TaskGroup makes."""
+    if isinstance(error, EarvoiceError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        found = (find_error(inner) for inner in error.exceptions)
+        return next((ours for ours in found if ours is not None), None)
+    return None

@@ -28,6 +28,7 @@ from earvoice.runtime.errors import (
     MalformedMessageError,
     RemoteError,
     SlowReaderError,
+    find_error,
 )
 from earvoice.runtime.message_reader import MessageReader
 
@@ -129,25 +130,16 @@ async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: BaseExcepti
 def as_earvoice_error(error: BaseException) -> EarvoiceError:
     """Return what the caller shall be told.
 
-    A group (of a TaskGroup) counts as its first error of ours, else as its first error. What is
-    not ours is logged with an id and becomes an InternalError that names only the id.
+    A group counts as its first error of ours. What is not ours is logged with an id and becomes an InternalError that names only the id.
     """
-    found = list(_leaves(error))
-    for leaf in found:
-        if isinstance(leaf, EarvoiceError):
-            return leaf
+    ours = find_error(error)
+    if ours is not None:
+        return ours
     incident = uuid.uuid4().hex
     _LOG.error("unexpected error", exc_info=error, extra={"incident": incident})
     return InternalError(
         f"internal error; the server's log has it as incident {incident}", incident=incident
     )
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        nested = [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-        return [leaf for leaf in nested if not isinstance(leaf, asyncio.CancelledError)] or nested
-    return [error]
 
 
 def status_proto(error: EarvoiceError) -> status_pb2.Status:
