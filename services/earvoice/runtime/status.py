@@ -130,7 +130,8 @@ async def _abort(context: grpc.aio.ServicerContext[Any, Any], error: BaseExcepti
 def as_earvoice_error(error: BaseException) -> EarvoiceError:
     """Return what the caller shall be told.
 
-    A group counts as its first error of ours. What is not ours is logged with an id and becomes an InternalError that names only the id.
+    A group counts as its first error of ours. What is not ours is logged with an id and becomes
+    an InternalError that names only the id.
     """
     ours = find_error(error)
     if ours is not None:
