@@ -1,0 +1,1 @@
+"""Quality and latency of what was translated."""

@@ -1,0 +1,88 @@
+"""The clocks of a release, and how a log of every segment is replayed on them.
+
+``ideal`` is the audio received at the release: computation costs nothing on it. The others are
+computation-aware. They answer different questions and are never mixed:
+
+* ``simuleval``: the delay plus all computation since the first segment. Computation never overlaps
+  with incoming audio, so it over-states by an amount that grows with the length of the input.
+* ``true``: a segment starts when it has arrived and the one before is finished.
+* ``live``: measured at the client on the wall clock; it cannot be replayed.
+* ``segment``: the delay plus the computation of the unit's own segment. It hides a backlog, and is
+  here only because simulstream, and OmniSTEval when it corrects SimulEval's times, report it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
+
+Clock = Literal["ideal", "simuleval", "true", "live", "segment"]
+ElapsedClock = Literal["simuleval", "true", "live", "segment"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One decided segment of a run that decided every segment.
+
+    Attributes:
+        end_ms: audio received when it was decided.
+        computation_ms: what it took.
+        offsets_ms: for each unit that it released, how long after its start the unit left;
+            within the computation.
+    """
+
+    end_ms: float
+    computation_ms: float
+    offsets_ms: tuple[float, ...] = ()
+
+
+def released_together(end_ms: float, computation_ms: float, unit_count: int) -> Segment:
+    """Return a segment whose units left at its end."""
+    return Segment(end_ms, computation_ms, (computation_ms,) * unit_count)
+
+
+def delays(segments: Sequence[Segment]) -> tuple[float, ...]:
+    """Return each unit's delay in ms: the end of its segment."""
+    return tuple(segment.end_ms for segment in segments for _ in segment.offsets_ms)
+
+
+def simuleval_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
+    """Return each unit's time on the ``simuleval`` clock, in ms.
+
+    SimulEval takes the time when a segment's output is handed over: after all its computation.
+    """
+    totals_ms = accumulate(segment.computation_ms for segment in segments)
+    return tuple(
+        segment.end_ms + total_ms
+        for segment, total_ms in zip(segments, totals_ms, strict=True)
+        for _ in segment.offsets_ms
+    )
+
+
+def true_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
+    """Return each unit's time on the ``true`` clock, in ms: its segment's start + its offset."""
+    times_ms: list[float] = []
+    finished_ms = 0.0
+    for segment in segments:
+        start_ms = max(segment.end_ms, finished_ms)
+        times_ms.extend(start_ms + offset_ms for offset_ms in segment.offsets_ms)
+        finished_ms = start_ms + segment.computation_ms
+    return tuple(times_ms)
+
+
+def segment_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
+    """Return each unit's time on the ``segment`` clock, in ms."""
+    return tuple(
+        segment.end_ms + segment.computation_ms for segment in segments for _ in segment.offsets_ms
+    )
+
+
+def replay(segments: Sequence[Segment]) -> Mapping[ElapsedClock, tuple[float, ...]]:
+    """Return each unit's time in ms on the two clocks that a log of every segment can tell."""
+    clocks: Mapping[ElapsedClock, Callable[[Sequence[Segment]], tuple[float, ...]]] = {
+        "simuleval": simuleval_elapsed,
+        "true": true_elapsed,
+    }
+    return {clock: elapsed(segments) for clock, elapsed in clocks.items()}

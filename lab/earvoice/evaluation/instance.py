@@ -1,0 +1,114 @@
+"""One translated recording, or one segment of it, with the time of each of its units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from earvoice.evaluation.clock import Clock, ElapsedClock
+from earvoice.evaluation.text_unit import Unit
+
+# Logs round their times: a delay this close to the end of the source is the end of the source.
+_SNAP_MS = 0.05
+
+
+class InvalidInstanceError(ValueError):
+    """A value that no log of a translation can hold.
+
+    Args:
+        field_name: which value.
+        value: what it is.
+        allowed: what it must be.
+    """
+
+    def __init__(self, field_name: str, value: object, allowed: str) -> None:
+        super().__init__(f"{field_name} = {value}: {allowed}")
+
+
+@dataclass(frozen=True)
+class Instance:
+    """What the latency metrics are computed from.
+
+    Attributes:
+        name: for messages.
+        unit: what ``delays_ms`` counts.
+        source_length_ms: T, above 0.
+        delays_ms: d, for each unit of the hypothesis the audio received at its release; never
+            falling; empty if there was no output.
+        elapsed_ms: e, for each clock that is known, each unit's time; as long as ``delays_ms``.
+        prediction: the hypothesis as text.
+        reference: the reference as text; None if there is none.
+        reference_units: m, at least 1; None if there is no reference.
+        source_ends_ms: for each unit the end of the source interval that it attends to; None if
+            the log does not say.
+        recording_end_ms: end of the recording relative to the segment's start, where the instance
+            is a segment that was cut out of a long output; None for a whole recording.
+        computation_ms: total computation; None if unknown.
+        utterances: the utterances that were translated one after the other, with times relative
+            to their own start; empty if the instance is one utterance.
+
+    Raises:
+        InvalidInstanceError: a value is not as above.
+    """
+
+    name: str
+    unit: Unit
+    source_length_ms: float
+    delays_ms: tuple[float, ...]
+    elapsed_ms: Mapping[ElapsedClock, tuple[float, ...]] = field(default_factory=dict)
+    prediction: str = ""
+    reference: str | None = None
+    reference_units: int | None = None
+    source_ends_ms: tuple[float, ...] | None = None
+    recording_end_ms: float | None = None
+    computation_ms: float | None = None
+    utterances: tuple[Instance, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.source_length_ms) and self.source_length_ms > 0):
+            raise InvalidInstanceError("source_length", self.source_length_ms, "must be above 0")
+        if self.reference_units is not None and self.reference_units < 1:
+            raise InvalidInstanceError("reference length", self.reference_units, "must be above 0")
+        self._check_times("delays", self.delays_ms)
+        for before, after in pairwise(self.delays_ms):
+            if after < before:
+                raise InvalidInstanceError("delays", f"{before}, {after}", "must never fall")
+        for clock, times_ms in self.elapsed_ms.items():
+            self._check_times(f"elapsed ({clock})", times_ms)
+        if self.source_ends_ms is not None:
+            self._check_times("source ends", self.source_ends_ms)
+
+    def _check_times(self, name: str, times_ms: Sequence[float]) -> None:
+        if len(times_ms) != len(self.delays_ms):
+            allowed = f"there must be as many as delays, {len(self.delays_ms)}"
+            raise InvalidInstanceError(f"number of {name}", len(times_ms), allowed)
+        for time_ms in times_ms:
+            if not math.isfinite(time_ms):
+                raise InvalidInstanceError(name, time_ms, "must be finite")
+
+    @property
+    def unit_count(self) -> int:
+        """n, the hypothesis' length."""
+        return len(self.delays_ms)
+
+    @property
+    def target_units(self) -> int:
+        """m, the reference's length; the hypothesis' where there is no reference."""
+        return self.unit_count if self.reference_units is None else self.reference_units
+
+    def times_ms(self, clock: Clock) -> tuple[float, ...] | None:
+        """Return each unit's time on a clock; None if the log does not say it."""
+        return self.delays_ms if clock == "ideal" else self.elapsed_ms.get(clock)
+
+
+def snap_to_end(delays_ms: Sequence[float], source_length_ms: float) -> tuple[float, ...]:
+    """Return the delays with those a rounding error off the source's end put onto it.
+
+    Average lagging cuts at the first unit with d >= T, so a rounded T - 0.01 would move the cut.
+    """
+    return tuple(
+        source_length_ms if abs(delay_ms - source_length_ms) < _SNAP_MS else delay_ms
+        for delay_ms in delays_ms
+    )

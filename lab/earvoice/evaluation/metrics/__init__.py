@@ -1,0 +1,1 @@
+"""Latency metrics: functions of times, of lengths, and of nothing else."""

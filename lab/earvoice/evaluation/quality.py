@@ -1,0 +1,73 @@
+"""BLEU and chrF by sacreBLEU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from earvoice.evaluation.text_unit import primary_language
+
+# sacreBLEU's default fits languages with blanks; these have a tokenizer of their own.
+_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_DEFAULT_TOKENIZER = "13a"
+
+
+class QualityError(Exception):
+    """Quality cannot be computed; the message says what to install or to give."""
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Quality of a corpus.
+
+    Attributes:
+        bleu: 0 to 100.
+        bleu_signature: sacreBLEU's, with its version and tokenizer.
+        chrf: chrF2, 0 to 100.
+        chrf_signature: sacreBLEU's.
+    """
+
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+
+
+def bleu_tokenizer(language: str) -> str:
+    """Return sacreBLEU's tokenizer for a target language (BCP-47; empty: the default)."""
+    return _TOKENIZERS.get(primary_language(language), _DEFAULT_TOKENIZER)
+
+
+def score_quality(
+    hypotheses: Sequence[str], references: Sequence[str], language: str = ""
+) -> Quality:
+    """Score a corpus; an empty hypothesis counts.
+
+    Args:
+        hypotheses: detokenized.
+        references: one for each.
+        language: of the target, for the tokenizer.
+
+    Raises:
+        QualityError: sacreBLEU, or a tokenizer of its, is not installed.
+    """
+    try:
+        # Latency needs no library; only quality does.
+        from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415
+        from sacrebleu.metrics.chrf import CHRF  # noqa: PLC0415
+    except ImportError as error:
+        raise QualityError(f"{error.name} is not installed: pip install 'earvoice[lab]'") from error
+    tokenizer = bleu_tokenizer(language)
+    try:
+        bleu = BLEU(tokenize=tokenizer)
+    except (ImportError, RuntimeError) as error:
+        extra = primary_language(language)
+        raise QualityError(
+            f"tokenizer {tokenizer} is not installed: pip install 'sacrebleu[{extra}]'"
+        ) from error
+    chrf = CHRF()
+    bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
+    chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
+    return Quality(
+        bleu_score.score, str(bleu.get_signature()), chrf_score.score, str(chrf.get_signature())
+    )

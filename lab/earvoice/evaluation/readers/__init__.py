@@ -1,0 +1,1 @@
+"""Logs of translations, ours and those of the field's tools."""
