@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import random
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,7 +101,7 @@ async def test_ten_streams_at_once_are_each_as_alone(services):
 
 
 async def test_stage_timings_add_up(services):
-    """Live and true clock alike, for every word, within 1 ms."""
+    """Live and true clock alike, for every word, within 1 ms; none is less than nothing."""
     for catch_up in (pb.CATCH_UP_MERGE, pb.CATCH_UP_EVERY_SEGMENT):
         changes = {"catch_up": catch_up, "enable_stage_timings": True}
         outcome = await call(services.address, requests(speech(), **changes))
@@ -114,6 +114,7 @@ async def test_stage_timings_add_up(services):
                 if field.name not in ("total_ms", "audio_wait_ms")
             ]
             assert sum(parts) == pytest.approx(stages.total_ms, abs=1.0)
+            assert min(*parts, stages.audio_wait_ms) >= -0.01
 
 
 async def test_silence_says_nothing(services):
@@ -172,19 +173,9 @@ def encoded(frames: np.ndarray, name: str) -> bytes:
         return frames.astype("<f4").tobytes()
     if name in ("mulaw", "alaw"):
         subtype = {"mulaw": "ULAW", "alaw": "ALAW"}[name]
-        with soundfile.SoundFile(
-            Path("/dev/shm") / f"earvoice-{name}.raw",
-            "w+",
-            samplerate=8000,
-            channels=1,
-            format="RAW",
-            subtype=subtype,
-        ) as file:
-            file.write(frames)
-        path = Path("/dev/shm") / f"earvoice-{name}.raw"
-        data = path.read_bytes()
-        path.unlink()
-        return data
+        raw = io.BytesIO()
+        soundfile.write(raw, frames, 8000, format="RAW", subtype=subtype)
+        return raw.getvalue()
     return (frames * 32767).astype("<i2").tobytes()
 
 

@@ -15,11 +15,12 @@ class AudioBuffer:
     """Raw frames since the utterance's start, positions counted from the session's first.
 
     One task appends, another reads. Appending waits while too much has not been worked on, so
-    memory is bounded whatever the client sends.
+    memory is bounded whatever the client sends. What ``wait_for`` waits for always gets in: a
+    segment longer than the limit would never be whole.
 
     Args:
         frame_bytes: bytes of one frame: bytes per sample times channels.
-        limit_samples: most frames held that ``release_before`` has not released.
+        limit_samples: frames that may wait to be worked on; the message that passes it gets in.
     """
 
     def __init__(self, frame_bytes: int, limit_samples: int) -> None:
@@ -28,6 +29,7 @@ class AudioBuffer:
         self._data = bytearray()
         self._start_sample = 0
         self._worked_sample = 0
+        self._wanted_sample = 0
         self._changed = asyncio.Condition()
         # Ends and arrival times of the messages whose audio is still held.
         self._end_samples: deque[int] = deque()
@@ -56,7 +58,7 @@ class AudioBuffer:
         if not data:
             return
         async with self._changed:
-            await self._changed.wait_for(lambda: self._waiting_samples() < self._limit_samples)
+            await self._changed.wait_for(self._has_room)
             self._data += data
             self.received_samples += len(data) // self._frame_bytes
             self._end_samples.append(self.received_samples)
@@ -72,6 +74,8 @@ class AudioBuffer:
     async def wait_for(self, sample: int) -> None:
         """Return when ``sample`` frames have been received, or the audio has ended."""
         async with self._changed:
+            self._wanted_sample = sample
+            self._changed.notify_all()
             await self._changed.wait_for(lambda: self.ended or self.received_samples >= sample)
 
     def read(self, start_sample: int, end_sample: int) -> bytes:
@@ -108,5 +112,6 @@ class AudioBuffer:
             self._end_samples.popleft()
             self._arrivals_s.popleft()
 
-    def _waiting_samples(self) -> int:
-        return self.received_samples - self._worked_sample
+    def _has_room(self) -> bool:
+        waiting_samples = self.received_samples - self._worked_sample
+        return waiting_samples < self._limit_samples or self.received_samples < self._wanted_sample

@@ -23,6 +23,8 @@ class Outbox:
     async def put(self, event: Event, *, last: bool = False) -> None:
         """Add an event; waits while the client is slow. A newer tail replaces a waiting one.
 
+        Void once nothing more comes: what a session that has failed still finds is not sent.
+
         Args:
             event: what happened.
             last: nothing comes after it.
@@ -30,9 +32,11 @@ class Outbox:
         async with self._changed:
             if isinstance(event, TailChanged):
                 self._drop_tails()
-            await self._changed.wait_for(lambda: len(self._events) < CAPACITY)
+            await self._changed.wait_for(lambda: self._is_closed or len(self._events) < CAPACITY)
+            if self._is_closed:
+                return
             self._events.append(event)
-            self._is_closed = self._is_closed or last
+            self._is_closed = last
             self._changed.notify_all()
 
     async def announce(self, event: Event) -> None:

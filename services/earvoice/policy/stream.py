@@ -72,7 +72,7 @@ class TranslationStream:
             audio: the client's messages.
 
         Raises:
-            EarvoiceError: whatever ends the session before its audio.
+            ExceptionGroup: holds whatever ends the session before its audio.
         """
         async with asyncio.TaskGroup() as group:
             # Their errors travel through the outbox, behind the words already released.

@@ -69,10 +69,13 @@ class CommitTime:
 
     Attributes:
         elapsed_ms: since the session's first sample existed, on the session's clock.
+        moment_ms: the same moment since some fixed one: the session's first sample may turn out to
+            be older than was thought when this was committed.
         stages: the parts, without any hold.
     """
 
     elapsed_ms: float
+    moment_ms: float
     stages: StageTimings
 
 
@@ -139,7 +142,7 @@ class LiveTimeline(SegmentTimeline):
             decision_ms=own_ms - self.encoder.round_trip_ms - decoder.round_trip_ms,
             word_hold_ms=0.0,
         )
-        return CommitTime((now_s - self._origin_s) * 1000, stages)
+        return CommitTime((now_s - self._origin_s) * 1000, now_s * 1000, stages)
 
 
 class TrueTimeline(SegmentTimeline):
@@ -179,4 +182,5 @@ class TrueTimeline(SegmentTimeline):
             decision_ms=0.0,
             word_hold_ms=0.0,
         )
-        return CommitTime(self._arrival_ms + total_ms, stages)
+        now_ms = self._arrival_ms + total_ms
+        return CommitTime(now_ms, now_ms, stages)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from earvoice.policy.backend import DecoderBackend, Encoded, GenerationRequest
-from earvoice.policy.decisions.base import Decision, Heard, Hypothesis
+from earvoice.policy.decisions.base import Decision, Heard, Hypothesis, Token
 from earvoice.policy.event import Event, ReleasedItem, TailChanged, WordsReleased
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.guards import GuardEvidence, Guards
@@ -85,7 +85,7 @@ class Translator:
         flush = self._options.commits_words or final or utterance.is_closed
         words = utterance.commit(hypothesis, count, evidence, now, flush=flush)
         items = await self._release(utterance, words, now, delay_samples)
-        await self._send_tail(utterance, hypothesis, count)
+        await self._send_tail(utterance, () if final else hypothesis.tokens[count:])
         timeline.decoder += await reading.drain()
         if reading.hit_limit:
             self.guards.note("hypothesis_length")
@@ -159,7 +159,9 @@ class Translator:
         now = timeline.commit_time(self._now_s(), HopTimings())
         nothing = Hypothesis(tuple(utterance.prefix), ())
         words = utterance.commit(nothing, 0, evidence, now, flush=True)
-        return await self._release(utterance, words, now, delay_samples)
+        items = await self._release(utterance, words, now, delay_samples)
+        await self._send_tail(utterance, ())
+        return items
 
     async def _release(
         self,
@@ -173,10 +175,11 @@ class Translator:
             await self._emit(WordsReleased(items, utterance.start_sample))
         return items
 
-    async def _send_tail(self, utterance: Utterance, hypothesis: Hypothesis, count: int) -> None:
+    async def _send_tail(self, utterance: Utterance, tokens: Sequence[Token]) -> None:
+        """Show what may still change; nothing can once the utterance has ended."""
         if not self._options.sends_interim_results:
             return
-        text = tail_text(hypothesis.tokens[count:])
+        text = tail_text(tokens)
         if text != self._tail:
             self._tail = text
             await self._emit(TailChanged(text, utterance.index))
@@ -208,7 +211,7 @@ def _item(
     word: Word[TokenOrigin], utterance: int, now: CommitTime, delay_samples: int
 ) -> ReleasedItem:
     committed = word.origins[-1].commit_time
-    hold_ms = now.elapsed_ms - committed.elapsed_ms
+    hold_ms = now.moment_ms - committed.moment_ms
     stages = replace(
         committed.stages, total_ms=committed.stages.total_ms + hold_ms, word_hold_ms=hold_ms
     )

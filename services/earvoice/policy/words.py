@@ -72,11 +72,6 @@ class WordAssembler(Generic[Origin]):
     def __init__(self) -> None:
         self._held: list[CommittedToken[Origin]] = []
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether committed tokens have not been released yet."""
-        return bool(self._held)
-
     def commit(
         self, tokens: Sequence[CommittedToken[Origin]], *, flush: bool
     ) -> list[Word[Origin]]:

@@ -1,3 +1,5 @@
+"""Events on their way to one client: in order, bounded, errors last."""
+
 from __future__ import annotations
 
 import asyncio
@@ -54,3 +56,21 @@ async def test_only_the_newest_tail_waits():
         await outbox.put(TailChanged(text, 0))
     await outbox.close()
     assert await everything(outbox) == [TailChanged("c", 0)]
+
+
+async def test_nothing_is_sent_behind_an_error():
+    """Neither what a session still finds after its client's mistake, nor a summary."""
+    outbox = Outbox()
+    for index in range(CAPACITY):
+        await outbox.put(ReplicaLeaving(float(index)))
+    waiting = asyncio.ensure_future(outbox.put(LEAVING))
+    await asyncio.sleep(0)
+    await outbox.close(IdleError("nobody"))
+    await waiting
+    await outbox.put(SessionTotals(), last=True)
+    events = outbox.events()
+    assert [await anext(events) for _ in range(CAPACITY)] == [
+        ReplicaLeaving(float(index)) for index in range(CAPACITY)
+    ]
+    with pytest.raises(IdleError):
+        await anext(events)

@@ -139,12 +139,42 @@ def test_token_unit_holds_a_half_word_back():
         assert held == (not by_word)
 
 
+def test_a_held_word_is_told_by_the_clock_on_the_wall():
+    """A burst of audio makes the stream older than was thought; nobody waited meanwhile."""
+    options = with_options(merges_segments=True, commits_words=False)
+    items = items_of(run_session([seconds(2.0), seconds(15.0), seconds(0.5)], options))
+    assert any(item.stages.word_hold_ms > 0 for item in items)
+    assert all(item.stages.word_hold_ms < 1000 for item in items)
+
+
 def test_interim_results_show_the_tail_when_it_changes():
     """The tail follows the committed text and disappears at the end."""
     events = run_session(
         [seconds(1.6)], with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
     )
     assert [event.text for event in of_kind(events, TailChanged)] == ["w11 w12", "w14 w15", ""]
+
+
+def test_no_tail_outlives_its_utterance():
+    """What a guard cuts from the last commit will never come, so it is not shown either."""
+    decoder = ScriptedDecoder(
+        word=lambda number, states: [make_token(10, "so", attention=(1.0,) * states)]
+    )
+    options = with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
+    events = run_session([seconds(4)], options, decoder=decoder)
+    assert of_kind(events, SessionTotals)[0].guards_hit["loop"] > 0
+    tails = [event.text for event in of_kind(events, TailChanged)]
+    assert tails[-1] == ""
+    assert len(tails) > 1
+
+
+def test_a_tail_goes_when_the_end_brings_no_hypothesis():
+    """At the end nothing is decoded without evidence; the tail of before must not stay."""
+    rate = RATE_HERTZ
+    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(end < 2 * rate, start, end))
+    options = with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
+    events = run_session([seconds(2)], options, encoder)
+    assert [event.text for event in of_kind(events, TailChanged)][-1] == ""
 
 
 def test_the_transcript_comes_only_when_asked_for():

@@ -45,7 +45,6 @@ def test_text_waits_for_the_end_of_its_word():
     """Without a flush the last word is held until the next one begins."""
     assembler = WordAssembler()
     assert assemble(HOUSE[:1], flush=False, assembler=assembler) == []
-    assert assembler.is_holding
     assert assemble(HOUSE[1:], flush=False, assembler=assembler) == [("Haustür", True)]
     assert assemble([], flush=True, assembler=assembler) == [("auf", True)]
 

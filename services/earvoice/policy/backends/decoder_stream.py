@@ -12,7 +12,6 @@ from earvoice.policy.backend import GenerationEnd, GenerationRequest, Generation
 from earvoice.policy.backends.call import BackendCall, hop_timings
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.evidence import token_of
-from earvoice.runtime.errors import InternalError
 
 
 class DecoderStream:
@@ -45,7 +44,7 @@ class DecoderStream:
         """Decode; yields steps, then exactly one end.
 
         Raises:
-            InternalError: the decoder did not keep to the forced prefix.
+            RuntimeError: the decoder did not keep to the forced prefix.
             EarvoiceError: the stream has ended.
         """
         self._generation_id += 1
@@ -78,7 +77,7 @@ class DecoderStream:
     async def _halted(self) -> None:
         """Wait for the halt on its way. Should it fail, so does the next read or write."""
         if self._halting is not None:
-            await asyncio.wait([self._halting])
+            await asyncio.gather(self._halting, return_exceptions=True)
             self._halting = None
 
     async def _send(self, request: GenerationRequest) -> None:
@@ -119,6 +118,6 @@ def _checked_index(steps: decoder_pb.Steps, expected: int) -> int:
     """Append-only is checked where it could break: steps must follow the prefix one by one."""
     for step in steps.steps:
         if step.index != expected:
-            raise InternalError(f"the decoder sent step {step.index}, expected {expected}")
+            raise RuntimeError(f"the decoder sent step {step.index}, expected {expected}")
         expected += 1
     return expected

@@ -53,7 +53,7 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
         "source_language_code", config.source_language_code, [model.source_language_code]
     )
     parameters = policy_parameters(config.policy, model)
-    return StreamOptions(
+    options = StreamOptions(
         audio_format=_audio_format(config),
         target_language_code=_target(config, model),
         policy=parameters,
@@ -68,6 +68,8 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
         sends_stage_timings=config.enable_stage_timings,
         uses_guards=not config.disable_guards,
     )
+    _check_first_segment(options)
+    return options
 
 
 def effective_config(options: StreamOptions, model: Model) -> Config:
@@ -157,6 +159,18 @@ def _endpointing(config: Config) -> Endpointing | None:
     if message.HasField("max_utterance"):
         max_ms = duration_ms("endpointing.max_utterance", message.max_utterance, 5000, 30_000)
     return Endpointing(pause_ms, max_ms)
+
+
+def _check_first_segment(options: StreamOptions) -> None:
+    """Refuse an utterance that would have to end within its first segment."""
+    first_ms = options.initial_wait_ms + options.segment_ms
+    endpointing = options.endpointing
+    if endpointing is not None and endpointing.max_utterance_ms < first_ms:
+        raise InvalidFieldError(
+            "endpointing.max_utterance",
+            f"{endpointing.max_utterance_ms} ms",
+            f"{first_ms} ms (initial_wait and segment_duration) or more",
+        )
 
 
 def _choice(field: str, number: int, meanings: dict[int, bool]) -> bool:

@@ -1,0 +1,126 @@
+"""A stream's config: every default is filled in, and what contradicts itself is refused."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from google.protobuf import duration_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policy.decisions.edatt import EdattParameters
+from earvoice.policy.decisions.hold_n import HoldNParameters
+from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
+from earvoice.policy.decisions.wait_k import Detection, EndWhileReading, WaitKParameters
+from earvoice.policy.stream_options import AudioEncoding, AudioFormat, Endpointing, StreamOptions
+from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.runtime.errors import InvalidFieldError
+
+MODEL = types_pb2.ModelDescription(
+    name="m",
+    hash="0",
+    source_language_code="en",
+    target_language_codes=["de"],
+    decoder_layer_count=6,
+    default_policy="edatt",
+    default_alpha=0.25,
+    default_lambda_states=2,
+    default_attention_layer=4,
+    default_segment_ms=800,
+)
+LAYER = 4
+
+# Alpha is a 32-bit float on the wire.
+EDATT = st.builds(
+    EdattParameters,
+    st.floats(0, 1, width=32),
+    st.integers(1, 64),
+    st.integers(1, 6),
+    st.sampled_from(["l1", "l2"]),
+    st.booleans(),
+)
+OTHERS = st.one_of(
+    st.builds(LocalAgreementParameters, st.integers(2, 8)),
+    st.builds(HoldNParameters, st.integers(0, 64)),
+    st.builds(
+        WaitKParameters,
+        st.integers(1, 64),
+        st.sampled_from(get_args(Detection)),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from(get_args(EndWhileReading)),
+    ),
+)
+OPTIONS = st.builds(
+    StreamOptions,
+    audio_format=st.builds(
+        AudioFormat, st.sampled_from(AudioEncoding), st.integers(8000, 48_000), st.integers(1, 2)
+    ),
+    target_language_code=st.just("de"),
+    policy=OTHERS,
+    attention_layer=st.just(LAYER),
+    segment_ms=st.integers(200, 10_000),
+    initial_wait_ms=st.integers(0, 10_000),
+    merges_segments=st.booleans(),
+    commits_words=st.booleans(),
+    endpointing=st.none()
+    | st.builds(Endpointing, st.integers(200, 5000), st.integers(20_000, 30_000)),
+    sends_interim_results=st.booleans(),
+    sends_source_transcript=st.booleans(),
+    sends_stage_timings=st.booleans(),
+    uses_guards=st.booleans(),
+)
+
+
+def config(**changes) -> pb.StreamingConfig:
+    return pb.StreamingConfig(
+        **{"audio_encoding": types_pb2.AUDIO_ENCODING_LINEAR16, "sample_rate_hertz": 16_000}
+        | changes
+    )
+
+
+def milliseconds(count: int) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    duration.FromMilliseconds(count)
+    return duration
+
+
+def test_what_is_left_out_takes_the_model_s_value():
+    """EDAtt as calibrated, the model's segment, its languages."""
+    options = stream_options(config(), MODEL)
+    assert options == StreamOptions(
+        AudioFormat(AudioEncoding.LINEAR16, 16_000, 1), "de", EdattParameters(0.25, 2, 4), 4, 800
+    )
+
+
+@given(OPTIONS)
+def test_the_effective_config_says_all(options: StreamOptions):
+    """Sent back as a request, it asks for exactly the same session."""
+    assert stream_options(effective_config(options, MODEL), MODEL) == options
+
+
+@given(EDATT)
+def test_the_effective_config_has_every_parameter_of_edatt(parameters: EdattParameters):
+    """Its layer is the one that is read."""
+    options = StreamOptions(
+        AudioFormat(AudioEncoding.ALAW, 8000, 1),
+        "de",
+        parameters,
+        parameters.attention_layer,
+        800,
+    )
+    assert stream_options(effective_config(options, MODEL), MODEL) == options
+
+
+def test_an_utterance_is_at_least_as_long_as_its_first_segment():
+    """Otherwise speech would go on past the length at which it is to be cut."""
+    endpointing = pb.Endpointing(max_utterance=milliseconds(5000))
+    waiting = {"segment_duration": milliseconds(1000), "endpointing": endpointing}
+    assert stream_options(config(**waiting, initial_wait=milliseconds(4000)), MODEL)
+    with pytest.raises(InvalidFieldError, match=r"endpointing.max_utterance = '5000 ms'.*5001 ms"):
+        stream_options(config(**waiting, initial_wait=milliseconds(4001)), MODEL)
+    endpointing.disabled = True
+    assert stream_options(config(**waiting, initial_wait=milliseconds(4001)), MODEL)

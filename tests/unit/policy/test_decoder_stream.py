@@ -1,0 +1,101 @@
+"""The policy's side of a decoder session: steps follow the prefix, old answers are ignored."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import pytest
+
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.backends.decoder_stream import DecoderStream
+
+STATES = types_pb2.States(states_id=types_pb2.StatesId(utterance=0, revision=1))
+REQUEST = GenerationRequest(STATES, prefix=(5, 6), draft=(), max_new_tokens=10)
+
+
+class ScriptedCall:
+    """Gives prepared answers and keeps what was written."""
+
+    def __init__(self, answers: Sequence[pb.DecodeResponse]) -> None:
+        self.answers = deque(answers)
+        self.written: list[pb.DecodeRequest] = []
+
+    async def write(self, request: pb.DecodeRequest) -> None:
+        self.written.append(request)
+
+    async def read(self) -> pb.DecodeResponse:
+        return self.answers.popleft()
+
+
+def steps(generation: int, *steps: tuple[int, bool]) -> pb.DecodeResponse:
+    """Steps as (index, end of sentence)."""
+    message = pb.Steps(generation_id=generation)
+    for index, ends in steps:
+        message.steps.add(index=index, token=index, text=b"w", end_of_sequence=ends)
+    return pb.DecodeResponse(steps=message)
+
+
+def done(generation: int, reason: int = pb.GenerationDone.REASON_END_OF_SEQUENCE):
+    return pb.DecodeResponse(done=pb.GenerationDone(generation_id=generation, reason=reason))
+
+
+async def answers_to(call: ScriptedCall, decoder: DecoderStream | None = None) -> list[object]:
+    decoder = decoder or DecoderStream(call)  # type: ignore[arg-type]
+    return [answer async for answer in decoder.generate(REQUEST)]
+
+
+async def test_the_end_of_sentence_is_no_token():
+    """It comes beside the tokens, with its own attention."""
+    first, end = await answers_to(ScriptedCall([steps(1, (2, False), (3, True)), done(1)]))
+    assert isinstance(first, GenerationSteps)
+    assert [token.token_id for token in first.tokens] == [2]
+    assert first.end is not None
+    assert isinstance(end, GenerationEnd)
+    assert not end.hit_limit
+
+
+async def test_a_length_limit_is_told():
+    """The guards' count needs it."""
+    *_, end = await answers_to(ScriptedCall([done(1, pb.GenerationDone.REASON_LIMIT)]))
+    assert end.hit_limit
+
+
+@pytest.mark.parametrize("index", [1, 3])
+async def test_steps_that_do_not_follow_the_prefix_are_a_bug(index: int):
+    """Append-only is checked where it could break."""
+    with pytest.raises(RuntimeError, match=f"step {index}, expected 2"):
+        await answers_to(ScriptedCall([steps(1, (index, False))]))
+
+
+async def test_answers_of_an_earlier_generation_are_ignored():
+    """Steps on their way when a halt was sent still come."""
+    call = ScriptedCall([done(1), steps(1, (9, False)), steps(2, (2, True)), done(2)])
+    decoder = DecoderStream(call)  # type: ignore[arg-type]
+    await answers_to(call, decoder)
+    first, _ = await answers_to(call, decoder)
+    assert first.end is not None
+
+
+async def test_the_same_states_are_sent_once():
+    """A second generation on one revision needs only its own command."""
+    call = ScriptedCall([done(1), done(2)])
+    decoder = DecoderStream(call)  # type: ignore[arg-type]
+    await answers_to(call, decoder)
+    await answers_to(call, decoder)
+    kinds = [request.WhichOneof("command") for request in call.written]
+    assert kinds == ["states", "generate", "generate"]
+
+
+async def test_a_halt_names_the_running_generation_and_is_waited_for():
+    """A sign of life names none."""
+    call = ScriptedCall([steps(1, (2, False)), done(1, pb.GenerationDone.REASON_HALTED)])
+    decoder = DecoderStream(call)  # type: ignore[arg-type]
+    async for answer in decoder.generate(REQUEST):
+        if isinstance(answer, GenerationSteps):
+            decoder.halt()
+    assert call.written[-1].halt.generation_id == 1
+    await decoder.stay()
+    assert call.written[-1].halt.generation_id == 0
