@@ -48,26 +48,44 @@ class Endpointer:
         self._leading_silence_samples = LEADING_SILENCE_MS * sample_rate_hertz // 1000
         self._kept_silence_samples = KEPT_SILENCE_MS * sample_rate_hertz // 1000
 
-    def find_pause(self, evidence: Evidence, start_sample: int, end_sample: int) -> Endpoint | None:
-        """Return the end if the audio has paused long enough.
+    def find_pause(
+        self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int
+    ) -> Endpoint | None:
+        """Return the end if the audio has paused long enough, be it over again or not.
 
-        A pause counts from the later of the last speech and the last CTC label, so that speech
-        which only one of the two hears is not cut off.
+        A pause counts from the later of the last speech and the last CTC label in it, so that
+        speech which only one of the two hears is not cut off. Labels hold it open for one pause
+        at most: a network can hear words in noise without end.
 
         Args:
             evidence: the newest revision's.
             start_sample: where the utterance began.
             end_sample: audio that the evidence covers.
+            spoken_for_sample: committed words attend to audio up to here; the utterance does not
+                end before it.
         """
         voice = evidence.voice_activity
         if not voice.has_speech:
             if end_sample - start_sample < self._leading_silence_samples:
                 return None
             return Endpoint(end_sample - self._kept_silence_samples, EndCause.PAUSE)
-        quiet_from = max(voice.speech_end_sample, evidence.last_label_end_sample)
-        if end_sample - quiet_from < self._pause_samples:
-            return None
-        return Endpoint(quiet_from + self._pause_samples // 2, EndCause.PAUSE)
+        for start, end in _pauses(evidence, end_sample):
+            quiet_from = self._quiet_from(evidence, start_sample, start, end)
+            place = max(quiet_from + self._pause_samples // 2, spoken_for_sample)
+            if end - quiet_from >= self._pause_samples and place <= end:
+                return Endpoint(place, EndCause.PAUSE)
+        return None
+
+    def _quiet_from(
+        self, evidence: Evidence, utterance_start: int, pause_start: int, pause_end: int
+    ) -> int:
+        latest = pause_start + self._pause_samples
+        for state, label in enumerate(evidence.ctc_labels):
+            if label != evidence.blank_label:
+                first, last = evidence.span(state, utterance_start)
+                if pause_start < last and first < pause_end:
+                    pause_start = last
+        return min(pause_start, latest)
 
     def cut(
         self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int

@@ -162,7 +162,10 @@ class TranslationSession:
         if self._endpointer is None:
             return None
         pause = self._endpointer.find_pause(
-            encoded.evidence, utterance.start_sample, segment.end_sample
+            encoded.evidence,
+            utterance.start_sample,
+            segment.end_sample,
+            utterance.spoken_for_sample,
         )
         if pause is not None or not self._grid.is_last(segment.index):
             return pause

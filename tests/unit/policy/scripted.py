@@ -79,7 +79,10 @@ class ScriptedEncoder:
         words = states // 4
         voice = self.voice(self.start_sample, end)
         evidence = Evidence(
-            ctc_labels=[BLANK if i % 4 else i // 4 for i in range(states)],
+            ctc_labels=[
+                BLANK if i % 4 or ends > voice.speech_end_sample else i // 4
+                for i, ends in enumerate(spans)
+            ],
             blank_label=BLANK,
             span_end_samples=spans,
             complete_word_count=words,
