@@ -5,6 +5,12 @@ SHELL := /bin/bash
 PYTHON3 ?= python3
 BIN := .venv/bin
 
+# `make model`: where the texts and recordings are, and where the work is kept and resumed.
+DATA ?= ../shared/data
+WORK ?= $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/earvoice
+MODEL ?= models/earvoice-en-de
+SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k festvox-kdlpc16k
+
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
@@ -29,6 +35,16 @@ soak: setup ## long streams, noise, ten live streams: some minutes
 
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
+
+model: setup ## make the shipped model anew: DATA=folder WORK=folder (some 90 minutes of one core)
+	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
+	@echo "the corpus, training states and snapshots are in $(WORK); run again to continue"
+	$(BIN)/python -m earvoice.corpus texts --data $(DATA) --corpus $(WORK)/corpus
+	$(BIN)/python -m earvoice.corpus speech --corpus $(WORK)/corpus
+	$(BIN)/python -m earvoice.corpus features --data $(DATA) --corpus $(WORK)/corpus
+	$(BIN)/python -m earvoice.training prepare --corpus $(WORK)/corpus
+	OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.training train --corpus $(WORK)/corpus --run $(WORK)/training
+	$(BIN)/python -m earvoice.training export --corpus $(WORK)/corpus --run $(WORK)/training --to $(MODEL)
 
 lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
