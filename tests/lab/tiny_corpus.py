@@ -17,7 +17,7 @@ from earvoice.models.config import (
 from earvoice.training.vocabulary_training import train_pieces
 
 WORDS = {"red": "rot", "green": "grün", "car": "Auto", "house": "Haus", "old": "alt", "new": "neu"}
-PIECES = 30
+PIECES = 20
 
 
 def make_sentence(index: int) -> Sentence:

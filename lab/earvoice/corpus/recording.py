@@ -1,0 +1,56 @@
+"""Real recordings: transcribed LJ Speech and unlabelled LibriSpeech clips."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import numpy as np
+import soundfile
+import soxr
+
+from earvoice.corpus.sentence import Sentence
+from earvoice.corpus.spoken import spoken_form, transcript
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+SAMPLE_RATE_HZ = 16_000
+_DEV_EVERY = 12
+
+
+def read_ljspeech(speech: Path) -> list[Sentence]:
+    """Return LJ Speech's transcripts, without translation; every twelfth clip is a dev clip."""
+    sentences = []
+    with (speech / "ljspeech" / "transcripts.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        for index, row in enumerate(rows):
+            split = "dev" if index % _DEV_EVERY == 0 else "train"
+            spoken = spoken_form(row["transcript_normalised"])
+            sentences.append(
+                Sentence(
+                    key=f"ljspeech-{row['utt']}",
+                    split=split,
+                    domain="ljspeech",
+                    group=f"{split}-ljspeech-{index}",
+                    speaker="ljspeech",
+                    spoken=spoken,
+                    transcript=transcript(spoken),
+                    german="",
+                )
+            )
+    return sentences
+
+
+def list_recordings(speech: Path, name: str) -> list[Path]:
+    """Return the clips of one folder of recordings, sorted by name."""
+    return sorted((speech / name).glob("*.flac"))
+
+
+def read_recording(path: Path) -> NDArray[np.float32]:
+    """Read a recording of any rate and channel count as float32 [samples] at 16 kHz."""
+    samples, rate_hz = soundfile.read(path, dtype="float32", always_2d=True)
+    resampled = soxr.resample(samples.mean(axis=1), rate_hz, SAMPLE_RATE_HZ, quality="HQ")
+    return np.asarray(resampled, dtype=np.float32)

@@ -1,0 +1,131 @@
+"""Speak the whole corpus: which voice says which sentence, in shards over processes."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from earvoice.corpus.clip_store import Clip, ClipStore
+from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, speak, speak_with_festival
+from earvoice.corpus.voice import draw_training_voice, draw_unseen_speaker, draw_unseen_voice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from earvoice.corpus.sentence import Sentence
+    from earvoice.corpus.voice import Voice
+
+_SHARD_CLIPS = 200
+_MAXIMUM_SAMPLES = 20 * SAMPLE_RATE_HZ
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sentence to be spoken by one voice."""
+
+    key: str
+    sentence: str
+    voice: Voice
+    text: str
+
+
+def plan_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
+    """Assign voices.
+
+    In train, one group and speaker keep one voice; the draw depends on the seed and their
+    names alone, so that a longer corpus leaves the voices of the rest as they are. Every dev
+    sentence is spoken three times: by a training voice (``/seen``), by an unseen voice of a
+    seen engine (``/unseen``) and by a human speaker's voice that training never uses
+    (``/speaker``).
+    """
+    requests = []
+    for sentence in sentences:
+        if sentence.split == "train":
+            generator = random.Random(f"{seed}/{sentence.group}/{sentence.speaker}")
+            voice = draw_training_voice(generator)
+            requests.append(Request(sentence.key, sentence.key, voice, sentence.spoken))
+            continue
+        generator = random.Random(f"{seed}/{sentence.key}")
+        voices = {
+            "seen": draw_training_voice(generator),
+            "unseen": draw_unseen_voice(generator),
+            "speaker": draw_unseen_speaker(generator),
+        }
+        requests += [
+            Request(f"{sentence.key}/{name}", sentence.key, voice, sentence.spoken)
+            for name, voice in voices.items()
+        ]
+    return requests
+
+
+def render(requests: Sequence[Request], folder: Path, processes: int) -> None:
+    """Speak all requests into a `ClipStore`; complete shards are left as they are."""
+    store = ClipStore(folder)
+    starts = range(0, len(requests), _SHARD_CLIPS)
+    shards = {number: requests[start : start + _SHARD_CLIPS] for number, start in enumerate(starts)}
+    missing = [number for number in shards if not store.has(number)]
+    started = time.monotonic()
+    audio_s = 0.0
+    with ProcessPoolExecutor(processes) as pool:
+        work = partial(_render_shard, folder=folder)
+        spoken = pool.map(work, missing, [shards[number] for number in missing])
+        for done, samples in enumerate(spoken, start=1):
+            audio_s += samples / SAMPLE_RATE_HZ
+            elapsed_s = time.monotonic() - started
+            sys.stdout.write(
+                f"shard {done}/{len(missing)}: {audio_s / 3600:.2f} h of speech, "
+                f"{audio_s / elapsed_s:.0f} times real time\n"
+            )
+            sys.stdout.flush()
+
+
+def _render_shard(shard: int, requests: Sequence[Request], folder: Path) -> int:
+    """Speak one shard; return its length in samples.
+
+    A sentence that its engine cannot say, or that is longer than 20 s, is left out and named.
+    """
+    waves = _speak_festival_requests(requests)
+    clips: list[Clip] = []
+    kept: list[NDArray[np.int16]] = []
+    for request in requests:
+        try:
+            wave = waves[request.key] if request.key in waves else _speak_alone(request)
+        except SynthesisError as error:
+            sys.stderr.write(f"{request.key} left out: {error}\n")
+            continue
+        if len(wave) > _MAXIMUM_SAMPLES:
+            sys.stderr.write(f"{request.key} left out: longer than 20 s\n")
+            continue
+        voice = f"{request.voice.engine}:{request.voice.name}"
+        clips.append(Clip(request.key, request.sentence, voice, len(wave)))
+        kept.append(wave)
+    ClipStore(folder).write(shard, clips, kept)
+    return sum(len(wave) for wave in kept)
+
+
+def _speak_festival_requests(requests: Sequence[Request]) -> dict[str, NDArray[np.int16]]:
+    """Speak the shard's festival sentences at once; none, when one of them stops festival."""
+    at_once = [request for request in requests if request.voice.engine == "festival"]
+    if not at_once:
+        return {}
+    try:
+        waves = speak_with_festival([(request.voice, request.text) for request in at_once])
+    except SynthesisError as error:
+        sys.stderr.write(f"festival is asked again, sentence by sentence: {error}\n")
+        return {}
+    return {request.key: wave for request, wave in zip(at_once, waves, strict=True)}
+
+
+def _speak_alone(request: Request) -> NDArray[np.int16]:
+    if request.voice.engine == "festival":
+        return speak_with_festival([(request.voice, request.text)])[0]
+    return speak(request.voice, request.text)

@@ -1,0 +1,62 @@
+"""One sentence pair of the corpus, and its table on disk."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """An English sentence, how it is spoken, and its German translation.
+
+    Attributes:
+        key: unique name within the corpus, e.g. ``chat-00012``.
+        split: ``train`` or ``dev``.
+        domain: ``chat``, ``restaurant``, ``tatoeba`` or ``ljspeech``.
+        group: sentences with one group follow each other in one conversation.
+        speaker: sentences of one group and speaker are spoken by one voice.
+        spoken: English as the synthesiser reads it: numbers as words, punctuation kept.
+        transcript: the CTC target: `spoken`, lower case, without punctuation.
+        german: the translation; empty where none exists (transcribed speech only).
+    """
+
+    key: str
+    split: str
+    domain: str
+    group: str
+    speaker: str
+    spoken: str
+    transcript: str
+    german: str
+
+
+_COLUMNS = tuple(field.name for field in fields(Sentence))
+
+
+def write_sentences(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Write a tab-separated table with a header line."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\")
+        writer.writerow(_COLUMNS)
+        writer.writerows(astuple(sentence) for sentence in sentences)
+
+
+def read_sentences(path: Path) -> list[Sentence]:
+    """Read what `write_sentences` wrote.
+
+    Raises:
+        ValueError: the header is not the one this version writes.
+    """
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE, escapechar="\\")
+        header = tuple(next(rows))
+        if header != _COLUMNS:
+            message = f"{path}: columns are {header}, expected {_COLUMNS}"
+            raise ValueError(message)
+        return [Sentence(*row) for row in rows]

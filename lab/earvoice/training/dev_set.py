@@ -1,0 +1,100 @@
+"""Held-out clips, and what a network makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from earvoice.corpus.feature_store import FeatureStore
+from earvoice.corpus.sentence import read_sentences
+from earvoice.training.metric import Score, bleu, word_error_rate
+from earvoice.training.transcription import ctc_tokens, greedy_translations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from earvoice.corpus.sentence import Sentence
+    from earvoice.models.encoder import EncoderOutput
+    from earvoice.models.frontend import FeatureNormalisation
+    from earvoice.models.translation import SpeechTranslationModel
+    from earvoice.models.vocabulary import Vocabulary
+
+_FLOOR_NATS = 2.0
+_DECODED_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class DevClip:
+    """A held-out clip.
+
+    Attributes:
+        features: [frames, 80] float32, normalised.
+        sentence: what is said, and its translation.
+    """
+
+    features: torch.Tensor
+    sentence: Sentence
+
+
+def read_dev_sets(corpus: Path, normalisation: FeatureNormalisation) -> dict[str, list[DevClip]]:
+    """Return the held-out clips by set: ``DOMAIN/VOICE`` for synthetic ones, else ``DOMAIN``.
+
+    A faint noise floor is added, as quantisation to 16 bits leaves in any recording.
+    """
+    sentences = {row.key: row for row in read_sentences(corpus / "sentences.tsv")}
+    sets: dict[str, list[DevClip]] = {}
+    for clip, features in FeatureStore(corpus / "features").read():
+        sentence = sentences.get(clip.sentence)
+        if sentence is None or sentence.split != "dev":
+            continue
+        _, _, voice = clip.key.partition("/")
+        name = f"{sentence.domain}/{voice}" if voice else sentence.domain
+        heard = normalisation(torch.from_numpy(_with_floor(features)))
+        sets.setdefault(name, []).append(DevClip(heard, sentence))
+    return sets
+
+
+def score(
+    name: str,
+    clips: Sequence[DevClip],
+    network: SpeechTranslationModel,
+    source: Vocabulary,
+    target: Vocabulary,
+) -> Score:
+    """Read and translate every clip greedily; the network must be in evaluation mode."""
+    transcripts: list[str] = []
+    translations: list[str] = []
+    for part in _parts(clips):
+        encoded = [network.encoder.encode(clip.features) for clip in part]
+        blank = network.config.blank
+        transcripts += [source.decode(ctc_tokens(output, blank)) for output in encoded]
+        if part[0].sentence.german:
+            translations += translate(encoded, network, target)
+    errors = word_error_rate(transcripts, [clip.sentence.transcript for clip in clips])
+    if not translations:
+        return Score(name, len(clips), errors)
+    value, brevity, _ = bleu(translations, [clip.sentence.german for clip in clips])
+    return Score(name, len(clips), errors, value, brevity)
+
+
+def translate(
+    encoded: Sequence[EncoderOutput], network: SpeechTranslationModel, target: Vocabulary
+) -> list[str]:
+    """Return the greedy translations as text."""
+    return [target.decode(tokens) for tokens in greedy_translations(network, encoded)]
+
+
+def _parts(clips: Sequence[DevClip]) -> Iterable[Sequence[DevClip]]:
+    for start in range(0, len(clips), _DECODED_TOGETHER):
+        yield clips[start : start + _DECODED_TOGETHER]
+
+
+def _with_floor(features: NDArray[np.float16]) -> NDArray[np.float32]:
+    power = np.exp(features.astype(np.float32)) + np.float32(np.exp(_FLOOR_NATS))
+    return np.asarray(np.log(power), dtype=np.float32)

@@ -1,0 +1,117 @@
+"""The two halves of the network alone: speech to transcript, transcript to translation."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from earvoice.models.dropout import Dropout
+from earvoice.models.relative_attention import position_rows
+from earvoice.models.subsampler import valid_frames
+
+if TYPE_CHECKING:
+    from earvoice.models.translation import SpeechTranslationModel
+
+_NOISE = 0.3
+_GATED_GAIN = 1.8
+"""A gate halves what passes; random signs make up for some of it."""
+
+
+def transcribe(
+    network: SpeechTranslationModel, features: torch.Tensor, lengths: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Run the encoder up to its CTC head.
+
+    Args:
+        network: in training mode.
+        features: [B, T, 80] float32, normalised.
+        lengths: [B] int64 frames.
+
+    Returns:
+        CTC log-probabilities [B, T', V+1] float32, and valid frames [B].
+    """
+    encoder = network.encoder
+    hidden, shorter = encoder.subsample(features, lengths)
+    middle = encoder.config.ctc_layer
+    hidden = _through(network, encoder.layers[:middle], hidden, shorter)
+    return encoder.ctc_fc(hidden).float().log_softmax(-1), shorter
+
+
+def translate_labels(
+    network: SpeechTranslationModel,
+    labels: torch.Tensor,
+    lengths: torch.Tensor,
+    previous_tokens: torch.Tensor,
+) -> torch.Tensor:
+    """Run the layers above the CTC head and the decoder on labels instead of speech.
+
+    A label's state is its row of the CTC matrix, as long as a layer-normalised state, with
+    noise: the direction in which the lower layers push the states that they read so.
+
+    Args:
+        network: in training mode.
+        labels: [B, S] int64 CTC labels, blanks included.
+        lengths: [B] int64 valid labels.
+        previous_tokens: [B, L] int64, start token first.
+
+    Returns:
+        Logits [B, L, V] float32.
+    """
+    encoder = network.encoder
+    rows = encoder.ctc_fc.weight.detach()[labels]
+    states = functional.normalize(rows, dim=-1) * math.sqrt(rows.shape[-1])
+    states = states + _NOISE * torch.randn_like(states)
+    states = states * valid_frames(lengths, states.shape[1])[..., None]
+    states = _through(network, encoder.layers[encoder.config.ctc_layer :], states, lengths)
+    logits: torch.Tensor = network.decoder(previous_tokens, states, lengths)
+    return logits
+
+
+def open_subsampler(network: SpeechTranslationModel) -> None:
+    """Start the strided convolutions so that each keeps the size of its input.
+
+    PyTorch's default shrinks the signal to a fifteenth on its way through three gated layers.
+    """
+    for conv in network.encoder.subsample.conv_layers:
+        if isinstance(conv, nn.Conv1d):
+            fan_in = conv.weight.shape[1] * conv.weight.shape[2]
+            nn.init.normal_(conv.weight, std=_GATED_GAIN / math.sqrt(fan_in))
+            if conv.bias is not None:
+                nn.init.zeros_(conv.bias)
+
+
+def set_lower_dropout(network: SpeechTranslationModel, probability: float) -> None:
+    """Set the dropout of the layers up to the CTC head; the network keeps its own above."""
+    threshold = Dropout(probability).threshold
+    lower = network.encoder.layers[: network.encoder.config.ctc_layer]
+    for module in (network.encoder.dropout, *lower.modules()):
+        if isinstance(module, Dropout):
+            module.threshold = threshold
+
+
+def hold_statistics(network: SpeechTranslationModel, *, held: bool) -> None:
+    """Freeze or release the BatchNorm statistics above the CTC head.
+
+    Once speech goes through these layers, text must not shape their statistics.
+    """
+    for module in network.encoder.layers[network.encoder.config.ctc_layer :].modules():
+        if isinstance(module, nn.BatchNorm1d):
+            module.train(not held)
+
+
+def _through(
+    network: SpeechTranslationModel,
+    layers: nn.ModuleList,
+    hidden: torch.Tensor,
+    lengths: torch.Tensor,
+) -> torch.Tensor:
+    frames, width = hidden.shape[1:]
+    rows = position_rows(network.encoder.config.positions, frames, width)
+    valid = valid_frames(lengths, frames)
+    for layer in layers:
+        hidden = layer(hidden, rows, lengths, valid)
+    return hidden

@@ -1,0 +1,130 @@
+"""Every number of the training recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class AugmentationRecipe:
+    """How cached log-mel features are varied; chances are per example, levels in nats or dB.
+
+    One nat of log power is 4.34 dB.
+    """
+
+    warp_chance: float = 0.6
+    warp_range: tuple[float, float] = (0.87, 1.15)
+    tempo_chance: float = 0.4
+    tempo_range: tuple[float, float] = (0.9, 1.15)
+    equaliser_chance: float = 0.5
+    equaliser_nats: float = 1.5
+    reverberation_chance: float = 0.15
+    gain_db: tuple[float, float] = (-12.0, 6.0)
+    quiet_chance: float = 0.08
+    quiet_gain_db: tuple[float, float] = (-40.0, -15.0)
+    noise_chance: float = 0.5
+    noise_snr_db: tuple[float, float] = (10.0, 40.0)
+    babble_chance: float = 0.05
+    babble_snr_db: tuple[float, float] = (10.0, 25.0)
+    floor_nats: tuple[float, float] = (-8.0, 6.0)
+    telephone_chance: float = 0.15
+    frequency_masks: int = 1
+    frequency_mask_bins: int = 10
+    time_masks: int = 1
+    time_mask_frames: int = 16
+
+
+GENTLE = AugmentationRecipe(
+    warp_chance=0.3,
+    tempo_chance=0.3,
+    equaliser_chance=0.3,
+    equaliser_nats=0.8,
+    reverberation_chance=0.0,
+    gain_db=(-6.0, 4.0),
+    quiet_chance=0.0,
+    noise_chance=0.3,
+    noise_snr_db=(15.0, 40.0),
+    babble_chance=0.0,
+    floor_nats=(0.0, 6.0),
+    telephone_chance=0.0,
+    frequency_masks=0,
+    time_masks=0,
+)
+"""What a network hears that cannot read yet."""
+
+
+@dataclass(frozen=True)
+class TextRecipe:
+    """How the translation half is trained on text.
+
+    Attributes:
+        batch_sentences: inputs of a batch, each of one sentence or a few.
+        buckets: batches that are cut from one draw sorted by length.
+        spoken_repeats: how often the spoken sentences count, beside all others.
+        substitution_chance: pieces of a transcript that are misheard.
+        drop_chance: pieces that are not heard at all.
+        blank_chance: a blank stands between two pieces.
+        weight: weight of the loss beside that of speech.
+        every_steps: text comes every so many steps.
+    """
+
+    batch_sentences: int = 32
+    buckets: int = 8
+    spoken_repeats: int = 2
+    substitution_chance: float = 0.1
+    drop_chance: float = 0.05
+    blank_chance: float = 0.75
+    weight: float = 0.5
+    every_steps: int = 2
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """The whole recipe.
+
+    Attributes:
+        peak_learning_rate: AdamW's learning rate after `warmup_steps`, falling linearly to
+            `final_learning_rate` at the end of the run.
+        ctc_weight: weight of the CTC loss at the start and at the end; cross-entropy has 1.
+        dropout: of the decoder and the layers above the CTC head.
+        lower_dropout: of the layers below it, where augmentation does the work.
+        anchor_weight: weight of `anchor_loss` while the network learns to read.
+        batch_frames: feature frames of a batch, padding included, while the halves of the
+            network are trained apart and when they are trained together.
+        apart_frames: longest clip that is heard while they are trained apart.
+        together_ctc: running CTC loss, nats a token, below which they are trained together.
+        together_progress: share of the run after which they are trained together at the latest.
+        joined_share: examples made of several sentences, reached after `joined_progress`.
+        real_repeats: how often real transcribed clips are heard in an epoch.
+        gentle_augmentation: what is heard until the network is trained as a whole.
+        empty_share: examples of noise and babble with an empty target.
+    """
+
+    seed: int = 1
+    peak_learning_rate: float = 1.5e-3
+    final_learning_rate: float = 2.0e-5
+    warmup_steps: int = 400
+    weight_decay: float = 0.01
+    gradient_norm: float = 2.0
+    dropout: float = 0.1
+    lower_dropout: float = 0.0
+    label_smoothing: float = 0.1
+    ctc_weight: tuple[float, float] = (1.0, 0.4)
+    anchor_weight: float = 1.0
+    batch_frames: tuple[int, int] = (12_000, 12_000)
+    maximum_frames: int = 1_900
+    apart_frames: int = 400
+    together_ctc: float = 1.4
+    together_progress: float = 0.4
+    joined_share: float = 0.5
+    joined_progress: float = 0.33
+    joined_frames: tuple[int, int] = (500, 1_600)
+    pause_frames: tuple[int, int] = (10, 80)
+    edge_frames: tuple[int, int] = (0, 80)
+    real_repeats: int = 4
+    empty_share: float = 0.02
+    source_pieces: int = 300
+    target_pieces: int = 2_500
+    text: TextRecipe = field(default_factory=TextRecipe)
+    gentle_augmentation: AugmentationRecipe = GENTLE
+    augmentation: AugmentationRecipe = field(default_factory=AugmentationRecipe)

@@ -1,0 +1,112 @@
+"""What a training run keeps on disk: a resumable state, and snapshots to average."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+@dataclass
+class RunState:
+    """Where a run stands.
+
+    Attributes:
+        step: optimiser steps done.
+        epoch: epoch in progress, counted from 0.
+        epoch_step: batches of that epoch already done.
+        epoch_joined_share: the share of joined examples that epoch was planned with.
+        elapsed_s: seconds of one core spent on steps so far, over all interruptions.
+        wall_s: the same by the clock.
+        together: whether the halves of the network are trained together yet.
+        ctc: running mean of the CTC loss, nats a transcript token.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    epoch_step: int = 0
+    epoch_joined_share: float = 0.0
+    elapsed_s: float = 0.0
+    wall_s: float = 0.0
+    together: bool = False
+    ctc: float = 10.0
+
+
+def default_run_folder(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return where runs are kept unless told otherwise.
+
+    ``$XDG_STATE_HOME/earvoice/training``, or ``~/.local/state/earvoice/training``.
+    """
+    state_home = environment.get("XDG_STATE_HOME")
+    base = Path(state_home) if state_home else Path.home() / ".local" / "state"
+    return base / "earvoice" / "training"
+
+
+class RunFolder:
+    """The folder of one run: ``latest.pt``, ``snapshots/STEP.pt`` and ``curve.csv``.
+
+    Every file is written beside its name and then moved there: an interruption at any moment
+    leaves the last complete one.
+    """
+
+    def __init__(self, folder: Path, snapshots: int = 8) -> None:
+        """Open a run folder; it is made when missing. The last `snapshots` are kept."""
+        self.folder = folder
+        self._kept = snapshots
+        (folder / "snapshots").mkdir(parents=True, exist_ok=True)
+
+    @property
+    def curve(self) -> Path:
+        """The measurements of the run, CSV."""
+        return self.folder / "curve.csv"
+
+    def save(self, content: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> None:
+        """Write the resumable state, and the weights as a snapshot named by its step."""
+        _write(self.folder / "latest.pt", dict(content))
+        _write(self._snapshot(content["state"]["step"]), dict(weights))
+        for path in self.snapshots()[: -self._kept]:
+            path.unlink()
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the resumable state, or None when the run has not begun."""
+        path = self.folder / "latest.pt"
+        if not path.exists():
+            return None
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return content
+
+    def snapshots(self) -> list[Path]:
+        """Return the snapshots, oldest first."""
+        return sorted((self.folder / "snapshots").glob("*.pt"))
+
+    def _snapshot(self, step: int) -> Path:
+        return self.folder / "snapshots" / f"{step:07d}.pt"
+
+
+def average_snapshots(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
+    """Return the mean of the weights (BatchNorm statistics too) of several snapshots.
+
+    Raises:
+        ValueError: there is no snapshot.
+    """
+    if not paths:
+        message = "no snapshot to average: the run has not saved any yet"
+        raise ValueError(message)
+    total: dict[str, torch.Tensor] = {}
+    for path in paths:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+        for name, value in weights.items():
+            total[name] = total.get(name, 0.0) + value.double()
+    return {name: (value / len(paths)).float() for name, value in total.items()}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    partial = path.with_suffix(".part")
+    torch.save(content, partial)
+    partial.replace(path)

@@ -1,0 +1,33 @@
+"""What changes in the course of a run, as functions of its progress from 0 to 1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from earvoice.training.recipe import TrainingRecipe
+
+
+def learning_rate(step: int, progress: float, recipe: TrainingRecipe) -> float:
+    """Linear warm-up over steps (counted from 0), then linear decay over progress."""
+    warmup = min(1.0, (step + 1) / recipe.warmup_steps)
+    span = recipe.peak_learning_rate - recipe.final_learning_rate
+    return warmup * (recipe.final_learning_rate + span * (1.0 - min(progress, 1.0)))
+
+
+def ctc_weight(progress: float, recipe: TrainingRecipe) -> float:
+    """Weight of the CTC loss: constant for a third of the run, then falling linearly."""
+    first, last = recipe.ctc_weight
+    fallen = min(max((progress - 1 / 3) / (2 / 3), 0.0), 1.0)
+    return first + (last - first) * fallen
+
+
+def joined_share(progress: float, recipe: TrainingRecipe) -> float:
+    """Share of joined examples: single sentences first, all of `joined_share` later."""
+    return recipe.joined_share * min(progress / recipe.joined_progress, 1.0)
+
+
+def batch_frames(*, together: bool, recipe: TrainingRecipe) -> int:
+    """Frames of a batch: small while the halves are trained apart, for more steps in a minute."""
+    first, last = recipe.batch_frames
+    return last if together else first
