@@ -19,10 +19,10 @@ class JsonLineWriter:
     """Writes the events of one translation, each line as soon as it is known.
 
     An item has ``text``, ``starts_word``, ``utterance``, ``source_start_ms``, ``source_end_ms``,
-    ``delay_ms``, ``elapsed_ms``, ``target_language`` and ``file``; with stage timings also
-    ``received_ms``, ``client_network_ms`` (null unless the session's clock is live) and
-    ``stage_timings``. An interim tail has ``tentative``, a transcript ``source_transcript`` in
-    place of ``text``.
+    ``delay_ms``, ``elapsed_ms``, ``elapsed_clock`` (``live`` or ``true``), ``target_language`` and
+    ``file``; with stage timings also ``received_ms``, ``client_network_ms`` (null unless the
+    session's clock is live) and ``stage_timings``. An interim tail has ``tentative``, a transcript
+    ``source_transcript`` in place of ``text``.
 
     Args:
         output: where to.
@@ -74,6 +74,7 @@ class JsonLineWriter:
             "source_end_ms": round(word.source_end_ms, _DECIMALS),
             "delay_ms": round(word.delay_ms, _DECIMALS),
             "elapsed_ms": round(word.elapsed_ms, _DECIMALS),
+            "elapsed_clock": self._clock,
             "target_language": word.target_language,
         }
         if word.stage_timings is not None:

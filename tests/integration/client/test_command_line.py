@@ -22,6 +22,7 @@ ITEM_FIELDS = [
     "source_end_ms",
     "delay_ms",
     "elapsed_ms",
+    "elapsed_clock",
     "target_language",
     "file",
 ]

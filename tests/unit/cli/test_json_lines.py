@@ -45,6 +45,7 @@ def test_an_item_has_exactly_the_promised_fields():
             "source_end_ms": 20.0,
             "delay_ms": 30.0,
             "elapsed_ms": 40.0,
+            "elapsed_clock": "true",
             "target_language": "de",
             "file": "a.wav",
         }

@@ -15,7 +15,7 @@ from earvoice.evaluation.text_unit import split_text
 _WORD_RULE = "when the service released them (their last piece, where a word came in pieces)"
 _CLOCK_NOTE = (
     "elapsed_ms is left out: the log does not say its clock; give --elapsed-clock live (sent at "
-    "real time) or true (at full speed), or write the log with --stage-timings"
+    "real time) or true (at full speed)"
 )
 _UTTERANCE_NOTE = (
     "LAAL* takes a whole recording for one utterance: write the log with --transcript to have "
@@ -65,10 +65,13 @@ def find_language(records: Sequence[Record]) -> str:
 
 
 def _find_clock(records: Sequence[Record]) -> ElapsedClock | None:
-    """Return the session's clock: a client's network time exists on the live one only."""
+    """Return the clock that the items name; None when they name none."""
     for record in records:
-        if "client_network_ms" in record:
-            return "true" if record.fields["client_network_ms"] is None else "live"
+        match record.optional_text("elapsed_clock"):
+            case "live":
+                return "live"
+            case "true":
+                return "true"
     return None
 
 
