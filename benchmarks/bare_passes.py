@@ -143,9 +143,9 @@ class _LocalDecoder:
         self._tokens = decoder.model.tokens
         self._start = (
             decoder.model.tokens.end_token,
-            *decoder.model.target_languages[options.target_language_code],
+            *decoder.model.language_tokens[options.target_language_code],
         )
-        self._layer = options.attention_layer or decoder.model.policy.attention_layer
+        self._layer = options.attention_layer or decoder.model.facts.default_attention_layer
         self._tape = tape
         self._is_halted = False
         self._run: Any = None

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from earvoice.decoder.model import CalibratedPolicy, ServedModel, TokenTable
+from earvoice.decoder.model import ServedModel, TokenTable
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
 from earvoice.decoder.strategies.base import Opening
 from earvoice.decoder.strategies.greedy import GreedyStrategy
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.device import chosen_device, chosen_dtype
-from earvoice.models.translation import parameter_count
 from earvoice.models.vocabulary import EOS, Vocabulary
 
 _LOG = logging.getLogger("earvoice.decoder.loading")
@@ -51,7 +50,12 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
     _warm_up(model, strategy)
     _LOG.info(
         "model loaded",
-        extra={"model": model.name, "hash": model.hash, "device": str(device), "dtype": str(dtype)},
+        extra={
+            "model": model.facts.name,
+            "hash": model.facts.hash,
+            "device": str(device),
+            "dtype": str(dtype),
+        },
     )
     return LoadedDecoder(model, strategy)
 
@@ -66,26 +70,12 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ServedMod
     """
     config, vocabulary = checkpoint.config, checkpoint.target_vocabulary
     return ServedModel(
-        name=name or config.name,
-        hash=checkpoint.hash,
-        version=config.version,
-        source_language=config.source_language,
-        target_languages={
+        facts=checkpoint.facts(dtype, name),
+        language_tokens={
             language.code: (vocabulary.id_of(language.tag),) if language.tag else ()
             for language in config.target_languages
         },
-        decoder_layers=config.decoder.layers,
         dimension=config.encoder.d_model,
-        precision=ElementType.BFLOAT16 if dtype == torch.bfloat16 else ElementType.FLOAT32,
-        parameter_count=parameter_count(config),
-        policy=CalibratedPolicy(
-            name=config.policy_defaults.policy,
-            alpha=config.policy_defaults.alpha,
-            lambda_states=config.policy_defaults.lambda_states,
-            attention_layer=config.policy_defaults.attention_layer,
-            frames=config.policy_defaults.frames,
-            segment_ms=config.policy_defaults.segment_ms,
-        ),
         tokens=_token_table(vocabulary),
     )
 
@@ -107,6 +97,6 @@ def _warm_up(model: ServedModel, strategy: GreedyStrategy) -> None:
         StatesId(0, 1), _WARM_UP_STATES, model.dimension, ElementType.FLOAT32, bytes(size_bytes)
     )
     end = model.tokens.end_token
-    opening = Opening((end,), (end,) * 8, model.policy.attention_layer, forbid_end=True)
+    opening = Opening((end,), (end,) * 8, model.facts.default_attention_layer, forbid_end=True)
     run, _ = strategy.begin(silence, opening)
     strategy.step([run, strategy.begin(silence, opening)[0]])

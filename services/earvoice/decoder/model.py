@@ -5,28 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from earvoice.decoder.state_block import ElementType
-
-
-@dataclass(frozen=True)
-class CalibratedPolicy:
-    """The decision policy calibrated for a model.
-
-    Attributes:
-        name: the policy.
-        alpha: EDAtt's threshold.
-        lambda_states: number of last states that EDAtt adds up.
-        attention_layer: decoder layer whose cross-attention is read, from 1.
-        frames: AlignAtt's distance in states.
-        segment_ms: segment duration in milliseconds.
-    """
-
-    name: str
-    alpha: float
-    lambda_states: int
-    attention_layer: int
-    frames: int
-    segment_ms: int
+from earvoice.runtime.model_facts import ModelFacts
 
 
 @dataclass(frozen=True)
@@ -46,30 +25,16 @@ class TokenTable:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Names, sizes and tokens of the model served.
+    """Facts, sizes and tokens of the model served.
 
     Attributes:
-        name: name by which clients ask for it.
-        hash: SHA-256 over the checkpoint's contents, lower-case hex.
-        version: version of the checkpoint.
-        source_language: BCP-47 tag.
-        target_languages: BCP-47 tag to the tokens forced after the start token.
-        decoder_layers: number of decoder layers.
+        facts: what callers are told.
+        language_tokens: BCP-47 tag of each target to the tokens forced after the start token.
         dimension: values per encoder state.
-        precision: number format computed with.
-        parameter_count: parameters, counted once each.
-        policy: the policy calibrated for it.
         tokens: its target vocabulary.
     """
 
-    name: str
-    hash: str
-    version: str
-    source_language: str
-    target_languages: Mapping[str, tuple[int, ...]]
-    decoder_layers: int
+    facts: ModelFacts
+    language_tokens: Mapping[str, tuple[int, ...]]
     dimension: int
-    precision: ElementType
-    parameter_count: int
-    policy: CalibratedPolicy
     tokens: TokenTable

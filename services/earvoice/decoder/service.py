@@ -33,6 +33,7 @@ from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
 from earvoice.decoder.stream import DecodeStream, Patience
 from earvoice.runtime.errors import InvalidFieldError, NotReadyError
 from earvoice.runtime.log import trace_id_of
+from earvoice.runtime.model_description import model_description
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 
 SERVICE_NAME = decoder_pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
@@ -67,7 +68,7 @@ class DecoderService(DecoderServiceServicer):
             model: the model served.
             engine: computes it; started and closed by the caller.
         """
-        self._served = _Served(model, _description_of(model), engine)
+        self._served = _Served(model, model_description(model.facts), engine)
 
     async def DescribeModel(  # noqa: N802 - the name of the method on the wire
         self,
@@ -255,23 +256,4 @@ def _timings_of(spent: Spent) -> types_pb2.Timings:
         queue_ms=spent.queue_ms,
         compute_ms=spent.compute_ms,
         batch_size=spent.batch_size,
-    )
-
-
-def _description_of(model: ServedModel) -> types_pb2.ModelDescription:
-    return types_pb2.ModelDescription(
-        name=model.name,
-        hash=model.hash,
-        version=model.version,
-        source_language_code=model.source_language,
-        target_language_codes=sorted(model.target_languages),
-        decoder_layer_count=model.decoder_layers,
-        precision=types_pb2.ElementType.ValueType(model.precision),
-        parameter_count=model.parameter_count,
-        default_policy=model.policy.name,
-        default_alpha=model.policy.alpha,
-        default_lambda_states=model.policy.lambda_states,
-        default_attention_layer=model.policy.attention_layer,
-        default_frames=model.policy.frames,
-        default_segment_ms=model.policy.segment_ms,
     )

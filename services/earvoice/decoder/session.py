@@ -97,12 +97,12 @@ class DecodeSession:
         """
         if self._terms is not None:
             raise OutOfOrderError("open came twice; allowed: once, as the first command")
-        model = self._model
-        if command.model_hash not in ("", model.hash):
+        served = self._model.facts.hash
+        if command.model_hash not in ("", served):
             raise ModelMismatchError(
-                f"model_hash = {command.model_hash[:80]!r} is not served; allowed: {model.hash!r} "
+                f"model_hash = {command.model_hash[:80]!r} is not served; allowed: {served!r} "
                 "or nothing",
-                served=model.hash,
+                served=served,
             )
         self._terms = _Terms(
             command.session_id, self._language_tokens(command), self._attention_layer(command)
@@ -186,7 +186,7 @@ class DecodeSession:
         return self._terms
 
     def _language_tokens(self, command: OpenCommand) -> tuple[int, ...]:
-        languages = self._model.target_languages
+        languages = self._model.language_tokens
         for code, tokens in languages.items():
             if code.casefold() == command.target_language.casefold():
                 return tokens
@@ -205,12 +205,12 @@ class DecodeSession:
             )
         if command.beam_size < 0:
             raise InvalidFieldError("open.beam_size", command.beam_size, "0 or 1")
-        layers = self._model.decoder_layers
+        layers = self._model.facts.decoder_layers
         if not 0 <= command.attention_layer <= layers:
             raise InvalidFieldError(
                 "open.attention_layer", command.attention_layer, f"1 to {layers}, or 0 for default"
             )
-        return command.attention_layer or self._model.policy.attention_layer
+        return command.attention_layer or self._model.facts.default_attention_layer
 
     def _states_of(self, command: GenerateCommand) -> StateBlock:
         if self._states is None:

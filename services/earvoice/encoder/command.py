@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from earvoice.encoder.audio_format import AudioFormat
-from earvoice.encoder.network import ModelFacts
 from earvoice.encoder.utterance import Hearing
+from earvoice.runtime.model_facts import ModelFacts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,14 +9,13 @@ import numpy as np
 import torch
 
 from earvoice.encoder.audio_format import Samples
-from earvoice.encoder.network import Encoding, ModelFacts
+from earvoice.encoder.network import Encoding
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.device import chosen_device, chosen_dtype
 from earvoice.models.frontend import FeatureStream, Filterbank, frame_count
-from earvoice.models.translation import parameter_count
 
 WARM_UP_SECONDS = (1, 3, 5)
 
@@ -56,7 +55,7 @@ class EncoderModel:
         name: str = "",
     ) -> None:
         config = checkpoint.config
-        self.facts = _facts(checkpoint, dtype, name or config.name)
+        self.facts = checkpoint.facts(dtype, name)
         self.blank = config.blank
         self.dimension = config.encoder.d_model
         self.feature_bins = config.mel_bins
@@ -137,24 +136,3 @@ def load_model(settings: EncoderSettings) -> EncoderModel:
         },
     )
     return model
-
-
-def _facts(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ModelFacts:
-    config = checkpoint.config
-    defaults = config.policy_defaults
-    return ModelFacts(
-        name=name,
-        hash=checkpoint.hash,
-        version=config.version,
-        source_language=config.source_language,
-        target_languages=tuple(language.code for language in config.target_languages),
-        decoder_layers=config.decoder.layers,
-        parameter_count=parameter_count(config),
-        computes_in_bfloat16=dtype == torch.bfloat16,
-        default_policy=defaults.policy,
-        default_alpha=defaults.alpha,
-        default_lambda_states=defaults.lambda_states,
-        default_attention_layer=defaults.attention_layer,
-        default_frames=defaults.frames,
-        default_segment_ms=defaults.segment_ms,
-    )

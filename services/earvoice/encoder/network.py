@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from earvoice.encoder.audio_format import Samples
+from earvoice.runtime.model_facts import ModelFacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,26 +25,6 @@ class Encoding:
 
 
 NO_STATES = Encoding(b"", (), (), ())
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelFacts:
-    """What a service tells about its model; see `ModelDescription` on the wire."""
-
-    name: str
-    hash: str
-    version: str
-    source_language: str
-    target_languages: tuple[str, ...]
-    decoder_layers: int
-    parameter_count: int
-    computes_in_bfloat16: bool
-    default_policy: str
-    default_alpha: float
-    default_lambda_states: int
-    default_attention_layer: int
-    default_frames: int
-    default_segment_ms: int
 
 
 class FeatureExtractor(Protocol):

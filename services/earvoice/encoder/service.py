@@ -24,12 +24,13 @@ from earvoice.encoder.command import (
     Opened,
     Reset,
 )
-from earvoice.encoder.network import ModelFacts, Network
+from earvoice.encoder.network import Network
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.runtime.errors import EarvoiceError, IdleError, InvalidFieldError, NotReadyError
 from earvoice.runtime.executor import Computation, EngineThread
 from earvoice.runtime.log import trace_id_of
+from earvoice.runtime.model_description import model_description
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["EncoderService"].full_name
@@ -79,7 +80,7 @@ class EncoderService(encoder_service_pb2_grpc.EncoderServiceServicer):
         Raises:
             NotReadyError: none yet.
         """
-        return pb.EncoderServiceDescribeModelResponse(model=_description(self._ready().facts))
+        return pb.EncoderServiceDescribeModelResponse(model=model_description(self._ready().facts))
 
     async def Encode(  # noqa: N802 - the proto's name
         self,
@@ -188,7 +189,7 @@ def _response(computed: Computation[Answer], began: float) -> pb.EncodeResponse:
     response = pb.EncodeResponse()
     answer = computed.value
     if isinstance(answer, Opened):
-        response.opened.model.CopyFrom(_description(answer.facts))
+        response.opened.model.CopyFrom(model_description(answer.facts))
     elif isinstance(answer, Encoded):
         _fill_encoded(response.encoded, answer)
     else:
@@ -229,23 +230,3 @@ def _fill_encoded(message: pb.Encoded, answer: Encoded) -> None:
     activity.speech_end_sample = heard.speech_end_sample
     for start, end in heard.pauses:
         activity.pauses.add(start_sample=start, end_sample=end)
-
-
-def _description(facts: ModelFacts) -> types_pb2.ModelDescription:
-    bfloat16 = facts.computes_in_bfloat16
-    return types_pb2.ModelDescription(
-        name=facts.name,
-        hash=facts.hash,
-        version=facts.version,
-        source_language_code=facts.source_language,
-        target_language_codes=facts.target_languages,
-        decoder_layer_count=facts.decoder_layers,
-        precision=(types_pb2.ELEMENT_TYPE_BFLOAT16 if bfloat16 else types_pb2.ELEMENT_TYPE_FLOAT32),
-        parameter_count=facts.parameter_count,
-        default_policy=facts.default_policy,
-        default_alpha=facts.default_alpha,
-        default_lambda_states=facts.default_lambda_states,
-        default_attention_layer=facts.default_attention_layer,
-        default_frames=facts.default_frames,
-        default_segment_ms=facts.default_segment_ms,
-    )

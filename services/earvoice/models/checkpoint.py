@@ -15,8 +15,9 @@ from earvoice.models.storage import (
     read_target_vocabulary,
     save_checkpoint,
 )
-from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.translation import SpeechTranslationModel, parameter_count
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.runtime.model_facts import ModelFacts
 
 __all__ = [
     "Checkpoint",
@@ -44,6 +45,31 @@ class Checkpoint:
     def name(self) -> str:
         """The model's name, as configured."""
         return self.config.name
+
+    def facts(self, dtype: torch.dtype, name: str) -> ModelFacts:
+        """What a service tells about this model.
+
+        Args:
+            dtype: of the matrix products that the service computes.
+            name: to serve it by; empty takes its own.
+        """
+        config, defaults = self.config, self.config.policy_defaults
+        return ModelFacts(
+            name=name or config.name,
+            hash=self.hash,
+            version=config.version,
+            source_language=config.source_language,
+            target_languages=tuple(sorted(language.code for language in config.target_languages)),
+            decoder_layers=config.decoder.layers,
+            parameter_count=parameter_count(config),
+            computes_in_bfloat16=dtype == torch.bfloat16,
+            default_policy=defaults.policy,
+            default_alpha=defaults.alpha,
+            default_lambda_states=defaults.lambda_states,
+            default_attention_layer=defaults.attention_layer,
+            default_frames=defaults.frames,
+            default_segment_ms=defaults.segment_ms,
+        )
 
     def open_features(self) -> FeatureStream:
         """A fresh feature stream for one utterance."""

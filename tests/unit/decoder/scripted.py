@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from earvoice.decoder.command import GenerateCommand, OpenCommand, StatesCommand
 from earvoice.decoder.generation import Generation
-from earvoice.decoder.model import CalibratedPolicy, ServedModel, TokenTable
+from earvoice.decoder.model import ServedModel, TokenTable
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
 from earvoice.decoder.strategies.base import Choice, Opening, Strategy
+from earvoice.runtime.model_facts import ModelFacts
 
 END = 2
 SIZE = 50
@@ -19,16 +20,24 @@ DIMENSION = 4
 def model() -> ServedModel:
     """A model of 50 tokens and 4 layers that writes German, and French with a tag."""
     return ServedModel(
-        name="scripted",
-        hash="ab" * 32,
-        version="1",
-        source_language="en",
-        target_languages={"de": (), "fr": (49,)},
-        decoder_layers=4,
+        facts=ModelFacts(
+            name="scripted",
+            hash="ab" * 32,
+            version="1",
+            source_language="en",
+            target_languages=("de", "fr"),
+            decoder_layers=4,
+            parameter_count=1,
+            computes_in_bfloat16=False,
+            default_policy="edatt",
+            default_alpha=0.2,
+            default_lambda_states=2,
+            default_attention_layer=3,
+            default_frames=4,
+            default_segment_ms=800,
+        ),
+        language_tokens={"de": (), "fr": (49,)},
         dimension=DIMENSION,
-        precision=ElementType.FLOAT32,
-        parameter_count=1,
-        policy=CalibratedPolicy("edatt", 0.2, 2, 3, 4, 800),
         tokens=TokenTable(tuple(b"" for _ in range(SIZE)), (False,) * SIZE, END),
     )
 

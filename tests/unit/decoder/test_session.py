@@ -90,7 +90,7 @@ def test_open_names_the_field_it_refuses(
 
 def test_open_takes_the_served_hash_and_any_case_of_the_language(session: DecodeSession) -> None:
     """The right hash is fine, and language tags have no case."""
-    session.open(opening(model_hash=model().hash, target_language="DE", beam_size=1))
+    session.open(opening(model_hash=model().facts.hash, target_language="DE", beam_size=1))
     assert session.session_id == "s"
 
 
@@ -180,7 +180,7 @@ def test_language_and_prefix_are_forced_after_the_start(engine: NotingEngine) ->
     assignment = engine.submitted[0].assignment
     assert assignment.opening.forced == (END, 49, 7, 8)
     assert assignment.opening.draft == (9,)
-    assert assignment.opening.attention_layer == model().policy.attention_layer
+    assert assignment.opening.attention_layer == model().facts.default_attention_layer
     assert assignment.prefix_length == 2
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from earvoice.encoder.audio_format import Samples
-from earvoice.encoder.network import Encoding, ModelFacts
+from earvoice.encoder.network import Encoding
+from earvoice.runtime.model_facts import ModelFacts
 
 BLANK = 4
 FACTS = ModelFacts(
