@@ -14,10 +14,10 @@ SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k fe
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo test lint format check soak bench model clean
+.PHONY: help setup demo test lint format check soak bench model landed-protos clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## build .venv/ with everything; the command is .venv/bin/earvoice
 	@$(PYTHON3) tools/setup_environment.py
@@ -51,6 +51,10 @@ lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/buf lint && $(BIN)/buf format --diff --exit-code
+	@$(BIN)/buf breaking --against protos/landed.binpb
+
+landed-protos: setup ## after a release: make today's protos the ones that later ones must not break
+	@$(BIN)/buf build --exclude-source-info -o protos/landed.binpb
 
 format: setup ## put files into house form
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix . && $(BIN)/buf format --write
