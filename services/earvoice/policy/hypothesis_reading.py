@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from earvoice.policy.backend import (
     DecoderBackend,
@@ -23,6 +23,7 @@ class HypothesisReading:
 
     Attributes:
         deciding: the generation's timings at the answer read last.
+        prefix_attention: a row for each token of the prefix, if asked for and answered.
         hit_limit: whether it ran into its token limit, once it has ended.
     """
 
@@ -32,6 +33,7 @@ class HypothesisReading:
         self._answers: AsyncIterator[GenerationSteps | GenerationEnd] = decoder.generate(request)
         self._has_ended = False
         self.deciding = HopTimings()
+        self.prefix_attention: Sequence[Sequence[float]] = ()
         self.hit_limit = False
 
     async def read(self, policy: DecisionPolicy | None) -> Hypothesis:
@@ -42,6 +44,7 @@ class HypothesisReading:
         """
         tokens: list[Token] = []
         end: Token | None = None
+        alternatives: Sequence[Sequence[int]] = ()
         async for answer in self._answers:
             self.deciding = answer.timings
             if isinstance(answer, GenerationEnd):
@@ -50,10 +53,12 @@ class HypothesisReading:
             first = len(tokens)
             tokens += answer.tokens
             end = answer.end
+            alternatives = answer.alternatives or alternatives
+            self.prefix_attention = answer.prefix_attention or self.prefix_attention
             if policy is not None and _is_decided(policy, tokens, first):
                 self._decoder.halt()
                 break
-        return Hypothesis(tuple(self._request.prefix), tokens, end)
+        return Hypothesis(tuple(self._request.prefix), tokens, end, alternatives)
 
     async def drain(self) -> HopTimings:
         """Read what is left and return the timings of the whole generation."""

@@ -6,12 +6,42 @@ Which token begins a word is the decoder's knowledge (``starts_word``); nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Generic, TypeVar
 
 from earvoice.policy.decisions.base import Hypothesis, Token
 
 Origin = TypeVar("Origin")
+
+
+class CommitUnit(Enum):
+    """What is committed at once."""
+
+    WORD = "word"
+    FOLLOWED_WORD = "followed-word"
+    TOKEN = "token"  # noqa: S105 - a unit of text, no secret
+
+
+def committable_count(
+    hypothesis: Hypothesis, new_token_count: int, unit: CommitUnit, *, final: bool = False
+) -> int:
+    """Cut a count of new tokens back to what may be committed at once.
+
+    Args:
+        hypothesis: what the decoder found.
+        new_token_count: tokens after the prefix that a policy would commit.
+        unit: ``WORD`` cuts back to a word border of the hypothesis; ``FOLLOWED_WORD`` knows no more
+            of the hypothesis than the policy accepted, so that the last word is never complete
+            (the papers' agents 1.1); ``TOKEN`` cuts nothing.
+        final: nothing will follow.
+    """
+    if unit is CommitUnit.TOKEN:
+        return new_token_count
+    if unit is CommitUnit.FOLLOWED_WORD and not final:
+        accepted = hypothesis.tokens[:new_token_count]
+        hypothesis = replace(hypothesis, tokens=accepted, end=None)
+    return count_to_word_border(hypothesis, new_token_count, final=final)
 
 
 def count_to_word_border(

@@ -12,8 +12,8 @@ from earvoice.cli.translate_arguments import (
     read_translation_options,
 )
 from earvoice.client.audio_format import AudioFormat
-from earvoice.client.options import TranslationOptions
-from earvoice.client.policy import Edatt
+from earvoice.client.options import Endpointing, HistorySelection, TranslationOptions
+from earvoice.client.policy import Edatt, WaitK
 
 
 def read(*arguments, paced=False):
@@ -40,12 +40,54 @@ def test_a_policy_and_its_parameters():
     assert options.policy == Edatt(alpha=0.3, lambda_states=4)
 
 
+def test_every_parameter_can_be_given_with_the_name():
+    """What has no option of its own, too; an option outranks it."""
+    options = read("--policy", "edatt:alpha=0.3,attention_heads=1+3", "--alpha", "0.1")
+    assert options.policy == Edatt(alpha=0.1, attention_heads=(1, 3))
+
+
+def test_a_preset_sets_the_stream_too():
+    """Options that are given outrank it."""
+    options = read("--preset", "papi-2022-wait-3-adaptive", "--k", "5", "--segment-ms", "400")
+    assert options.policy == WaitK(k=5, detection="adaptive")
+    assert (options.segment_ms, options.beam_size) == (400, 1)
+
+
+def test_everything_a_stream_can_be_asked_for():
+    """Each option has its place."""
+    options = read(
+        *("--beam-size", "4", "--history", "8", "--no-guards", "--no-endpointing"),
+        *("--initial-wait-ms", "500", "--commit-unit", "token", "--target-lag-ms", "2000"),
+    )
+    assert options == TranslationOptions(
+        ("de",),
+        AudioFormat(),
+        initial_wait_ms=500,
+        catch_up="every-segment",
+        commit_unit="token",
+        endpointing=Endpointing(disabled=True),
+        disable_guards=True,
+        beam_size=4,
+        history_selection=HistorySelection(8),
+        target_lag_ms=2000,
+    )
+
+
+def test_the_last_sentence_may_be_the_history():
+    """Instead of a number of words."""
+    assert read("--history", "sentence").history_selection == HistorySelection()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--k", "3"], "--k needs --policy"),
         (["--policy", "edatt", "--k", "3"], "k is no parameter of policy edatt"),
         (["--policy", "often"], "policy = 'often' is not allowed"),
+        (["--preset", "papi-2023-la", "--policy", "edatt"], "give one"),
+        (["--preset", "papi-2023-la", "--k", "3"], "k is no parameter of policy local_agreement"),
+        (["--history", "some"], "--history = 'some' is not allowed; allowed: 1 to 200, sentence"),
+        (["--preset", "best"], "preset = 'best' is not known.*`earvoice presets` lists them"),
     ],
 )
 def test_a_choice_that_cannot_be_meant_is_told(arguments, message):

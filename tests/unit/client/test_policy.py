@@ -1,8 +1,14 @@
 """Choosing a decision policy by name."""
 
-import pytest
+from dataclasses import fields
 
-from earvoice.client.policy import POLICIES, Edatt, HoldN, LocalAgreement, WaitK, choose_policy
+import pytest
+from hypothesis import given
+
+from earvoice.api.v1 import decision_policy_pb2
+from earvoice.client.policy import POLICIES, WaitK, choose_policy
+from earvoice.client.policy_text import format_policy, parse_policy
+from tests.unit.client.policies import POLICY
 
 
 @pytest.mark.parametrize("name", ["wait_k", "wait-k"])
@@ -13,17 +19,12 @@ def test_a_policy_is_found_by_either_spelling(name):
 
 def test_every_policy_can_be_chosen_without_parameters():
     """What is left open takes the model's values."""
-    assert [choose_policy(name) for name in POLICIES] == [
-        Edatt(),
-        LocalAgreement(),
-        WaitK(),
-        HoldN(),
-    ]
+    assert [choose_policy(name) for name in POLICIES] == [policy() for policy in POLICIES.values()]
 
 
 def test_an_unknown_policy_names_the_known_ones():
     """The message says what is allowed."""
-    with pytest.raises(ValueError, match=r"'often' is not allowed; allowed: edatt, .*hold_n"):
+    with pytest.raises(ValueError, match=r"'often' is not allowed; allowed: edatt, .*offline"):
         choose_policy("often")
 
 
@@ -31,3 +32,42 @@ def test_an_unknown_parameter_names_the_known_ones():
     """The message says which parameters the policy has."""
     with pytest.raises(ValueError, match=r"alpha is no parameter of policy wait_k; allowed: k, "):
         choose_policy("wait-k", alpha=0.3)
+
+
+@given(POLICY)
+def test_a_policy_survives_its_text(policy):
+    """Every parameter of every policy can be written on one line, and read back."""
+    assert parse_policy(format_policy(policy)) == policy
+
+
+def test_a_text_may_be_written_by_hand():
+    """Hyphens, blanks and flags as a person types them."""
+    expected = WaitK(k=5, detection="adaptive", count_partial_word=False)
+    assert parse_policy("wait-k:k=5, detection=adaptive, count-partial-word=false") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("often:k=3", "policy = 'often' is not allowed"),
+        ("offline:n=3", "n is no parameter of policy offline; allowed: none"),
+        ("hold-n:n", "'n' is not PARAMETER=VALUE"),
+        ("hold-n:n=3,n=4", "n is given twice"),
+        ("hold-n:n=few", "n = 'few' is not a whole number"),
+        ("edatt:alpha=low", "alpha = 'low' is not a number"),
+        ("edatt:attention_heads=1+x", r"attention_heads = '1\+x' is not whole numbers"),
+        ("edatt:allow_early_end=maybe", "allow_early_end = 'maybe' .*allowed: true, false"),
+        ("wait-k:detection=loose", "detection = 'loose' .*allowed: fixed, adaptive"),
+    ],
+)
+def test_a_text_that_cannot_be_meant_is_told(text, message):
+    """The message names the parameter, its value, and what is allowed."""
+    with pytest.raises(ValueError, match=message):
+        parse_policy(text)
+
+
+def test_every_policy_of_the_wire_has_its_class():
+    """Same names, same parameters."""
+    wire = decision_policy_pb2.DecisionPolicy.DESCRIPTOR.fields_by_name
+    parameters = {name: set(field.message_type.fields_by_name) for name, field in wire.items()}
+    assert parameters == {name: {f.name for f in fields(c)} for name, c in POLICIES.items()}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.policy.decisions.base import Decision, Heard
+from earvoice.policy.decisions.align_att import AlignAttParameters, AlignAttPolicy
+from earvoice.policy.decisions.base import Decision, Heard, Hypothesis
 from earvoice.policy.decisions.edatt import EdattParameters, EdattPolicy
 from earvoice.policy.decisions.hold_n import HoldNParameters, HoldNPolicy
 from earvoice.policy.decisions.local_agreement import (
     LocalAgreementParameters,
     LocalAgreementPolicy,
 )
-from earvoice.policy.decisions.wait_k import WaitKParameters, WaitKPolicy
+from earvoice.policy.decisions.offline import OfflineParameters, OfflinePolicy
+from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters, SharedPrefixPolicy
 from tests.unit.policy.scripted import make_hypothesis, make_token
 
 HEARD = Heard(duration_ms=1000, state_count=10)
@@ -90,49 +92,80 @@ def test_local_agreement_forgets_hypotheses_of_another_prefix():
     assert policy.decide(HEARD, make_hypothesis(words(6), prefix=[9])).new_token_count == 1
 
 
-def test_wait_3_writes_its_first_word_when_the_fourth_is_begun():
-    """Fixed detection counts a word every 280 ms."""
-    policy = WaitKPolicy(WaitKParameters(k=3))
-    assert not policy.wants_hypothesis(Heard(3 * 280, 10))
-    assert policy.wants_hypothesis(Heard(4 * 280, 10))
-    decision = policy.decide(Heard(4 * 280, 10), make_hypothesis(words(5, 6, 7)))
-    assert decision == Decision(1)
+@pytest.mark.parametrize(("tokens", "agreed"), [((9, 7), 0), ((5, 7), 1)])
+def test_local_agreement_goes_on_where_history_selection_has_cut(tokens, agreed):
+    """Old hypotheses lose the same tokens as the prefix, and then agree or not."""
+    policy = LocalAgreementPolicy(LocalAgreementParameters(n=2))
+    policy.decide(HEARD, make_hypothesis(words(5, 6), prefix=[9]))
+    policy.forget_prefix(1)
+    assert policy.decide(HEARD, make_hypothesis(words(*tokens))).new_token_count == agreed
 
 
-def test_inclusive_wait_k_is_one_word_earlier():
-    """The papers disagree by one word; both are there."""
-    assert WaitKPolicy(WaitKParameters(k=3, inclusive=True)).wants_hypothesis(Heard(3 * 280, 10))
+def test_align_att_stops_at_the_first_token_aligned_with_the_newest_states():
+    """With f = 2 of five states: the last is dropped, and the two before it are too new."""
+    policy = AlignAttPolicy(AlignAttParameters(frames=2, attention_layer=1))
+    rows = [[0.6, 0.4, 0.0, 0.0, 0.0], [0.1, 0.5, 0.1, 0.0, 0.3], [0.2, 0.1, 0.3, 0.1, 0.3]]
+    tokens = [make_token(5 + index, attention=row) for index, row in enumerate(rows)]
+    assert [policy.is_decided(token, i) for i, token in enumerate(tokens)] == [False, False, True]
+    assert policy.decide(HEARD, make_hypothesis(tokens)) == Decision(2)
 
 
-def test_wait_k_takes_all_pieces_of_a_word():
-    """The word ends before the next word-initial piece."""
-    tokens = [make_token(5), make_token(6, starts=False), make_token(7)]
-    policy = WaitKPolicy(WaitKParameters(k=1))
-    assert policy.decide(Heard(560, 10), make_hypothesis(tokens)) == Decision(2)
+def test_align_att_waits_while_all_states_are_new():
+    """With f states or fewer nothing is old enough."""
+    policy = AlignAttPolicy(AlignAttParameters(frames=4, attention_layer=1))
+    assert policy.looks_at_newest([0.9, 0.1, 0.0, 0.0, 0.0])
+    assert policy.looks_at_newest([1.0])
+    assert not policy.wants_hypothesis(Heard(100, state_count=1))
 
 
-def test_wait_k_counts_words_as_written_even_if_the_hypothesis_is_shorter():
-    """Three are due, one is there: the next segment owes nothing."""
-    policy = WaitKPolicy(WaitKParameters(k=1))
-    policy.decide(Heard(4 * 280, 10), make_hypothesis(words(5)))
-    assert policy.due_word_count(Heard(4 * 280, 10)) == 0
+@pytest.mark.parametrize(("row", "ends"), [([0.9, 0.1, 0.0], True), ([0.1, 0.9, 0.0], False)])
+def test_an_early_end_is_tested_as_tokens_are(row, ends: bool):
+    """It is committed only when it does not look at the newest audio."""
+    policy = AlignAttPolicy(AlignAttParameters(1, 1, allow_early_end=True))
+    hypothesis = Hypothesis(
+        (), [make_token(5, attention=[1.0, 0.0, 0.0])], make_token(2, attention=row)
+    )
+    assert policy.decide(HEARD, hypothesis) == Decision(1, ends_utterance=ends)
 
 
-def test_adaptive_wait_k_counts_the_partial_word_by_default():
-    """The released code counts it; without it one word less is heard."""
-    heard = Heard(0, 10, complete_word_count=3, has_partial_word=True)
-    assert WaitKPolicy(WaitKParameters(detection="adaptive")).source_word_count(heard) == 4
-    strict = WaitKParameters(detection="adaptive", count_partial_word=False)
-    assert WaitKPolicy(strict).source_word_count(heard) == 3
+def beam(*items, prefix=()) -> Hypothesis:
+    return Hypothesis(tuple(prefix), words(*items[0]), None, items)
 
 
-@pytest.mark.parametrize(("choice", "ends"), [("stop", False), ("avoid", False), ("commit", True)])
-def test_wait_k_treats_an_early_end_as_told(choice, ends: bool):
-    """Only ``commit`` ends the utterance; ``avoid`` tells the decoder never to end."""
-    policy = WaitKPolicy(WaitKParameters(k=1, end_while_reading=choice))
-    assert policy.forbids_end_while_reading == (choice == "avoid")
-    decision = policy.decide(Heard(9 * 280, 10), make_hypothesis(words(5)))
-    assert decision == Decision(1, ends_utterance=ends)
+def test_shared_prefix_commits_what_the_whole_beam_shares():
+    """SP-1 looks at one beam, after the forced prefix."""
+    policy = SharedPrefixPolicy(SharedPrefixParameters(n=1))
+    hypothesis = beam([5, 6, 7], [5, 6, 8, 7], [5, 6], prefix=[4])
+    assert policy.decide(HEARD, hypothesis) == Decision(2)
+
+
+def test_shared_prefix_needs_n_beams():
+    """SP-2 is silent for a segment, then commits what both beams share."""
+    policy = SharedPrefixPolicy(SharedPrefixParameters(n=2))
+    assert policy.decide(HEARD, beam([5, 6, 7], [5, 6, 8])) == Decision(0)
+    assert policy.decide(HEARD, beam([5, 6, 7], [5, 6, 7])) == Decision(2)
+
+
+def test_shared_prefix_forgets_beams_of_another_prefix():
+    """After a change of prefix agreement starts anew."""
+    policy = SharedPrefixPolicy(SharedPrefixParameters(n=2))
+    policy.decide(HEARD, beam([5, 6], [5, 7]))
+    assert policy.decide(HEARD, beam([6], [6], prefix=[9])) == Decision(0)
+    assert policy.decide(HEARD, beam([6], [6], prefix=[9])) == Decision(1)
+
+
+def test_shared_prefix_refuses_greedy_search():
+    """One hypothesis always agrees with itself: that is not the policy asked for."""
+    policy = SharedPrefixPolicy(SharedPrefixParameters())
+    with pytest.raises(ValueError, match="reads a beam"):
+        policy.decide(HEARD, make_hypothesis(words(5)))
+
+
+def test_offline_never_decodes_before_the_end():
+    """Nothing is wanted, nothing is committed."""
+    policy = OfflinePolicy(OfflineParameters())
+    assert not policy.wants_hypothesis(HEARD)
+    assert policy.decide(HEARD, make_hypothesis(words(5))) == Decision(0)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from earvoice.policy.decisions.align_att import AlignAttParameters, AlignAttPolicy
 from earvoice.policy.decisions.base import Heard, Hypothesis
 from earvoice.policy.decisions.edatt import EdattParameters, EdattPolicy
 from earvoice.policy.decisions.local_agreement import (
@@ -34,28 +35,38 @@ def attention() -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files}
 
 
-@pytest.mark.parametrize("case", cases("edatt"))
-def test_edatt(case, attention):
-    """The same tokens are written; an early end is one of them, as in the released agent."""
+def written(policy, case, attention) -> list[int]:
+    """What the policy writes of a recorded case; an early end is one of the tokens."""
     rows = attention[case["id"]].T.astype(float)
+    if not policy.wants_hypothesis(Heard(1000, rows.shape[1])):
+        return []
     tokens = [
-        make_token(token, attention=rows[index].tolist())
-        for index, token in enumerate(case["tokens"])
+        make_token(token, attention=row.tolist())
+        for token, row in zip(case["tokens"], rows, strict=True)
     ]
     new = tokens[case["prefix_len"] :]
-    parameters = EdattParameters(case["alpha"], case["frame_num"], 1, allow_early_end=True)
     hypothesis = Hypothesis(
         case["tokens"][: case["prefix_len"]],
         [token for token in new if token.token_id != END],
         next((token for token in new if token.token_id == END), None),
     )
-    policy = EdattPolicy(parameters)
-    if not policy.wants_hypothesis(Heard(1000, rows.shape[1])):
-        assert case["write"] == []
-        return
     decision = policy.decide(HEARD, hypothesis)
-    written = [token.token_id for token in hypothesis.tokens[: decision.new_token_count]]
-    assert written + [END] * decision.ends_utterance == case["write"]
+    committed = [token.token_id for token in hypothesis.tokens[: decision.new_token_count]]
+    return committed + [END] * decision.ends_utterance
+
+
+@pytest.mark.parametrize("case", cases("edatt"))
+def test_edatt(case, attention):
+    """The same tokens are written, early ends as in the released agent."""
+    parameters = EdattParameters(case["alpha"], case["frame_num"], 1, allow_early_end=True)
+    assert written(EdattPolicy(parameters), case, attention) == case["write"]
+
+
+@pytest.mark.parametrize("case", cases("alignatt"))
+def test_align_att(case, attention):
+    """The same tokens are written; this released agent never ends early."""
+    parameters = AlignAttParameters(case["frame_num"], 1)
+    assert written(AlignAttPolicy(parameters), case, attention) == case["write"]
 
 
 @pytest.mark.parametrize("case", cases("la"))

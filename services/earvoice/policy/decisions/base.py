@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-Snapshot = dict[str, object]
+from earvoice.policy.decisions.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,16 @@ class Heard:
         state_count: encoder states, CTC-compressed where the model compresses.
         complete_word_count: source words of the greedy CTC transcript known to be complete.
         has_partial_word: whether an unfinished one follows them.
+        committed_token_count: tokens committed in the utterance.
+
+    All but ``state_count`` run on over a history selection: what it forgot stays counted.
     """
 
     duration_ms: float
     state_count: int
     complete_word_count: int = 0
     has_partial_word: bool = False
+    committed_token_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,14 @@ class Hypothesis:
         prefix: committed token ids of the utterance.
         tokens: the new tokens seen, in order.
         end: the end of sentence, if it followed them.
+        alternatives: new token ids of every item of the beam, best first, the best included,
+            ends of sentence excluded; empty when the search was greedy.
     """
 
     prefix: Sequence[int]
     tokens: Sequence[Token]
     end: Token | None = None
+    alternatives: Sequence[Sequence[int]] = ()
 
     @property
     def ended(self) -> bool:
@@ -88,10 +95,13 @@ class DecisionPolicy(ABC):
     """Decides how many tokens of the current hypothesis to commit.
 
     Per segment: ``wants_hypothesis``, then ``is_decided`` for each new token as it comes, then
-    ``decide`` once. No clock, no I/O. A policy lives as long as one utterance.
+    ``decide`` once. No clock, no I/O. A policy lives as long as one utterance, or, when the stream
+    changes its policy, for a part of one.
     """
 
     name: ClassVar[str]
+    #: Needs every item of a beam of 2 or more (``Hypothesis.alternatives``).
+    reads_beam: ClassVar[bool] = False
     #: Ask the decoder never to end the sentence while the source goes on.
     forbids_end_while_reading: bool = False
 
@@ -112,6 +122,23 @@ class DecisionPolicy(ABC):
     @abstractmethod
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         """Say how many tokens of the hypothesis to commit."""
+
+    def take_over(self, committed_word_count: int, committed_token_count: int) -> None:
+        """Enter an utterance that another policy has begun. Called once, before anything else.
+
+        Args:
+            committed_word_count: words committed so far.
+            committed_token_count: tokens committed so far.
+        """
+        del committed_word_count, committed_token_count
+
+    def forget_prefix(self, token_count: int) -> None:
+        """Hear that history selection has dropped the first tokens of the forced prefix.
+
+        Args:
+            token_count: how many, 1 or more.
+        """
+        del token_count
 
     def snapshot(self) -> Snapshot:
         """Return the policy's memory as plain JSON values."""

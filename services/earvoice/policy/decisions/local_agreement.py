@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 from earvoice.policy.decisions.base import (
     Decision,
     DecisionPolicy,
     Heard,
     Hypothesis,
-    Snapshot,
     longest_common_prefix_tokens,
 )
+from earvoice.policy.decisions.snapshot import Snapshot, token_lists
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,12 @@ class LocalAgreementPolicy(DecisionPolicy):
         if len(earlier) < self.parameters.n - 1:
             return Decision(0)
         agreed = longest_common_prefix_tokens([*earlier, current])
-        return Decision(max(0, agreed - len(prefix)))
+        return Decision(agreed - len(prefix))
+
+    def forget_prefix(self, token_count: int) -> None:
+        """Take the same tokens off the hypotheses, which begin with the prefix that they had."""
+        shorter = (past[token_count:] for past in self._history)
+        self._history = deque(shorter, maxlen=self.parameters.n - 1)
 
     def snapshot(self) -> Snapshot:
         """Return the last n - 1 hypotheses."""
@@ -62,8 +65,5 @@ class LocalAgreementPolicy(DecisionPolicy):
         Raises:
             ValueError: there is no list of token lists.
         """
-        history = snapshot.get("history")
-        if not isinstance(history, list) or not all(isinstance(past, list) for past in history):
-            raise ValueError(f"history = {history!r} is not a list of token lists")
-        tokens = cast("Iterable[list[int]]", history)
-        self._history = deque((list(past) for past in tokens), maxlen=self.parameters.n - 1)
+        history = token_lists(snapshot.get("history"))
+        self._history = deque(history, maxlen=self.parameters.n - 1)

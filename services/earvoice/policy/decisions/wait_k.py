@@ -10,9 +10,10 @@ from earvoice.policy.decisions.base import (
     DecisionPolicy,
     Heard,
     Hypothesis,
-    Snapshot,
     Token,
 )
+from earvoice.policy.decisions.schedule import passed_units
+from earvoice.policy.decisions.snapshot import Snapshot, integer_in
 
 WORD_DURATION_MS = 280.0
 """Mean duration of an English word (Papi 2022, section 2.1)."""
@@ -87,9 +88,14 @@ class WaitKPolicy(DecisionPolicy):
     def source_word_count(self, heard: Heard) -> int:
         """Return the source words heard, by the detection chosen."""
         if self.parameters.detection == "fixed":
-            return int(heard.duration_ms // WORD_DURATION_MS)
+            return passed_units(heard.duration_ms, WORD_DURATION_MS)
         partial = heard.has_partial_word and self.parameters.count_partial_word
         return heard.complete_word_count + int(partial)
+
+    def take_over(self, committed_word_count: int, committed_token_count: int) -> None:
+        """Count the words of another policy as written."""
+        del committed_token_count
+        self._written_word_count = committed_word_count
 
     def snapshot(self) -> Snapshot:
         """Return the number of words written."""
@@ -101,10 +107,7 @@ class WaitKPolicy(DecisionPolicy):
         Raises:
             ValueError: there is no such number.
         """
-        count = snapshot.get("written_word_count")
-        if not isinstance(count, int):
-            raise ValueError(f"written_word_count = {count!r} is not an integer")
-        self._written_word_count = count
+        self._written_word_count = integer_in(snapshot, "written_word_count")
 
 
 def words_decision(hypothesis: Hypothesis, word_count: int, *, commit_end: bool) -> Decision:
