@@ -88,6 +88,26 @@ def test_attention_is_a_distribution(network: SpeechTranslationModel) -> None:
     torch.testing.assert_close(rows.sum(1), torch.ones(len(TOKENS)))
 
 
+def test_heads_are_chosen(network: SpeechTranslationModel) -> None:
+    """The mean over all heads is the mean of each head's own rows."""
+    decoder, states = network.decoder, _states(8)
+    _, mean = decoder.prefill(TOKENS, decoder.open_cache(states), 1)
+    rows = [decoder.prefill(TOKENS, decoder.open_cache(states), 1, (h,))[1] for h in (1, 2)]
+    assert not torch.allclose(rows[0], rows[1], atol=1e-3)
+    torch.testing.assert_close((rows[0] + rows[1]) / 2, mean)
+    _, both = decoder.prefill(TOKENS, decoder.open_cache(states), 1, (2, 1))
+    torch.testing.assert_close(both, mean)
+
+
+def test_logits_are_computed_where_they_are_wanted(network: SpeechTranslationModel) -> None:
+    """Leaving out the first rows' logits changes nothing else."""
+    decoder, states = network.decoder, _states(8)
+    whole = decoder.prefill(TOKENS, decoder.open_cache(states), 1)
+    logits, attention = decoder.prefill(TOKENS, decoder.open_cache(states), 1, first_logits=9)
+    torch.testing.assert_close(logits, whole[0][9:])
+    torch.testing.assert_close(attention, whole[1])
+
+
 def test_bad_requests_are_refused(network: SpeechTranslationModel) -> None:
     """Empty or unknown tokens, layers, states and lengths are named and refused."""
     decoder, cache = network.decoder, network.decoder.open_cache(_states(3))
@@ -97,8 +117,12 @@ def test_bad_requests_are_refused(network: SpeechTranslationModel) -> None:
         decoder.step([1000], [cache], [1])
     with pytest.raises(ModelInputError, match="attention_layer is"):
         decoder.prefill([2], cache, 0)
+    with pytest.raises(ModelInputError, match="attention_heads is"):
+        decoder.prefill([2], cache, 1, (3,))
     with pytest.raises(ModelInputError, match="equal numbers"):
         decoder.step([2], [], [1])
+    with pytest.raises(ModelInputError, match="1 tokens, one a row"):
+        decoder.step([2, 2], [cache], [1])
     with pytest.raises(ModelInputError, match="states have shape"):
         decoder.open_cache(torch.zeros(0, 32))
     with pytest.raises(ModelInputError, match="length is 1"):

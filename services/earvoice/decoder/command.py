@@ -16,8 +16,8 @@ class OpenCommand:
         model_hash: model expected; empty takes what is served.
         target_language: BCP-47 tag.
         attention_layer: decoder layer whose cross-attention is sent, from 1; 0 is the model's.
-        attention_heads: heads to send; only their mean (empty) is implemented.
-        beam_size: hypotheses kept; 0 and 1 mean greedy, more is not implemented.
+        attention_heads: heads whose mean is sent, from 1; empty means all.
+        beam_size: hypotheses kept, up to 16; 0 and 1 mean greedy.
         session_id: unique, for logs.
     """
 
@@ -54,6 +54,11 @@ class GenerateCommand:
         max_new_tokens: most tokens after the prefix, 1 to 1024.
         forbid_end: never choose the end of sentence.
         read_at_s: monotonic clock when the command was read, in seconds.
+        attention_layer: instead of that of open; 0 is that of open.
+        attention_heads: instead of those of open, where `attention_layer` is set.
+        beam_size: instead of that of open; 0 is that of open.
+        all_hypotheses: tell the whole beam, not the best alone.
+        prefix_attention: tell the cross-attention of the prefix's tokens, too.
     """
 
     generation_id: int
@@ -63,6 +68,11 @@ class GenerateCommand:
     max_new_tokens: int
     forbid_end: bool
     read_at_s: float
+    attention_layer: int = 0
+    attention_heads: tuple[int, ...] = ()
+    beam_size: int = 0
+    all_hypotheses: bool = False
+    prefix_attention: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Generic
 from earvoice.decoder.event import EndReason, Event
 from earvoice.decoder.generation import Generation
 from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.strategies.base import Choice, RunT, Strategy
+from earvoice.decoder.strategies.base import Progress, RunT, Strategy
 
 _LOG = logging.getLogger("earvoice.decoder.engine")
 
@@ -118,13 +118,13 @@ class DecoderEngine(Generic[RunT]):
         generation, started_s = self._waiting[0], self._clock_s()
         assignment = generation.assignment
         try:
-            run, choices = self._strategy.begin(assignment.states, assignment.opening)
+            run, progress = self._strategy.begin(assignment.states, assignment.opening)
         except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
             self._end(generation, EndReason.ERROR, error)
             return
         self._waiting.popleft()
         self._running[generation] = run
-        self._accept([generation], [choices], started_s)
+        self._accept([generation], [progress], started_s)
         # The caller gets the prefill's tokens before the step that follows is computed.
         self._flush()
 
@@ -135,7 +135,7 @@ class DecoderEngine(Generic[RunT]):
             return
         started_s = self._clock_s()
         try:
-            choices = self._strategy.step([self._running[item] for item in batch])
+            results = self._strategy.step([self._running[item] for item in batch])
         except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
             if len(batch) == 1:
                 self._end(batch[0], EndReason.ERROR, error)
@@ -143,28 +143,29 @@ class DecoderEngine(Generic[RunT]):
             _LOG.exception("a batch failed; its sessions are stepped one by one")
             self._step_alone(batch)
             return
-        self._accept(batch, [[choice] for choice in choices], started_s)
+        self._accept(batch, results, started_s)
 
     def _step_alone(self, batch: Sequence[Generation]) -> None:
         """Find out whose step fails; the others go on."""
         for generation in batch:
             started_s = self._clock_s()
             try:
-                choices = self._strategy.step([self._running[generation]])
+                results = self._strategy.step([self._running[generation]])
             except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
                 self._end(generation, EndReason.ERROR, error)
             else:
-                self._accept([generation], [choices], started_s)
+                self._accept([generation], results, started_s)
 
     def _accept(
-        self, batch: Sequence[Generation], results: Sequence[Sequence[Choice]], started_s: float
+        self, batch: Sequence[Generation], results: Sequence[Progress], started_s: float
     ) -> None:
         """Hand out what a computation gave each generation that shared it."""
         now_s = self._clock_s()
-        for generation, choices in zip(batch, results, strict=True):
+        for generation, progress in zip(batch, results, strict=True):
             generation.compute(started_s, now_s, len(batch))
-            event, reason = generation.accept(choices, now_s)
-            self._post(generation, event)
+            event, reason = generation.accept(progress, now_s)
+            if event is not None:
+                self._post(generation, event)
             if reason is not None:
                 self._end(generation, reason)
             elif generation.outbox.full:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from earvoice.decoder.state_block import StatesId
-from earvoice.decoder.strategies.base import Choice
+from earvoice.decoder.strategies.base import BeamItem, Choice
 
 
 class EndReason(IntEnum):
@@ -51,6 +51,19 @@ class Stepped:
     first_index: int
     choices: list[Choice]
     spent: Spent
+    prefix_attention: list[list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Beamed:
+    """A beam search is over; the items' first tokens have position `first_index`."""
+
+    generation_id: int
+    states_id: StatesId
+    first_index: int
+    beam: list[BeamItem]
+    spent: Spent
+    prefix_attention: list[list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +79,4 @@ class Ended:
     failure: Exception | None = None
 
 
-Event = Opened | Stepped | Ended
+Event = Opened | Stepped | Beamed | Ended

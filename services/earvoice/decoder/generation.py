@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from earvoice.decoder.event import Ended, EndReason, Spent, Stepped
+from earvoice.decoder.event import Beamed, Ended, EndReason, Spent, Stepped
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.state_block import StateBlock
-from earvoice.decoder.strategies.base import Choice, Opening
+from earvoice.decoder.strategies.base import Choice, Opening, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +72,25 @@ class Generation:
         self._compute_ms += (now_s - started_s) * 1000
         self._batch_size = batch_size
 
-    def accept(self, choices: Sequence[Choice], now_s: float) -> tuple[Stepped, EndReason | None]:
+    def accept(
+        self, progress: Progress, now_s: float
+    ) -> tuple[Stepped | Beamed | None, EndReason | None]:
         """Take in what has become known.
 
         Returns:
-            The event for it, and why the generation is over, if it is.
+            The event for it, if there is anything to tell, and why the generation is over, if it
+            is.
         """
+        self._near_tie_count += progress.near_tie
+        if progress.beam:
+            return self._accept_beam(progress, now_s)
+        if not progress.choices:
+            return None, None
+        return self._accept_choices(progress, now_s)
+
+    def _accept_choices(self, progress: Progress, now_s: float) -> tuple[Stepped, EndReason | None]:
         first = self._step_count
-        kept = list(choices[: self.assignment.max_new_tokens - first])
+        kept = progress.choices[: self.assignment.max_new_tokens - first]
         self._step_count += len(kept)
         self._draft_accepted_count += sum(choice.from_draft for choice in kept)
         self._near_tie_count += sum(choice.near_tie for choice in kept)
@@ -90,11 +100,28 @@ class Generation:
             self.assignment.prefix_length + first,
             kept,
             self.spent(now_s),
+            progress.prefix_attention,
         )
-        if kept[-1].token == self.assignment.end_token:
-            return event, EndReason.END_OF_SEQUENCE
         full = self._step_count >= self.assignment.max_new_tokens
-        return event, EndReason.LIMIT if full else None
+        return event, self._end_reason(kept, full=full)
+
+    def _accept_beam(self, progress: Progress, now_s: float) -> tuple[Beamed, EndReason | None]:
+        best = progress.beam[0].choices
+        self._step_count = len(best)
+        event = Beamed(
+            self.assignment.generation_id,
+            self.assignment.states.states_id,
+            self.assignment.prefix_length,
+            progress.beam,
+            self.spent(now_s),
+            progress.prefix_attention,
+        )
+        return event, self._end_reason(best, full=True)
+
+    def _end_reason(self, choices: list[Choice], *, full: bool) -> EndReason | None:
+        if choices[-1].token == self.assignment.end_token:
+            return EndReason.END_OF_SEQUENCE
+        return EndReason.LIMIT if full else None
 
     def end(self, reason: EndReason, now_s: float, failure: Exception | None = None) -> Ended:
         """Give the event that closes it."""

@@ -10,8 +10,8 @@ import torch
 from earvoice.decoder.model import ServedModel, TokenTable
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Opening
-from earvoice.decoder.strategies.greedy import GreedyStrategy
+from earvoice.decoder.strategies.base import BeamPlan, Opening
+from earvoice.decoder.strategies.search import SearchStrategy
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.device import chosen_device, chosen_dtype
 from earvoice.models.vocabulary import EOS, Vocabulary
@@ -25,7 +25,7 @@ class LoadedDecoder:
     """A decoder that is ready to compute, and what is known about it."""
 
     model: ServedModel
-    strategy: GreedyStrategy
+    strategy: SearchStrategy
 
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
@@ -44,9 +44,10 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
         device=device,
         source_language=settings.source_language,
         target_language=settings.target_language,
+        compression=None if settings.compression == "checkpoint" else settings.compression,
     )
     model = describe(checkpoint, dtype, settings.model_name)
-    strategy = GreedyStrategy(checkpoint.network.decoder, device)
+    strategy = SearchStrategy(checkpoint.network.decoder, device)
     _warm_up(model, strategy)
     _LOG.info(
         "model loaded",
@@ -76,6 +77,7 @@ def describe(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ServedMod
             for language in config.target_languages
         },
         dimension=config.encoder.d_model,
+        head_count=config.decoder.heads,
         tokens=_token_table(vocabulary),
     )
 
@@ -90,13 +92,14 @@ def _token_table(vocabulary: Vocabulary) -> TokenTable:
     return TokenTable(texts, starts_word, EOS)
 
 
-def _warm_up(model: ServedModel, strategy: GreedyStrategy) -> None:
+def _warm_up(model: ServedModel, strategy: SearchStrategy) -> None:
     """Compute once, so that the first session does not wait for one-time work."""
     size_bytes = _WARM_UP_STATES * model.dimension * ElementType.FLOAT32.size_bytes
     silence = StateBlock(
         StatesId(0, 1), _WARM_UP_STATES, model.dimension, ElementType.FLOAT32, bytes(size_bytes)
     )
     end = model.tokens.end_token
-    opening = Opening((end,), (end,) * 8, model.facts.default_attention_layer, forbid_end=True)
-    run, _ = strategy.begin(silence, opening)
-    strategy.step([run, strategy.begin(silence, opening)[0]])
+    layer = model.facts.default_attention_layer
+    greedy = Opening((end,), (end,) * 8, layer, forbid_end=True)
+    beam = Opening((end,), (), layer, forbid_end=True, beam=BeamPlan(5, max_new_tokens=2))
+    strategy.step([strategy.begin(silence, opening)[0] for opening in (greedy, greedy, beam)])

@@ -31,10 +31,12 @@ class ServedModel:
         facts: what callers are told.
         language_tokens: BCP-47 tag of each target to the tokens forced after the start token.
         dimension: values per encoder state.
+        head_count: heads of each decoder layer.
         tokens: its target vocabulary.
     """
 
     facts: ModelFacts
     language_tokens: Mapping[str, tuple[int, ...]]
     dimension: int
+    head_count: int
     tokens: TokenTable

@@ -11,8 +11,9 @@ from earvoice.decoder.event import EndReason
 from earvoice.decoder.generation import Assignment, Generation
 from earvoice.decoder.model import ServedModel
 from earvoice.decoder.outbox import Outbox
+from earvoice.decoder.search_terms import SearchTerms, terms_for, terms_of
 from earvoice.decoder.state_block import StateBlock
-from earvoice.decoder.strategies.base import Opening
+from earvoice.decoder.strategies.base import BeamPlan, Opening
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -55,7 +56,7 @@ class _Terms:
 
     session_id: str
     language_tokens: tuple[int, ...]
-    attention_layer: int
+    search: SearchTerms
 
 
 class DecodeSession:
@@ -86,14 +87,13 @@ class DecodeSession:
         return self._terms.session_id if self._terms else ""
 
     def open(self, command: OpenCommand) -> None:
-        """Agree on model, language and attention.
+        """Agree on model, language, search and attention.
 
         Raises:
             OutOfOrderError: the session is open already.
             ModelMismatchError: another model is expected.
             LanguageNotSupportedError: the model does not write this language.
             InvalidFieldError: a field is out of range.
-            UnimplementedFieldError: a beam, or single heads, are asked for.
         """
         if self._terms is not None:
             raise OutOfOrderError("open came twice; allowed: once, as the first command")
@@ -105,7 +105,7 @@ class DecodeSession:
                 served=served,
             )
         self._terms = _Terms(
-            command.session_id, self._language_tokens(command), self._attention_layer(command)
+            command.session_id, self._language_tokens(command), terms_of(command, self._model)
         )
 
     def replace_states(self, command: StatesCommand) -> None:
@@ -138,13 +138,7 @@ class DecodeSession:
         states = self._states_of(command)
         self._check(command)
         allowed_tokens = min(command.max_new_tokens, self._bounds.max_tokens - len(command.prefix))
-        end_token = self._model.tokens.end_token
-        opening = Opening(
-            forced=(end_token, *terms.language_tokens, *command.prefix),
-            draft=tuple(command.draft[:allowed_tokens]),
-            attention_layer=terms.attention_layer,
-            forbid_end=command.forbid_end,
-        )
+        opening = self._opening(command, terms, allowed_tokens)
         self._stop(EndReason.REPLACED)
         self._generation = Generation(
             Assignment(
@@ -153,7 +147,7 @@ class DecodeSession:
                 opening,
                 len(command.prefix),
                 allowed_tokens,
-                end_token,
+                self._model.tokens.end_token,
                 command.read_at_s,
             ),
             self._outbox,
@@ -194,23 +188,18 @@ class DecodeSession:
             "open.target_language_code", command.target_language, ", ".join(sorted(languages))
         )
 
-    def _attention_layer(self, command: OpenCommand) -> int:
-        if command.attention_heads:
-            raise UnimplementedFieldError(
-                "open.attention_heads", "is not implemented; allowed: empty, their mean"
-            )
-        if command.beam_size > 1:
-            raise UnimplementedFieldError(
-                "open.beam_size", f"= {command.beam_size} is not implemented; allowed: 0 or 1"
-            )
-        if command.beam_size < 0:
-            raise InvalidFieldError("open.beam_size", command.beam_size, "0 or 1")
-        layers = self._model.facts.decoder_layers
-        if not 0 <= command.attention_layer <= layers:
-            raise InvalidFieldError(
-                "open.attention_layer", command.attention_layer, f"1 to {layers}, or 0 for default"
-            )
-        return command.attention_layer or self._model.facts.default_attention_layer
+    def _opening(self, command: GenerateCommand, terms: _Terms, allowed_tokens: int) -> Opening:
+        search = terms_for(command, terms.search, self._model)
+        beam = BeamPlan(search.beam_size, allowed_tokens, command.all_hypotheses)
+        return Opening(
+            forced=(self._model.tokens.end_token, *terms.language_tokens, *command.prefix),
+            draft=tuple(command.draft[:allowed_tokens]),
+            attention_layer=search.attention_layer,
+            forbid_end=command.forbid_end,
+            attention_heads=search.attention_heads,
+            reported_prefix_tokens=len(command.prefix) if command.prefix_attention else 0,
+            beam=beam if search.beam_size > 1 else None,
+        )
 
     def _states_of(self, command: GenerateCommand) -> StateBlock:
         if self._states is None:

@@ -1,12 +1,13 @@
 """Checkpoints, whatever wrote them, as models that are ready to compute."""
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
 import torch
 
-from earvoice.models.assembly import build_network, check_vocabularies
-from earvoice.models.config import ModelConfig
+from earvoice.models.assembly import CheckpointParts, build_network, check_vocabularies
+from earvoice.models.config import Compression, ModelConfig
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
 from earvoice.models.loaders.fairseq import read_fairseq, read_fairseq_target_vocabulary
 from earvoice.models.storage import (
@@ -83,6 +84,7 @@ def load_checkpoint(
     device: torch.device | str = "cpu",
     source_language: str = "und",
     target_language: str = "und",
+    compression: Compression | None = None,
 ) -> Checkpoint:
     """Load a checkpoint directory, or a `.pt` file of the papers' code.
 
@@ -92,6 +94,7 @@ def load_checkpoint(
         device: where the network computes; its packed weights cannot be moved later.
         source_language: what a `.pt` file translates from; a directory says so itself.
         target_language: what a `.pt` file translates to; a directory says so itself.
+        compression: in place of the checkpoint's own.
 
     Raises:
         CheckpointError: a file is missing, damaged, hostile, or contradicts another.
@@ -103,6 +106,8 @@ def load_checkpoint(
         parts = read_fairseq(path, source_language, target_language)
     else:
         parts = read_directory(path)
+    if compression is not None:
+        parts = _with_compression(parts, compression)
     check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
     network = build_network(parts.config, parts.tensors).to(device)
     network.prepare_inference(dtype)
@@ -113,6 +118,20 @@ def load_checkpoint(
         source_vocabulary=parts.source_vocabulary,
         target_vocabulary=parts.target_vocabulary,
         hash=parts.hash,
+    )
+
+
+def _with_compression(parts: CheckpointParts, compression: Compression) -> CheckpointParts:
+    """The same weights as another model: its states differ, so its hash does."""
+    encoder = parts.config.encoder
+    if encoder.compression == compression:
+        return parts
+    return dataclasses.replace(
+        parts,
+        config=dataclasses.replace(
+            parts.config, encoder=dataclasses.replace(encoder, compression=compression)
+        ),
+        hash=hashlib.sha256(f"{parts.hash} {compression}".encode()).hexdigest(),
     )
 
 

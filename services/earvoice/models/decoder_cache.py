@@ -9,20 +9,33 @@ FIRST_CAPACITY_TOKENS = 64
 
 
 class DecoderCache:
-    """Keys and values of one hypothesis over one utterance's states, for all layers."""
+    """Keys and values of one hypothesis over one utterance's states, for all layers.
 
-    def __init__(self, cross_keys: torch.Tensor, cross_values: torch.Tensor) -> None:
+    Attributes:
+        visible: [rows, tokens] bool, which tokens each row of a step sees; None means all.
+    """
+
+    visible: torch.Tensor | None = None
+
+    def __init__(
+        self,
+        cross_keys: torch.Tensor,
+        cross_values: torch.Tensor,
+        buffer: torch.Tensor | None = None,
+    ) -> None:
         """Start empty.
 
         Args:
             cross_keys: [layers, heads, S, d_head] keys of the encoder states.
             cross_values: [layers, heads, S, d_head] values of the encoder states.
+            buffer: [2, layers, heads, capacity, d_head] to keep the tokens' keys and values in;
+                None takes a new one.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
         layers, heads, _, width = cross_keys.shape
         shape = (2, layers, heads, FIRST_CAPACITY_TOKENS, width)
-        self._buffer = cross_keys.new_empty(shape)
+        self.buffer = cross_keys.new_empty(shape) if buffer is None else buffer
         self.length = 0
 
     @property
@@ -30,14 +43,21 @@ class DecoderCache:
         """Number of encoder states, S."""
         return self.cross_keys.shape[2]
 
+    @property
+    def rows(self) -> int:
+        """Number of hypotheses, each read one token further by a step."""
+        return 1
+
+    @property
+    def position(self) -> int:
+        """Number of tokens in a hypothesis: the position of the next."""
+        return self.length
+
     def reserve(self, count: int) -> None:
         """Make room for `count` more tokens; growing copies, so capacity doubles."""
-        capacity = self._buffer.shape[3]
+        capacity = self.buffer.shape[3]
         if self.length + count > capacity:
-            larger = max(2 * capacity, self.length + count)
-            grown = self._buffer.new_empty((*self._buffer.shape[:3], larger, self._buffer.shape[4]))
-            grown[:, :, :, : self.length] = self._buffer[:, :, :, : self.length]
-            self._buffer = grown
+            self._grow(max(2 * capacity, self.length + count))
 
     def extend(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
@@ -48,9 +68,9 @@ class DecoderCache:
             Views of all keys and all values of that layer, [heads, length + n, d_head].
         """
         end = self.length + keys.shape[1]
-        self._buffer[0, layer, :, self.length : end] = keys
-        self._buffer[1, layer, :, self.length : end] = values
-        return self._buffer[0, layer, :, :end], self._buffer[1, layer, :, :end]
+        self.buffer[0, layer, :, self.length : end] = keys
+        self.buffer[1, layer, :, self.length : end] = values
+        return self.buffer[0, layer, :, :end], self.buffer[1, layer, :, :end]
 
     def advance(self, count: int) -> None:
         """Count the tokens that every layer has written."""
@@ -66,3 +86,8 @@ class DecoderCache:
             message = f"length is {length}; allowed: 0 to {self.length}"
             raise ModelInputError(message)
         self.length = length
+
+    def _grow(self, capacity: int) -> None:
+        grown = self.buffer.new_empty((*self.buffer.shape[:3], capacity, self.buffer.shape[4]))
+        grown[:, :, :, : self.length] = self.buffer[:, :, :, : self.length]
+        self.buffer = grown

@@ -1,5 +1,8 @@
 """Decoding one token after another, with the keys and values of earlier tokens kept."""
 
+from collections.abc import Sequence
+from itertools import accumulate
+
 import torch
 from torch.nn import functional
 
@@ -34,7 +37,13 @@ class CachedDecoder(TransformerDecoder):
 
     @torch.inference_mode()
     def prefill(
-        self, tokens: list[int], cache: DecoderCache, attention_layer: int
+        self,
+        tokens: list[int],
+        cache: DecoderCache,
+        attention_layer: int,
+        attention_heads: Sequence[int] = (),
+        *,
+        first_logits: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Read several tokens in one causal pass, after those the cache already holds.
 
@@ -42,15 +51,18 @@ class CachedDecoder(TransformerDecoder):
             tokens: n ≥ 1 token ids; an empty cache begins with the start token.
             cache: extended by n tokens.
             attention_layer: which layer's cross-attention to give, counted from 1.
+            attention_heads: heads to average over, counted from 1; empty takes all.
+            first_logits: first row whose logits are computed, 0 to n - 1.
 
         Returns:
-            Logits [n, V] and attention [n, S], both float32. Row i belongs to the prediction of
-            the token after tokens[i]; attention is the softmax, averaged over heads.
+            Logits [n - first_logits, V] and attention [n, S], both float32. Row i of n belongs to
+            the prediction of the token after tokens[i]; attention is the softmax, averaged over
+            heads.
 
         Raises:
-            ModelInputError: no tokens, a token out of range, or no such layer.
+            ModelInputError: no tokens, a token out of range, or no such layer or head.
         """
-        self._check(tokens, [attention_layer])
+        self._check(tokens, [attention_layer], [attention_heads])
         cache.reserve(len(tokens))
         end = cache.length + len(tokens)
         ids = self._as_tensor(tokens)
@@ -66,79 +78,87 @@ class CachedDecoder(TransformerDecoder):
                 weighted=index == attention_layer - 1,
             )
             if weights is not None:
-                attention = weights
+                attention = _mean_of(weights, attention_heads)
             hidden = hidden + layer.encoder_attn.out_proj(attended)
             hidden = hidden + layer.feed_forward(hidden)
         cache.advance(len(tokens))
-        return self.logits(hidden), attention
+        return self.logits(hidden[first_logits:]), attention
 
     @torch.inference_mode()
     def step(
-        self, tokens: list[int], caches: list[DecoderCache], attention_layers: list[int]
+        self,
+        tokens: list[int],
+        caches: Sequence[DecoderCache],
+        attention_layers: list[int],
+        attention_heads: Sequence[Sequence[int]] = (),
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Read one token in each of B sessions; linear layers run over all of them at once.
+        """Read one token in each row of B caches; linear layers run over all R rows at once.
 
         Args:
-            tokens: B token ids, one a session.
-            caches: B caches, each extended by one token.
+            tokens: R token ids, one for each row of each cache.
+            caches: B caches of one row (a hypothesis) or more (a beam), each row extended by one
+                token.
             attention_layers: B layers whose cross-attention to give, counted from 1.
+            attention_heads: B times the heads to average over, counted from 1; empty takes all.
 
         Returns:
-            Logits [B, V] float32 and B attention rows [S] float32.
+            Logits [R, V] float32 and R attention rows [S] float32.
 
         Raises:
-            ModelInputError: the lists differ in length, or a token or layer is out of range.
+            ModelInputError: the lists do not fit, or a token, layer or head is out of range.
         """
-        if not len(tokens) == len(caches) == len(attention_layers):
-            message = (
-                f"tokens, caches, attention_layers have {len(tokens)}, {len(caches)} and "
-                f"{len(attention_layers)} items; allowed: equal numbers"
-            )
-            raise ModelInputError(message)
-        self._check(tokens, attention_layers)
+        heads = attention_heads or [()] * len(caches)
+        self._check_lengths(tokens, caches, attention_layers, heads)
+        self._check(tokens, attention_layers, heads)
         for cache in caches:
-            cache.reserve(1)
-        lengths = [cache.length for cache in caches]
-        ids, places = self._as_tensor(tokens), self._as_tensor(lengths)
-        rows = self.positions.up_to(max(lengths) + 1, ids.device)[places]
-        hidden = self.embed(ids, rows)
+            cache.reserve(cache.rows)
+        hidden = self._step_embedding(tokens, caches)
         attention: dict[int, torch.Tensor] = {}
         for index, layer in enumerate(self._decoder_layers()):
             hidden = hidden + self._step_self_attention(layer, index, hidden, caches)
             cross = layer.encoder_attn
             queries = cross.q_proj(layer.encoder_attn_layer_norm(hidden))
             attended_rows = []
-            for b, cache in enumerate(caches):
+            for b, (cache, rows) in enumerate(_with_rows(caches)):
                 wanted = attention_layers[b] == index + 1
                 attended, weights = self._cross_attention(
-                    cross, queries[b : b + 1], cache, index, weighted=wanted
+                    cross, queries[rows], cache, index, weighted=wanted
                 )
                 attended_rows.append(attended)
                 if weights is not None:
-                    attention[b] = weights[0]
+                    attention[b] = _mean_of(weights, heads[b])
             hidden = hidden + cross.out_proj(torch.cat(attended_rows))
             hidden = hidden + layer.feed_forward(hidden)
         for cache in caches:
-            cache.advance(1)
-        return self.logits(hidden), [attention[b] for b in range(len(caches))]
+            cache.advance(cache.rows)
+        return self.logits(hidden), [row for b in range(len(caches)) for row in attention[b]]
+
+    def _step_embedding(self, tokens: list[int], caches: Sequence[DecoderCache]) -> torch.Tensor:
+        """[R, d]: each token at its own place in its hypothesis."""
+        places = [cache.position for cache in caches for _ in range(cache.rows)]
+        ids = self._as_tensor(tokens)
+        rows = self.positions.up_to(max(places) + 1, ids.device)
+        return self.embed(ids, rows[self._as_tensor(places)])
 
     @staticmethod
     def _step_self_attention(
-        layer: DecoderLayer, index: int, hidden: torch.Tensor, caches: list[DecoderCache]
+        layer: DecoderLayer, index: int, hidden: torch.Tensor, caches: Sequence[DecoderCache]
     ) -> torch.Tensor:
-        """[B, d] → [B, d]: each session's new token over its own keys and values."""
+        """[R, d] → [R, d]: each row's new token over its own keys and values."""
         own = layer.self_attn
         normed = layer.self_attn_layer_norm(hidden)
         queries, keys, values = own.q_proj(normed), own.k_proj(normed), own.v_proj(normed)
-        rows = []
-        for b, cache in enumerate(caches):
-            row = slice(b, b + 1)
-            past = cache.extend(index, own.by_head(keys[row]), own.by_head(values[row]))
+        attended_rows = []
+        for cache, rows in _with_rows(caches):
+            past = cache.extend(index, own.by_head(keys[rows]), own.by_head(values[rows]))
             attended = functional.scaled_dot_product_attention(
-                own.by_head(queries[row])[None], past[0][None], past[1][None]
+                own.by_head(queries[rows])[None],
+                past[0][None],
+                past[1][None],
+                attn_mask=cache.visible,
             )
-            rows.append(attended[0].transpose(0, 1).flatten(1))
-        output: torch.Tensor = own.out_proj(torch.cat(rows))
+            attended_rows.append(attended[0].transpose(0, 1).flatten(1))
+        output: torch.Tensor = own.out_proj(torch.cat(attended_rows))
         return output
 
     def _self_attention(
@@ -167,7 +187,7 @@ class CachedDecoder(TransformerDecoder):
         *,
         weighted: bool,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """[n, d] queries → [n, d] values, and [n, S] mean weights where they are wanted."""
+        """[n, d] queries → [n, d] values, and [heads, n, S] weights where they are wanted."""
         query = attention.by_head(queries)
         keys, values = cache.cross_keys[index], cache.cross_values[index]
         if not weighted:
@@ -177,7 +197,7 @@ class CachedDecoder(TransformerDecoder):
             return attended.transpose(0, 1).flatten(1), None
         scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
         weights = scores.float().softmax(-1)
-        return (weights @ values).transpose(0, 1).flatten(1), weights.mean(0)
+        return (weights @ values).transpose(0, 1).flatten(1), weights
 
     def _decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
@@ -185,7 +205,28 @@ class CachedDecoder(TransformerDecoder):
     def _as_tensor(self, tokens: list[int]) -> torch.Tensor:
         return torch.tensor(tokens, device=self.embed_tokens.weight.device)
 
-    def _check(self, tokens: list[int], attention_layers: list[int]) -> None:
+    def _check_lengths(
+        self,
+        tokens: list[int],
+        caches: Sequence[DecoderCache],
+        attention_layers: list[int],
+        attention_heads: Sequence[Sequence[int]],
+    ) -> None:
+        rows = sum(cache.rows for cache in caches)
+        counts = (len(caches), len(attention_layers), len(attention_heads))
+        if len(tokens) != rows or len(set(counts)) > 1:
+            message = (
+                f"caches, attention_layers, attention_heads have {counts} items and there are "
+                f"{len(tokens)} tokens; allowed: equal numbers, and {rows} tokens, one a row"
+            )
+            raise ModelInputError(message)
+
+    def _check(
+        self,
+        tokens: list[int],
+        attention_layers: list[int],
+        attention_heads: Sequence[Sequence[int]],
+    ) -> None:
         if not tokens:
             message = "tokens is []; allowed: at least one token"
             raise ModelInputError(message)
@@ -193,7 +234,22 @@ class CachedDecoder(TransformerDecoder):
         if wrong:
             message = f"token is {wrong[0]}; allowed: 0 to {self.config.target_pieces - 1}"
             raise ModelInputError(message)
-        layers = self.config.decoder.layers
+        layers, heads = self.config.decoder.layers, self.config.decoder.heads
         if not all(1 <= layer <= layers for layer in attention_layers):
             message = f"attention_layer is {attention_layers}; allowed: 1 to {layers}"
             raise ModelInputError(message)
+        if not all(1 <= head <= heads for chosen in attention_heads for head in chosen):
+            message = f"attention_heads is {attention_heads}; allowed: 1 to {heads}"
+            raise ModelInputError(message)
+
+
+def _with_rows(caches: Sequence[DecoderCache]) -> list[tuple[DecoderCache, slice]]:
+    """Each cache and the rows of a batch that are its own."""
+    ends = list(accumulate(cache.rows for cache in caches))
+    return [(cache, slice(end - cache.rows, end)) for cache, end in zip(caches, ends, strict=True)]
+
+
+def _mean_of(weights: torch.Tensor, heads: Sequence[int]) -> torch.Tensor:
+    """[heads, n, S] → [n, S], the mean of the heads chosen, counted from 1; empty takes all."""
+    chosen = weights[[head - 1 for head in heads]] if heads else weights
+    return chosen.mean(0)

@@ -34,11 +34,16 @@ class GenerationSteps:
         tokens: in order, end of sentence excluded.
         end: the end of sentence, if it follows them.
         timings: of the generation so far.
+        alternatives: new token ids of every hypothesis of the beam, best first, the best included,
+            ends of sentence excluded; empty when the search was greedy or they were not asked for.
+        prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
     """
 
     tokens: Sequence[Token]
     end: Token | None
     timings: HopTimings
+    alternatives: Sequence[Sequence[int]] = ()
+    prefix_attention: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,11 @@ class GenerationRequest:
         draft: tokens expected after them.
         max_new_tokens: most tokens after the prefix, 1 or more.
         forbid_end: never choose end of sentence.
+        beam_size: hypotheses to follow; 1 is greedy search.
+        attention_layer: decoder layer whose cross-attention is sent, from 1; 0 is as opened.
+        attention_heads: heads whose mean is sent, from 1; empty is all, or as opened with layer 0.
+        all_hypotheses: send every hypothesis of the beam, not the best alone.
+        prefix_attention: send the rows of the prefix's tokens too.
     """
 
     states: object
@@ -71,6 +81,11 @@ class GenerationRequest:
     draft: Sequence[int]
     max_new_tokens: int
     forbid_end: bool = False
+    beam_size: int = 1
+    attention_layer: int = 0
+    attention_heads: Sequence[int] = ()
+    all_hypotheses: bool = False
+    prefix_attention: bool = False
 
 
 class EncoderBackend(Protocol):

@@ -24,6 +24,7 @@ class Hypothesis:
     """Everything that one generation answered."""
 
     messages: list[pb.Steps] = field(default_factory=list)
+    beams: list[pb.Beam] = field(default_factory=list)
     done: pb.GenerationDone = field(default_factory=pb.GenerationDone)
 
     @property
@@ -86,6 +87,10 @@ class Caller:
                 assert response.done.generation_id == generation_id
                 hypothesis.done = response.done
                 return hypothesis
+            if response.WhichOneof("answer") == "beam":
+                assert response.beam.generation_id == generation_id
+                hypothesis.beams.append(response.beam)
+                continue
             assert response.steps.generation_id == generation_id
             hypothesis.messages.append(response.steps)
 

@@ -61,6 +61,13 @@ async def not_a_number(caller: Caller) -> None:
     await caller.generate(1)
 
 
+async def too_large(caller: Caller) -> None:
+    """A beam search over states that overflow in the network."""
+    await caller.open()
+    await caller.states(np.full_like(STATES, 3e38))
+    await caller.generate(1, beam_size=3)
+
+
 async def no_states(caller: Caller) -> None:
     """A generation over zero states."""
     await caller.open()
@@ -90,16 +97,16 @@ CASES = {
         "'xx' is not allowed; allowed: de, fr",
     ),
     "beam": (
-        lambda caller: caller.open(beam_size=5),
-        StatusCode.UNIMPLEMENTED,
-        "NOT_IMPLEMENTED",
-        "beam_size = 5",
+        lambda caller: caller.open(beam_size=17),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "open.beam_size = 17 is not allowed; allowed: 1 to 16, or 0 for default",
     ),
     "heads": (
-        lambda caller: caller.open(attention_heads=[1]),
-        StatusCode.UNIMPLEMENTED,
-        "NOT_IMPLEMENTED",
-        "attention_heads",
+        lambda caller: caller.open(attention_heads=[5]),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "open.attention_heads = [5] is not allowed; allowed: 1 to 4, each once",
     ),
     "part of the states": (
         states(first_changed=2),
@@ -133,6 +140,18 @@ CASES = {
         StatusCode.INVALID_ARGUMENT,
         "INVALID_FIELD",
         "generate.draft = -4",
+    ),
+    "heads without a layer": (
+        generate(attention_heads=[1]),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "generate.attention_heads = [1]",
+    ),
+    "beam over states too large": (
+        too_large,
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "states.data = 'numbers too large'",
     ),
     "no tokens wanted": (
         generate(max_new_tokens=0),
@@ -191,6 +210,10 @@ async def test_random_bytes_get_a_status_of_ours(
             "prefix": st.lists(INTS, max_size=3),
             "draft": st.lists(INTS, max_size=3),
             "max_new_tokens": INTS,
+            "beam_size": INTS,
+            "attention_layer": INTS,
+            "attention_heads": st.lists(INTS, max_size=3),
+            "prefix_attention": st.booleans(),
             "states_id": st.builds(types_pb2.StatesId, utterance=INTS, revision=INTS),
         }
     ),

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
 from earvoice.decoder.strategies.base import Choice, Opening
-from earvoice.decoder.strategies.greedy import GreedyStrategy
+from earvoice.decoder.strategies.search import SearchStrategy
 from earvoice.models.config import (
     DecoderConfig,
     EncoderConfig,
@@ -62,13 +62,14 @@ def decode(
     decoder: CachedDecoder, states: np.ndarray, opening: Opening, count: int
 ) -> list[Choice]:
     """The first `count` choices."""
-    strategy = GreedyStrategy(decoder, torch.device("cpu"))
+    strategy = SearchStrategy(decoder, torch.device("cpu"))
     block = StateBlock(
         StatesId(0, 1), *states.shape, ElementType.FLOAT32, states.astype("<f4").tobytes()
     )
-    run, choices = strategy.begin(block, opening)
+    run, begun = strategy.begin(block, opening)
+    choices = begun.choices
     while len(choices) < count:
-        choices += strategy.step([run])
+        choices += strategy.step([run])[0].choices
     return choices[:count]
 
 

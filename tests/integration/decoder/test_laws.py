@@ -28,9 +28,10 @@ def decode(tiny: LoadedDecoder, seed: int, opening: Opening) -> list[Choice]:
     block = StateBlock(
         StatesId(0, 1), states.shape[0], states.shape[1], ElementType.FLOAT32, states.tobytes()
     )
-    run, choices = tiny.strategy.begin(block, opening)
+    run, begun = tiny.strategy.begin(block, opening)
+    choices = begun.choices
     while choices[-1].token != END and len(choices) < LENGTH:
-        choices += tiny.strategy.step([run])
+        choices += tiny.strategy.step([run])[0].choices
     return choices[:LENGTH]
 
 

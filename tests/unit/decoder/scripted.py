@@ -9,7 +9,7 @@ from earvoice.decoder.command import GenerateCommand, OpenCommand, StatesCommand
 from earvoice.decoder.generation import Generation
 from earvoice.decoder.model import ServedModel, TokenTable
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Choice, Opening, Strategy
+from earvoice.decoder.strategies.base import BeamItem, Choice, Opening, Progress, Strategy
 from earvoice.runtime.model_facts import ModelFacts
 
 END = 2
@@ -38,6 +38,7 @@ def model() -> ServedModel:
         ),
         language_tokens={"de": (), "fr": (49,)},
         dimension=DIMENSION,
+        head_count=2,
         tokens=TokenTable(tuple(b"" for _ in range(SIZE)), (False,) * SIZE, END),
     )
 
@@ -107,6 +108,8 @@ class ScriptedRun:
     """What is left to say; an exception is raised instead of said."""
 
     left: list[int | Exception]
+    opening: Opening
+    searched: list[Choice] = field(default_factory=list)
 
 
 class ScriptedStrategy(Strategy[ScriptedRun]):
@@ -125,10 +128,12 @@ class ScriptedStrategy(Strategy[ScriptedRun]):
         self.batches: list[int] = []
         self.begun: list[Opening] = []
 
-    def begin(self, states: StateBlock, opening: Opening) -> tuple[ScriptedRun, list[Choice]]:
+    def begin(self, states: StateBlock, opening: Opening) -> tuple[ScriptedRun, Progress]:
         """Accept the agreeing part of the draft and say one token more."""
         self.begun.append(opening)
-        run = ScriptedRun(list(self._scripts[states.states_id.revision]))
+        run = ScriptedRun(list(self._scripts[states.states_id.revision]), opening)
+        if opening.beam:
+            return run, _searched(run)
         choices = []
         for token in opening.draft:
             if run.left[0] != token:
@@ -136,15 +141,15 @@ class ScriptedStrategy(Strategy[ScriptedRun]):
             choices.append(_choice(run, from_draft=True))
         if not choices or choices[-1].token != END:
             choices.append(_choice(run))
-        return run, choices
+        return run, Progress.of(choices, [[1.0]] * opening.reported_prefix_tokens)
 
-    def step(self, runs: Sequence[ScriptedRun]) -> list[Choice]:
-        """Say the next token of each."""
+    def step(self, runs: Sequence[ScriptedRun]) -> list[Progress]:
+        """Say the next token of each; a beam only when it ends."""
         self.batches.append(len(runs))
         for run in runs:
             if isinstance(run.left[0], Exception):
                 raise run.left[0]
-        return [_choice(run) for run in runs]
+        return [_searched(run) if run.opening.beam else Progress.of([_choice(run)]) for run in runs]
 
 
 def _choice(run: ScriptedRun, *, from_draft: bool = False) -> Choice:
@@ -152,3 +157,14 @@ def _choice(run: ScriptedRun, *, from_draft: bool = False) -> Choice:
     if isinstance(token, Exception):
         raise token
     return Choice(token, -0.5, [1.0], near_tie=token == SIZE - 1, from_draft=from_draft)
+
+
+def _searched(run: ScriptedRun) -> Progress:
+    """A beam of two: the script, and its first token alone."""
+    plan = run.opening.beam
+    assert plan is not None
+    run.searched.append(_choice(run))
+    if run.searched[-1].token != END and len(run.searched) < plan.max_new_tokens:
+        return Progress([], [], [], near_tie=True)
+    beam = [BeamItem(run.searched, -0.5), BeamItem(run.searched[:1], -0.7)]
+    return Progress([], beam, [[1.0]] * run.opening.reported_prefix_tokens)

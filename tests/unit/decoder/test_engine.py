@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from earvoice.decoder.engine import DecoderEngine
-from earvoice.decoder.event import Ended, EndReason, Event, Stepped
+from earvoice.decoder.event import Beamed, Ended, EndReason, Event, Stepped
 from earvoice.decoder.generation import Assignment, Generation
 from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.strategies.base import Opening
+from earvoice.decoder.strategies.base import BeamPlan, Opening
 from tests.unit.decoder.scripted import END, SIZE, ScriptedRun, ScriptedStrategy, block
 
 Engine = DecoderEngine[ScriptedRun]
@@ -96,6 +96,60 @@ async def test_limit_is_exact(engines: list[Engine], draft: tuple[int, ...]) -> 
     events = await until_end(outbox)
     assert tokens_of(events) == [5, 5, 5]
     assert end_of(events).reason is EndReason.LIMIT
+
+
+def beam_generation(outbox: Outbox, revision: int = 1, limit: int = 1000) -> Generation:
+    """A beam search over the script of a revision, after a prefix of three."""
+    opening = Opening(
+        (END, 7, 8, 9), (), 3, forbid_end=False, reported_prefix_tokens=3, beam=BeamPlan(2, limit)
+    )
+    return Generation(Assignment(1, block(revision=revision), opening, 3, limit, END, 0.0), outbox)
+
+
+@pytest.mark.parametrize(
+    ("limit", "tokens", "reason"),
+    [(9, [5, 6, 7, END], EndReason.END_OF_SEQUENCE), (2, [5, 6], EndReason.LIMIT)],
+)
+async def test_beam_is_told_once(
+    engines: list[Engine], limit: int, tokens: list[int], reason: EndReason
+) -> None:
+    """Nothing before the search is over; then all items, and why the best one ends."""
+    engine = start(engines, ScriptedStrategy({1: [5, 6, 7, END]}))
+    outbox = Outbox(16, engine.wake)
+    engine.submit(beam_generation(outbox, limit=limit))
+    beamed, end = await until_end(outbox)
+    assert isinstance(beamed, Beamed)
+    assert [choice.token for choice in beamed.beam[0].choices] == tokens
+    assert (len(beamed.beam), beamed.first_index, len(beamed.prefix_attention)) == (2, 3, 3)
+    assert isinstance(end, Ended)
+    assert (end.reason, end.step_count) == (reason, len(tokens))
+    assert end.near_tie_count == len(tokens) - 1
+
+
+async def test_halted_beam_tells_nothing(engines: list[Engine]) -> None:
+    """A search that is stopped has no result, only its end."""
+    engine = start(engines, ScriptedStrategy({1: [5] * 10**5}))
+    outbox = Outbox(16, engine.wake)
+    running = beam_generation(outbox, limit=10**6)
+    engine.submit(running)
+    running.stop(EndReason.HALTED)
+    (end,) = await until_end(outbox)
+    assert isinstance(end, Ended)
+    assert (end.reason, end.step_count) == (EndReason.HALTED, 0)
+
+
+async def test_beam_and_greedy_share_batches(engines: list[Engine]) -> None:
+    """What each session's search is, the others need not know."""
+    strategy = ScriptedStrategy({1: [*range(5, 45), END], 2: [*range(5, 45), END]})
+    engine = start(engines, strategy)
+    greedy, beam = Outbox(100, engine.wake), Outbox(100, engine.wake)
+    engine.submit(beam_generation(beam, 1))
+    engine.submit(generation(greedy, 2))
+    assert tokens_of(await until_end(greedy)) == [*range(5, 45), END]
+    found, _ = await until_end(beam)
+    assert isinstance(found, Beamed)
+    assert [choice.token for choice in found.beam[0].choices] == [*range(5, 45), END]
+    assert max(strategy.batches) == 2
 
 
 async def test_full_outbox_pauses_only_its_own_session(engines: list[Engine]) -> None:

@@ -7,6 +7,7 @@ from earvoice.decoder.event import EndReason
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.session import DecodeSession, SessionBounds
 from earvoice.decoder.state_block import ElementType, StatesId
+from earvoice.decoder.strategies.base import BeamPlan
 from earvoice.runtime.errors import (
     EarvoiceError,
     InvalidFieldError,
@@ -75,9 +76,11 @@ def test_second_open_is_out_of_order(session: DecodeSession) -> None:
         ({"target_language": ""}, LanguageNotSupportedError, "allowed: de, fr"),
         ({"attention_layer": 5}, InvalidFieldError, "attention_layer = 5.*1 to 4"),
         ({"attention_layer": -1}, InvalidFieldError, "attention_layer = -1"),
-        ({"attention_heads": (1,)}, UnimplementedFieldError, "attention_heads"),
-        ({"beam_size": 2}, UnimplementedFieldError, "beam_size = 2"),
-        ({"beam_size": -2}, InvalidFieldError, "beam_size = -2"),
+        ({"attention_heads": (0,)}, InvalidFieldError, r"open.attention_heads = \[0\].*1 to 2"),
+        ({"attention_heads": (3,)}, InvalidFieldError, r"open.attention_heads = \[3\].*1 to 2"),
+        ({"attention_heads": (2, 2)}, InvalidFieldError, r"= \[2, 2\].*each once"),
+        ({"beam_size": 17}, InvalidFieldError, "open.beam_size = 17.*1 to 16"),
+        ({"beam_size": -2}, InvalidFieldError, "open.beam_size = -2"),
     ],
 )
 def test_open_names_the_field_it_refuses(
@@ -153,6 +156,10 @@ def test_generate_on_other_states_is_refused(ready: DecodeSession) -> None:
         ({"draft": (-1,)}, "draft = -1"),
         ({"prefix": (5,) * 20}, "20 tokens.*at most 19"),
         ({"draft": (5,) * 20}, "20 tokens.*at most 19"),
+        ({"attention_layer": 5}, "generate.attention_layer = 5.*1 to 4"),
+        ({"attention_layer": 1, "attention_heads": (3,)}, r"generate.attention_heads = \[3\]"),
+        ({"attention_heads": (1,)}, r"heads = \[1\].*none without generate.attention_layer"),
+        ({"beam_size": 17}, "generate.beam_size = 17.*1 to 16"),
     ],
 )
 def test_generate_names_the_field_it_refuses(
@@ -161,6 +168,44 @@ def test_generate_names_the_field_it_refuses(
     """A refused generate says which field, which value and what is allowed."""
     with pytest.raises(InvalidFieldError, match=message):
         ready.generate(generate(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "layer", "heads", "beam"),
+    [
+        ({}, 2, (2,), 4),
+        ({"beam_size": 1}, 2, (2,), None),
+        ({"beam_size": 7}, 2, (2,), 7),
+        ({"attention_layer": 4}, 4, (), 4),
+        ({"attention_layer": 4, "attention_heads": (1, 2)}, 4, (1, 2), 4),
+    ],
+)
+def test_generate_replaces_the_terms_of_open(
+    session: DecodeSession,
+    engine: NotingEngine,
+    changes: dict[str, object],
+    layer: int,
+    heads: tuple[int, ...],
+    beam: int | None,
+) -> None:
+    """Beam size, and layer with heads, are as opened unless the generation has its own."""
+    session.open(opening(attention_layer=2, attention_heads=(2,), beam_size=4))
+    session.replace_states(states())
+    session.generate(generate(**changes))
+    found = engine.submitted[0].assignment.opening
+    assert (found.attention_layer, found.attention_heads) == (layer, heads)
+    assert (found.beam.size if found.beam else None) == beam
+
+
+def test_beam_is_asked_for_within_the_limits(session: DecodeSession, engine: NotingEngine) -> None:
+    """The search knows its limit, how much to tell, and whose prefix rows are wanted."""
+    session.open(opening(target_language="fr"))
+    session.replace_states(states())
+    wanted = {"beam_size": 3, "all_hypotheses": True, "prefix_attention": True}
+    session.generate(generate(prefix=(5,) * 15, max_new_tokens=100, **wanted))
+    found = engine.submitted[0].assignment.opening
+    assert found.beam == BeamPlan(3, max_new_tokens=5, all_hypotheses=True)
+    assert found.reported_prefix_tokens == 15
 
 
 def test_generation_ids_grow(ready: DecodeSession) -> None:

@@ -13,20 +13,42 @@ RunT = TypeVar("RunT")
 
 
 @dataclass(frozen=True, slots=True)
+class BeamPlan:
+    """How a beam search is done.
+
+    Attributes:
+        size: hypotheses kept, and finished hypotheses wanted, 1 or more.
+        max_new_tokens: most tokens after those forced, end of sentence included.
+        all_hypotheses: whether all are told instead of the best alone.
+    """
+
+    size: int
+    max_new_tokens: int
+    all_hypotheses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Opening:
     """What a hypothesis starts from.
 
     Attributes:
         forced: token ids that are given, in order: start, language (if any), prefix.
-        draft: token ids expected after them; verified, not trusted.
+        draft: token ids expected after them; verified, not trusted. A beam search has no use
+            for them.
         attention_layer: decoder layer whose cross-attention is reported, from 1.
         forbid_end: never choose the end of sentence.
+        attention_heads: heads whose mean is reported, from 1; empty takes all.
+        reported_prefix_tokens: the last so many forced tokens' cross-attention is reported too.
+        beam: how to search; None is greedy.
     """
 
     forced: tuple[int, ...]
     draft: tuple[int, ...]
     attention_layer: int
     forbid_end: bool
+    attention_heads: tuple[int, ...] = ()
+    reported_prefix_tokens: int = 0
+    beam: BeamPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +58,8 @@ class Choice:
     Attributes:
         token: vocabulary id.
         log_probability: natural logarithm of its softmax probability, over the whole vocabulary.
-        attention: the predicting position's weight for each state, S values adding up to 1.
+        attention: the predicting position's weight for each state, S values adding up to 1; empty
+            where it is not told.
         near_tie: whether the two best logits allowed were closer than 1e-4.
         from_draft: whether the draft had it.
     """
@@ -44,27 +67,66 @@ class Choice:
     token: int
     log_probability: float
     attention: list[float]
-    near_tie: bool
+    near_tie: bool = False
     from_draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BeamItem:
+    """One hypothesis of a finished beam search.
+
+    Attributes:
+        choices: its tokens after those forced, the end of sentence included where it was reached.
+        score: sum of log-probabilities divided by length; forced tokens but for the start, and
+            the end of sentence, count in both.
+    """
+
+    choices: list[Choice]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a computation has brought to light about one run.
+
+    Attributes:
+        choices: tokens that are certain now, in order; a beam search has none.
+        beam: the n-best hypotheses, best first; empty until a beam search is over.
+        prefix_attention: rows of the tokens asked for: with the first choices, or with the beam.
+        near_tie: whether two neighbours among a beam's candidates were closer than 1e-4.
+    """
+
+    choices: list[Choice]
+    beam: list[BeamItem]
+    prefix_attention: list[list[float]]
+    near_tie: bool = False
+
+    @classmethod
+    def of(
+        cls, choices: list[Choice], prefix_attention: list[list[float]] | None = None
+    ) -> Progress:
+        """Progress of a greedy search."""
+        return cls(choices, [], prefix_attention or [])
 
 
 class Strategy(ABC, Generic[RunT]):
     """Chooses tokens for many hypotheses; all calls come from the engine's thread."""
 
     @abstractmethod
-    def begin(self, states: StateBlock, opening: Opening) -> tuple[RunT, list[Choice]]:
+    def begin(self, states: StateBlock, opening: Opening) -> tuple[RunT, Progress]:
         """Read what is forced, verify the draft, and predict the first token after both.
 
         Returns:
-            The run to step on with, and the choices known at once: the draft's longest agreeing
-            part, then one token of the strategy's own unless that part ends the sentence.
+            The run to step on with, and what is known at once: in greedy search the draft's
+            longest agreeing part, then one token of the strategy's own unless that part ends the
+            sentence.
 
         Raises:
             InvalidFieldError: the states are not finite numbers.
         """
 
     @abstractmethod
-    def step(self, runs: Sequence[RunT]) -> list[Choice]:
+    def step(self, runs: Sequence[RunT]) -> list[Progress]:
         """Predict one more token for each run, all in one batch.
 
         A run whose step raised is unchanged and can be stepped again.

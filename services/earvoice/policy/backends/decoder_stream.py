@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.backends.call import BackendCall, hop_timings
+from earvoice.policy.decisions.base import Token
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.evidence import token_of
 
@@ -33,6 +34,8 @@ class DecoderStream:
             model_hash=model_hash,
             target_language_code=options.target_language_code,
             attention_layer=options.attention_layer,
+            attention_heads=options.attention_heads,
+            beam_size=options.beam_size,
             session_id=session_id,
         )
         await self._call.write(decoder_pb.DecodeRequest(open=command))
@@ -41,7 +44,7 @@ class DecoderStream:
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
-        """Decode; yields steps, then exactly one end.
+        """Decode; yields steps, then exactly one end. A beam gives all its steps at once.
 
         Raises:
             RuntimeError: the decoder did not keep to the forced prefix.
@@ -55,8 +58,12 @@ class DecoderStream:
             while True:
                 answer: decoder_pb.DecodeResponse = await self._call.read()
                 if answer.HasField("steps") and self._is_current(answer.steps):
-                    expected_index = _checked_index(answer.steps, expected_index)
+                    expected_index = _checked_index(answer.steps.steps, expected_index)
                     yield _generation_steps(sent_s, answer.steps)
+                if answer.HasField("beam") and self._is_current(answer.beam):
+                    for hypothesis in answer.beam.hypotheses:
+                        _checked_index(hypothesis.steps, expected_index)
+                    yield _beam_steps(sent_s, answer.beam, tells_all=request.all_hypotheses)
                 if answer.HasField("done") and self._is_current(answer.done):
                     yield _generation_end(sent_s, answer.done)
                     return
@@ -95,10 +102,17 @@ class DecoderStream:
             draft=request.draft,
             max_new_tokens=request.max_new_tokens,
             forbid_end_of_sequence=request.forbid_end,
+            attention_layer=request.attention_layer,
+            attention_heads=request.attention_heads,
+            beam_size=request.beam_size,
+            all_hypotheses=request.all_hypotheses,
+            prefix_attention=request.prefix_attention,
         )
         await self._call.write(decoder_pb.DecodeRequest(generate=command))
 
-    def _is_current(self, message: decoder_pb.Steps | decoder_pb.GenerationDone) -> bool:
+    def _is_current(
+        self, message: decoder_pb.Steps | decoder_pb.Beam | decoder_pb.GenerationDone
+    ) -> bool:
         return message.generation_id == self._generation_id
 
 
@@ -108,15 +122,37 @@ def _generation_end(sent_s: float, done: decoder_pb.GenerationDone) -> Generatio
 
 
 def _generation_steps(sent_s: float, steps: decoder_pb.Steps) -> GenerationSteps:
-    tokens = [token_of(step) for step in steps.steps]
-    has_ended = bool(tokens) and steps.steps[-1].end_of_sequence
-    end = tokens.pop() if has_ended else None
-    return GenerationSteps(tokens, end, hop_timings(sent_s, steps.timings))
+    tokens, end = _tokens_and_end(steps.steps)
+    rows = [list(row.weights) for row in steps.prefix_attention]
+    timings = hop_timings(sent_s, steps.timings)
+    return GenerationSteps(tokens, end, timings, prefix_attention=rows)
 
 
-def _checked_index(steps: decoder_pb.Steps, expected: int) -> int:
+def _beam_steps(sent_s: float, beam: decoder_pb.Beam, *, tells_all: bool) -> GenerationSteps:
+    tokens, end = _tokens_and_end(beam.hypotheses[0].steps)
+    alternatives = [
+        [step.token for step in hypothesis.steps if not step.end_of_sequence]
+        for hypothesis in beam.hypotheses
+    ]
+    rows = [list(row.weights) for row in beam.prefix_attention]
+    timings = hop_timings(sent_s, beam.timings)
+    return GenerationSteps(tokens, end, timings, alternatives if tells_all else (), rows)
+
+
+def _tokens_and_end(steps: Iterable[decoder_pb.Step]) -> tuple[list[Token], Token | None]:
+    """The tokens, and the end of sentence if it follows them."""
+    tokens, end = [], None
+    for step in steps:
+        if step.end_of_sequence:
+            end = token_of(step)
+        else:
+            tokens.append(token_of(step))
+    return tokens, end
+
+
+def _checked_index(steps: Iterable[decoder_pb.Step], expected: int) -> int:
     """Append-only is checked where it could break: steps must follow the prefix one by one."""
-    for step in steps.steps:
+    for step in steps:
         if step.index != expected:
             raise RuntimeError(f"the decoder sent step {step.index}, expected {expected}")
         expected += 1

@@ -1,0 +1,93 @@
+"""Every hypothesis of the papers' own runs is found again, where that data is."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from earvoice.decoder.strategies.base import BeamPlan, Opening, Progress
+from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.models.assembly import build_network
+from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.config import Compression
+from earvoice.models.loaders.fairseq import read_fairseq
+from earvoice.models.translation import SpeechTranslationModel
+from tests.integration.decoder.released_run import Segment, read_run
+from tests.integration.decoder.searching import END, beam_opening, search_together
+
+pytestmark = pytest.mark.torch
+
+LIMIT = 201
+"""Most tokens of a hypothesis in those runs, prefix and end of sentence included."""
+LAYER = 3
+RUNS = [
+    ("full_avg_edatt_a0.2", 5, 44),
+    ("v10_avg_la", 5, 78),
+    ("v10_avg_edatt_a0.2", 5, 84),
+    ("v10_avg_alignatt_f4", 5, 73),
+    ("v10_avg_waitk3_adaptive", 5, 114),
+    ("v10_none_edatt_beam1_a0.2", 1, 85),
+    ("v11_avg_streamatt_w8", 5, 60),
+]
+
+
+def _network(shared_golden: Path, compression: Compression) -> SpeechTranslationModel:
+    parts = read_fairseq(shared_golden / "models" / "t1" / "checkpoint.pt", "en", "de")
+    encoder = dataclasses.replace(parts.config.encoder, compression=compression)
+    return build_network(dataclasses.replace(parts.config, encoder=encoder), parts.tensors)
+
+
+@pytest.fixture(scope="module")
+def toy(shared_golden: Path) -> Checkpoint:
+    """The trained toy; used for its features."""
+    path = shared_golden / "models" / "t1" / "checkpoint.pt"
+    return load_checkpoint(path, source_language="en", target_language="de")
+
+
+def _openings(segments: Sequence[Segment], size: int) -> list[Opening]:
+    return [
+        beam_opening(
+            (END, *segment.prefix),
+            BeamPlan(size, LIMIT - len(segment.prefix)),
+            LAYER,
+            reported_prefix_tokens=len(segment.prefix),
+        )
+        for segment in segments
+    ]
+
+
+def _assert_attention(found: Progress, expected: np.ndarray) -> None:
+    rows = [*found.prefix_attention, *(choice.attention for choice in found.beam[0].choices)]
+    np.testing.assert_allclose(np.array(rows), expected.T, atol=2e-5)
+
+
+@pytest.mark.parametrize(("name", "size", "count"), RUNS)
+def test_every_hypothesis_of_a_run(
+    shared_golden: Path, toy: Checkpoint, name: str, size: int, count: int
+) -> None:
+    """Tokens exactly, scores to 1e-4, attention to 2e-5; an utterance's segments in one batch."""
+    network = _network(shared_golden, "none" if "_none_" in name else "avg")
+    strategy = SearchStrategy(network.decoder, torch.device("cpu"))
+    attention_path = shared_golden / "runs" / f"{name}_attn.npz"
+    attention = np.load(attention_path) if attention_path.exists() else {}
+    checked = 0
+    for utterance in read_run(shared_golden, name):
+        features = toy.open_features().accept((utterance.samples / 32768).astype(np.float32))
+        states = [
+            network.encoder.encode(features[segment.frames]).states.numpy()
+            for segment in utterance.segments
+        ]
+        openings = _openings(utterance.segments, size)
+        batch = search_together(strategy, list(zip(states, openings, strict=True)))
+        for segment, found in zip(utterance.segments, batch, strict=True):
+            tokens = [choice.token for choice in found.beam[0].choices]
+            assert (*segment.prefix, *tokens) == segment.hypothesis
+            if segment.score is not None:
+                assert found.beam[0].score == pytest.approx(segment.score, abs=1e-4)
+            if segment.attention_key in attention:
+                _assert_attention(found, attention[segment.attention_key])
+            checked += 1
+    assert checked == count
