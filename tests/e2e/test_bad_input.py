@@ -57,8 +57,8 @@ BAD = {
     ),
     "update": (
         [Request(config=config()), Request(update=pb.StreamingUpdate())],
-        "UNIMPLEMENTED",
-        "NOT_IMPLEMENTED",
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
         "update",
     ),
     "unknown target": (
@@ -116,17 +116,25 @@ BAD = {
         "INVALID_FIELD",
         "policy.edatt.attention_layer",
     ),
-    "attention heads": (
-        with_config(policy=edatt(attention_heads=[1])),
-        "UNIMPLEMENTED",
-        "NOT_IMPLEMENTED",
+    "attention head 0": (
+        with_config(policy=edatt(attention_heads=[0])),
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        "policy.edatt.attention_heads",
+    ),
+    "attention head 99": (
+        with_config(policy=edatt(attention_heads=[99])),
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
         "attention_heads",
     ),
-    "a policy for later": (
-        with_config(policy=policy_pb.DecisionPolicy(offline=policy_pb.OfflinePolicy())),
-        "UNIMPLEMENTED",
-        "NOT_IMPLEMENTED",
-        "edatt",
+    "a schedule without numbers": (
+        with_config(
+            policy=policy_pb.DecisionPolicy(frame_schedule=policy_pb.FrameSchedulePolicy())
+        ),
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        "policy.frame_schedule.wait_frames",
     ),
     "segments of 1 ms": (
         with_config(segment_duration=duration_pb2.Duration(nanos=1_000_000)),
@@ -134,13 +142,13 @@ BAD = {
         "INVALID_FIELD",
         "segment_duration",
     ),
-    "beam": (with_config(beam_size=5), "UNIMPLEMENTED", "NOT_IMPLEMENTED", "beam_size"),
+    "beam": (with_config(beam_size=17), "INVALID_ARGUMENT", "INVALID_FIELD", "1 to 16"),
     "resume": (with_config(resume_token=b"x"), "UNIMPLEMENTED", "NOT_IMPLEMENTED", "resume_token"),
     "target lag": (
-        with_config(target_lag=duration_pb2.Duration(seconds=1)),
-        "UNIMPLEMENTED",
-        "NOT_IMPLEMENTED",
-        "target_lag",
+        with_config(target_lag=duration_pb2.Duration(nanos=1_000_000)),
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD",
+        "500 ms to 20000 ms",
     ),
     "broken frames": (requests(bytes(3)), "INVALID_ARGUMENT", "INVALID_AUDIO", "2 bytes"),
     "more than 1 MiB": (

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import soundfile
 
-from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from tests.e2e.calling import (
@@ -27,16 +26,6 @@ from tests.e2e.calling import (
     speech,
 )
 
-POLICIES = {
-    "edatt": policy_pb.DecisionPolicy(edatt=policy_pb.EdattPolicy()),
-    "local_agreement": policy_pb.DecisionPolicy(local_agreement=policy_pb.LocalAgreementPolicy()),
-    "wait_k": policy_pb.DecisionPolicy(wait_k=policy_pb.WaitKPolicy()),
-    "wait_k_adaptive": policy_pb.DecisionPolicy(
-        wait_k=policy_pb.WaitKPolicy(k=5, detection=policy_pb.WORD_DETECTION_ADAPTIVE)
-    ),
-    "hold_n": policy_pb.DecisionPolicy(hold_n=policy_pb.HoldNPolicy()),
-}
-
 
 async def test_words_come_before_the_audio_ends(services):
     """The point of it all."""
@@ -44,16 +33,6 @@ async def test_words_come_before_the_audio_ends(services):
     assert_well_formed(outcome)
     assert outcome.items[0].delay_samples < len(speech()) // 2
     assert {item.target_language_code for item in outcome.items} == {"de"}
-
-
-@pytest.mark.parametrize("name", POLICIES)
-async def test_every_policy_translates_the_whole_recording(services, name: str):
-    """Each says something, and the effective config names it."""
-    outcome = await call(services.address, requests(speech(), policy=POLICIES[name]))
-    assert_well_formed(outcome)
-    assert outcome.items
-    effective = outcome.of("session_started")[0].config
-    assert effective.policy.WhichOneof("policy") == POLICIES[name].WhichOneof("policy")
 
 
 @pytest.mark.parametrize("unit", [pb.COMMIT_UNIT_WORD, pb.COMMIT_UNIT_TOKEN])

@@ -30,11 +30,13 @@ class ServiceChoices:
         ports: by service; a service that is not named takes a free port, one whose port is None
             what its own settings say.
         policy_settings: further settings of the policy service, without their prefix.
+        backend_settings: the same of both the encoder and the decoder.
         start_timeout_s: how long each may take to serve.
     """
 
     ports: Mapping[str, int | None] = field(default_factory=dict)
     policy_settings: Mapping[str, str] = field(default_factory=dict)
+    backend_settings: Mapping[str, str] = field(default_factory=dict)
     start_timeout_s: float = START_TIMEOUT_S
 
 
@@ -101,8 +103,9 @@ class _Plant:
     async def _start_backends(self) -> tuple[str, str]:
         try:
             async with asyncio.TaskGroup() as group:
-                encoder = group.create_task(self._start("encoder"))
-                decoder = group.create_task(self._start("decoder"))
+                settings = self._choices.backend_settings
+                encoder = group.create_task(self._start("encoder", settings))
+                decoder = group.create_task(self._start("decoder", settings))
         except ExceptionGroup as failures:
             # One failure cancels the other start: there is only one to tell.
             raise failures.exceptions[0] from None

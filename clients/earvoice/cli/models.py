@@ -51,7 +51,8 @@ def _describe(model: ModelDescription) -> str:
         f"{model.name} {model.version}: {languages}, {model.parameter_count:,} parameters, "
         f"{model.precision}\n"
         f"  default: {model.default_policy}, alpha {model.default_alpha:g}, "
-        f"lambda {model.default_lambda_states}, attention layer {model.default_attention_layer}, "
+        f"lambda {model.default_lambda_states}, frames {model.default_frames}, attention layer "
+        f"{model.default_attention_layer} of {model.decoder_layer_count}, "
         f"segments of {model.default_segment_ms} ms\n"
         f"  hash: {model.hash}"
     )

@@ -20,6 +20,7 @@ _BUILT_IN = (
     ("serve", "run one service in this process"),
     ("translate", "translate recordings, or raw audio from standard input"),
     ("models", "list what a server can be asked for"),
+    ("presets", "list the papers' settings by name"),
     ("demo", "translate a recording at real time and show where the time goes"),
 )
 # The module that shows whether an extra is installed.

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
 
 from earvoice.cli.command import CommandError
-from earvoice.client.options import CatchUp, CommitUnit, Endpointing, TranslationOptions
+from earvoice.client.options import (
+    CatchUp,
+    CommitUnit,
+    Endpointing,
+    HistorySelection,
+    TranslationOptions,
+)
 from earvoice.client.policy import POLICIES, DecisionPolicy, WordDetection, choose_policy
+from earvoice.client.policy_text import parse_policy
+from earvoice.client.preset_table import find_preset
 
 if TYPE_CHECKING:
     import argparse
 
     from earvoice.client.audio_format import AudioFormat
+    from earvoice.client.preset import Preset
 
-_POLICY_PARAMETERS = ("alpha", "lambda_states", "attention_layer", "k", "n", "detection")
+_POLICY_PARAMETERS = (
+    "alpha",
+    "lambda_states",
+    "frames",
+    "attention_layer",
+    "k",
+    "n",
+    "detection",
+)
 
 
 def add_language_arguments(parser: argparse.ArgumentParser, target: str | None = None) -> None:
@@ -32,14 +50,28 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare when to speak; what is not given takes the model's calibrated value."""
     group = parser.add_argument_group("decision policy (default: the model's own)")
     names = ", ".join(name.replace("_", "-") for name in POLICIES)
-    group.add_argument("--policy", metavar="NAME", help=f"one of {names}")
+    group.add_argument(
+        "--policy",
+        metavar="NAME[:PARAMETER=VALUE,...]",
+        help=f"one of {names}; such as edatt:alpha=0.2,attention_heads=1+3",
+    )
+    group.add_argument(
+        "--preset",
+        metavar="NAME[:PARAMETER=VALUE,...]",
+        help="a paper's setting instead: `earvoice presets` lists them",
+    )
     group.add_argument("--alpha", type=float, help="edatt: threshold, 0 to 1; larger speaks sooner")
     group.add_argument("--lambda-states", type=int, help="edatt: last states added up, 1 to 64")
-    group.add_argument("--attention-layer", type=int, help="edatt: decoder layer read, from 1")
-    group.add_argument("--k", type=int, help="wait-k: words to wait, 1 to 64")
+    group.add_argument("--frames", type=int, help="align-att: distance from the last state")
+    group.add_argument(
+        "--attention-layer", type=int, help="edatt, align-att: decoder layer read, from 1"
+    )
+    group.add_argument("--k", type=int, help="wait-k: words to wait; strided-wait-k: strides")
     group.add_argument("--detection", choices=get_args(WordDetection), help="wait-k: word counting")
     group.add_argument(
-        "--n", type=int, help="local-agreement: hypotheses that agree; hold-n: tokens held back"
+        "--n",
+        type=int,
+        help="local-agreement, shared-prefix: segments that agree; hold-n: tokens held back",
     )
 
 
@@ -48,6 +80,12 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stream")
     group.add_argument("--segment-ms", type=int, help="length of a segment, 200 to 10000")
     group.add_argument("--initial-wait-ms", type=int, help="longer first segment, 0 to 10000")
+    group.add_argument(
+        "--target-lag-ms",
+        type=int,
+        help="mean word lag to hold by moving the policy's parameter, 500 to 20000 (none)",
+    )
+    group.add_argument("--beam-size", type=int, help="hypotheses followed, 1 to 16 (the policy's)")
     group.add_argument("--commit-unit", choices=get_args(CommitUnit), help="(word)")
     group.add_argument(
         "--catch-up",
@@ -57,25 +95,54 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-endpointing", action="store_true", help="one utterance, however long the pauses"
     )
+    group.add_argument(
+        "--no-guards", action="store_true", help="no limits on commits, to reproduce released code"
+    )
+    group.add_argument(
+        "--history",
+        metavar="WORDS|sentence",
+        help="of an utterance that goes on without end keep the last 1 to 200 words, or what "
+        "follows the last end of a sentence (all)",
+    )
 
 
 def read_policy(options: argparse.Namespace) -> DecisionPolicy | None:
     """Return the policy that was asked for; None for the model's own.
 
     Raises:
-        CommandError: no such policy, or a parameter that it does not have.
+        CommandError: no such policy or preset, or a parameter that it does not have.
     """
     values = {name: getattr(options, name) for name in _POLICY_PARAMETERS}
     given = {name: value for name, value in values.items() if value is not None}
-    if options.policy is None:
+    preset = read_preset(options)
+    if options.policy is None and preset is None:
         if given:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise CommandError(f"{flags} needs --policy: the model's own may not have it")
+            raise CommandError(
+                f"{flags} needs --policy or --preset: the model's own may not have it"
+            )
         return None
     try:
-        return choose_policy(options.policy, **given)
+        policy = preset.policy if preset else parse_policy(options.policy)
+        return choose_policy(policy.NAME, **{**vars(policy), **given})
     except ValueError as error:
         raise CommandError(str(error)) from error
+
+
+def read_preset(options: argparse.Namespace) -> Preset | None:
+    """Return the preset that was asked for, if any.
+
+    Raises:
+        CommandError: no such preset or parameter, or a policy too was asked for.
+    """
+    if options.preset is None:
+        return None
+    if options.policy is not None:
+        raise CommandError("--preset and --policy both choose a policy: give one")
+    try:
+        return find_preset(options.preset)
+    except ValueError as error:
+        raise CommandError(f"{error}; `earvoice presets` lists them") from error
 
 
 def read_translation_options(
@@ -91,21 +158,44 @@ def read_translation_options(
         paced: whether the audio is sent as it comes into being.
 
     Raises:
-        CommandError: the policy does not exist or does not have a parameter.
+        CommandError: the policy or preset does not exist or does not have a parameter.
     """
-    return TranslationOptions(
+    plain = TranslationOptions(
         target_languages=(target,),
         audio=audio,
         source_language=options.source,
         model=options.model,
-        policy=read_policy(options),
-        segment_ms=options.segment_ms,
-        initial_wait_ms=options.initial_wait_ms,
         catch_up=options.catch_up or ("merge" if paced else "every-segment"),
-        commit_unit=options.commit_unit,
-        endpointing=Endpointing(disabled=options.no_endpointing),
         interim=options.interim,
         transcript=options.transcript,
         stage_timings=options.stage_timings,
         paced=paced,
     )
+    preset = read_preset(options)
+    start = preset.apply(plain) if preset else plain
+    return replace(start, policy=read_policy(options), **_stream_choices(options))
+
+
+def _stream_choices(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was said of the stream; it outranks a preset."""
+    choices = {
+        "segment_ms": options.segment_ms,
+        "initial_wait_ms": options.initial_wait_ms,
+        "beam_size": options.beam_size,
+        "target_lag_ms": options.target_lag_ms,
+        "commit_unit": options.commit_unit,
+        "endpointing": Endpointing(disabled=True) if options.no_endpointing else None,
+        "disable_guards": options.no_guards or None,
+        "history_selection": _read_history(options.history),
+    }
+    return {name: value for name, value in choices.items() if value is not None}
+
+
+def _read_history(text: str | None) -> HistorySelection | None:
+    if text is None:
+        return None
+    if text == "sentence":
+        return HistorySelection()
+    if not text.isdecimal():
+        raise CommandError(f"--history = {text!r} is not allowed; allowed: 1 to 200, sentence")
+    return HistorySelection(int(text))

@@ -38,20 +38,36 @@ from earvoice.client.event import (
     TranslationEvent,
 )
 from earvoice.client.model_description import ModelCatalog, ModelDescription
-from earvoice.client.options import Endpointing, TranslationOptions
+from earvoice.client.options import (
+    Endpointing,
+    HistorySelection,
+    TranslationOptions,
+    TranslationUpdate,
+)
 from earvoice.client.policy import (
+    AlignAtt,
     DecisionPolicy,
     Edatt,
+    FrameSchedule,
     HoldN,
     LocalAgreement,
+    Offline,
+    SharedPrefix,
+    StridedWaitK,
     WaitK,
     choose_policy,
 )
+from earvoice.client.policy_text import format_policy, parse_policy
+from earvoice.client.preset import Preset
+from earvoice.client.preset_table import PRESETS, find_preset
 from earvoice.client.translation_client import TranslationClient, connect
+from earvoice.client.translation_stream import TranslationStream
 
 __all__ = [
+    "PRESETS",
     "AccessDeniedError",
     "Advice",
+    "AlignAtt",
     "AudioFormat",
     "AudioSourceError",
     "Committed",
@@ -60,13 +76,17 @@ __all__ = [
     "Edatt",
     "EndOfUtterance",
     "Endpointing",
+    "FrameSchedule",
     "GoAway",
+    "HistorySelection",
     "HoldN",
     "InvalidRequestError",
     "LocalAgreement",
     "ModelCatalog",
     "ModelDescription",
     "NotServedError",
+    "Offline",
+    "Preset",
     "ProtocolError",
     "RequestRefusedError",
     "SegmentDone",
@@ -74,15 +94,22 @@ __all__ = [
     "ServerFaultError",
     "ServerUnavailableError",
     "SessionEndedError",
+    "SharedPrefix",
     "StageTimings",
     "Started",
+    "StridedWaitK",
     "Summary",
     "Tentative",
     "TranslationClient",
     "TranslationError",
     "TranslationEvent",
     "TranslationOptions",
+    "TranslationStream",
+    "TranslationUpdate",
     "WaitK",
     "choose_policy",
     "connect",
+    "find_preset",
+    "format_policy",
+    "parse_policy",
 ]

@@ -136,6 +136,11 @@ class SegmentDone:
         queue_ms: waiting for engines.
         merged_segments: grid segments merged into it beyond the first.
         item_count: items released by it.
+        hypothesis_tokens: if asked for, ids of the segment's hypothesis, forced prefix included,
+            end of sentence not; empty when nothing was decoded.
+        prefix_token_count: how many of them were the forced prefix.
+        committed_token_count: how many after the prefix were committed.
+        ends_utterance: the utterance ends with it: ``EndOfUtterance`` follows.
     """
 
     utterance: int
@@ -145,6 +150,10 @@ class SegmentDone:
     queue_ms: float
     merged_segments: int
     item_count: int
+    hypothesis_tokens: tuple[int, ...] = ()
+    prefix_token_count: int = 0
+    committed_token_count: int = 0
+    ends_utterance: bool = False
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,10 @@ class EventReader:
             queue_ms=done.queue_ms,
             merged_segments=done.merged_segments,
             item_count=done.item_count,
+            hypothesis_tokens=tuple(done.hypothesis_tokens),
+            prefix_token_count=done.prefix_token_count,
+            committed_token_count=done.committed_token_count,
+            ends_utterance=done.ends_utterance,
         )
 
     def _read_utterance(self, response: api.StreamingTranslateResponse) -> EndOfUtterance:

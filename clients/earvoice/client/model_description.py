@@ -23,10 +23,12 @@ class ModelDescription:
         target_languages: BCP-47 tags.
         precision: number format the service computes with, such as ``float32``.
         parameter_count: counted once each.
+        decoder_layer_count: of which a policy may read one.
         default_policy: name of the calibrated decision policy.
         default_alpha: EDAtt's threshold.
         default_lambda_states: how many of the last states EDAtt adds up.
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
+        default_frames: AlignAtt's distance from the last state, in states.
         default_segment_ms: length of a segment.
     """
 
@@ -37,10 +39,12 @@ class ModelDescription:
     target_languages: tuple[str, ...]
     precision: str
     parameter_count: int
+    decoder_layer_count: int
     default_policy: str
     default_alpha: float
     default_lambda_states: int
     default_attention_layer: int
+    default_frames: int
     default_segment_ms: int
 
 
@@ -70,10 +74,12 @@ def read_model(message: types.ModelDescription) -> ModelDescription:
         target_languages=tuple(message.target_language_codes),
         precision=precision.removeprefix("ELEMENT_TYPE_").lower(),
         parameter_count=message.parameter_count,
+        decoder_layer_count=message.decoder_layer_count,
         default_policy=message.default_policy,
         default_alpha=message.default_alpha,
         default_lambda_states=message.default_lambda_states,
         default_attention_layer=message.default_attention_layer,
+        default_frames=message.default_frames,
         default_segment_ms=message.default_segment_ms,
     )
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from earvoice.client.policy import DecisionPolicy
 
 CatchUp = Literal["merge", "every-segment"]
-CommitUnit = Literal["word", "token"]
+CommitUnit = Literal["word", "token", "followed-word"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,34 @@ class Endpointing:
     disabled: bool = False
     pause_ms: int | None = None
     max_utterance_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class HistorySelection:
+    """What is kept of an utterance that goes on without end (StreamAtt, Papi 2024).
+
+    Attributes:
+        words: the last so many words, 1 to 200; None keeps what follows the last end of a sentence.
+    """
+
+    words: int | None = None
+
+
+@dataclass(frozen=True)
+class TranslationUpdate:
+    """A change in mid-stream; what is None stays as it was.
+
+    It holds from the first segment on that ends after the audio sent before it.
+
+    Attributes:
+        policy: when to speak.
+        segment_ms: length of a segment, 200 to 10000.
+        beam_size: hypotheses that the decoder follows, 1 to 16.
+    """
+
+    policy: DecisionPolicy | None = None
+    segment_ms: int | None = None
+    beam_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +80,11 @@ class TranslationOptions:
             sample existed; False for a recording sent at full speed (``received_ms`` then counts
             from when the first message was sent).
         traceparent: W3C trace context that the session belongs to.
+        beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
+        history_selection: what is kept of an utterance that goes on without end; None keeps all.
+        hypotheses: ask for each segment's whole hypothesis, for evaluation.
+        target_lag_ms: mean word lag that the server is to hold by moving the policy's own
+            parameter, 500 to 20000.
     """
 
     target_languages: tuple[str, ...]
@@ -70,3 +103,7 @@ class TranslationOptions:
     disable_guards: bool = False
     paced: bool = False
     traceparent: str = ""
+    beam_size: int | None = None
+    history_selection: HistorySelection | None = None
+    hypotheses: bool = False
+    target_lag_ms: int | None = None

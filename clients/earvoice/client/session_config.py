@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, get_args
 
 from google.protobuf.duration_pb2 import Duration
 
-from earvoice.api.v1 import decision_policy_pb2 as policies
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
 from earvoice.client.audio_format import AudioEncoding, AudioFormat
-from earvoice.client.options import CatchUp, CommitUnit, Endpointing, TranslationOptions
-from earvoice.client.policy import POLICIES, DecisionPolicy, EndWhileReading, Normalization
-from earvoice.client.policy import WordDetection as Detection
+from earvoice.client.options import (
+    CatchUp,
+    CommitUnit,
+    Endpointing,
+    HistorySelection,
+    TranslationOptions,
+    TranslationUpdate,
+)
+from earvoice.client.policy_message import read_policy, write_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,20 +34,7 @@ _CATCH_UPS: Mapping[CatchUp, Any] = {
 _COMMIT_UNITS: Mapping[CommitUnit, Any] = {
     "word": api.COMMIT_UNIT_WORD,
     "token": api.COMMIT_UNIT_TOKEN,
-}
-_POLICY_CHOICES: Mapping[str, Mapping[str, int]] = {
-    "normalization": {
-        name: policies.AttentionNormalization.Value(f"ATTENTION_NORMALIZATION_{name.upper()}")
-        for name in get_args(Normalization)
-    },
-    "detection": {
-        name: policies.WordDetection.Value(f"WORD_DETECTION_{name.upper()}")
-        for name in get_args(Detection)
-    },
-    "end_while_reading": {
-        name: policies.EndWhileReading.Value(f"END_WHILE_READING_{name.upper()}")
-        for name in get_args(EndWhileReading)
-    },
+    "followed-word": api.COMMIT_UNIT_FOLLOWED_WORD,
 }
 
 
@@ -56,13 +47,17 @@ def write_config(options: TranslationOptions) -> api.StreamingConfig:
         source_language_code=options.source_language,
         target_language_codes=options.target_languages,
         model=options.model,
-        policy=_write_policy(options.policy) if options.policy else None,
+        policy=write_policy(options.policy) if options.policy else None,
         segment_duration=_duration(options.segment_ms),
         initial_wait=_duration(options.initial_wait_ms),
         enable_interim_results=options.interim,
         enable_source_transcript=options.transcript,
         enable_stage_timings=options.stage_timings,
         disable_guards=options.disable_guards,
+        beam_size=options.beam_size or 0,
+        enable_hypotheses=options.hypotheses,
+        target_lag=_duration(options.target_lag_ms),
+        history_selection=_write_history(options.history_selection),
     )
     if options.catch_up:
         config.catch_up = _CATCH_UPS[options.catch_up]
@@ -90,7 +85,7 @@ def read_config(config: api.StreamingConfig) -> TranslationOptions:
         ),
         source_language=config.source_language_code,
         model=config.model,
-        policy=_read_policy(config.policy),
+        policy=read_policy(config.policy),
         segment_ms=_milliseconds(config, "segment_duration"),
         initial_wait_ms=_milliseconds(config, "initial_wait"),
         catch_up=_name_of(config.catch_up, _CATCH_UPS),
@@ -105,31 +100,37 @@ def read_config(config: api.StreamingConfig) -> TranslationOptions:
         stage_timings=config.enable_stage_timings,
         disable_guards=config.disable_guards,
         traceparent=config.trace_context.traceparent,
+        beam_size=config.beam_size or None,
+        history_selection=_read_history(config),
+        hypotheses=config.enable_hypotheses,
+        target_lag_ms=_milliseconds(config, "target_lag"),
     )
 
 
-def _write_policy(policy: DecisionPolicy) -> policies.DecisionPolicy:
-    message = policies.DecisionPolicy()
-    chosen = getattr(message, policy.NAME)
-    chosen.SetInParent()
-    for field in fields(policy):
-        value = getattr(policy, field.name)
-        if value is not None:
-            setattr(chosen, field.name, _POLICY_CHOICES.get(field.name, {}).get(value, value))
-    return message
+def write_update(update: TranslationUpdate) -> api.StreamingUpdate:
+    """Return the message of a change; what it leaves open stays unset."""
+    return api.StreamingUpdate(
+        policy=write_policy(update.policy) if update.policy else None,
+        segment_duration=_duration(update.segment_ms),
+        beam_size=update.beam_size or 0,
+    )
 
 
-def _read_policy(message: policies.DecisionPolicy) -> DecisionPolicy | None:
-    """Return the policy; None for one that this client has no class for."""
-    name = message.WhichOneof("policy")
-    if name not in POLICIES:
+def _write_history(history: HistorySelection | None) -> api.HistorySelection | None:
+    if history is None:
         return None
-    chosen = getattr(message, name)
-    given = {field.name: value for field, value in chosen.ListFields()}
-    for parameter in _POLICY_CHOICES.keys() & given.keys():
-        given[parameter] = _name_of(given[parameter], _POLICY_CHOICES[parameter])
-    known = {field.name for field in fields(POLICIES[name])}
-    return POLICIES[name](**{key: value for key, value in given.items() if key in known})
+    if history.words is None:
+        return api.HistorySelection(last_sentence=True)
+    return api.HistorySelection(words=history.words)
+
+
+def _read_history(config: api.StreamingConfig) -> HistorySelection | None:
+    match config.history_selection.WhichOneof("keep"):
+        case "words":
+            return HistorySelection(config.history_selection.words)
+        case "last_sentence":
+            return HistorySelection()
+    return None
 
 
 def _write_endpointing(endpointing: Endpointing) -> api.Endpointing:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from earvoice.client.event import TranslationEvent
-    from earvoice.client.options import TranslationOptions
+    from earvoice.client.options import TranslationOptions, TranslationUpdate
 
 LIST_MODELS_TIMEOUT_S = 10.0
 
@@ -55,8 +55,20 @@ class TranslationClient:
         """Close the connection; running translations end with CANCELLED."""
         await self._channel.close()
 
+    def open(
+        self, audio: AsyncIterable[bytes | TranslationUpdate], options: TranslationOptions
+    ) -> TranslationStream:
+        """Return a session that can be changed while it runs: ``update``; read its ``events``.
+
+        Args:
+            audio: bytes in ``options.audio``'s format, cut anywhere, and updates in their place;
+                its end ends the session.
+            options: what to translate, and how.
+        """
+        return TranslationStream(self._stub.StreamingTranslate(), audio, options, self._now_s)
+
     async def translate(
-        self, audio: AsyncIterable[bytes], options: TranslationOptions
+        self, audio: AsyncIterable[bytes | TranslationUpdate], options: TranslationOptions
     ) -> AsyncGenerator[TranslationEvent, None]:
         """Translate one stream of audio.
 
@@ -64,14 +76,14 @@ class TranslationClient:
         (``contextlib.aclosing``) to leave early: the session is cancelled then.
 
         Args:
-            audio: bytes in ``options.audio``'s format, cut anywhere; its end ends the session.
+            audio: bytes in ``options.audio``'s format, cut anywhere, and updates in their place;
+                its end ends the session.
             options: what to translate, and how.
 
         Raises:
             TranslationError: see ``advice`` for what to do about it.
         """
-        stream = TranslationStream(self._stub.StreamingTranslate(), audio, options, self._now_s)
-        async with aclosing(stream.events()) as events:
+        async with aclosing(self.open(audio, options).events()) as events:
             async for event in events:
                 yield event
 

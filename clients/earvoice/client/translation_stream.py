@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -12,12 +13,13 @@ from earvoice.client.errors import TranslationError
 from earvoice.client.event import Committed, Started, TranslationEvent
 from earvoice.client.event_reader import EventReader
 from earvoice.client.framing import FrameCutter
+from earvoice.client.options import TranslationUpdate
 from earvoice.client.reception_clock import ReceptionClock
 from earvoice.client.rpc_failure import translate_failure
-from earvoice.client.session_config import write_config
+from earvoice.client.session_config import write_config, write_update
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator
 
     from earvoice.client.options import TranslationOptions
 
@@ -29,8 +31,8 @@ class TranslationStream:
 
     Args:
         call: the open call; it is ended by ``events``.
-        audio: the session's bytes; asked for only after the session has started, so that a
-            refused session never opens a microphone.
+        audio: the session's bytes, and updates in their place; asked for only after the session
+            has started, so that a refused session never opens a microphone.
         options: what was chosen.
         now_s: a monotonic clock in seconds.
     """
@@ -38,7 +40,7 @@ class TranslationStream:
     def __init__(
         self,
         call: Call,
-        audio: AsyncIterable[bytes],
+        audio: AsyncIterable[bytes | TranslationUpdate],
         options: TranslationOptions,
         now_s: Callable[[], float],
     ) -> None:
@@ -48,8 +50,18 @@ class TranslationStream:
         self._clock = ReceptionClock(options.audio, paced=options.paced, now_s=now_s)
         self._reader = EventReader(options.audio, self._clock.read_ms)
         self._started = asyncio.Event()
+        self._updates: deque[TranslationUpdate] = deque()
         self._acknowledged_samples = 0
         self._resume_token = b""
+
+    def update(self, update: TranslationUpdate) -> None:
+        """Change the session: it is sent before the next audio.
+
+        So it holds from the first segment on that ends after the audio sent until now. A caller
+        who must know the place to the sample puts the update among the audio. One that comes
+        after the last audio changes nothing.
+        """
+        self._updates.append(update)
 
     async def events(self) -> AsyncGenerator[TranslationEvent, None]:
         """Yield what the server tells until its summary.
@@ -86,9 +98,12 @@ class TranslationStream:
             await self._started.wait()
             cutter = FrameCutter(self._options.audio)
             async for chunk in self._audio:
-                for message in cutter.add(chunk):
-                    self._clock.note_sending(len(message))
-                    await self._call.write(api.StreamingTranslateRequest(audio=message))
+                await self._send_updates()
+                if isinstance(chunk, TranslationUpdate):
+                    await self._send_update(chunk)
+                else:
+                    await self._send_audio(cutter.add(chunk))
+            await self._send_updates()
             cutter.check_end()
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
@@ -97,6 +112,18 @@ class TranslationStream:
         except Exception:
             self._call.cancel()
             raise
+
+    async def _send_audio(self, messages: Iterator[bytes]) -> None:
+        for message in messages:
+            self._clock.note_sending(len(message))
+            await self._call.write(api.StreamingTranslateRequest(audio=message))
+
+    async def _send_updates(self) -> None:
+        while self._updates:
+            await self._send_update(self._updates.popleft())
+
+    async def _send_update(self, update: TranslationUpdate) -> None:
+        await self._call.write(api.StreamingTranslateRequest(update=write_update(update)))
 
     def _note(self, event: TranslationEvent) -> None:
         match event:

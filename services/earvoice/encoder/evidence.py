@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 
+from earvoice.encoder.label_kind import LabelKind
 from earvoice.encoder.timeline import Timeline
 from earvoice.encoder.voice_activity import WINDOW_SAMPLES, Span
 
@@ -31,25 +32,27 @@ class SourceWords:
 
 
 def source_words(
-    frame_labels: Sequence[int], blank: int, word_starts: Sequence[bool | None], *, final: bool
+    frame_labels: Sequence[int], blank: int, label_kinds: Sequence[LabelKind], *, final: bool
 ) -> SourceWords:
     """Collapse the frames' labels and count the words that they spell.
 
-    A word is known to be complete when another has begun, or the audio has ended.
+    A word is known to be complete when a border has come, or the audio has ended. A border without
+    a letter after it begins no word yet, as in the papers' code.
 
     Args:
         frame_labels: greedy CTC label of every frame.
         blank: the label that means blank.
-        word_starts: by label: whether it begins a word; None where it writes nothing.
+        label_kinds: by label: what it does to the words.
         final: whether the audio has ended.
     """
     labels = tuple(label for label, _ in groupby(frame_labels) if label != blank)
-    count = 0
-    for label in labels:
-        begins = word_starts[label]
-        if begins or (begins is not None and count == 0):
-            count += 1
-    has_partial = count > 0 and not final
+    count, within_word = 0, False
+    for kind in (label_kinds[label] for label in labels):
+        if kind is LabelKind.BORDER:
+            within_word = False
+        elif kind is LabelKind.START or (kind is LabelKind.INNER and not within_word):
+            count, within_word = count + 1, True
+    has_partial = within_word and not final
     return SourceWords(count - has_partial, has_partial, labels)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from earvoice.encoder.audio_format import Samples
+from earvoice.encoder.label_kind import LabelKind
 from earvoice.encoder.network import Encoding
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
@@ -16,6 +17,7 @@ from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.device import chosen_device, chosen_dtype
 from earvoice.models.frontend import FeatureStream, Filterbank, frame_count
+from earvoice.models.vocabulary import Vocabulary
 
 WARM_UP_SECONDS = (1, 3, 5)
 
@@ -61,9 +63,8 @@ class EncoderModel:
         self.feature_bins = config.mel_bins
         self.encoder_frame_ms = config.encoder.frame_shift_ms
         self._vocabulary = checkpoint.source_vocabulary
-        self.word_starts: Sequence[bool | None] = [
-            None if self._vocabulary.is_silent(label) else self._vocabulary.starts_word(label)
-            for label in range(len(self._vocabulary))
+        self.label_kinds = [
+            _label_kind(self._vocabulary, label) for label in range(len(self._vocabulary))
         ]
         self._encoder = checkpoint.network.encoder
         self._device = device
@@ -105,6 +106,14 @@ class EncoderModel:
             self.encode(self.open_features().accept(silence))
 
 
+def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:
+    if vocabulary.is_silent(label):
+        return LabelKind.SILENT
+    if not vocabulary.starts_word(label):
+        return LabelKind.INNER
+    return LabelKind.START if vocabulary.text(label).strip() else LabelKind.BORDER
+
+
 def load_model(settings: EncoderSettings) -> EncoderModel:
     """Load what the settings name.
 
@@ -122,6 +131,7 @@ def load_model(settings: EncoderSettings) -> EncoderModel:
         device=device,
         source_language=settings.source_language,
         target_language=settings.target_language,
+        compression=None if settings.compression == "checkpoint" else settings.compression,
     )
     detector = load_speech_detector()
     model = EncoderModel(checkpoint, detector, device=device, dtype=dtype, name=settings.model_name)

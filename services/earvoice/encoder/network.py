@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from earvoice.encoder.audio_format import Samples
+from earvoice.encoder.label_kind import LabelKind
 from earvoice.runtime.model_facts import ModelFacts
 
 
@@ -53,8 +54,10 @@ class Network(Protocol):
     """Values of one feature frame."""
     encoder_frame_ms: int
     """Milliseconds between two encoder frames."""
-    word_starts: Sequence[bool | None]
-    """By CTC label: whether it begins a word; None for labels that write nothing."""
+
+    @property
+    def label_kinds(self) -> Sequence[LabelKind]:
+        """By CTC label: what it does to the words of the transcript."""
 
     def open_features(self) -> FeatureExtractor:
         """Features of a fresh utterance."""

@@ -191,7 +191,7 @@ def _response(computed: Computation[Answer], began: float) -> pb.EncodeResponse:
     if isinstance(answer, Opened):
         response.opened.model.CopyFrom(model_description(answer.facts))
     elif isinstance(answer, Encoded):
-        _fill_encoded(response.encoded, answer)
+        fill_encoded(response.encoded, answer)
     else:
         response.reset_done.utterance = answer.utterance
     timings = response.timings
@@ -202,7 +202,8 @@ def _response(computed: Computation[Answer], began: float) -> pb.EncodeResponse:
     return response
 
 
-def _fill_encoded(message: pb.Encoded, answer: Encoded) -> None:
+def fill_encoded(message: pb.Encoded, answer: Encoded) -> None:
+    """Write a revision as the message that tells of it."""
     hearing = answer.hearing
     encoding = hearing.encoding
     states = message.states

@@ -165,7 +165,7 @@ class Utterance:
             span_end_samples=timeline.span_ends(
                 encoding.run_lengths, network.encoder_frame_ms, final=final
             ),
-            words=source_words(labels, network.blank, network.word_starts, final=final),
+            words=source_words(labels, network.blank, network.label_kinds, final=final),
             last_label_end_sample=timeline.after_ms(last_label_ms),
             voice_activity=voice_activity(spans, timeline),
             frame_count=frame_count,

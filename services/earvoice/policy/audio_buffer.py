@@ -30,6 +30,7 @@ class AudioBuffer:
         self._start_sample = 0
         self._worked_sample = 0
         self._wanted_sample = 0
+        self._is_interrupted = False
         self._changed = asyncio.Condition()
         # Ends and arrival times of the messages whose audio is still held.
         self._end_samples: deque[int] = deque()
@@ -72,11 +73,20 @@ class AudioBuffer:
             self._changed.notify_all()
 
     async def wait_for(self, sample: int) -> None:
-        """Return when ``sample`` frames have been received, or the audio has ended."""
+        """Return when ``sample`` frames have come, the audio has ended, or on ``interrupt``."""
         async with self._changed:
             self._wanted_sample = sample
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: self.ended or self.received_samples >= sample)
+            await self._changed.wait_for(
+                lambda: self.ended or self._is_interrupted or self.received_samples >= sample
+            )
+            self._is_interrupted = False
+
+    async def interrupt(self) -> None:
+        """Make ``wait_for`` return, now or when it is called: there is something else to do."""
+        async with self._changed:
+            self._is_interrupted = True
+            self._changed.notify_all()
 
     def read(self, start_sample: int, end_sample: int) -> bytes:
         """Return the frames of an interval that is still held.
@@ -105,7 +115,7 @@ class AudioBuffer:
             self._changed.notify_all()
 
     def release_before(self, sample: int) -> None:
-        """Forget audio before ``sample``: an utterance has ended there."""
+        """Forget audio before ``sample``: an utterance ended there, or what it said is history."""
         del self._data[: (sample - self._start_sample) * self._frame_bytes]
         self._start_sample = sample
         while len(self._end_samples) > 1 and self._end_samples[0] < sample:

@@ -51,8 +51,35 @@ class TailChanged:
 
 
 @dataclass(frozen=True)
+class DecidedHypothesis:
+    """A segment's hypothesis and what became of it.
+
+    Attributes:
+        tokens: ids, forced prefix included, end of sentence not.
+        prefix_token_count: how many of them were the forced prefix.
+        committed_token_count: how many after the prefix were committed.
+    """
+
+    tokens: Sequence[int]
+    prefix_token_count: int
+    committed_token_count: int
+
+
+@dataclass(frozen=True)
 class SegmentWorked:
-    """A segment has been worked on, words or none."""
+    """A segment has been worked on, words or none.
+
+    Attributes:
+        utterance: from 0.
+        segment: within the utterance, from 1.
+        end_sample: where it ends.
+        computation_ms: of all services.
+        queue_ms: waiting for engines.
+        merged_count: grid segments merged into it beyond the first.
+        item_count: items released by it.
+        hypothesis: what was decoded; None when nothing was.
+        ends_utterance: whether the utterance's end follows.
+    """
 
     utterance: int
     segment: int
@@ -61,6 +88,8 @@ class SegmentWorked:
     queue_ms: float
     merged_count: int
     item_count: int
+    hypothesis: DecidedHypothesis | None = None
+    ends_utterance: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,19 @@ LONGEST_LOOP_TOKENS = 12
 
 
 @dataclass(frozen=True)
+class Allowance:
+    """What the guards leave of a commit.
+
+    Attributes:
+        token_count: new tokens that may be committed.
+        guard: name of the guard that cut it; empty when none did.
+    """
+
+    token_count: int
+    guard: str = ""
+
+
+@dataclass(frozen=True)
 class GuardEvidence:
     """What the guards look at.
 
@@ -45,21 +58,22 @@ class Guards:
     def __init__(self) -> None:
         self.hits: Counter[str] = Counter()
 
-    def allowed_count(
+    def allow(
         self, evidence: GuardEvidence, hypothesis: Hypothesis, new_token_count: int
-    ) -> int:
+    ) -> Allowance:
         """Return how many of the new tokens may be committed, at most ``new_token_count``."""
         if new_token_count <= 0:
-            return 0
+            return Allowance(0)
         limits = {
             "evidence": 0 if self.lacks_evidence(evidence) else new_token_count,
             "length": _count_within_length(evidence, hypothesis, new_token_count),
             "loop": _count_before_loop(hypothesis, new_token_count),
         }
-        allowed = min(limits.values())
-        if allowed < new_token_count:
-            self.hits[min(limits, key=lambda name: limits[name])] += 1
-        return allowed
+        strictest = min(limits, key=lambda name: limits[name])
+        if limits[strictest] == new_token_count:
+            return Allowance(new_token_count)
+        self.hits[strictest] += 1
+        return Allowance(limits[strictest], strictest)
 
     @staticmethod
     def lacks_evidence(evidence: GuardEvidence) -> bool:

@@ -25,69 +25,97 @@ class Segment:
 
 
 class SegmentGrid:
-    """The boundaries of one utterance's segments.
+    """The boundaries of an utterance's segments, counted from an anchor on.
 
     Args:
         sample_rate_hertz: frames per second.
         segment_ms: duration of a segment, more than 0.
-        initial_wait_ms: how much longer the first one is, 0 or more.
-        limit_samples: no boundary lies past this; None for no limit.
+        wait_ms: how much longer the first one is, 0 or more.
+        anchor_sample: where the first one begins, counted from the session's first sample.
+        anchor_index: the number of the boundary there: 0 at an utterance's start.
     """
 
     def __init__(
         self,
         sample_rate_hertz: int,
         segment_ms: int,
-        initial_wait_ms: int,
-        limit_samples: int | None,
+        wait_ms: int,
+        anchor_sample: int = 0,
+        anchor_index: int = 0,
     ) -> None:
-        self._segment_samples_times_1000 = segment_ms * sample_rate_hertz
-        self._wait_samples_times_1000 = initial_wait_ms * sample_rate_hertz
-        self._limit_index = None
-        if limit_samples is not None:
-            self._limit_index = max(1, self._index_at(limit_samples))
+        self._rate_hertz = sample_rate_hertz
+        self._segment_ms = segment_ms
+        self._wait_ms = wait_ms
+        self._anchor_sample = anchor_sample
+        self._anchor_index = anchor_index
 
     def boundary(self, index: int) -> int:
-        """Return where segment ``index`` ends, in samples since the utterance's start."""
-        if index == 0:
-            return 0
-        total = index * self._segment_samples_times_1000 + self._wait_samples_times_1000
-        return total // 1000
+        """Return where segment ``index`` ends; the anchor for all that end before it."""
+        if index <= self._anchor_index:
+            return self._anchor_sample
+        total_ms = self._wait_ms + (index - self._anchor_index) * self._segment_ms
+        return self._anchor_sample + total_ms * self._rate_hertz // 1000
 
-    def is_last(self, index: int) -> bool:
-        """Say whether the utterance may not grow past this segment."""
-        return self._limit_index is not None and index >= self._limit_index
+    def moved(
+        self, segment_ms: int, wait_ms: int, last_index: int, past_sample: int
+    ) -> SegmentGrid:
+        """Return the grid that goes on from a boundary in steps of another duration.
+
+        Args:
+            segment_ms: the new duration.
+            wait_ms: how much longer the first segment is.
+            last_index: the boundary decided last; the new grid begins there.
+            past_sample: boundaries of the new grid that are not behind this are left out.
+        """
+        anchor_sample = self.boundary(last_index)
+        first = SegmentGrid(self._rate_hertz, segment_ms, wait_ms, anchor_sample, last_index)
+        skipped = first.index_at(past_sample) - last_index
+        return SegmentGrid(
+            self._rate_hertz, segment_ms, wait_ms + skipped * segment_ms, anchor_sample, last_index
+        )
+
+    def next_end(self, last_index: int, limit_sample: int | None) -> int:
+        """Return where the segment after this one ends: at its boundary, or at the limit."""
+        boundary = self.boundary(last_index + 1)
+        return boundary if limit_sample is None else min(boundary, limit_sample)
+
+    def is_last(self, index: int, limit_sample: int | None) -> bool:
+        """Say whether the segment after this one would end behind the limit."""
+        return limit_sample is not None and self.boundary(index + 1) > limit_sample
 
     def next_segment(
-        self, start_sample: int, last_index: int, received_samples: int, *, ended: bool, merge: bool
+        self,
+        last_index: int,
+        received_samples: int,
+        *,
+        ended: bool,
+        merge: bool,
+        limit_sample: int | None = None,
     ) -> Segment | None:
         """Return the segment that is due, or None when more audio must come first.
 
         Args:
-            start_sample: the utterance's start.
             last_index: the segment decided last, 0 for none.
             received_samples: audio of the session received.
             ended: whether no more audio will come.
             merge: go to the newest full boundary instead of the next.
+            limit_sample: no segment ends behind this; None for no limit.
         """
-        newest = self._index_at(received_samples - start_sample)
-        if newest > last_index:
-            index = newest if merge else last_index + 1
-            if self._limit_index is not None:
-                index = max(last_index + 1, min(index, self._limit_index))
-            return Segment(
-                index,
-                start_sample + self.boundary(index),
-                start_sample + self.boundary(last_index + 1),
-                merged_count=index - last_index - 1,
+        grid_end = self.next_end(last_index, limit_sample)
+        if received_samples >= grid_end:
+            reach = (
+                received_samples if limit_sample is None else min(received_samples, limit_sample)
             )
+            index = max(last_index + 1, self.index_at(reach)) if merge else last_index + 1
+            end_sample = self.next_end(index - 1, limit_sample)
+            return Segment(index, end_sample, grid_end, merged_count=index - last_index - 1)
         if ended:
             return Segment(last_index + 1, received_samples, received_samples, final=True)
         return None
 
-    def _index_at(self, samples: int) -> int:
-        """Return the newest boundary within ``samples`` of the start; 0 for none."""
-        index = (samples * 1000 - self._wait_samples_times_1000) // self._segment_samples_times_1000
-        index = max(0, index)
+    def index_at(self, sample: int) -> int:
+        """Return the newest boundary that is not behind a position; the anchor's before it."""
+        waited = (sample - self._anchor_sample) * 1000 - self._wait_ms * self._rate_hertz
+        index = self._anchor_index + max(0, waited // (self._segment_ms * self._rate_hertz))
         # Boundaries are rounded down to whole samples, so the next one may be reached already.
-        return index + 1 if self.boundary(index + 1) <= samples else index
+        return index + 1 if self.boundary(index + 1) <= sample else index

@@ -76,7 +76,8 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
                     yield writer.started(self._started(options, session_id))
                     if self._leaving_grace_s is not None:
                         await stream.leave(self._leaving_grace_s)
-                    async with aclosing(stream.events(reader.audio())) as events:
+                    messages = reader.messages(options, model)
+                    async with aclosing(stream.events(messages)) as events:
                         async for event in events:
                             yield writer.response(event)
 

@@ -10,13 +10,18 @@ from earvoice.policy.backend import DecoderBackend, Encoded, EncoderBackend
 from earvoice.policy.decisions.factory import make_policy
 from earvoice.policy.endpoint import EndCause, Endpoint, Endpointer
 from earvoice.policy.event import Event, SegmentWorked, SessionTotals, UtteranceEnded
+from earvoice.policy.lag_control import LagControl
 from earvoice.policy.segment_grid import Segment, SegmentGrid
-from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.stream_options import Endpointing, StreamOptions
 from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
 from earvoice.policy.translation import Translator
+from earvoice.policy.update_queue import UpdateQueue
 from earvoice.policy.utterance import Utterance
 
 Emit = Callable[[Event], Awaitable[None]]
+
+MAX_KEPT_MS = 40_000
+"""An utterance without endpointing is cut before history selection keeps more than this of it."""
 
 
 class TranslationSession:
@@ -43,8 +48,9 @@ class TranslationSession:
         now_s: Callable[[], float],
     ) -> None:
         rate = options.audio_format.sample_rate_hertz
-        endpointing = options.endpointing
-        limit = endpointing.max_utterance_ms * rate // 1000 if endpointing else None
+        endpointing = options.endpointing or Endpointing()
+        self._lag = LagControl(options.target_lag_ms) if options.target_lag_ms else None
+        options = self._lag.adjusted(options) if self._lag else options
         self._options = options
         self._rate_hertz = rate
         self._encoder = encoder
@@ -52,8 +58,10 @@ class TranslationSession:
         self._arrivals = arrivals
         self._emit = emit
         self._now_s = now_s
-        self._grid = SegmentGrid(rate, options.segment_ms, options.initial_wait_ms, limit)
-        self._endpointer = Endpointer(rate, endpointing.pause_ms) if endpointing else None
+        self._updates = UpdateQueue()
+        self._limit_samples = _limit_samples(options)
+        self._grid = SegmentGrid(rate, options.segment_ms, options.initial_wait_ms)
+        self._endpointer = Endpointer(rate, endpointing.pause_ms)
         self._translator = Translator(options, decoder, emit, now_s)
         self._true_finished_ms = 0.0
         # An utterance may begin before the end of the last one's audio, which stays received.
@@ -74,32 +82,75 @@ class TranslationSession:
         self.totals.guards_hit = dict(self._translator.guards.hits)
         return self.totals
 
+    async def update(self, options: StreamOptions) -> None:
+        """Change the options from the first segment on that ends behind the audio received so far.
+
+        Args:
+            options: as before but for policy, attention, beam, segment duration and initial wait.
+        """
+        self._updates.add(self._audio.received_samples, options)
+        await self._audio.interrupt()
+
     async def _has_audio_from(self, sample: int) -> bool:
-        await self._audio.wait_for(sample + 1)
+        while self._audio.received_samples <= sample and not self._audio.ended:
+            await self._audio.wait_for(sample + 1)
         return self._audio.received_samples > sample
 
     async def _run_utterance(self, utterance: Utterance) -> int:
         """Work on an utterance to its end and return where the next begins."""
+        self._grid = SegmentGrid(
+            self._rate_hertz,
+            self._options.segment_ms,
+            self._options.initial_wait_ms,
+            utterance.begin_sample,
+        )
         while True:
             segment = await self._next_segment(utterance)
             endpoint = await self._work_on(utterance, segment)
             if endpoint is not None:
                 self._audio.release_before(endpoint.end_sample)
                 return endpoint.end_sample
+            self._audio.release_before(utterance.start_sample)
+            self._adopt(utterance, self._options, segment.end_sample)
 
     async def _next_segment(self, utterance: Utterance) -> Segment:
         while True:
+            limit_sample = self._limit_sample(utterance)
+            end_sample = self._grid.next_end(utterance.segment_index, limit_sample)
+            update = self._updates.take_before(end_sample)
+            if update is not None:
+                position_sample, options = update
+                self._adopt(utterance, options, position_sample)
+                continue
             segment = self._grid.next_segment(
-                utterance.start_sample,
                 utterance.segment_index,
                 self._audio.received_samples,
                 ended=self._audio.ended,
                 merge=self._options.merges_segments,
+                limit_sample=limit_sample,
             )
             if segment is not None:
                 return segment
-            boundary = self._grid.boundary(utterance.segment_index + 1)
-            await self._audio.wait_for(utterance.start_sample + boundary)
+            await self._audio.wait_for(end_sample)
+
+    def _adopt(self, utterance: Utterance, options: StreamOptions, position_sample: int) -> None:
+        """Go on with other options; the next segment ends behind a position."""
+        if self._lag is not None:
+            options = self._lag.adjusted(options)
+        before, self._options = self._options, options
+        self._translator.options = options
+        if options.policy != before.policy:
+            utterance.switch_policy(make_policy(options.policy))
+        if options.segment_ms != before.segment_ms:
+            wait_ms = 0 if utterance.segment_index else options.initial_wait_ms
+            self._grid = self._grid.moved(
+                options.segment_ms, wait_ms, utterance.segment_index, position_sample
+            )
+
+    def _limit_sample(self, utterance: Utterance) -> int | None:
+        if self._limit_samples is None:
+            return None
+        return utterance.start_sample + self._limit_samples
 
     async def _work_on(self, utterance: Utterance, segment: Segment) -> Endpoint | None:
         """Encode, decode and decide one segment; return the utterance's end if this was it."""
@@ -107,10 +158,12 @@ class TranslationSession:
         encoded, endpoint = await self._encode(utterance, segment, timeline)
         utterance.segment_index = segment.index
         self._decided_sample = max(self._decided_sample, segment.end_sample)
-        items = await self._translator.translate(
+        translated = await self._translator.translate(
             utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
         )
-        self.totals.add_items(items)
+        self.totals.add_items(translated.items)
+        if self._lag is not None:
+            self._lag.note(translated.items, self._options)
         if isinstance(timeline, TrueTimeline):
             self._true_finished_ms = timeline.finished_ms
         worked = SegmentWorked(
@@ -120,7 +173,9 @@ class TranslationSession:
             timeline.computation_ms,
             timeline.queue_ms,
             segment.merged_count,
-            len(items),
+            len(translated.items),
+            translated.hypothesis,
+            ends_utterance=endpoint is not None,
         )
         self.totals.add_segment(worked)
         await self._emit(worked)
@@ -129,7 +184,7 @@ class TranslationSession:
             await self._emit(
                 UtteranceEnded(
                     utterance.index,
-                    utterance.start_sample,
+                    utterance.begin_sample,
                     endpoint.end_sample,
                     endpoint.cause,
                     transcript if self._options.sends_source_transcript else "",
@@ -141,34 +196,54 @@ class TranslationSession:
         self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
     ) -> tuple[Encoded, Endpoint | None]:
         """Send the segment's audio; finish the utterance if it ends here."""
+        if utterance.needs_reset:
+            await self._encoder.reset(utterance.index, utterance.start_sample)
+            utterance.needs_reset = False
         audio = self._audio.read(utterance.sent_sample, segment.end_sample)
         utterance.sent_sample = segment.end_sample
-        if segment.final:
-            encoded = await self._encoder.finish(audio, segment.end_sample)
-            endpoint: Endpoint | None = Endpoint(segment.end_sample, EndCause.END_OF_AUDIO)
+        endpoint = self._known_endpoint(utterance, segment)
+        if endpoint is not None:
+            encoded = await self._encoder.finish(audio, endpoint.end_sample)
+            timeline.encoder = encoded.timings
         else:
             encoded = await self._encoder.encode(audio)
-            endpoint = self._endpoint(utterance, segment, encoded)
-        timeline.encoder = encoded.timings
-        if endpoint is not None and not segment.final:
-            encoded = await self._encoder.finish(b"", endpoint.end_sample)
-            timeline.encoder += encoded.timings
+            timeline.encoder = encoded.timings
+            endpoint = self._heard_endpoint(utterance, segment, encoded)
+            if endpoint is not None:
+                encoded = await self._encoder.finish(b"", endpoint.end_sample)
+                timeline.encoder += encoded.timings
         await self._audio.mark_worked(segment.end_sample)
         return encoded, endpoint
 
-    def _endpoint(
+    def _known_endpoint(self, utterance: Utterance, segment: Segment) -> Endpoint | None:
+        """Return an end that is no question of what is heard: the audio's, or that of a loop.
+
+        Where only the audio ends utterances, not even a loop does. What is said next begins behind
+        the words that are committed, but not before half of the audio: a text that hangs on its
+        beginning would be gone through again and again.
+        """
+        if utterance.loops and self._limit_samples is not None:
+            half_sample = (utterance.start_sample + segment.end_sample) // 2
+            place_sample = max(half_sample, utterance.spoken_for_sample)
+            return Endpoint(place_sample, EndCause.FORCED)
+        if segment.final:
+            return Endpoint(segment.end_sample, EndCause.END_OF_AUDIO)
+        return None
+
+    def _heard_endpoint(
         self, utterance: Utterance, segment: Segment, encoded: Encoded
     ) -> Endpoint | None:
-        if self._endpointer is None:
+        if self._options.endpointing is not None:
+            pause = self._endpointer.find_pause(
+                encoded.evidence,
+                utterance.start_sample,
+                segment.end_sample,
+                utterance.spoken_for_sample,
+            )
+            if pause is not None:
+                return pause
+        if not self._grid.is_last(segment.index, self._limit_sample(utterance)):
             return None
-        pause = self._endpointer.find_pause(
-            encoded.evidence,
-            utterance.start_sample,
-            segment.end_sample,
-            utterance.spoken_for_sample,
-        )
-        if pause is not None or not self._grid.is_last(segment.index):
-            return pause
         return self._endpointer.cut(
             encoded.evidence,
             utterance.start_sample,
@@ -186,3 +261,11 @@ class TranslationSession:
             self._audio.arrival_s(segment.end_sample),
             self._now_s(),
         )
+
+
+def _limit_samples(options: StreamOptions) -> int | None:
+    """Return how much audio of an utterance may be kept; None for no limit of ours."""
+    rate = options.audio_format.sample_rate_hertz
+    if options.endpointing is not None:
+        return options.endpointing.max_utterance_ms * rate // 1000
+    return MAX_KEPT_MS * rate // 1000 if options.history_selection is not None else None

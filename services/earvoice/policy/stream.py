@@ -65,11 +65,13 @@ class TranslationStream:
         """End the session with an error, behind the words already released."""
         await self._outbox.close(error)
 
-    async def events(self, audio: AsyncIterator[bytes]) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, messages: AsyncIterator[bytes | StreamOptions]
+    ) -> AsyncGenerator[Event, None]:
         """Yield what happens, the totals last.
 
         Args:
-            audio: the client's messages.
+            messages: the client's audio, and other options from that place on.
 
         Raises:
             ExceptionGroup: holds whatever ends the session before its audio.
@@ -77,7 +79,7 @@ class TranslationStream:
         async with asyncio.TaskGroup() as group:
             # Their errors travel through the outbox, behind the words already released.
             tasks = [
-                group.create_task(self._read(audio)),
+                group.create_task(self._read(messages)),
                 group.create_task(self._work()),
             ]
             try:
@@ -90,17 +92,23 @@ class TranslationStream:
                 for task in tasks:
                     task.cancel()
 
-    async def _read(self, audio: AsyncIterator[bytes]) -> None:
+    async def _read(self, messages: AsyncIterator[bytes | StreamOptions]) -> None:
         try:
-            async for data in audio:
-                arrival_s = time.perf_counter()
-                await self._audio.append(data, arrival_s)
-                received = self._audio.received_samples
-                self._arrivals.note(received, arrival_s)
-                self._check_length(received)
+            async for message in messages:
+                if isinstance(message, StreamOptions):
+                    await self._session.update(message)
+                else:
+                    await self._add(message)
             await self._audio.end()
         except Exception as error:  # noqa: BLE001 - handed on, not swallowed
             await self._outbox.close(error)
+
+    async def _add(self, data: bytes) -> None:
+        arrival_s = time.perf_counter()
+        await self._audio.append(data, arrival_s)
+        received = self._audio.received_samples
+        self._arrivals.note(received, arrival_s)
+        self._check_length(received)
 
     def _check_length(self, received_samples: int) -> None:
         if received_samples > self._max_samples:

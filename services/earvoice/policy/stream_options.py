@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from earvoice.policy.decisions.factory import PolicyParameters
+from earvoice.policy.words import CommitUnit
 
 
 class AudioEncoding(Enum):
@@ -56,6 +57,18 @@ class Endpointing:
 
 
 @dataclass(frozen=True)
+class HistorySelection:
+    """What is kept of an utterance that goes on and on (StreamAtt, Papi 2024).
+
+    Attributes:
+        word_count: the last so many words, 1 to 200; None keeps what follows the last end of a
+            sentence.
+    """
+
+    word_count: int | None = None
+
+
+@dataclass(frozen=True)
 class StreamOptions:
     """One stream's choices.
 
@@ -67,12 +80,17 @@ class StreamOptions:
         segment_ms: duration of a segment.
         initial_wait_ms: how much longer the first of each utterance is.
         merges_segments: whether a late machine goes to the newest boundary.
-        commits_words: whether commits are cut back to word borders.
+        commit_unit: what commits are cut back to.
         endpointing: None when utterances end only with the audio.
         sends_interim_results: whether the changeable tail is sent.
         sends_source_transcript: whether each utterance's transcript is sent.
         sends_stage_timings: whether words carry their stages.
         uses_guards: False reproduces released code.
+        beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
+        attention_heads: heads whose mean is read, from 1; empty means all.
+        history_selection: None when an utterance's text and audio are kept to its end.
+        sends_hypotheses: whether each segment's whole hypothesis is told.
+        target_lag_ms: mean word lag to hold by moving the policy's own parameter; None for none.
     """
 
     audio_format: AudioFormat
@@ -82,9 +100,14 @@ class StreamOptions:
     segment_ms: int
     initial_wait_ms: int = 0
     merges_segments: bool = True
-    commits_words: bool = True
+    commit_unit: CommitUnit = CommitUnit.WORD
     endpointing: Endpointing | None = Endpointing()
     sends_interim_results: bool = False
     sends_source_transcript: bool = False
     sends_stage_timings: bool = False
     uses_guards: bool = True
+    beam_size: int = 1
+    attention_heads: tuple[int, ...] = ()
+    history_selection: HistorySelection | None = None
+    sends_hypotheses: bool = False
+    target_lag_ms: int | None = None

@@ -4,25 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 from earvoice.policy.backend import DecoderBackend, Encoded, GenerationRequest
-from earvoice.policy.decisions.base import Decision, Heard, Hypothesis, Token
-from earvoice.policy.event import Event, ReleasedItem, TailChanged, WordsReleased
+from earvoice.policy.decisions.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
+from earvoice.policy.event import (
+    DecidedHypothesis,
+    Event,
+    ReleasedItem,
+    TailChanged,
+    WordsReleased,
+)
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.guards import GuardEvidence, Guards
+from earvoice.policy.history import forgotten_history
 from earvoice.policy.hypothesis_reading import HypothesisReading
+from earvoice.policy.release import released_item
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import CommitTime, HopTimings, SegmentTimeline
 from earvoice.policy.utterance import TokenOrigin, Utterance, tail_text
-from earvoice.policy.words import Word, count_to_word_border
+from earvoice.policy.words import CommitUnit, Word, committable_count
 
 MAX_TOKENS_PER_SECOND = 12
 """Fast German speech has some seven words' pieces a second; more is a model gone astray."""
 MIN_HYPOTHESIS_TOKENS = 12
 MAX_HYPOTHESIS_TOKENS = 400
+RELEASED_HYPOTHESIS_TOKENS = 200
 
 FRAMES_PER_SECOND = 100
+
+
+@dataclass(frozen=True)
+class Translated:
+    """What a segment brought.
+
+    Attributes:
+        items: released.
+        hypothesis: what was decoded; None when nothing was, or nobody asked.
+    """
+
+    items: Sequence[ReleasedItem]
+    hypothesis: DecidedHypothesis | None = None
 
 
 class Translator:
@@ -35,6 +57,7 @@ class Translator:
         now_s: monotonic clock.
 
     Attributes:
+        options: may be replaced between segments.
         guards: count what they cut.
     """
 
@@ -45,7 +68,7 @@ class Translator:
         emit: Callable[[Event], Awaitable[None]],
         now_s: Callable[[], float],
     ) -> None:
-        self._options = options
+        self.options = options
         self._decoder = decoder
         self._emit = emit
         self._now_s = now_s
@@ -60,7 +83,7 @@ class Translator:
         delay_samples: int,
         *,
         final: bool,
-    ) -> list[ReleasedItem]:
+    ) -> Translated:
         """Decode a segment and release what may be released.
 
         Args:
@@ -77,27 +100,67 @@ class Translator:
             await self._decoder.stay()
             return await self._release_rest(utterance, evidence, timeline, delay_samples, final)
         reading = HypothesisReading(self._decoder, request)
-        hypothesis = await reading.read(None if final else utterance.policy)
+        hypothesis = await reading.read(self._halting_policy(utterance, final=final))
         decision = _decide(utterance, heard, hypothesis, final=final)
         count = self._committable(utterance, evidence, hypothesis, decision, final=final)
         utterance.is_closed = decision.ends_utterance and count == len(hypothesis.tokens)
         now = timeline.commit_time(self._now_s(), reading.deciding)
-        flush = self._options.commits_words or final or utterance.is_closed
+        holds = self.options.commit_unit is CommitUnit.TOKEN
+        flush = not holds or final or utterance.is_closed
         words = utterance.commit(hypothesis, count, evidence, now, flush=flush)
         items = await self._release(utterance, words, now, delay_samples)
         await self._send_tail(utterance, () if final else hypothesis.tokens[count:])
         timeline.decoder += await reading.drain()
         if reading.hit_limit:
             self.guards.note("hypothesis_length")
-        return items
+        if not final:
+            self._forget(utterance, evidence, reading.prefix_attention, hypothesis)
+        return Translated(items, self._told(hypothesis, count))
+
+    def _halting_policy(self, utterance: Utterance, *, final: bool) -> DecisionPolicy | None:
+        """Return the policy that may halt the decoder: none where the whole hypothesis is due.
+
+        A beam comes whole, and who asked for hypotheses wants them whole.
+        """
+        if final or self.options.beam_size > 1 or self.options.sends_hypotheses:
+            return None
+        return utterance.policy
+
+    def _told(self, hypothesis: Hypothesis, count: int) -> DecidedHypothesis | None:
+        if not self.options.sends_hypotheses:
+            return None
+        return DecidedHypothesis(hypothesis.token_ids, len(hypothesis.prefix), count)
+
+    def _forget(
+        self,
+        utterance: Utterance,
+        evidence: Evidence,
+        prefix_rows: Sequence[Sequence[float]],
+        hypothesis: Hypothesis,
+    ) -> None:
+        """Keep the text that the stream asked for, and the audio that it attends to."""
+        if self.options.history_selection is None:
+            return
+        forgotten = forgotten_history(
+            self.options.history_selection,
+            utterance.kept,
+            hypothesis,
+            prefix_rows,
+            evidence,
+            utterance.start_sample,
+            utterance.spoken_for_sample,
+        )
+        if forgotten is not None:
+            utterance.forget(forgotten)
 
     def _heard(self, utterance: Utterance, evidence: Evidence) -> Heard:
-        samples = utterance.sent_sample - utterance.start_sample
+        samples = utterance.sent_sample - utterance.begin_sample
         return Heard(
-            samples * 1000 / self._options.audio_format.sample_rate_hertz,
+            samples * 1000 / self.options.audio_format.sample_rate_hertz,
             evidence.state_count,
-            evidence.complete_word_count,
+            utterance.forgotten_word_count + evidence.complete_word_count,
             evidence.has_partial_word,
+            utterance.written_token_count,
         )
 
     def _request(
@@ -108,23 +171,36 @@ class Translator:
         if utterance.is_closed or heard.state_count == 0:
             return None
         evidence = _guard_evidence(utterance, encoded.evidence)
-        if self._options.uses_guards and self.guards.lacks_evidence(evidence):
+        if self.options.uses_guards and self.guards.lacks_evidence(evidence):
             if final:
                 self.guards.note("evidence")
             return None
         if not final and not policy.wants_hypothesis(heard):
             return None
-        room = _hypothesis_limit_tokens(encoded.evidence) - len(utterance.prefix)
+        room = self._hypothesis_limit_tokens(encoded.evidence) - len(utterance.kept)
         if room <= 0:
             self.guards.note("hypothesis_length")
             return None
         return GenerationRequest(
             encoded.states,
-            tuple(utterance.prefix),
-            tuple(utterance.draft[:room]),
+            utterance.prefix,
+            tuple(utterance.draft[:room]) if self.options.beam_size == 1 else (),
             room,
             forbid_end=policy.forbids_end_while_reading and not final,
+            beam_size=self.options.beam_size,
+            attention_layer=self.options.attention_layer,
+            attention_heads=self.options.attention_heads,
+            all_hypotheses=policy.reads_beam and not final,
+            prefix_attention=self.options.history_selection is not None and not final,
         )
+
+    def _hypothesis_limit_tokens(self, evidence: Evidence) -> int:
+        """Return how long a hypothesis may be; without guards as long as in the released code."""
+        if not self.options.uses_guards:
+            return RELEASED_HYPOTHESIS_TOKENS
+        seconds = evidence.frame_count / FRAMES_PER_SECOND
+        limit = MIN_HYPOTHESIS_TOKENS + math.ceil(seconds * MAX_TOKENS_PER_SECOND)
+        return min(limit, MAX_HYPOTHESIS_TOKENS)
 
     def _committable(
         self,
@@ -137,13 +213,11 @@ class Translator:
     ) -> int:
         """Apply the guards, then the word border, to what the policy decided."""
         count = decision.new_token_count
-        if self._options.uses_guards:
-            count = self.guards.allowed_count(
-                _guard_evidence(utterance, evidence), hypothesis, count
-            )
-        if not self._options.commits_words:
-            return count
-        return count_to_word_border(hypothesis, count, final=final)
+        if self.options.uses_guards:
+            allowed = self.guards.allow(_guard_evidence(utterance, evidence), hypothesis, count)
+            utterance.note_allowance(allowed)
+            count = allowed.token_count
+        return committable_count(hypothesis, count, self.options.commit_unit, final=final)
 
     async def _release_rest(
         self,
@@ -152,16 +226,16 @@ class Translator:
         timeline: SegmentTimeline,
         delay_samples: int,
         final: bool,  # noqa: FBT001 - private
-    ) -> list[ReleasedItem]:
+    ) -> Translated:
         """Without a hypothesis, only an utterance's end releases what is held back."""
         if not final:
-            return []
+            return Translated(())
         now = timeline.commit_time(self._now_s(), HopTimings())
-        nothing = Hypothesis(tuple(utterance.prefix), ())
+        nothing = Hypothesis(utterance.prefix, ())
         words = utterance.commit(nothing, 0, evidence, now, flush=True)
         items = await self._release(utterance, words, now, delay_samples)
         await self._send_tail(utterance, ())
-        return items
+        return Translated(items)
 
     async def _release(
         self,
@@ -170,14 +244,14 @@ class Translator:
         now: CommitTime,
         delay_samples: int,
     ) -> list[ReleasedItem]:
-        items = [_item(word, utterance.index, now, delay_samples) for word in words]
+        items = [released_item(word, utterance.index, now, delay_samples) for word in words]
         if items:
             await self._emit(WordsReleased(items, utterance.start_sample))
         return items
 
     async def _send_tail(self, utterance: Utterance, tokens: Sequence[Token]) -> None:
         """Show what may still change; nothing can once the utterance has ended."""
-        if not self._options.sends_interim_results:
+        if not self.options.sends_interim_results:
             return
         text = tail_text(tokens)
         if text != self._tail:
@@ -198,30 +272,4 @@ def _guard_evidence(utterance: Utterance, evidence: Evidence) -> GuardEvidence:
         evidence.source_word_count,
         utterance.committed_word_count,
         evidence.voice_activity.has_speech,
-    )
-
-
-def _hypothesis_limit_tokens(evidence: Evidence) -> int:
-    seconds = evidence.frame_count / FRAMES_PER_SECOND
-    limit = MIN_HYPOTHESIS_TOKENS + math.ceil(seconds * MAX_TOKENS_PER_SECOND)
-    return min(limit, MAX_HYPOTHESIS_TOKENS)
-
-
-def _item(
-    word: Word[TokenOrigin], utterance: int, now: CommitTime, delay_samples: int
-) -> ReleasedItem:
-    committed = word.origins[-1].commit_time
-    hold_ms = now.moment_ms - committed.moment_ms
-    stages = replace(
-        committed.stages, total_ms=committed.stages.total_ms + hold_ms, word_hold_ms=hold_ms
-    )
-    return ReleasedItem(
-        word.text,
-        word.starts_word,
-        utterance,
-        min(origin.source_start_sample for origin in word.origins),
-        max(origin.source_end_sample for origin in word.origins),
-        delay_samples,
-        now.elapsed_ms,
-        stages,
     )

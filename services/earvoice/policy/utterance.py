@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from earvoice.policy.decisions.base import DecisionPolicy, Hypothesis, Token
 from earvoice.policy.evidence import Evidence
+from earvoice.policy.guards import Allowance
+from earvoice.policy.history import ForgottenHistory
 from earvoice.policy.timeline import CommitTime
 from earvoice.policy.words import CommittedToken, Word, WordAssembler
+
+LOOPING_SEGMENTS = 3
+"""After so many segments in which a loop let nothing through, none will."""
 
 
 @dataclass(frozen=True)
@@ -35,27 +40,45 @@ class Utterance:
         policy: fresh.
 
     Attributes:
-        prefix: committed tokens.
+        begin_sample: where it began.
+        start_sample: where the audio that is kept of it begins.
+        kept: committed tokens that are kept, without attention: the forced prefix.
         draft: the uncommitted tail of the last hypothesis.
         sent_sample: audio before this has been sent to the encoder.
+        needs_reset: whether the encoder still holds audio that has been forgotten.
         segment_index: the segment worked on last, 0 for none.
-        committed_word_count: tokens committed that begin a word.
+        written_token_count: tokens committed, forgotten ones included.
         spoken_for_sample: committed tokens attend to audio up to here.
         is_closed: whether an end of sentence has been committed.
     """
 
     def __init__(self, index: int, start_sample: int, policy: DecisionPolicy) -> None:
         self.index = index
+        self.begin_sample = start_sample
         self.start_sample = start_sample
         self.policy = policy
-        self.prefix: list[int] = []
+        self.kept: list[Token] = []
         self.draft: list[int] = []
         self.sent_sample = start_sample
+        self.needs_reset = False
         self.segment_index = 0
-        self.committed_word_count = 0
         self.spoken_for_sample = start_sample
         self.is_closed = False
+        self._looping_segment_count = 0
+        self._word_end_samples: list[int] = []
+        self._written_word_count = 0
+        self.written_token_count = 0
         self._assembler: WordAssembler[TokenOrigin] = WordAssembler()
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The forced prefix's token ids."""
+        return tuple(token.token_id for token in self.kept)
+
+    @property
+    def committed_word_count(self) -> int:
+        """Words committed that attend to the audio which is kept."""
+        return len(self._word_end_samples)
 
     def commit(
         self,
@@ -81,13 +104,60 @@ class Utterance:
         committed = [
             CommittedToken(token, self._origin(token, evidence, commit_time)) for token in tokens
         ]
-        self.prefix += [token.token_id for token in tokens]
+        self.kept += [replace(token, attention=()) for token in tokens]
         self.draft = [token.token_id for token in hypothesis.tokens[new_token_count:]]
-        self.committed_word_count += sum(token.starts_word for token in tokens)
+        self._word_end_samples += [
+            item.origin.source_end_sample for item in committed if item.token.starts_word
+        ]
+        self._written_word_count += sum(token.starts_word for token in tokens)
+        self.written_token_count += len(tokens)
         self.spoken_for_sample = max(
             [self.spoken_for_sample, *(item.origin.source_end_sample for item in committed)]
         )
         return self._assembler.commit(committed, flush=flush)
+
+    def note_allowance(self, allowed: Allowance) -> None:
+        """Take note of what the guards left of a commit that a policy decided on."""
+        if allowed.token_count:
+            self._looping_segment_count = 0
+        elif allowed.guard == "loop":
+            self._looping_segment_count += 1
+
+    @property
+    def loops(self) -> bool:
+        """Whether the committed text holds the model in a loop that more audio does not end.
+
+        Each hypothesis must begin with that text, so nothing would ever pass again.
+        """
+        return self._looping_segment_count >= LOOPING_SEGMENTS
+
+    @property
+    def forgotten_word_count(self) -> int:
+        """Words committed for audio that has been forgotten.
+
+        They stand for the source words in it: how far the text is behind is then told from the
+        audio that is kept, and errors of counting do not add up over an endless utterance.
+        """
+        return self._written_word_count - len(self._word_end_samples)
+
+    def forget(self, history: ForgottenHistory) -> None:
+        """Forget committed tokens, and the audio before a position."""
+        del self.kept[: history.token_count]
+        self.policy.forget_prefix(history.token_count)
+        if history.start_sample <= self.start_sample:
+            return
+        self.start_sample = self.sent_sample = history.start_sample
+        self.spoken_for_sample = max(self.spoken_for_sample, self.start_sample)
+        self._word_end_samples = [end for end in self._word_end_samples if end > self.start_sample]
+        self.needs_reset = True
+
+    def switch_policy(self, policy: DecisionPolicy) -> None:
+        """Go on with another policy; the same one with other parameters keeps its memory."""
+        if policy.name == self.policy.name:
+            policy.restore(self.policy.snapshot())
+        elif self.segment_index:
+            policy.take_over(self._written_word_count, self.written_token_count)
+        self.policy = policy
 
     def _origin(self, token: Token, evidence: Evidence, commit_time: CommitTime) -> TokenOrigin:
         # Attention piles up on the last state whatever the token (Papi 2023, figure 2).

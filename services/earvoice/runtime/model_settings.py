@@ -40,6 +40,11 @@ class ModelSettings(ServiceSettings):
     target_language: str = Field(
         "und", description="Target language of a `.pt` checkpoint without language tags."
     )
+    compression: Literal["checkpoint", "none", "avg", "weighted", "softmax", "fixed"] = Field(
+        "checkpoint",
+        description="CTC compression; another than the checkpoint's makes another model, with a "
+        "hash of its own.",
+    )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the network computes; `auto` takes a GPU when there is one."
     )

@@ -31,6 +31,7 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
         self.clock = clock
         self.configs = []
         self.audio = []
+        self.updates = []
         self.unfinished_sessions = 0
         self._seq = 0
 
@@ -53,6 +54,9 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
                 self.configs.append(request.config)
                 self._fail_if_due(messages)
                 yield self._number(Response(session_started=self._start(request.config)))
+                continue
+            if request.WhichOneof("message") == "update":
+                self.updates.append((len(self.audio), request.update))
                 continue
             messages += 1
             self.audio.append(request.audio)

@@ -10,14 +10,17 @@ from earvoice.client import (
     Advice,
     AudioSourceError,
     Committed,
+    HoldN,
     InvalidRequestError,
     ProtocolError,
+    SegmentDone,
     ServerBusyError,
     ServerFaultError,
     ServerUnavailableError,
     Started,
     Summary,
     TranslationOptions,
+    TranslationUpdate,
     connect,
 )
 from earvoice.client.pacing import send_fast
@@ -52,6 +55,37 @@ async def test_words_come_in_order_between_start_and_summary():
     ]
     assert all(word.received_ms > 0 for word in words)
     assert service.audio == [b"12", b"34"]
+
+
+async def test_an_update_among_the_audio_keeps_its_place():
+    """It is sent behind the audio that came before it."""
+    service = ScriptedService()
+    async with serve(service) as address:
+        await translate(address, [b"12", TranslationUpdate(beam_size=3), b"34"])
+    assert [(place, update.beam_size) for place, update in service.updates] == [(1, 3)]
+    assert service.audio == [b"12", b"34"]
+
+
+async def test_a_running_session_can_be_updated():
+    """Whoever reads the events may change the session; the change goes before the next audio."""
+    service = ScriptedService()
+    released = asyncio.Event()
+
+    async def audio():
+        yield b"12"
+        await released.wait()
+        yield b"34"
+
+    async with serve(service) as address, connect(address) as client:
+        stream = client.open(audio(), OPTIONS)
+        async for event in stream.events():
+            if isinstance(event, SegmentDone) and not released.is_set():
+                stream.update(TranslationUpdate(policy=HoldN(2), segment_ms=400))
+                released.set()
+    [(place, update)] = service.updates
+    assert place == 1
+    assert update.policy.hold_n.n == 2
+    assert update.segment_duration.ToMilliseconds() == 400
 
 
 async def test_audio_is_sent_in_whole_frames():

@@ -96,6 +96,7 @@ def test_the_other_events_are_read(reader):
     assert tail == Tentative("viel", "de", 1)
     assert isinstance(segment, SegmentDone)
     assert (segment.end_ms, segment.computation_ms) == (800.0, 2.5)
+    assert segment.hypothesis_tokens == ()
     assert isinstance(end, EndOfUtterance)
     assert (end.end_ms, end.cause) == (1000.0, "pause")
     assert away == GoAway(b"", 3000)
@@ -134,3 +135,12 @@ def test_an_end_without_summary_is_told(reader):
     reader.read(STARTED)
     with pytest.raises(ProtocolError, match="without a summary"):
         reader.check_end()
+
+
+def test_a_hypothesis_comes_with_its_segment(reader):
+    """Its tokens, how many were forced, and how many were committed."""
+    reader.read(STARTED)
+    told = {"hypothesis_tokens": [5, 6, 7], "prefix_token_count": 1, "committed_token_count": 2}
+    segment = reader.read(Response(seq=2, segment_done=told))
+    assert segment.hypothesis_tokens == (5, 6, 7)
+    assert (segment.prefix_token_count, segment.committed_token_count) == (1, 2)

@@ -9,33 +9,19 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.client.audio_format import AudioEncoding, AudioFormat
-from earvoice.client.options import CatchUp, CommitUnit, Endpointing, TranslationOptions
-from earvoice.client.policy import Edatt, HoldN, LocalAgreement, WaitK
-from earvoice.client.session_config import read_config, write_config
+from earvoice.client.options import (
+    CatchUp,
+    CommitUnit,
+    Endpointing,
+    HistorySelection,
+    TranslationOptions,
+    TranslationUpdate,
+)
+from earvoice.client.policy import HoldN
+from earvoice.client.session_config import read_config, write_config, write_update
+from tests.unit.client.policies import POLICY
 
 MILLISECONDS = st.none() | st.integers(0, 30_000)
-POLICIES = st.one_of(
-    st.none(),
-    st.builds(
-        Edatt,
-        alpha=st.none() | st.floats(0, 1),
-        lambda_states=st.none() | st.integers(1, 64),
-        attention_layer=st.none() | st.integers(1, 6),
-        normalization=st.sampled_from([None, "l1", "l2"]),
-        # Proto3 cannot tell False from unset here.
-        allow_early_end=st.sampled_from([None, True]),
-    ),
-    st.builds(LocalAgreement, n=st.none() | st.integers(2, 8)),
-    st.builds(
-        WaitK,
-        k=st.none() | st.integers(1, 64),
-        detection=st.sampled_from([None, "fixed", "adaptive"]),
-        inclusive=st.sampled_from([None, True]),
-        count_partial_word=st.none() | st.booleans(),
-        end_while_reading=st.sampled_from([None, "stop", "avoid", "commit"]),
-    ),
-    st.builds(HoldN, n=st.none() | st.integers(0, 64)),
-)
 OPTIONS = st.builds(
     TranslationOptions,
     target_languages=st.lists(st.sampled_from(["de", "es", "pt-BR"])).map(tuple),
@@ -47,7 +33,7 @@ OPTIONS = st.builds(
     ),
     source_language=st.sampled_from(["", "en"]),
     model=st.sampled_from(["", "m"]),
-    policy=POLICIES,
+    policy=st.none() | POLICY,
     segment_ms=MILLISECONDS,
     initial_wait_ms=MILLISECONDS,
     catch_up=st.none() | st.sampled_from(get_args(CatchUp)),
@@ -60,6 +46,10 @@ OPTIONS = st.builds(
     stage_timings=st.booleans(),
     disable_guards=st.booleans(),
     traceparent=st.sampled_from(["", "00-1-2-01"]),
+    beam_size=st.none() | st.integers(1, 16),
+    history_selection=st.none() | st.builds(HistorySelection, st.none() | st.integers(1, 200)),
+    hypotheses=st.booleans(),
+    target_lag_ms=MILLISECONDS,
 )
 
 
@@ -86,13 +76,6 @@ def test_a_policy_without_parameters_is_still_chosen():
     assert config.policy.WhichOneof("policy") == "hold_n"
 
 
-def test_a_policy_of_a_newer_server_is_no_error():
-    """An effective policy without a class here reads as None."""
-    config = write_config(TranslationOptions(("de",)))
-    config.policy.offline.SetInParent()
-    assert read_config(config).policy is None
-
-
 def test_pacing_is_not_on_the_wire():
     """Only this side knows how it sends."""
     options = TranslationOptions(("de",), paced=True)
@@ -104,3 +87,14 @@ def test_an_unknown_encoding_is_a_programming_error():
     options = replace(TranslationOptions(("de",)), catch_up="sometimes")
     with pytest.raises(KeyError):
         write_config(options)
+
+
+def test_an_update_says_only_what_changes():
+    """What it leaves open stays as it was on the server."""
+    assert write_update(TranslationUpdate()) == api.StreamingUpdate()
+    update = write_update(TranslationUpdate(policy=HoldN(3), segment_ms=1200, beam_size=5))
+    assert update == api.StreamingUpdate(
+        policy={"hold_n": {"n": 3}},
+        segment_duration={"seconds": 1, "nanos": 200_000_000},
+        beam_size=5,
+    )

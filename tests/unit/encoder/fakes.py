@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from earvoice.encoder.audio_format import Samples
+from earvoice.encoder.label_kind import LabelKind
 from earvoice.encoder.network import Encoding
 from earvoice.runtime.model_facts import ModelFacts
 
@@ -64,7 +65,13 @@ class FakeNetwork:
     dimension = 1
     feature_bins = 1
     encoder_frame_ms = 40
-    word_starts: Sequence[bool | None] = (True, False, True, None, None)
+    label_kinds: Sequence[LabelKind] = (
+        LabelKind.START,
+        LabelKind.INNER,
+        LabelKind.START,
+        LabelKind.SILENT,
+        LabelKind.SILENT,
+    )
 
     def __init__(self) -> None:
         self.encoded_frames: list[int] = []

@@ -3,10 +3,17 @@ from __future__ import annotations
 import pytest
 
 from earvoice.encoder.evidence import last_label_end_frame, source_words
+from earvoice.encoder.label_kind import LabelKind
 from earvoice.encoder.timeline import Timeline
 
 BLANK = 4
-WORD_STARTS = (True, False, True, None, None)
+START, INNER, SILENT, BORDER = (
+    LabelKind.START,
+    LabelKind.INNER,
+    LabelKind.SILENT,
+    LabelKind.BORDER,
+)
+KINDS = (START, INNER, START, SILENT, SILENT, BORDER)
 
 
 @pytest.mark.parametrize(
@@ -18,17 +25,20 @@ WORD_STARTS = (True, False, True, None, None)
         ([0, 1, 1, 4], (0, 1), 0, True),
         ([1, 4, 2, 1], (1, 2, 1), 1, True),
         ([3, 4, 3], (3, 3), 0, False),
+        ([0, 5], (0, 5), 1, False),
+        ([0, 5, 1], (0, 5, 1), 1, True),
+        ([0, 5, 4, 5, 2, 1], (0, 5, 5, 2, 1), 1, True),
     ],
 )
 def test_words_while_reading(frame_labels, labels, complete, partial):
     """Repeats collapse, blanks part them, and the word that has not been followed is partial."""
-    words = source_words(frame_labels, BLANK, WORD_STARTS, final=False)
+    words = source_words(frame_labels, BLANK, KINDS, final=False)
     assert (words.labels, words.complete_count, words.has_partial) == (labels, complete, partial)
 
 
 def test_the_end_completes_the_last_word():
     """With the utterance's end no word is partial."""
-    words = source_words([0, 4, 2, 1], BLANK, WORD_STARTS, final=True)
+    words = source_words([0, 4, 2, 1], BLANK, KINDS, final=True)
     assert (words.complete_count, words.has_partial) == (2, False)
 
 

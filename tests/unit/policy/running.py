@@ -26,12 +26,12 @@ OPTIONS = StreamOptions(
 
 
 def run_session(
-    messages: Sequence[bytes],
+    messages: Sequence[bytes | StreamOptions],
     options: StreamOptions = OPTIONS,
     encoder: ScriptedEncoder | None = None,
     decoder: ScriptedDecoder | None = None,
 ) -> list[Event]:
-    """Run a session over audio messages to its end and return its events, totals last."""
+    """Run a session over audio and updates to its end and return its events, totals last."""
     return asyncio.run(_run(messages, options, encoder, decoder))
 
 
@@ -56,6 +56,9 @@ async def _run(messages, options, encoder, decoder) -> list[Event]:
 
     async def feed() -> None:
         for message in messages:
+            if isinstance(message, StreamOptions):
+                await session.update(message)
+                continue
             arrival_s = 900.0 + audio.received_samples / RATE_HERTZ
             await audio.append(message, arrival_s)
             arrivals.note(audio.received_samples, arrival_s)

@@ -130,6 +130,10 @@ class ScriptedDecoder:
         sentence = self._sentence(state_count)
         new = sentence[len(request.prefix) :][: request.max_new_tokens]
         elapsed = 0.0
+        if request.beam_size > 1:
+            yield self._beam(request, new, state_count)
+            yield GenerationEnd(False, HopTimings(1.5, 1.0, 1.0))
+            return
         for first in range(0, len(new), self.steps_per_answer):
             elapsed += 1.0
             tokens = new[first : first + self.steps_per_answer]
@@ -142,6 +146,17 @@ class ScriptedDecoder:
             [], make_token(2, attention=row), HopTimings(elapsed, elapsed, elapsed)
         )
         yield GenerationEnd(False, HopTimings(elapsed, elapsed, elapsed))
+
+    def _beam(
+        self, request: GenerationRequest, new: list[Token], state_count: int
+    ) -> GenerationSteps:
+        """Two hypotheses that differ in the last token."""
+        row = tuple(float(i == state_count - 1) for i in range(state_count))
+        ids = [token.token_id for token in new]
+        beam = [ids, [*ids[:-1], BLANK]] if request.all_hypotheses else []
+        return GenerationSteps(
+            new, make_token(2, attention=row), HopTimings(1.5, 1.0, 1.0), alternatives=beam
+        )
 
     def halt(self) -> None:
         """Stop before the next answer."""

@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.decisions.edatt import EdattParameters
+from earvoice.policy.decisions.factory import ends_early
 from earvoice.policy.decisions.hold_n import HoldNParameters
 from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
 from earvoice.policy.decisions.wait_k import Detection, EndWhileReading, WaitKParameters
-from earvoice.policy.stream_options import AudioEncoding, AudioFormat, Endpointing, StreamOptions
+from earvoice.policy.stream_options import (
+    AudioEncoding,
+    AudioFormat,
+    Endpointing,
+    HistorySelection,
+    StreamOptions,
+)
 from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.policy.words import CommitUnit
 from earvoice.runtime.errors import InvalidFieldError
 
 MODEL = types_pb2.ModelDescription(
@@ -65,14 +73,17 @@ OPTIONS = st.builds(
     segment_ms=st.integers(200, 10_000),
     initial_wait_ms=st.integers(0, 10_000),
     merges_segments=st.booleans(),
-    commits_words=st.booleans(),
+    commit_unit=st.sampled_from(CommitUnit),
     endpointing=st.none()
     | st.builds(Endpointing, st.integers(200, 5000), st.integers(20_000, 30_000)),
     sends_interim_results=st.booleans(),
     sends_source_transcript=st.booleans(),
     sends_stage_timings=st.booleans(),
     uses_guards=st.booleans(),
-)
+    beam_size=st.integers(1, 16),
+    history_selection=st.none() | st.builds(HistorySelection, st.none() | st.integers(1, 200)),
+    sends_hypotheses=st.booleans(),
+).filter(lambda options: not (options.history_selection and ends_early(options.policy)))
 
 
 def config(**changes) -> pb.StreamingConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Sequence
 
@@ -42,9 +43,13 @@ def done(generation: int, reason: int = pb.GenerationDone.REASON_END_OF_SEQUENCE
     return pb.DecodeResponse(done=pb.GenerationDone(generation_id=generation, reason=reason))
 
 
-async def answers_to(call: ScriptedCall, decoder: DecoderStream | None = None) -> list[object]:
+async def answers_to(
+    call: ScriptedCall,
+    decoder: DecoderStream | None = None,
+    request: GenerationRequest = REQUEST,
+) -> list[object]:
     decoder = decoder or DecoderStream(call)  # type: ignore[arg-type]
-    return [answer async for answer in decoder.generate(REQUEST)]
+    return [answer async for answer in decoder.generate(request)]
 
 
 async def test_the_end_of_sentence_is_no_token():
@@ -55,6 +60,61 @@ async def test_the_end_of_sentence_is_no_token():
     assert first.end is not None
     assert isinstance(end, GenerationEnd)
     assert not end.hit_limit
+
+
+def beam(generation: int, *hypotheses: Sequence[int], first: int = 2) -> pb.DecodeResponse:
+    """A beam of these tokens, each hypothesis closed by an end of sentence; a row of prefix."""
+    message = pb.Beam(generation_id=generation)
+    for tokens in hypotheses:
+        found = message.hypotheses.add()
+        for index, token in enumerate([*tokens, 0], first):
+            found.steps.add(index=index, token=token, end_of_sequence=token == 0)
+    message.prefix_attention.add(weights=[0.25, 0.75])
+    return pb.DecodeResponse(beam=message)
+
+
+async def test_a_beam_is_the_best_hypothesis_and_its_alternatives():
+    """One answer with all tokens of the best, every item's ids, and then the end."""
+    request = dataclasses.replace(REQUEST, beam_size=3, all_hypotheses=True, prefix_attention=True)
+    call = ScriptedCall([beam(1, [7, 8], [7], [9, 8, 7]), done(1)])
+    first, end = await answers_to(call, request=request)
+    assert isinstance(first, GenerationSteps)
+    assert [token.token_id for token in first.tokens] == [7, 8]
+    assert first.end is not None
+    assert first.alternatives == [[7, 8], [7], [9, 8, 7]]
+    assert first.prefix_attention == [[0.25, 0.75]]
+    assert isinstance(end, GenerationEnd)
+
+
+async def test_alternatives_come_only_where_they_were_asked_for():
+    """The best hypothesis of a beam alone has none."""
+    first, _ = await answers_to(ScriptedCall([beam(1, [7, 8]), done(1)]))
+    assert first.alternatives == ()
+
+
+async def test_a_beam_that_does_not_follow_the_prefix_is_a_bug():
+    """Append-only is checked for a beam, too."""
+    with pytest.raises(RuntimeError, match="step 3, expected 2"):
+        await answers_to(ScriptedCall([beam(1, [7], first=3)]))
+
+
+async def test_what_is_wanted_goes_to_the_decoder():
+    """Each generation names its own search and attention."""
+    request = dataclasses.replace(
+        REQUEST,
+        beam_size=4,
+        attention_layer=2,
+        attention_heads=(1, 3),
+        all_hypotheses=True,
+        prefix_attention=True,
+    )
+    call = ScriptedCall([beam(1, [7]), done(1)])
+    await answers_to(call, request=request)
+    command = call.written[-1].generate
+    assert (command.beam_size, command.attention_layer) == (4, 2)
+    assert list(command.attention_heads) == [1, 3]
+    assert command.all_hypotheses
+    assert command.prefix_attention
 
 
 async def test_a_length_limit_is_told():

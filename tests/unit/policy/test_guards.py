@@ -19,7 +19,9 @@ def allowed(
 ) -> tuple[int, dict]:
     guards = Guards()
     hypothesis = make_hypothesis([make_token(token) for token in ids], prefix=prefix)
-    return guards.allowed_count(evidence, hypothesis, len(ids)), dict(guards.hits)
+    allowance = guards.allow(evidence, hypothesis, len(ids))
+    assert allowance.guard == "".join(guards.hits)
+    return allowance.token_count, dict(guards.hits)
 
 
 def test_nothing_is_cut_from_a_plain_commit():

@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from earvoice.policy.segment_grid import Segment, SegmentGrid
 
-GRID = SegmentGrid(8000, 800, 0, limit_samples=None)
+GRID = SegmentGrid(8000, 800, 0)
+
+RATES = st.sampled_from([8000, 11_025, 16_000, 44_100, 48_000])
 
 
-def due(grid: SegmentGrid, received: int, last: int = 0, *, ended=False, merge=False):
-    return grid.next_segment(0, last, received, ended=ended, merge=merge)
+def due(grid: SegmentGrid, received: int, last: int = 0, *, ended=False, merge=False, limit=None):
+    return grid.next_segment(last, received, ended=ended, merge=merge, limit_sample=limit)
 
 
 def test_a_segment_is_due_when_its_last_sample_has_come():
@@ -22,8 +24,15 @@ def test_a_segment_is_due_when_its_last_sample_has_come():
 
 def test_the_first_segment_is_longer_by_the_initial_wait():
     """Later boundaries move with it."""
-    grid = SegmentGrid(8000, 800, 2000, limit_samples=None)
+    grid = SegmentGrid(8000, 800, 2000)
     assert [grid.boundary(index) for index in (1, 2)] == [22_400, 28_800]
+
+
+def test_an_utterance_s_grid_counts_from_its_start():
+    """Positions stay those of the session."""
+    grid = SegmentGrid(8000, 800, 0, anchor_sample=100)
+    assert due(grid, 6499) is None
+    assert due(grid, 6500) == Segment(1, 6500, 6500)
 
 
 def test_merge_goes_to_the_newest_boundary():
@@ -40,21 +49,58 @@ def test_a_full_segment_is_never_final():
 
 def test_merge_does_not_pass_the_longest_utterance():
     """However late the machine, the utterance is cut in time."""
-    grid = SegmentGrid(8000, 800, 0, limit_samples=16_000)
-    segment = due(grid, 80_000, merge=True)
+    segment = due(GRID, 80_000, merge=True, limit=16_000)
     assert segment is not None
-    assert (segment.index, grid.is_last(segment.index)) == (2, True)
+    assert (segment.index, segment.end_sample) == (2, 12_800)
+    assert GRID.is_last(2, 16_000)
+    assert not GRID.is_last(1, 16_000)
+
+
+def test_no_segment_passes_the_limit():
+    """A longer segment, chosen in mid-stream, is cut short there."""
+    assert due(GRID, 16_000, last=2, limit=16_000) == Segment(3, 16_000, 16_000)
+
+
+def test_another_duration_goes_on_from_the_boundary_decided_last():
+    """After two segments of 800 ms come those of 500 ms."""
+    moved = GRID.moved(500, 0, last_index=2, past_sample=12_800)
+    assert [moved.boundary(index) for index in (2, 3, 4)] == [12_800, 16_800, 20_800]
+
+
+def test_boundaries_before_the_change_are_left_out():
+    """The change came 700 ms after the last boundary: the first new segment ends after 1000 ms."""
+    moved = GRID.moved(500, 0, last_index=2, past_sample=12_800 + 5600)
+    assert [moved.boundary(index) for index in (2, 3, 4)] == [12_800, 20_800, 24_800]
 
 
 @given(
-    rate=st.sampled_from([8000, 11_025, 16_000, 44_100, 48_000]),
-    segment_ms=st.integers(200, 3000),
+    rate=RATES,
+    segment_ms=st.integers(10, 3000),
     wait_ms=st.integers(0, 3000),
+    start=st.integers(0, 100_000),
     received=st.integers(0, 2_000_000),
 )
-def test_boundaries_are_found_exactly(rate, segment_ms, wait_ms, received):
+def test_boundaries_are_found_exactly(rate, segment_ms, wait_ms, start, received):
     """The newest boundary is within the audio and the next one is not, also when rounded."""
-    grid = SegmentGrid(rate, segment_ms, wait_ms, limit_samples=None)
-    segment = due(grid, received, merge=True)
+    grid = SegmentGrid(rate, segment_ms, wait_ms, start)
+    segment = due(grid, start + received, merge=True)
     index = segment.index if segment else 0
-    assert grid.boundary(index) <= received < grid.boundary(index + 1)
+    assert grid.boundary(index) <= start + received < grid.boundary(index + 1)
+
+
+@given(
+    rate=RATES,
+    segments_ms=st.tuples(st.integers(10, 3000), st.integers(10, 3000)),
+    last_index=st.integers(0, 20),
+    share=st.floats(0, 0.999),
+)
+def test_a_moved_grid_begins_behind_the_change(rate, segments_ms, last_index, share):
+    """Its first boundary lies past the change, by one of its segments at most."""
+    old_ms, new_ms = segments_ms
+    grid = SegmentGrid(rate, old_ms, 0)
+    begin, end = grid.boundary(last_index), grid.boundary(last_index + 1)
+    change = begin + int((end - begin) * share)
+    moved = grid.moved(new_ms, 0, last_index, change)
+    first = moved.boundary(last_index + 1)
+    assert moved.boundary(last_index) == begin
+    assert change < first <= change + new_ms * rate // 1000 + 1

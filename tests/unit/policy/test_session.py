@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from earvoice.policy.decisions.base import Token
+from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
 from earvoice.policy.decisions.hold_n import HoldNParameters
+from earvoice.policy.decisions.offline import OfflineParameters
 from earvoice.policy.decisions.wait_k import WaitKParameters
 from earvoice.policy.endpoint import EndCause
-from earvoice.policy.event import SegmentWorked, SessionTotals, TailChanged, UtteranceEnded
+from earvoice.policy.event import (
+    DecidedHypothesis,
+    SegmentWorked,
+    SessionTotals,
+    TailChanged,
+    UtteranceEnded,
+)
 from earvoice.policy.evidence import VoiceActivity
+from earvoice.policy.words import CommitUnit
 from tests.unit.policy.running import items_of, run_session, seconds, with_options
 from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 
@@ -131,17 +141,17 @@ def test_token_unit_holds_a_half_word_back():
             make_token(11 + 2 * number, "word", starts=False, attention=late),
         ]
 
-    for by_word in (True, False):
+    for unit in CommitUnit:
         decoder = ScriptedDecoder(word=halves)
-        events = run_session([seconds(2.4)], with_options(commits_words=by_word), decoder=decoder)
+        events = run_session([seconds(2.4)], with_options(commit_unit=unit), decoder=decoder)
         assert {item.text for item in items_of(events)} == {"halfword"}
         held = any(item.stages.word_hold_ms > 0 for item in items_of(events))
-        assert held == (not by_word)
+        assert held == (unit is CommitUnit.TOKEN)
 
 
 def test_a_held_word_is_told_by_the_clock_on_the_wall():
     """A burst of audio makes the stream older than was thought; nobody waited meanwhile."""
-    options = with_options(merges_segments=True, commits_words=False)
+    options = with_options(merges_segments=True, commit_unit=CommitUnit.TOKEN)
     items = items_of(run_session([seconds(2.0), seconds(15.0), seconds(0.5)], options))
     assert any(item.stages.word_hold_ms > 0 for item in items)
     assert all(item.stages.word_hold_ms < 1000 for item in items)
@@ -190,9 +200,33 @@ def test_a_repeating_model_is_cut():
     decoder = ScriptedDecoder(
         word=lambda number, states: [make_token(10, "so", attention=(1.0,) * states)]
     )
-    events = run_session([seconds(4)], with_options(policy=HoldNParameters(n=0)), decoder=decoder)
+    options = with_options(policy=HoldNParameters(n=0), endpointing=None)
+    events = run_session([seconds(4)], options, decoder=decoder)
     assert len(items_of(events)) == 3
     assert of_kind(events, SessionTotals)[0].guards_hit["loop"] > 0
+
+
+@pytest.mark.parametrize("length_s", [4, 3.5, 3.2])
+def test_a_loop_that_does_not_end_is_left_behind(length_s: float):
+    """Forced to go on from it the model would never say anything else, however long it hears."""
+
+    def stuck_in_the_first_utterance(number: int, states: int) -> list[Token]:
+        place = min(number * 4 + 2, states - 1)
+        row = tuple(float(state == place) for state in range(states))
+        is_first = encoder.start_sample == 0
+        return [make_token(10 if is_first else 20 + number, attention=row)]
+
+    encoder = ScriptedEncoder()
+    decoder = ScriptedDecoder(word=stuck_in_the_first_utterance)
+    options = with_options(policy=HoldNParameters(n=0))
+    events = run_session([seconds(length_s)], options, encoder, decoder)
+    first, second = of_kind(events, UtteranceEnded)
+    assert first.cause is EndCause.FORCED
+    assert (second.start_sample, second.cause) == (first.end_sample, EndCause.END_OF_AUDIO)
+    assert first.end_sample == int(length_s * RATE_HERTZ) // 2
+    texts = [item.text for item in items_of(events)]
+    assert texts[:3] == ["w10"] * 3
+    assert texts[3:] == [f"w{20 + number}" for number in range(int(length_s / 2 / 0.32) + 1)]
 
 
 def test_a_word_s_delay_never_goes_back_after_a_cut():
@@ -217,3 +251,48 @@ def test_positions_and_clocks_never_go_back(merge: bool):
     for name in ("delay_samples", "elapsed_ms", "utterance"):
         values = [getattr(item, name) for item in items]
         assert values == sorted(values)
+
+
+def test_a_beam_comes_whole():
+    """There is nothing to halt, nothing to verify, and attention is read from the best."""
+    decoder = ScriptedDecoder()
+    greedy = items_of(run_session([seconds(3.0)]))
+    items = items_of(run_session([seconds(3.0)], with_options(beam_size=5), decoder=decoder))
+    assert [(i.text, i.delay_samples) for i in items] == [(i.text, i.delay_samples) for i in greedy]
+    assert decoder.halts == 0
+    assert all(request.draft == () and request.beam_size == 5 for request in decoder.requests)
+
+
+def test_hypotheses_are_told_whole_and_only_when_asked_for():
+    """Forced prefix, new tokens, and how many of these were committed; no halting cuts them."""
+    decoder = ScriptedDecoder()
+    run_session([seconds(1.7)], with_options(sends_hypotheses=True), decoder=decoder)
+    assert decoder.halts == 0
+    options = with_options(sends_hypotheses=True, policy=HoldNParameters(1))
+    told = of_kind(run_session([seconds(1.6)], options), SegmentWorked)
+    assert [segment.hypothesis for segment in told] == [
+        DecidedHypothesis([10, 11, 12], 0, 2),
+        DecidedHypothesis([10, 11, 12, 13, 14, 15], 2, 3),
+        DecidedHypothesis([10, 11, 12, 13, 14, 15], 5, 1),
+    ]
+    assert all(s.hypothesis is None for s in of_kind(run_session([seconds(1.6)]), SegmentWorked))
+
+
+def test_offline_decodes_nothing_before_the_end():
+    """One generation, with the whole utterance, releases everything."""
+    decoder = ScriptedDecoder()
+    items = items_of(
+        run_session([seconds(3.0)], with_options(policy=OfflineParameters()), decoder=decoder)
+    )
+    assert len(decoder.requests) == 1
+    assert {item.delay_samples for item in items} == {24_000}
+
+
+def test_a_schedule_writes_on_its_own_grid():
+    """With k = 100 and s = 10 frames: after 1 s, then each 100 ms, a token at most."""
+    schedule = FrameScheduleParameters(wait_frames=100, stride_frames=10, tokens=1)
+    options = with_options(
+        policy=schedule, segment_ms=schedule.segment_ms, initial_wait_ms=schedule.initial_wait_ms
+    )
+    items = items_of(run_session([seconds(1.55)], options))
+    assert [item.delay_samples for item in items] == [8000 + 800 * n for n in range(5)]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.stream_options import (
     AudioEncoding,
     AudioFormat,
     Endpointing,
+    HistorySelection,
     StreamOptions,
 )
 from earvoice.policy.wire.check import check_range, duration_ms, milliseconds
-from earvoice.policy.wire.decision_policy import (
-    attention_layer,
-    policy_message,
-    policy_parameters,
+from earvoice.policy.wire.consistency import check_consistency
+from earvoice.policy.wire.decision_policy import policy_message, policy_parameters
+from earvoice.policy.wire.decoding import (
+    attention_of,
+    checked_beam_size,
+    checked_initial_wait_ms,
+    checked_segment_ms,
 )
+from earvoice.policy.words import CommitUnit
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -33,6 +41,17 @@ ENCODINGS = {
     types_pb2.AUDIO_ENCODING_ALAW: AudioEncoding.ALAW,
 }
 ENCODING_NUMBERS = {encoding: number for number, encoding in ENCODINGS.items()}
+COMMIT_UNIT_NUMBERS = {
+    CommitUnit.WORD: public_pb.COMMIT_UNIT_WORD,
+    CommitUnit.TOKEN: public_pb.COMMIT_UNIT_TOKEN,
+    CommitUnit.FOLLOWED_WORD: public_pb.COMMIT_UNIT_FOLLOWED_WORD,
+}
+COMMIT_UNITS: Mapping[int, CommitUnit] = {
+    public_pb.COMMIT_UNIT_UNSPECIFIED: CommitUnit.WORD,
+    **{number: unit for unit, number in COMMIT_UNIT_NUMBERS.items()},
+}
+
+Choice = TypeVar("Choice")
 
 
 def stream_options(config: Config, model: Model) -> StreamOptions:
@@ -53,22 +72,30 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
         "source_language_code", config.source_language_code, [model.source_language_code]
     )
     parameters = policy_parameters(config.policy, model)
+    layer, heads = attention_of(parameters, model)
+    segment = config.segment_duration if config.HasField("segment_duration") else None
+    wait = config.initial_wait if config.HasField("initial_wait") else None
     options = StreamOptions(
         audio_format=_audio_format(config),
         target_language_code=_target(config, model),
         policy=parameters,
-        attention_layer=attention_layer(parameters, model),
-        segment_ms=_segment_ms(config, model),
-        initial_wait_ms=duration_ms("initial_wait", config.initial_wait, 0, 10_000),
+        attention_layer=layer,
+        segment_ms=checked_segment_ms(segment, parameters, model.default_segment_ms),
+        initial_wait_ms=checked_initial_wait_ms(wait, parameters, 0),
         merges_segments=_choice("catch_up", config.catch_up, {0: True, 1: True, 2: False}),
-        commits_words=_choice("commit_unit", config.commit_unit, {0: True, 1: True, 2: False}),
+        commit_unit=_choice("commit_unit", config.commit_unit, COMMIT_UNITS),
         endpointing=_endpointing(config),
         sends_interim_results=config.enable_interim_results,
         sends_source_transcript=config.enable_source_transcript,
         sends_stage_timings=config.enable_stage_timings,
         uses_guards=not config.disable_guards,
+        beam_size=checked_beam_size(config.beam_size, parameters, 1),
+        attention_heads=heads,
+        history_selection=_history_selection(config),
+        sends_hypotheses=config.enable_hypotheses,
+        target_lag_ms=_target_lag_ms(config),
     )
-    _check_first_segment(options)
+    check_consistency(options)
     return options
 
 
@@ -87,15 +114,14 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
         catch_up=public_pb.CATCH_UP_MERGE
         if options.merges_segments
         else public_pb.CATCH_UP_EVERY_SEGMENT,
-        commit_unit=public_pb.COMMIT_UNIT_WORD
-        if options.commits_words
-        else public_pb.COMMIT_UNIT_TOKEN,
+        commit_unit=COMMIT_UNIT_NUMBERS[options.commit_unit],
         endpointing=public_pb.Endpointing(disabled=True),
         enable_interim_results=options.sends_interim_results,
         enable_source_transcript=options.sends_source_transcript,
         enable_stage_timings=options.sends_stage_timings,
-        beam_size=1,
+        beam_size=options.beam_size,
         disable_guards=not options.uses_guards,
+        enable_hypotheses=options.sends_hypotheses,
     )
     if options.endpointing is not None:
         config.endpointing.CopyFrom(
@@ -104,6 +130,13 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
                 max_utterance=milliseconds(options.endpointing.max_utterance_ms),
             )
         )
+    if options.target_lag_ms is not None:
+        config.target_lag.CopyFrom(milliseconds(options.target_lag_ms))
+    history = options.history_selection
+    if history is not None and history.word_count is not None:
+        config.history_selection.words = history.word_count
+    elif history is not None:
+        config.history_selection.last_sentence = True
     return config
 
 
@@ -143,12 +176,6 @@ def _audio_format(config: Config) -> AudioFormat:
     )
 
 
-def _segment_ms(config: Config, model: Model) -> int:
-    if not config.HasField("segment_duration"):
-        return model.default_segment_ms
-    return duration_ms("segment_duration", config.segment_duration, 200, 10_000)
-
-
 def _endpointing(config: Config) -> Endpointing | None:
     message, default = config.endpointing, Endpointing()
     if message.disabled:
@@ -161,19 +188,27 @@ def _endpointing(config: Config) -> Endpointing | None:
     return Endpointing(pause_ms, max_ms)
 
 
-def _check_first_segment(options: StreamOptions) -> None:
-    """Refuse an utterance that would have to end within its first segment."""
-    first_ms = options.initial_wait_ms + options.segment_ms
-    endpointing = options.endpointing
-    if endpointing is not None and endpointing.max_utterance_ms < first_ms:
-        raise InvalidFieldError(
-            "endpointing.max_utterance",
-            f"{endpointing.max_utterance_ms} ms",
-            f"{first_ms} ms (initial_wait and segment_duration) or more",
-        )
+def _target_lag_ms(config: Config) -> int | None:
+    if not config.HasField("target_lag"):
+        return None
+    return duration_ms("target_lag", config.target_lag, 500, 20_000)
 
 
-def _choice(field: str, number: int, meanings: dict[int, bool]) -> bool:
+def _history_selection(config: Config) -> HistorySelection | None:
+    message = config.history_selection
+    match message.WhichOneof("keep"):
+        case "words":
+            return HistorySelection(check_range("history_selection.words", message.words, 1, 200))
+        case "last_sentence" if message.last_sentence:
+            return HistorySelection()
+        case "last_sentence":
+            raise InvalidFieldError("history_selection.last_sentence", False, "true, or unset")  # noqa: FBT003 - the value refused
+    if config.HasField("history_selection"):
+        raise InvalidFieldError("history_selection", "nothing", "words or last_sentence")
+    return None
+
+
+def _choice(field: str, number: int, meanings: Mapping[int, Choice]) -> Choice:
     if number not in meanings:
         raise InvalidFieldError(field, number, f"one of {sorted(meanings)}")
     return meanings[number]
@@ -182,9 +217,3 @@ def _choice(field: str, number: int, meanings: dict[int, bool]) -> bool:
 def _refuse_reserved(config: Config) -> None:
     if config.resume_token:
         raise UnimplementedFieldError("resume_token")
-    if config.HasField("target_lag"):
-        raise UnimplementedFieldError("target_lag")
-    if config.beam_size > 1:
-        raise UnimplementedFieldError("beam_size", "larger than 1 is not implemented")
-    if config.beam_size < 0:
-        raise InvalidFieldError("beam_size", config.beam_size, "1")

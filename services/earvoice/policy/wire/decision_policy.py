@@ -2,137 +2,153 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
-from earvoice.api.v1 import types_pb2
-from earvoice.policy.decisions.edatt import EdattParameters, Normalization
+from earvoice.policy.decisions.align_att import AlignAttParameters
+from earvoice.policy.decisions.edatt import EdattParameters
 from earvoice.policy.decisions.factory import POLICY_NAMES, PolicyParameters
+from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
 from earvoice.policy.decisions.hold_n import HoldNParameters
 from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.wait_k import Detection, EndWhileReading, WaitKParameters
-from earvoice.policy.wire.check import check_range
+from earvoice.policy.decisions.offline import OfflineParameters
+from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
+from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters
+from earvoice.policy.decisions.wait_k import WaitKParameters
+from earvoice.policy.wire.policy_field import (
+    ChoiceField,
+    FlagField,
+    HeadsField,
+    Model,
+    NumberField,
+    PolicyField,
+)
 from earvoice.runtime.errors import InvalidFieldError, UnimplementedFieldError
 
-Model = types_pb2.ModelDescription
-Number = TypeVar("Number", int, float)
-Name = TypeVar("Name")
 
-_NORMALIZATIONS: dict[int, Normalization] = {0: "l2", 1: "l2", 2: "l1"}
-_DETECTIONS: dict[int, Detection] = {0: "fixed", 1: "fixed", 2: "adaptive"}
-_ENDS: dict[int, EndWhileReading] = {0: "stop", 1: "stop", 2: "avoid", 3: "commit"}
+@dataclass(frozen=True)
+class _PolicyForm:
+    """How a policy is written.
+
+    Attributes:
+        parameters: made from the fields.
+        fields: by their names, which are the same on the wire and in the parameters.
+    """
+
+    parameters: type[PolicyParameters]
+    fields: Mapping[str, PolicyField]
+
+
+_LAYER = NumberField(1, "decoder_layer_count", "default_attention_layer")
+
+_FORMS = {
+    "edatt": _PolicyForm(
+        EdattParameters,
+        {
+            "alpha": NumberField(0.0, 1.0, "default_alpha"),
+            "lambda_states": NumberField(1, 64, "default_lambda_states"),
+            "attention_layer": _LAYER,
+            "attention_heads": HeadsField(),
+            "normalization": ChoiceField({0: "l2", 1: "l2", 2: "l1"}),
+            "allow_early_end": FlagField(),
+        },
+    ),
+    "align_att": _PolicyForm(
+        AlignAttParameters,
+        {
+            "frames": NumberField(1, 256, "default_frames"),
+            "attention_layer": _LAYER,
+            "attention_heads": HeadsField(),
+            "allow_early_end": FlagField(),
+        },
+    ),
+    "local_agreement": _PolicyForm(LocalAgreementParameters, {"n": NumberField(2, 8, 2)}),
+    "shared_prefix": _PolicyForm(SharedPrefixParameters, {"n": NumberField(1, 8, 1)}),
+    "hold_n": _PolicyForm(HoldNParameters, {"n": NumberField(0, 64, 6)}),
+    "wait_k": _PolicyForm(
+        WaitKParameters,
+        {
+            "k": NumberField(1, 64, 3),
+            "detection": ChoiceField({0: "fixed", 1: "fixed", 2: "adaptive"}),
+            "inclusive": FlagField(),
+            "count_partial_word": FlagField(default=True),
+            "end_while_reading": ChoiceField({0: "stop", 1: "stop", 2: "avoid", 3: "commit"}),
+        },
+    ),
+    "strided_wait_k": _PolicyForm(
+        StridedWaitKParameters,
+        {
+            "k": NumberField(1, 64, 3),
+            "stride_ms": NumberField(40, 4000),
+            "stride_words": NumberField(1, 16),
+            "catch_up": NumberField(-1.0, 4.0, 0.0),
+        },
+    ),
+    "frame_schedule": _PolicyForm(
+        FrameScheduleParameters,
+        {
+            "wait_frames": NumberField(1, 2000, required=True),
+            "stride_frames": NumberField(1, 500, required=True),
+            "tokens": NumberField(1, 16, required=True),
+            "max_length_ratio": NumberField(0.01, 10.0, 1.0),
+        },
+    ),
+    "offline": _PolicyForm(OfflineParameters, {}),
+}
 
 
 def policy_parameters(message: policy_pb.DecisionPolicy, model: Model) -> PolicyParameters:
     """Return the policy asked for; the model's own when none is.
 
     Raises:
-        InvalidFieldError: a parameter is out of range.
-        UnimplementedFieldError: the policy is reserved for a later version.
+        InvalidFieldError: a parameter is out of range, or contradicts another.
+        UnimplementedFieldError: the model's own policy is of a later version.
     """
     chosen = message.WhichOneof("policy") or model.default_policy
-    match chosen:
-        case "edatt":
-            return _edatt(message.edatt, model)
-        case "local_agreement":
-            return LocalAgreementParameters(
-                check_range(
-                    "policy.local_agreement.n", _given(message.local_agreement, "n", 2), 2, 8
-                )
-            )
-        case "wait_k":
-            return _wait_k(message.wait_k)
-        case "hold_n":
-            return HoldNParameters(
-                check_range("policy.hold_n.n", _given(message.hold_n, "n", 6), 0, 64)
-            )
-    raise UnimplementedFieldError(
-        f"policy.{chosen}", f"is not implemented; there are {', '.join(POLICY_NAMES)}"
-    )
-
-
-def attention_layer(parameters: PolicyParameters, model: Model) -> int:
-    """Return the decoder layer to read: EDAtt's own choice, else the model's."""
-    if isinstance(parameters, EdattParameters):
-        return parameters.attention_layer
-    return model.default_attention_layer
+    if chosen not in _FORMS:
+        raise UnimplementedFieldError(
+            f"policy.{chosen}", f"is not implemented; there are {', '.join(POLICY_NAMES)}"
+        )
+    form, part = _FORMS[chosen], getattr(message, chosen)
+    values: dict[str, Any] = {
+        name: field.read(part, name, f"policy.{chosen}.{name}", model)
+        for name, field in form.fields.items()
+    }
+    if chosen == "strided_wait_k":
+        _choose_stride(values)
+    elif chosen == "frame_schedule":
+        _check_schedule(values)
+    return form.parameters(**values)
 
 
 def policy_message(parameters: PolicyParameters) -> policy_pb.DecisionPolicy:
     """Return the policy as the client is told of it, every field set."""
-    match parameters:
-        case EdattParameters():
-            return policy_pb.DecisionPolicy(
-                edatt=policy_pb.EdattPolicy(
-                    alpha=parameters.alpha,
-                    lambda_states=parameters.lambda_states,
-                    attention_layer=parameters.attention_layer,
-                    normalization=_number_of(_NORMALIZATIONS, parameters.normalization),
-                    allow_early_end=parameters.allow_early_end,
-                )
-            )
-        case LocalAgreementParameters():
-            return policy_pb.DecisionPolicy(
-                local_agreement=policy_pb.LocalAgreementPolicy(n=parameters.n)
-            )
-        case HoldNParameters():
-            return policy_pb.DecisionPolicy(hold_n=policy_pb.HoldNPolicy(n=parameters.n))
-        case WaitKParameters():
-            return policy_pb.DecisionPolicy(
-                wait_k=policy_pb.WaitKPolicy(
-                    k=parameters.k,
-                    detection=_number_of(_DETECTIONS, parameters.detection),
-                    inclusive=parameters.inclusive,
-                    count_partial_word=parameters.count_partial_word,
-                    end_while_reading=_number_of(_ENDS, parameters.end_while_reading),
-                )
-            )
-
-
-def _edatt(message: policy_pb.EdattPolicy, model: Model) -> EdattParameters:
-    if message.attention_heads:
-        raise UnimplementedFieldError("policy.edatt.attention_heads")
-    layer = _given(message, "attention_layer", model.default_attention_layer)
-    states = _given(message, "lambda_states", model.default_lambda_states)
-    return EdattParameters(
-        alpha=check_range(
-            "policy.edatt.alpha", _given(message, "alpha", model.default_alpha), 0.0, 1.0
-        ),
-        lambda_states=check_range("policy.edatt.lambda_states", states, 1, 64),
-        attention_layer=check_range(
-            "policy.edatt.attention_layer", layer, 1, model.decoder_layer_count
-        ),
-        normalization=_enum("policy.edatt.normalization", message.normalization, _NORMALIZATIONS),
-        allow_early_end=message.allow_early_end,
+    message = policy_pb.DecisionPolicy()
+    name, form = next(
+        (name, form) for name, form in _FORMS.items() if form.parameters is type(parameters)
     )
+    part = getattr(message, name)
+    part.SetInParent()
+    for parameter, field in form.fields.items():
+        field.write(part, parameter, getattr(parameters, parameter))
+    return message
 
 
-def _wait_k(message: policy_pb.WaitKPolicy) -> WaitKParameters:
-    partial = message.count_partial_word if message.HasField("count_partial_word") else True
-    return WaitKParameters(
-        k=check_range("policy.wait_k.k", _given(message, "k", 3), 1, 64),
-        detection=_enum("policy.wait_k.detection", message.detection, _DETECTIONS),
-        inclusive=message.inclusive,
-        count_partial_word=partial,
-        end_while_reading=_enum(
-            "policy.wait_k.end_while_reading", message.end_while_reading, _ENDS
-        ),
-    )
+def _choose_stride(values: dict[str, Any]) -> None:
+    if values["stride_words"] is None:
+        values["stride_ms"] = values["stride_ms"] or 300
+    elif values["stride_ms"] is not None:
+        raise InvalidFieldError(
+            "policy.strided_wait_k.stride_words", values["stride_words"], "unset beside stride_ms"
+        )
 
 
-def _given(message: object, field: str, default: Number) -> Number:
-    """Return an optional field's value, or the default when it is not set."""
-    if message.HasField(field):  # type: ignore[attr-defined]
-        return cast("Number", getattr(message, field))
-    return default
-
-
-def _enum(field: str, number: int, names: dict[int, Name]) -> Name:
-    if number not in names:
-        raise InvalidFieldError(field, number, f"one of {sorted(names)}")
-    return names[number]
-
-
-def _number_of(names: dict[int, Name], name: Name) -> Any:
-    """Return the named value's number, never the one for "not set"."""
-    return next(number for number, known in names.items() if number and known == name)
+def _check_schedule(values: dict[str, Any]) -> None:
+    if values["wait_frames"] < values["stride_frames"]:
+        raise InvalidFieldError(
+            "policy.frame_schedule.wait_frames",
+            values["wait_frames"],
+            f"{values['stride_frames']} (stride_frames) or more",
+        )

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
-from earvoice.runtime.errors import (
-    IdleError,
-    InvalidFieldError,
-    OutOfOrderError,
-    UnimplementedFieldError,
-)
+from earvoice.api.v1 import types_pb2
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.wire.update import updated_options
+from earvoice.runtime.errors import IdleError, InvalidFieldError, OutOfOrderError
 
 Request = public_pb.StreamingTranslateRequest
 
@@ -44,25 +42,31 @@ class RequestReader:
             )
         return request.config
 
-    async def audio(self) -> AsyncIterator[bytes]:
-        """Yield the audio of every further message.
+    async def messages(
+        self, options: StreamOptions, model: types_pb2.ModelDescription
+    ) -> AsyncIterator[bytes | StreamOptions]:
+        """Yield what every further message brings: audio, or the options after an update.
+
+        Args:
+            options: what the config asked for.
+            model: what the updates are checked against.
 
         Raises:
             OutOfOrderError: a second config came.
-            UnimplementedFieldError: an update came.
-            InvalidFieldError: a message was empty.
+            InvalidFieldError: a message was empty, or an update asked for what is not allowed.
             IdleError: none came in time.
         """
         while (request := await self._next()) is not None:
             match request.WhichOneof("message"):
                 case "audio":
                     yield request.audio
-                case "config":
-                    raise OutOfOrderError("a second config came; allowed: audio")
                 case "update":
-                    raise UnimplementedFieldError("update")
+                    options = updated_options(options, request.update, model)
+                    yield options
+                case "config":
+                    raise OutOfOrderError("a second config came; allowed: audio, update")
                 case _:
-                    raise InvalidFieldError("message", "nothing", "config, audio")
+                    raise InvalidFieldError("message", "nothing", "audio, update")
 
     async def _next(self) -> Request | None:
         try:

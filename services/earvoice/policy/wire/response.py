@@ -99,7 +99,7 @@ class ResponseWriter:
 
 
 def _segment_done(event: SegmentWorked) -> public_pb.SegmentDone:
-    return public_pb.SegmentDone(
+    message = public_pb.SegmentDone(
         utterance=event.utterance,
         segment=event.segment,
         end_sample=event.end_sample,
@@ -107,7 +107,13 @@ def _segment_done(event: SegmentWorked) -> public_pb.SegmentDone:
         queue_ms=event.queue_ms,
         merged_segments=event.merged_count,
         item_count=event.item_count,
+        ends_utterance=event.ends_utterance,
     )
+    if event.hypothesis is not None:
+        message.hypothesis_tokens.extend(event.hypothesis.tokens)
+        message.prefix_token_count = event.hypothesis.prefix_token_count
+        message.committed_token_count = event.hypothesis.committed_token_count
+    return message
 
 
 def _end_of_utterance(event: UtteranceEnded) -> public_pb.EndOfUtterance:

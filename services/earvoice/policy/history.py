@@ -1,0 +1,125 @@
+"""StreamAtt's history selection: what of an endless utterance is kept (Papi 2024).
+
+The text is chosen first, then the audio: what no token that is kept attends to is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from earvoice.policy.decisions.base import Hypothesis, Token
+from earvoice.policy.evidence import Evidence
+from earvoice.policy.stream_options import HistorySelection
+
+SENTENCE_ENDS = tuple(mark.encode() for mark in ".!?:;。！？")  # noqa: RUF001 - Chinese and Japanese
+"""The strong punctuation of the released code, and East Asian forms of it."""
+
+LONGEST_SENTENCE_TOKENS = 100
+"""A sentence without an end is cut at this length, as in the released code."""
+
+
+@dataclass(frozen=True)
+class ForgottenHistory:
+    """What is forgotten of an utterance.
+
+    Attributes:
+        token_count: of the forced prefix, from its beginning.
+        start_sample: audio before this.
+    """
+
+    token_count: int
+    start_sample: int
+
+
+def forgotten_history(
+    selection: HistorySelection,
+    committed: Sequence[Token],
+    hypothesis: Hypothesis,
+    prefix_rows: Sequence[Sequence[float]],
+    evidence: Evidence,
+    start_sample: int,
+    spoken_for_sample: int,
+) -> ForgottenHistory | None:
+    """Return what is forgotten after a commit (Papi 2024); None when all is kept.
+
+    As in the released code every token that is not dropped keeps its audio: those committed and
+    the uncommitted rest of the hypothesis.
+
+    Args:
+        selection: what the stream asked for.
+        committed: the forced prefix, the new commit included.
+        hypothesis: what the commit was taken from.
+        prefix_rows: cross-attention of the tokens of its prefix, ``[S]`` each.
+        evidence: of the states.
+        start_sample: where the first state begins.
+        spoken_for_sample: committed tokens attend to audio up to here; what begins there is kept
+            where no token is left.
+
+    Raises:
+        RuntimeError: the decoder sent no rows for the prefix, or others.
+    """
+    dropped = dropped_token_count(selection, committed)
+    if not dropped:
+        return None
+    if len(prefix_rows) != len(hypothesis.prefix):
+        raise RuntimeError(
+            f"the decoder sent {len(prefix_rows)} rows for {len(hypothesis.prefix)} tokens"
+        )
+    rows = [*prefix_rows, *(token.attention for token in hypothesis.tokens)]
+    place = first_attended_sample(rows[dropped:], evidence, start_sample)
+    return ForgottenHistory(dropped, spoken_for_sample if place is None else place)
+
+
+def dropped_token_count(selection: HistorySelection, committed: Sequence[Token]) -> int:
+    """Return how many leading tokens of the committed text are dropped."""
+    if selection.word_count is not None:
+        return _count_before_last_words(committed, selection.word_count)
+    kept_from = _count_before_last_sentence(committed)
+    if len(committed) - kept_from <= LONGEST_SENTENCE_TOKENS:
+        return kept_from
+    kept_from = len(committed) - LONGEST_SENTENCE_TOKENS
+    while kept_from < len(committed) and not committed[kept_from].starts_word:
+        kept_from += 1
+    return kept_from
+
+
+def first_attended_sample(
+    rows: Sequence[Sequence[float]], evidence: Evidence, start_sample: int
+) -> int | None:
+    """Return where the earliest state begins that some token attends to most.
+
+    Args:
+        rows: cross-attention of the tokens that are kept, ``[S]`` each. The last state is left
+            out: attention piles up on it whatever the token.
+        evidence: of the states.
+        start_sample: where the first state begins.
+
+    Returns:
+        The position; None when there is nothing to go by.
+    """
+    states = [_most_attended(row[:-1]) for row in rows if len(row) > 1]
+    if not states:
+        return None
+    return evidence.span(min(states), start_sample)[0]
+
+
+def _most_attended(row: Sequence[float]) -> int:
+    return max(range(len(row)), key=row.__getitem__)
+
+
+def _count_before_last_words(committed: Sequence[Token], word_count: int) -> int:
+    for index in range(len(committed) - 1, -1, -1):
+        word_count -= committed[index].starts_word
+        if word_count == 0:
+            return index
+    return 0
+
+
+def _count_before_last_sentence(committed: Sequence[Token]) -> int:
+    """A mark inside a word, as in 3.5, ends nothing: the next token must begin a word."""
+    for index in range(len(committed), 0, -1):
+        is_border = index == len(committed) or committed[index].starts_word
+        if is_border and committed[index - 1].text.endswith(SENTENCE_ENDS):
+            return index
+    return 0

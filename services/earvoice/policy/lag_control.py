@@ -1,0 +1,61 @@
+"""Holds a mean word lag by moving the policy's own parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from earvoice.policy.event import ReleasedItem
+from earvoice.policy.lag_scale import options_at_lag
+from earvoice.policy.stream_options import StreamOptions
+
+MEMORY_WORDS = 12.0
+"""Words after which a steady error has moved the scale by as much as itself."""
+
+LARGEST_ERROR = 3.0
+"""Of the target: one word with a stray attention is no reason to change everything."""
+
+LONGEST_LAG = 4.0
+"""Of the target: where a policy cannot be slow enough, as in short utterances, it stays near."""
+
+
+class LagControl:
+    """An integral control on a policy's scale of lags.
+
+    It begins where the scale has the lag asked for, and moves from there by the sum of all errors
+    over ``MEMORY_WORDS``: while it stays within its bounds, the sum stays bounded, and so the mean
+    error goes to nothing with the number of words. No clock: what it decides is a function of the
+    lags it was told.
+
+    Args:
+        target_ms: mean word lag to hold, more than 0.
+
+    Attributes:
+        lag_ms: the place on the scale, 0 to four times the target.
+    """
+
+    def __init__(self, target_ms: float) -> None:
+        self._target_ms = target_ms
+        self.lag_ms = target_ms
+
+    def note(self, items: Sequence[ReleasedItem], options: StreamOptions) -> None:
+        """Take note of a segment's words: release less end of source, on the session's clock.
+
+        Live it is the wall clock; in EVERY_SEGMENT the ideal one, on which computation is free.
+        """
+        per_ms = options.audio_format.sample_rate_hertz / 1000
+        for item in items:
+            if item.starts_word:
+                ideal_ms = item.delay_samples / per_ms
+                release_ms = item.elapsed_ms if options.merges_segments else ideal_ms
+                self.note_lag(release_ms - item.source_end_sample / per_ms)
+
+    def note_lag(self, lag_ms: float) -> None:
+        """Take note of one word's lag."""
+        bound_ms = LARGEST_ERROR * self._target_ms
+        error_ms = max(-bound_ms, min(bound_ms, self._target_ms - lag_ms))
+        moved_ms = self.lag_ms + error_ms / MEMORY_WORDS
+        self.lag_ms = max(0.0, min(LONGEST_LAG * self._target_ms, moved_ms))
+
+    def adjusted(self, options: StreamOptions) -> StreamOptions:
+        """Return the options with the policy's parameter where it is to be now."""
+        return options_at_lag(options, self.lag_ms)

@@ -1,0 +1,106 @@
+"""The policy service over gRPC: pressure, cancellation, deadlines, draining, lost backends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+
+from earvoice.runtime.errors import NotReadyError
+from tests.e2e.calling import Request
+from tests.e2e.open_stream import audio_messages, open_stream
+from tests.integration.policy.conftest import RunningPolicy, Start
+from tests.integration.policy.scripted_backends import RATE_HERTZ
+
+SECOND = bytes(RATE_HERTZ * 2)
+
+
+async def test_audio_waits_while_it_is_not_worked_on(start: Start):
+    """A slow encoder stops the reading: the client's writes stop, and then go on."""
+    running = await start(max_buffered_audio_ms=1000)
+    async with open_stream(running.address) as stream:
+        await stream.read_until("session_started")
+        running.encoder.gate.clear()
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            for _ in range(600):
+                await stream.send(Request(audio=SECOND))
+                sent += 1
+            await stream.end_audio()
+
+        sending = asyncio.create_task(send())
+        done, _ = await asyncio.wait([sending], timeout=1)
+        assert not done
+        waiting = sent
+        assert waiting < 600
+        running.encoder.gate.set()
+        reading = asyncio.create_task(stream.read_rest())
+        await sending
+        outcome = await reading
+    assert outcome.code is grpc.StatusCode.OK
+    assert outcome.of("summary")[0].audio_samples == 600 * RATE_HERTZ
+
+
+async def test_a_cancelled_stream_leaves_no_session_behind(running: RunningPolicy):
+    """Neither here nor in the backends, even in the middle of a generation."""
+    running.decoder.gate.clear()
+    async with open_stream(running.address) as stream:
+        await stream.read_until("session_started")
+        await stream.send(*audio_messages(SECOND))
+        async with asyncio.timeout(10):
+            await running.decoder.asked.wait()
+        assert (running.encoder.session_count, running.decoder.session_count) == (1, 1)
+    await running.wait_until_idle()
+
+
+async def test_a_silent_client_is_ended(start: Start):
+    """No message for too long is DEADLINE_EXCEEDED; words released before stand."""
+    running = await start(idle_timeout_ms=300)
+    async with open_stream(running.address) as stream:
+        await stream.send(*audio_messages(SECOND))
+        outcome = await stream.read_rest()
+    assert (outcome.code, outcome.reason) == (grpc.StatusCode.DEADLINE_EXCEEDED, "IDLE")
+    assert outcome.items
+    await running.wait_until_idle()
+
+
+async def test_draining_tells_the_stream_and_lets_it_end(running: RunningPolicy):
+    """The session runs on; new ones are refused with a time to retry."""
+    async with open_stream(running.address) as stream:
+        await stream.read_until("session_started")
+        draining = asyncio.create_task(running.service.drain(20.0))
+        await stream.read_until("go_away")
+        async with open_stream(running.address) as late:
+            refused = await late.read_rest()
+        await stream.send(*audio_messages(SECOND))
+        await stream.end_audio()
+        outcome = await stream.read_rest()
+    assert (refused.code, refused.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_READY")
+    assert refused.has_retry
+    assert outcome.code is grpc.StatusCode.OK
+    assert outcome.items
+    await draining
+
+
+async def test_a_stream_that_outlives_the_grace_is_ended(running: RunningPolicy):
+    """Its client is told to come again."""
+    async with open_stream(running.address) as stream:
+        await stream.read_until("session_started")
+        draining = asyncio.create_task(running.service.drain(0.5))
+        outcome = await stream.read_rest()
+    assert (outcome.code, outcome.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_READY")
+    await draining
+
+
+async def test_a_backend_s_refusal_reaches_the_client_as_it_is(running: RunningPolicy):
+    """Status and reason are the backend's; the other backend's session ends, too."""
+    async with open_stream(running.address) as stream:
+        await stream.read_until("session_started")
+        running.encoder.failure = NotReadyError("the encoder stops", retry_after_ms=100)
+        await stream.send(*audio_messages(SECOND))
+        outcome = await stream.read_rest()
+    assert (outcome.code, outcome.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_READY")
+    assert outcome.has_retry
+    await running.wait_until_idle()

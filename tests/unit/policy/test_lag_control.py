@@ -1,0 +1,159 @@
+"""The mean word lag asked for is held by moving the policy's own parameter."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.policy.decisions.align_att import AlignAttParameters
+from earvoice.policy.decisions.edatt import EdattParameters
+from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
+from earvoice.policy.decisions.hold_n import HoldNParameters
+from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
+from earvoice.policy.decisions.offline import OfflineParameters
+from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
+from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters
+from earvoice.policy.decisions.wait_k import WaitKParameters
+from earvoice.policy.lag_control import LagControl
+from earvoice.policy.lag_scale import has_lag_parameter, options_at_lag
+from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.runtime.errors import InvalidFieldError
+from tests.unit.policy.running import items_of, seconds, with_options
+from tests.unit.policy.scripted import RATE_HERTZ
+from tests.unit.policy.test_config import MODEL, config, milliseconds
+from tests.unit.policy.test_history import run_talk
+
+EDATT = EdattParameters(0.2, 2, 4)
+MOVABLE = [
+    EDATT,
+    AlignAttParameters(4, 4),
+    LocalAgreementParameters(2),
+    SharedPrefixParameters(1),
+    HoldNParameters(6),
+    WaitKParameters(3),
+    WaitKParameters(3, detection="adaptive"),
+    StridedWaitKParameters(3, stride_ms=300),
+    StridedWaitKParameters(3, stride_words=1, stride_ms=None),
+]
+# In two minutes without a pause, words that are counted by the clock are counted wrong.
+HEARING = [
+    EDATT,
+    AlignAttParameters(4, 4),
+    LocalAgreementParameters(2),
+    HoldNParameters(6),
+    WaitKParameters(3, detection="adaptive"),
+    StridedWaitKParameters(3, stride_words=1, stride_ms=None),
+]
+
+
+def lags_ms(events) -> list[float]:
+    """Ideal word lags."""
+    return [
+        (item.delay_samples - item.source_end_sample) * 1000 / RATE_HERTZ
+        for item in items_of(events)
+    ]
+
+
+@pytest.mark.parametrize("parameters", MOVABLE, ids=lambda p: type(p).__name__)
+@given(lags=st.lists(st.floats(0, 40_000), min_size=2, max_size=5))
+def test_every_place_on_a_scale_is_allowed(parameters, lags):
+    """What the control may choose, a client might have asked for."""
+    for lag_ms in lags:
+        options = options_at_lag(with_options(policy=parameters, beam_size=2), lag_ms)
+        assert stream_options(effective_config(options, MODEL), MODEL).policy == options.policy
+
+
+@pytest.mark.parametrize("parameters", MOVABLE, ids=lambda p: type(p).__name__)
+def test_scales_are_monotone(parameters):
+    """More lag never gives a parameter that speaks sooner."""
+    name = {EdattParameters: "alpha", AlignAttParameters: "frames", HoldNParameters: "n"}.get(
+        type(parameters), "k"
+    )
+    by_segment = isinstance(parameters, LocalAgreementParameters | SharedPrefixParameters)
+    places = [
+        options_at_lag(with_options(policy=parameters), lag_ms) for lag_ms in range(0, 20_000, 250)
+    ]
+    values = [place.segment_ms if by_segment else getattr(place.policy, name) for place in places]
+    assert values == sorted(values, reverse=name == "alpha")
+    assert values[0] != values[-1]
+
+
+@given(
+    target_ms=st.floats(500, 20_000),
+    lags=st.lists(st.floats(-1e6, 1e6), max_size=60),
+)
+def test_the_control_stays_within_its_bounds(target_ms, lags):
+    """Whatever it is told, and always the same for the same lags."""
+    controls = [LagControl(target_ms), LagControl(target_ms)]
+    for lag_ms in lags:
+        for control in controls:
+            control.note_lag(lag_ms)
+        assert 0 <= controls[0].lag_ms <= 4 * target_ms
+    assert controls[0].lag_ms == controls[1].lag_ms
+
+
+@given(
+    factor=st.floats(0.5, 2.0),
+    offset_ms=st.floats(0, 600),
+    delay_words=st.integers(1, 8),
+    noise=st.lists(st.floats(-500, 500), min_size=200, max_size=200),
+    target_ms=st.floats(1500, 6000),
+)
+def test_the_mean_is_held_though_the_scale_is_wrong(
+    factor, offset_ms, delay_words, noise, target_ms
+):
+    """A policy that lags otherwise than its scale says, and answers some words late."""
+    control = LagControl(target_ms)
+    places = [control.lag_ms] * delay_words
+    lags = []
+    for disturbance in noise:
+        lags.append(max(0.0, factor * places[0] + offset_ms + disturbance))
+        control.note_lag(lags[-1])
+        places = [*places[1:], control.lag_ms]
+    assert statistics.mean(lags) == pytest.approx(target_ms, rel=0.2)
+
+
+@pytest.mark.parametrize("parameters", HEARING, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("target_ms", [1500, 3000])
+def test_a_session_holds_the_lag_asked_for(parameters, target_ms):
+    """A talk of two minutes, EVERY_SEGMENT: the mean of all its words is within 20 %."""
+    events, _ = run_talk(120, policy=parameters, segment_ms=500, target_lag_ms=target_ms)
+    assert statistics.mean(lags_ms(events)) == pytest.approx(target_ms, rel=0.2)
+
+
+def test_the_held_lag_does_not_depend_on_how_audio_is_cut():
+    """In EVERY_SEGMENT it is a function of the samples."""
+    whole, _ = run_talk(30, policy=EDATT, target_lag_ms=2500)
+    cut, _ = run_talk(30, [seconds(0.3)] * 100, policy=EDATT, target_lag_ms=2500)
+    assert [(i.text, i.delay_samples) for i in items_of(whole)] == [
+        (i.text, i.delay_samples) for i in items_of(cut)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "parameters"),
+    [
+        ({"offline": {}}, OfflineParameters()),
+        (
+            {"frame_schedule": {"wait_frames": 100, "stride_frames": 50, "tokens": 1}},
+            FrameScheduleParameters(100, 50, 1),
+        ),
+    ],
+)
+def test_a_policy_without_a_parameter_to_move_is_refused(choice, parameters):
+    """The message names the policy."""
+    assert not has_lag_parameter(parameters)
+    with pytest.raises(InvalidFieldError, match=r"target_lag = '2000 ms'.*no parameter to move"):
+        stream_options(config(policy=choice, target_lag=milliseconds(2000)), MODEL)
+
+
+def test_the_lag_asked_for_has_its_range():
+    """And stands in the effective config."""
+    options = stream_options(config(target_lag=milliseconds(2000)), MODEL)
+    assert options.target_lag_ms == 2000
+    assert effective_config(options, MODEL).target_lag.ToMilliseconds() == 2000
+    with pytest.raises(InvalidFieldError, match=r"target_lag = '400 ms'.*500 ms to 20000 ms"):
+        stream_options(config(target_lag=milliseconds(400)), MODEL)
