@@ -13,6 +13,7 @@ from earvoice.corpus.selection import (
     select_texts,
     without_repeats,
 )
+from earvoice.corpus.test_set import held_out_sentences
 
 
 @pytest.fixture
@@ -40,6 +41,12 @@ def text(tmp_path: Path) -> Path:
             "She reads a book.\tSie liest ein Buch.",
             "She reads a book.\tSie liest in einem Buch.",
             "Hi.\tHallo!",
+        ],
+        "tatoeba.train.en-es.tsv": [
+            "She reads a book.\tElla lee un libro.",
+            "Please book the blue car.\tReserva el coche azul, por favor.",
+            "The cat sleeps on the new chair all night.\tEl gato duerme en la silla nueva.",
+            "The bird sings under the old roof all day.\tEl pájaro canta bajo el tejado.",
         ],
     }
     for name, lines in files.items():
@@ -85,7 +92,40 @@ def test_texts_are_what_nobody_speaks(text: Path) -> None:
     selection = Selection(tatoeba_sentences=0, dev_sentences=1)
     rows = select(text, selection)
     texts = select_texts(text, selection, rows)
-    assert [row.spoken for row in texts] == ["She reads a book."]
+    assert "She reads a book." in [row.spoken for row in texts]
+    assert not {row.spoken for row in texts} & {row.spoken for row in rows}
+
+
+def test_a_sentence_of_both_files_has_both_translations(text: Path) -> None:
+    """German and Spanish of one English sentence come together, spoken once."""
+    rows = select(text, Selection(dev_sentences=1))
+    book = [row for row in rows if row.spoken == "She reads a book."]
+    assert [row.spanish for row in book] == ["Ella lee un libro."]
+    assert book[0].german in {"Sie liest ein Buch.", "Sie liest in einem Buch."}
+    assert [book[0].translation(language) for language in ("de", "es")] == [
+        book[0].german,
+        book[0].spanish,
+    ]
+
+
+def test_spanish_has_dev_sentences_of_its_own(text: Path) -> None:
+    """They have no German: a network that only ever saw the German file never saw them."""
+    rows = select(text, Selection(dev_sentences=1))
+    alone = [row for row in rows if row.split == "dev" and row.spanish and not row.german]
+    assert len(alone) == 1
+    assert alone[0].spoken.startswith(("The cat", "The bird"))
+
+
+def test_no_held_out_sentence_is_in_train(text: Path) -> None:
+    """Test sets take all of the dev files, in either language, and nothing that training has."""
+    rows = select(text, Selection())
+    trained = {comparison_key(row.spoken) for row in rows if row.split == "train"}
+    trained |= {comparison_key(row.spoken) for row in select_texts(text, Selection(), rows)}
+    held = [comparison_key(row.spoken) for row in held_out_sentences(text, Selection.seed)]
+    assert "please book the blue car" in held
+    assert "the cat sleeps on the new chair all night" in held
+    assert len(held) == len(set(held))
+    assert not trained & set(held)
 
 
 def test_a_broken_line_is_named(text: Path) -> None:

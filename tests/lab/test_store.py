@@ -12,7 +12,8 @@ from earvoice.corpus.sentence import Sentence, read_sentences, write_sentences
 
 def make_sentence(key: str, split: str, speaker: str) -> Sentence:
     """A sentence of one conversation."""
-    return Sentence(key, split, "chat", "g", speaker, 'Say "it", now!', "say it now", "Sag's\\n!")
+    said = (key, split, "chat", "g", speaker, 'Say "it", now!', "say it now")
+    return Sentence(*said, german="Sag's\\n!", spanish="¡Dilo!")
 
 
 def test_sentences_survive_their_table(tmp_path: Path) -> None:

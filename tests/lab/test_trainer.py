@@ -13,6 +13,7 @@ from earvoice.training.metric import Score
 from earvoice.training.normalisation import Normalisation, measure_normalisation
 from earvoice.training.recipe import TextRecipe, TrainingRecipe
 from earvoice.training.run_state import RunFolder, average_snapshots, default_run_folder
+from earvoice.training.target_text import TargetText
 from earvoice.training.text_data import TextData
 from earvoice.training.trainer import Budget, Trainer
 from tests.lab.tiny_corpus import make_sentence, tiny_model, write_corpus
@@ -60,8 +61,8 @@ def make_trainer(corpus: Path, run: Path, calls: int = 10_000) -> Trainer:
     torch.manual_seed(1)
     torch.set_num_threads(1)
     source = Vocabulary.from_file(corpus / "source.model")
-    target = Vocabulary.from_file(corpus / "target.model")
-    network = SpeechTranslationModel(tiny_model(len(source), len(target)), dropout=0.1)
+    target = TargetText(Vocabulary.from_file(corpus / "target.model"), {"de": ""})
+    network = SpeechTranslationModel(tiny_model(len(source), len(target.vocabulary)), dropout=0.1)
     data = TrainingData(corpus, RECIPE, source, target, Normalisation.read(corpus))
     budget = Budget(steps=STEPS, save_every_s=0.0, measure_every_s=0.0)
     text = TextData(corpus, RECIPE.text, source, target)
@@ -96,6 +97,8 @@ def test_snapshots_are_kept_and_averaged(corpus: Path, tmp_path: Path) -> None:
     name = "encoder.ctc_fc.weight"
     single = [torch.load(path, weights_only=True)[name] for path in paths]
     torch.testing.assert_close(mean[name], torch.stack(single).mean(0))
+    milestones = RunFolder(tmp_path, 3).milestones()
+    assert [path.stem for path in milestones] == ["1", "2", "3", "4", "5", "6"]
     assert (tmp_path / "curve.csv").read_text().startswith("step,elapsed_s,set")
 
 
@@ -115,9 +118,9 @@ def test_the_default_folder_is_the_users_state_folder() -> None:
 def test_scores_of_an_untrained_network(corpus: Path) -> None:
     """Held-out clips are read and translated, however badly."""
     source = Vocabulary.from_file(corpus / "source.model")
-    target = Vocabulary.from_file(corpus / "target.model")
+    target = TargetText(Vocabulary.from_file(corpus / "target.model"), {"de": ""})
     torch.manual_seed(0)
-    network = SpeechTranslationModel(tiny_model(len(source), len(target))).eval()
+    network = SpeechTranslationModel(tiny_model(len(source), len(target.vocabulary))).eval()
     clips = [DevClip(torch.randn(90, 80), make_sentence(index)) for index in range(3)]
     result = score("test", clips, network, source, target)
     assert result.clips == 3

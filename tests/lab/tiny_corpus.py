@@ -35,6 +35,7 @@ def make_sentence(index: int) -> Sentence:
         spoken=text,
         transcript=text,
         german=" ".join(WORDS[word] for word in words) if translated else "",
+        spanish="",
     )
 
 

@@ -39,6 +39,7 @@ def read_ljspeech(speech: Path) -> list[Sentence]:
                     spoken=spoken,
                     transcript=transcript(spoken),
                     german="",
+                    spanish="",
                 )
             )
     return sentences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from earvoice.corpus.sentence import Sentence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _CHAT = "customer-chat.{split}.conversation-role-en-de.tsv"
 _RESTAURANT = "restaurant.{split}.dialogue-turn-en-de.tsv"
-_TATOEBA = "tatoeba.train.en-de.tsv"
+_TATOEBA = "tatoeba.train.en-{language}.tsv"
 _DEV_WORDS = 4
 _DEV_TATOEBA_WORDS = 8
 _KEY = re.compile(r"[^a-z0-9]+")
@@ -32,8 +32,8 @@ class Selection:
         tatoeba_sentences: how many Tatoeba sentences train holds.
         tatoeba_minimum_words: shorter Tatoeba sentences are left out.
         maximum_words: longer sentences of any source are left out.
-        minimum_length_ratio: German characters over English ones; outside, the pair is
-            dropped, because some restaurant turns are shifted by a sentence.
+        minimum_length_ratio: characters of a translation over English ones; outside, the pair
+            is dropped, because some restaurant turns are shifted by a sentence.
         maximum_length_ratio: see `minimum_length_ratio`.
         dev_sentences: dev sentences of each domain, of four words or more.
         tatoeba_group: this many Tatoeba sentences in a row share a voice.
@@ -52,13 +52,17 @@ class Selection:
 
 @dataclass(frozen=True)
 class Pair:
-    """An English sentence and its German translation as they stand in the source files."""
+    """An English sentence and its translations as they stand in the source files.
+
+    A translation that no file holds is empty; one of the two is there.
+    """
 
     domain: str
     group: str
     speaker: str
     english: str
-    german: str
+    german: str = ""
+    spanish: str = ""
 
 
 def comparison_key(english: str) -> str:
@@ -66,16 +70,16 @@ def comparison_key(english: str) -> str:
     return _KEY.sub(" ", english.lower()).strip()
 
 
-def fits(english: str, german: str, selection: Selection) -> bool:
+def fits(english: str, translation: str, selection: Selection) -> bool:
     """Tell whether the lengths of a pair can belong to one meaning.
 
     Short sentences vary freely ("Hi." / "Grüß Gott!"), so 12 characters are added to both.
     """
-    if not transcript(spoken_form(english)) or not german.strip():
+    if not transcript(spoken_form(english)) or not translation.strip():
         return False
     if len(english.split()) > selection.maximum_words:
         return False
-    ratio = (len(german) + 12) / (len(english) + 12)
+    ratio = (len(translation) + 12) / (len(english) + 12)
     return selection.minimum_length_ratio <= ratio <= selection.maximum_length_ratio
 
 
@@ -96,18 +100,32 @@ def read_restaurant(text: Path, split: Split) -> list[Pair]:
 
 
 def read_tatoeba(text: Path, selection: Selection) -> list[Pair]:
-    """Read Tatoeba in a seeded order, one translation for each English sentence.
+    """Read Tatoeba in a seeded order, at most one translation of a sentence in each language.
 
-    The file is sorted by length: shuffled, neighbours make varied joined inputs.
+    The files are sorted by length: shuffled, neighbours make varied joined inputs. Sentences
+    with German come first, in the order of that file alone.
     """
-    pairs = [("", *row) for row in _rows(text / _TATOEBA, 2)]
-    random.Random(selection.seed).shuffle(pairs)
-    kept = [
-        Pair("tatoeba", "", "reader", english, german)
-        for _, english, german in pairs
-        if len(english.split()) >= selection.tatoeba_minimum_words
-    ]
-    return without_repeats(kept, set())
+    german = _read_translations(text, "de", selection)
+    spanish = _read_translations(text, "es", selection)
+    pairs = []
+    for key in dict.fromkeys((*german, *spanish)):
+        english, in_german = german.get(key, ("", ""))
+        english_too, in_spanish = spanish.get(key, ("", ""))
+        pairs.append(Pair("tatoeba", "", "reader", english or english_too, in_german, in_spanish))
+    return pairs
+
+
+def _read_translations(
+    text: Path, language: str, selection: Selection
+) -> dict[str, tuple[str, str]]:
+    """Return English and its first translation that came up, by comparison key."""
+    rows = _rows(text / _TATOEBA.format(language=language), 2)
+    random.Random(selection.seed).shuffle(rows)
+    first: dict[str, tuple[str, str]] = {}
+    for english, translation in rows:
+        if len(english.split()) >= selection.tatoeba_minimum_words:
+            first.setdefault(comparison_key(english), (english, translation))
+    return {key: pair for key, pair in first.items() if fits(*pair, selection)}
 
 
 def without_repeats(pairs: Iterable[Pair], taken: set[str]) -> list[Pair]:
@@ -124,15 +142,16 @@ def without_repeats(pairs: Iterable[Pair], taken: set[str]) -> list[Pair]:
 def select(text: Path, selection: Selection) -> list[Sentence]:
     """Return the corpus: train sentences, and dev sentences that train never holds.
 
-    No sentence of any dev file is in train, whether it became a dev sentence or not.
+    No sentence of any dev file is in train, whether it became a dev sentence or not. Tatoeba
+    sentences with both translations are spoken before others.
     """
     dev_chat, dev_restaurant = read_chat(text, "dev"), read_restaurant(text, "dev")
     taken = {comparison_key(pair.english) for pair in (*dev_chat, *dev_restaurant)}
-    tatoeba = [pair for pair in read_tatoeba(text, selection) if fits_pair(pair, selection)]
+    tatoeba = read_tatoeba(text, selection)
     tatoeba = [pair for pair in tatoeba if comparison_key(pair.english) not in taken]
-    dev_tatoeba = [pair for pair in tatoeba if len(pair.english.split()) >= _DEV_TATOEBA_WORDS]
-    dev_tatoeba = dev_tatoeba[: selection.dev_sentences]
+    dev_tatoeba = _choose_dev_tatoeba(tatoeba, selection)
     taken.update(comparison_key(pair.english) for pair in dev_tatoeba)
+    tatoeba.sort(key=lambda pair: not (pair.german and pair.spanish))
 
     train: list[Pair] = []
     for pairs in (read_chat(text, "train"), read_restaurant(text, "train")):
@@ -151,14 +170,38 @@ def select_texts(text: Path, selection: Selection, sentences: list[Sentence]) ->
     taken = {comparison_key(row.spoken) for row in sentences}
     for pair in (*read_chat(text, "dev"), *read_restaurant(text, "dev")):
         taken.update((comparison_key(pair.english), comparison_key(spoken_form(pair.english))))
-    pairs = [pair for pair in read_tatoeba(text, selection) if fits_pair(pair, selection)]
-    rows = _sentences(_grouped(pairs, selection), "train")
+    rows = _sentences(_grouped(read_tatoeba(text, selection), selection), "train")
     return [row for row in rows if comparison_key(row.spoken) not in taken]
+
+
+def held_out(text: Path, selection: Selection) -> list[Sentence]:
+    """Return all sentences of the dev files, and the Tatoeba sentences kept from train.
+
+    In the order of the conversations, each English sentence once.
+    """
+    taken: set[str] = set()
+    pairs: list[Pair] = []
+    for dev in (read_chat(text, "dev"), read_restaurant(text, "dev")):
+        pairs += without_repeats((pair for pair in dev if fits_pair(pair, selection)), taken)
+    rows = [row for row in select(text, selection) if row.split == "dev"]
+    return [*_sentences(pairs, "dev"), *(row for row in rows if row.domain == "tatoeba")]
 
 
 def fits_pair(pair: Pair, selection: Selection) -> bool:
     """Apply `fits` to a pair."""
     return fits(pair.english, pair.german, selection)
+
+
+def _choose_dev_tatoeba(pairs: list[Pair], selection: Selection) -> list[Pair]:
+    """Take long sentences with German, and as many again with Spanish alone.
+
+    The first are the same whatever the Spanish file holds: a network that was trained before it
+    came has not seen them either.
+    """
+    long_enough = [pair for pair in pairs if len(pair.english.split()) >= _DEV_TATOEBA_WORDS]
+    with_german = [pair for pair in long_enough if pair.german][: selection.dev_sentences]
+    spanish_alone = [pair for pair in long_enough if not pair.german][: selection.dev_sentences]
+    return with_german + spanish_alone
 
 
 def _sample_dev(pairs: list[Pair], train: list[Pair], selection: Selection) -> list[Pair]:
@@ -171,10 +214,7 @@ def _sample_dev(pairs: list[Pair], train: list[Pair], selection: Selection) -> l
 
 def _grouped(pairs: list[Pair], selection: Selection) -> list[Pair]:
     size = selection.tatoeba_group
-    return [
-        Pair(pair.domain, f"tatoeba-{index // size}", pair.speaker, pair.english, pair.german)
-        for index, pair in enumerate(pairs)
-    ]
+    return [replace(pair, group=f"tatoeba-{index // size}") for index, pair in enumerate(pairs)]
 
 
 def _sentences(pairs: list[Pair], split: Split) -> list[Sentence]:
@@ -191,6 +231,7 @@ def _sentences(pairs: list[Pair], split: Split) -> list[Sentence]:
                 spoken=spoken,
                 transcript=transcript(spoken),
                 german=" ".join(pair.german.split()),
+                spanish=" ".join(pair.spanish.split()),
             )
         )
     return sentences

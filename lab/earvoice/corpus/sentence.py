@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sentence:
-    """An English sentence, how it is spoken, and its German translation.
+    """An English sentence, how it is spoken, and its translations.
 
     Attributes:
         key: unique name within the corpus, e.g. ``chat-00012``.
@@ -23,7 +23,8 @@ class Sentence:
         speaker: sentences of one group and speaker are spoken by one voice.
         spoken: English as the synthesiser reads it: numbers as words, punctuation kept.
         transcript: the CTC target: `spoken`, lower case, without punctuation.
-        german: the translation; empty where none exists (transcribed speech only).
+        german: its translation; empty where none exists.
+        spanish: likewise; transcribed speech has neither.
     """
 
     key: str
@@ -34,6 +35,11 @@ class Sentence:
     spoken: str
     transcript: str
     german: str
+    spanish: str
+
+    def translation(self, language: str) -> str:
+        """Return the translation into ``de`` or ``es``; empty where none exists."""
+        return {"de": self.german, "es": self.spanish}[language]
 
 
 _COLUMNS = tuple(field.name for field in fields(Sentence))

@@ -23,7 +23,7 @@ SAMPLE_RATE_HZ = 16_000
 _TARGET_RMS = 0.05
 _SILENT_RMS = 1e-5
 _TIMEOUT_S = 600
-_ESPEAK_WORDS_PER_MINUTE = 175
+ESPEAK_WORDS_PER_MINUTE = 175
 _FESTIVAL_PRELUDE = """
 (define (say text path)
   (let ((utterance (eval (list 'Utterance 'Text text))))
@@ -46,14 +46,14 @@ def speak(voice: Voice, text: str) -> NDArray[np.int16]:
         SynthesisError: the engine failed or gave silence.
     """
     if voice.engine == "espeak-ng":
-        words_per_minute = round(_ESPEAK_WORDS_PER_MINUTE * voice.rate)
+        words_per_minute = round(ESPEAK_WORDS_PER_MINUTE * voice.rate)
         options = ["-v", voice.name, "-s", str(words_per_minute), "-p", str(round(voice.pitch))]
         command = ["espeak-ng", *options, "--stdin", "--stdout"]
-        return _finish(io.BytesIO(_run(command, text.encode())), voice)
+        return _finish(io.BytesIO(run(command, text.encode())), voice)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "speech.wav"
         stretch = f"duration_stretch={1 / voice.rate:.3f}"
-        _run(["flite", "-voice", voice.name, "--setf", stretch, "-t", f"{text} ", "-o", str(path)])
+        run(["flite", "-voice", voice.name, "--setf", stretch, "-t", f"{text} ", "-o", str(path)])
         return _finish(path, voice)
 
 
@@ -72,14 +72,15 @@ def speak_with_festival(
         paths = [Path(folder) / f"{index}.wav" for index in range(len(requests))]
         lines = [_FESTIVAL_PRELUDE]
         for (voice, text), path in zip(requests, paths, strict=True):
-            lines.append(f'{_festival_voice(voice)}\n(say "{_quoted(text)}" "{path}")')
+            lines.append(f'{festival_voice(voice)}\n(say "{quoted(text)}" "{path}")')
         script = Path(folder) / "speak.scm"
         script.write_text("\n".join(lines), encoding="latin-1", errors="replace")
-        _run(["festival", "--batch", str(script)])
+        run(["festival", "--batch", str(script)])
         return [_finish(path, voice) for (voice, _), path in zip(requests, paths, strict=True)]
 
 
-def _festival_voice(voice: Voice) -> str:
+def festival_voice(voice: Voice) -> str:
+    """Return the commands that choose a voice."""
     if not voice.name.endswith("_hts"):
         stretch = f"(Parameter.set 'Duration_Stretch {1 / voice.rate:.3f})"
         return f"(voice_{voice.name}) {stretch}"
@@ -89,11 +90,17 @@ def _festival_voice(voice: Voice) -> str:
     return f"(voice_{voice.name}) {prepend}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as it may stand in a string of festival's language."""
     return text.replace("\\", " ").replace('"', " ")
 
 
-def _run(command: list[str], text: bytes = b"") -> bytes:
+def run(command: list[str], text: bytes = b"") -> bytes:
+    """Run an engine; return what it wrote.
+
+    Raises:
+        SynthesisError: it failed.
+    """
     done = subprocess.run(command, input=text, capture_output=True, check=False, timeout=_TIMEOUT_S)
     if done.returncode != 0:
         message = f"{command[0]} ended with {done.returncode}: {done.stderr.decode()[-500:]}"
@@ -102,12 +109,21 @@ def _run(command: list[str], text: bytes = b"") -> bytes:
 
 
 def _finish(source: Path | io.BytesIO, voice: Voice) -> NDArray[np.int16]:
-    """Resample to 16 kHz, `voice.speed` times faster, and level the loudness."""
+    """Read what an engine wrote, and `level` it."""
     try:
         samples, rate_hz = soundfile.read(source, dtype="float32")
     except soundfile.LibsndfileError as error:
         message = f"{voice.engine} voice {voice.name!r}: no readable audio: {error}"
         raise SynthesisError(message) from error
+    return level(samples, rate_hz, voice)
+
+
+def level(samples: NDArray[np.float32], rate_hz: float, voice: Voice) -> NDArray[np.int16]:
+    """Resample [samples] to 16 kHz, `voice.speed` times faster, and level the loudness.
+
+    Raises:
+        SynthesisError: all is silence.
+    """
     samples = soxr.resample(samples, rate_hz * voice.speed, SAMPLE_RATE_HZ, quality="HQ")
     rms = float(np.sqrt(np.mean(np.square(samples)))) if samples.size else 0.0
     if rms < _SILENT_RMS:

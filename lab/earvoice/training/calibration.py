@@ -18,12 +18,13 @@ from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.vocabulary import EOS
 from earvoice.policy.decisions.base import Decision, Heard, Hypothesis, Token
 from earvoice.policy.decisions.edatt import EdattParameters, EdattPolicy
-from earvoice.training.dev_set import read_dev_sets
-from earvoice.training.evaluate import join
+from earvoice.training.derived_set import join
+from earvoice.training.dev_set import read_dev_sets, with_translation
 from earvoice.training.metric import bleu
+from earvoice.training.target_text import TargetText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from earvoice.models.checkpoint import Checkpoint
     from earvoice.models.encoder import EncoderOutput
@@ -41,11 +42,13 @@ class Session:
 
     Attributes:
         policy: decides how much is committed.
+        opening: forced tokens: the start token and perhaps a language tag.
         committed: target ids, in order.
         delays_ms: for each, the source heard when it was committed.
     """
 
     policy: EdattPolicy
+    opening: list[int]
     committed: list[int] = field(default_factory=list)
     delays_ms: list[float] = field(default_factory=list)
 
@@ -58,26 +61,46 @@ def main() -> None:
     parser.add_argument("--clips", type=int, default=60, help="joined inputs to translate")
     parser.add_argument("--segment-ms", type=int, default=800)
     parser.add_argument("--layers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--to", default="de", help="target language")
     options = parser.parse_args()
     torch.set_num_threads(1)
     checkpoint = load_checkpoint(options.model)
     sets = read_dev_sets(options.corpus, checkpoint.normalisation)
-    clips = join(sets["chat/seen"] + sets["chat/unseen"])[: options.clips]
+    target = TargetText.of_checkpoint(checkpoint)
+    clips = chosen_clips(sets, options.to)[: options.clips]
     grid = [(layer, alpha) for layer in options.layers for alpha in ALPHAS]
-    runs = [translate(clip, grid, options.segment_ms, checkpoint) for clip in clips]
+    opening = target.opening(options.to)
+    runs = [translate(clip, grid, options.segment_ms, checkpoint, opening) for clip in clips]
     for index, (layer, alpha) in enumerate(grid):
         sessions = [run[index] for run in runs]
         sys.stdout.write(
-            f"layer {layer} alpha {alpha:.2f}: {_scores(sessions, clips, checkpoint)}\n"
+            f"layer {layer} alpha {alpha:.2f}: "
+            f"{score_sessions(sessions, clips, checkpoint, options.to)}\n"
         )
 
 
+def chosen_clips(sets: Mapping[str, list[DevClip]], language: str) -> list[DevClip]:
+    """Return joined inputs by seen and unseen voices, in turn: chat, or Tatoeba for Spanish."""
+    domain = "chat" if language == "de" else "tatoeba"
+    seen, unseen = (
+        join(with_translation(sets[f"{domain}/{voice}"], language)) for voice in ("seen", "unseen")
+    )
+    return [clip for pair in zip(seen, unseen, strict=False) for clip in pair]
+
+
 def translate(
-    clip: DevClip, grid: Sequence[tuple[int, float]], segment_ms: int, checkpoint: Checkpoint
+    clip: DevClip,
+    grid: Sequence[tuple[int, float]],
+    segment_ms: int,
+    checkpoint: Checkpoint,
+    opening: list[int],
 ) -> list[Session]:
     """Translate one clip segment by segment under every (layer, threshold) of the grid."""
     sessions = [
-        Session(EdattPolicy(EdattParameters(alpha=alpha, lambda_states=2, attention_layer=layer)))
+        Session(
+            EdattPolicy(EdattParameters(alpha=alpha, lambda_states=2, attention_layer=layer)),
+            opening,
+        )
         for layer, alpha in grid
     ]
     frames = len(clip.features)
@@ -128,7 +151,7 @@ def decode(
     decoder, vocabulary = checkpoint.network.decoder, checkpoint.target_vocabulary
     layer, limit = session.policy.parameters.attention_layer, _limit(heard_ms)
     cache = decoder.open_cache(encoded.states)
-    logits, attention = decoder.prefill([EOS, *session.committed], cache, layer)
+    logits, attention = decoder.prefill([*session.opening, *session.committed], cache, layer)
     tokens: list[Token] = []
     row = attention[-1]
     while len(session.committed) + len(tokens) < limit:
@@ -172,18 +195,34 @@ def _word_delays(session: Session, checkpoint: Checkpoint) -> Iterable[float]:
             yield delay
 
 
-def _scores(sessions: Sequence[Session], clips: Sequence[DevClip], checkpoint: Checkpoint) -> str:
+@dataclass(frozen=True)
+class SimultaneousScore:
+    """BLEU, its brevity penalty and mean LAAL of many sessions."""
+
+    bleu: float
+    brevity: float
+    laal_ms: float
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"BLEU {self.bleu:.1f} (brevity {self.brevity:.2f}), LAAL {self.laal_ms:.0f} ms"
+
+
+def score_sessions(
+    sessions: Sequence[Session], clips: Sequence[DevClip], checkpoint: Checkpoint, language: str
+) -> SimultaneousScore:
+    """Score sessions against the translations of their clips."""
     texts = [checkpoint.target_vocabulary.decode(session.committed) for session in sessions]
-    references = [clip.sentence.german for clip in clips]
+    references = [clip.sentence.translation(language) for clip in clips]
     value, brevity, _ = bleu(texts, references)
     lags = []
     for session, clip in zip(sessions, clips, strict=True):
         delays = list(_word_delays(session, checkpoint))
         if delays:
             source_ms = len(clip.features) * _FRAME_MS
-            lags.append(laal_ms(delays, source_ms, len(clip.sentence.german.split())))
-    mean = sum(lags) / max(1, len(lags))
-    return f"BLEU {value:.1f} (brevity {brevity:.2f}), LAAL {mean:.0f} ms"
+            words = len(clip.sentence.translation(language).split())
+            lags.append(laal_ms(delays, source_ms, words))
+    return SimultaneousScore(value, brevity, sum(lags) / max(1, len(lags)))
 
 
 if __name__ == "__main__":

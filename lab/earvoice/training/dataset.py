@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from earvoice.training.example import Example
     from earvoice.training.normalisation import Normalisation
     from earvoice.training.recipe import AugmentationRecipe, TrainingRecipe
+    from earvoice.training.target_text import TargetText
 
 NO_TARGET = -100
 """Where cross-entropy looks away: padding, and whole clips without a translation."""
@@ -67,6 +69,21 @@ class Batch:
     anchors: torch.Tensor
 
 
+@dataclass(frozen=True)
+class Target:
+    """What a network is to write for one input.
+
+    Attributes:
+        opening: ids that are forced: the start token and perhaps a language tag.
+        ids: the translation, without start and end; an empty known one means silence.
+        known: whether there is a translation to learn from.
+    """
+
+    opening: list[int]
+    ids: list[int]
+    known: bool = True
+
+
 class TrainingData:
     """All training clips in memory, and how examples are made of them."""
 
@@ -75,11 +92,12 @@ class TrainingData:
         corpus: Path,
         recipe: TrainingRecipe,
         source: Vocabulary,
-        target: Vocabulary,
+        target: TargetText,
         normalisation: Normalisation,
     ) -> None:
         """Load ``sentences.tsv`` and ``features/`` of a corpus."""
         self._recipe = recipe
+        self._target_text = target
         sentences = {row.key: row for row in read_sentences(corpus / "sentences.tsv")}
         self._features: list[NDArray[np.float16]] = []
         self._sentences: list[Sentence] = []
@@ -92,14 +110,19 @@ class TrainingData:
                 self._sentences.append(sentences[clip.sentence])
         self._source = [source.encode(row.transcript) for row in self._sentences]
         self._characters = [[len(source.pieces[i]) for i in ids] for ids in self._source]
-        self._target = [target.encode(row.german) for row in self._sentences]
+        self._targets = [target.encode(row) for row in self._sentences]
         self._bank = NoiseBank(_white_noise(recipe.seed), voices)
         self._normalisation = normalisation
 
     def pool(self) -> list[SpokenClip]:
         """Return every training clip for `plan_epoch`, in the order of the conversations."""
         return [
-            SpokenClip(index, row.group, len(self._features[index]), translated=bool(row.german))
+            SpokenClip(
+                index,
+                row.group,
+                len(self._features[index]),
+                translated=bool(self._targets[index]),
+            )
             for index, row in enumerate(self._sentences)
         ]
 
@@ -109,14 +132,22 @@ class TrainingData:
         sources = [
             [t for clip in example.clips for t in self._source[clip]] for example in examples
         ]
-        targets = [
-            [t for clip in example.clips for t in self._target[clip]] for example in examples
-        ]
-        known = [
-            all(self._sentences[clip].german for clip in example.clips) for example in examples
-        ]
+        targets = [self._draw_target(example) for example in examples]
         features = [rows for rows, _ in made]
-        return collate(features, sources, targets, known, [anchors for _, anchors in made])
+        return collate(features, sources, targets, [anchors for _, anchors in made])
+
+    def _draw_target(self, example: Example) -> Target:
+        """Draw a language into which everything that is said has a translation."""
+        languages = [
+            language
+            for language in self._target_text.languages
+            if all(language in self._targets[clip] for clip in example.clips)
+        ]
+        if not languages:
+            return Target([EOS], [], known=False)
+        language = random.Random(example.seed).choice(languages)
+        ids = [token for clip in example.clips for token in self._targets[clip][language]]
+        return Target(self._target_text.opening(language), ids)
 
     def _make(
         self, example: Example, augmentation: AugmentationRecipe
@@ -144,8 +175,7 @@ class TrainingData:
 def collate(
     features: Sequence[NDArray[np.float32]],
     sources: Sequence[list[int]],
-    targets: Sequence[list[int]],
-    known: Sequence[bool],
+    targets: Sequence[Target],
     anchors: Sequence[list[int]],
 ) -> Batch:
     """Pad examples to one batch.
@@ -153,20 +183,14 @@ def collate(
     Args:
         features: normalised features, each [frames, 80].
         sources: transcript ids of each example.
-        targets: translation ids of each example, without start and end.
-        known: whether the translation is known; an empty known one means silence.
+        targets: the translation of each example.
         anchors: where each transcript token is spoken, in frames, or `NO_ANCHOR`.
     """
     frames = [len(rows) for rows in features]
     padded = np.zeros((len(features), max(frames), MEL_BINS), np.float32)
-    longest = max(len(ids) for ids in targets) + 1
-    previous = torch.full((len(targets), longest), PAD)
-    following = torch.full((len(targets), longest), NO_TARGET)
-    for index, (rows, ids) in enumerate(zip(features, targets, strict=True)):
+    for index, rows in enumerate(features):
         padded[index, : len(rows)] = rows
-        previous[index, : len(ids) + 1] = torch.tensor([EOS, *ids])
-        if known[index]:
-            following[index, : len(ids) + 1] = torch.tensor([*ids, EOS])
+    previous, following = teach(targets)
     return Batch(
         features=torch.from_numpy(padded),
         lengths=torch.tensor(frames),
@@ -176,6 +200,20 @@ def collate(
         transcript_lengths=torch.tensor([len(ids) for ids in sources]),
         anchors=torch.tensor([frame for row in anchors for frame in row], dtype=torch.int64),
     )
+
+
+def teach(targets: Sequence[Target]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what the decoder reads and what it is to write next, both [B, L] int64, padded."""
+    longest = max(len(target.opening) + len(target.ids) for target in targets)
+    previous = torch.full((len(targets), longest), PAD)
+    following = torch.full((len(targets), longest), NO_TARGET)
+    for index, target in enumerate(targets):
+        forced, ids = target.opening, target.ids
+        end = len(forced) + len(ids)
+        previous[index, :end] = torch.tensor([*forced, *ids])
+        if target.known:
+            following[index, len(forced) - 1 : end] = torch.tensor([*ids, EOS])
+    return previous, following
 
 
 def anchor_frames(features: NDArray[np.float32], characters: Sequence[int]) -> list[int]:

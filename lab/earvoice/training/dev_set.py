@@ -11,7 +11,7 @@ import torch
 from earvoice.corpus.feature_store import FeatureStore
 from earvoice.corpus.sentence import read_sentences
 from earvoice.training.metric import Score, bleu, word_error_rate
-from earvoice.training.transcription import ctc_tokens, greedy_translations
+from earvoice.training.transcription import beam_translation, ctc_tokens, greedy_translations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from earvoice.models.frontend import FeatureNormalisation
     from earvoice.models.translation import SpeechTranslationModel
     from earvoice.models.vocabulary import Vocabulary
+    from earvoice.training.target_text import TargetText
 
 _FLOOR_NATS = 2.0
 _DECODED_TOGETHER = 16
@@ -65,29 +66,49 @@ def score(
     clips: Sequence[DevClip],
     network: SpeechTranslationModel,
     source: Vocabulary,
-    target: Vocabulary,
+    target: TargetText,
+    language: str = "de",
+    beam: int = 1,
 ) -> Score:
-    """Read and translate every clip greedily; the network must be in evaluation mode."""
+    """Read and translate every clip; the network must be in evaluation mode.
+
+    A beam of 1 is greedy search.
+    """
     transcripts: list[str] = []
     translations: list[str] = []
     for part in _parts(clips):
         encoded = [network.encoder.encode(clip.features) for clip in part]
         blank = network.config.blank
         transcripts += [source.decode(ctc_tokens(output, blank)) for output in encoded]
-        if part[0].sentence.german:
-            translations += translate(encoded, network, target)
-    errors = word_error_rate(transcripts, [clip.sentence.transcript for clip in clips])
+        if part[0].sentence.translation(language):
+            translations += translate(encoded, network, target, language, beam)
+    transcribed = [clip.sentence.transcript for clip in clips]
+    errors = word_error_rate(transcripts, transcribed)
     if not translations:
         return Score(name, len(clips), errors)
-    value, brevity, _ = bleu(translations, [clip.sentence.german for clip in clips])
+    value, brevity, _ = bleu(translations, [clip.sentence.translation(language) for clip in clips])
     return Score(name, len(clips), errors, value, brevity)
 
 
 def translate(
-    encoded: Sequence[EncoderOutput], network: SpeechTranslationModel, target: Vocabulary
+    encoded: Sequence[EncoderOutput],
+    network: SpeechTranslationModel,
+    target: TargetText,
+    language: str,
+    beam: int,
 ) -> list[str]:
-    """Return the greedy translations as text."""
-    return [target.decode(tokens) for tokens in greedy_translations(network, encoded)]
+    """Return the translations as text."""
+    opening = target.opening(language)
+    if beam == 1:
+        hypotheses = greedy_translations(network, encoded, opening)
+    else:
+        hypotheses = [beam_translation(network, output, opening, beam) for output in encoded]
+    return [target.vocabulary.decode(tokens) for tokens in hypotheses]
+
+
+def with_translation(clips: Sequence[DevClip], language: str) -> list[DevClip]:
+    """Return the clips whose translation into `language` is known."""
+    return [clip for clip in clips if clip.sentence.translation(language)]
 
 
 def _parts(clips: Sequence[DevClip]) -> Iterable[Sequence[DevClip]]:

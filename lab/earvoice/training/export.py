@@ -7,27 +7,33 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.models.checkpoint import save_checkpoint
-from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.model_shape import default_model
-from earvoice.training.normalisation import Normalisation
 from earvoice.training.run_state import average_snapshots
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from earvoice.training.run_state import RunFolder
+    from earvoice.training.start import TrainingStart
 
 
-def export(corpus: Path, run: RunFolder, snapshots: int, directory: Path) -> None:
-    """Average the last snapshots and write them with 16-bit matrices."""
-    source = (corpus / "source.model").read_bytes()
-    target = (corpus / "target.model").read_bytes()
+def export(start: TrainingStart, snapshots: Sequence[Path], directory: Path) -> None:
+    """Average snapshots of a run that began with `start`; write them with 16-bit matrices."""
+    write(start, average_snapshots(snapshots), directory, torch.float16)
+
+
+def write(
+    start: TrainingStart,
+    weights: Mapping[str, torch.Tensor],
+    directory: Path,
+    storage_dtype: torch.dtype,
+) -> None:
+    """Write weights as a checkpoint directory, with all else that `start` holds."""
     save_checkpoint(
         directory,
-        default_model(len(Vocabulary(source)), len(Vocabulary(target))),
-        average_snapshots(run.snapshots()[-snapshots:]),
-        normalisation=Normalisation.read(corpus).for_model(),
-        source_model=source,
-        target_model=target,
-        storage_dtype=torch.float16,
+        start.config,
+        weights,
+        normalisation=start.normalisation.for_model(),
+        source_model=start.source_model,
+        target_model=start.target_model,
+        storage_dtype=storage_dtype,
     )

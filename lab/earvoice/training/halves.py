@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -91,6 +91,20 @@ def set_lower_dropout(network: SpeechTranslationModel, probability: float) -> No
     for module in (network.encoder.dropout, *lower.modules()):
         if isinstance(module, Dropout):
             module.threshold = threshold
+
+
+def parameter_groups(network: SpeechTranslationModel, lower_share: float) -> list[dict[str, Any]]:
+    """Return the layers up to the CTC head, and all others, as groups of an optimiser.
+
+    Each holds its share of the learning rate under ``share``. A network that reads already
+    loses what it has learned at a rate that a new vocabulary needs.
+    """
+    encoder = network.encoder
+    reading = (encoder.subsample, *encoder.layers[: encoder.config.ctc_layer], encoder.ctc_fc)
+    lower = [parameter for module in reading for parameter in module.parameters()]
+    known = {id(parameter) for parameter in lower}
+    upper = [parameter for parameter in network.parameters() if id(parameter) not in known]
+    return [{"params": lower, "share": lower_share}, {"params": upper, "share": 1.0}]
 
 
 def hold_statistics(network: SpeechTranslationModel, *, held: bool) -> None:

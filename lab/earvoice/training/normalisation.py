@@ -14,6 +14,7 @@ from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.augmentation import MEL_BINS
 from earvoice.training.dataset import TrainingData
 from earvoice.training.example import plan_epoch
+from earvoice.training.target_text import TargetText
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,11 @@ class Normalisation:
         return FeatureNormalisation(torch.from_numpy(self.mean), torch.from_numpy(self.deviation))
 
     @classmethod
+    def from_model(cls, statistics: FeatureNormalisation) -> Normalisation:
+        """Return the statistics of a model."""
+        return cls(statistics.mean.float().numpy(), statistics.deviation.float().numpy())
+
+    @classmethod
     def read(cls, corpus: Path) -> Normalisation:
         """Read ``cmvn.npz``."""
         with np.load(corpus / _FILE) as statistics:
@@ -59,7 +65,7 @@ def measure_normalisation(corpus: Path, recipe: TrainingRecipe) -> Normalisation
         corpus,
         recipe,
         Vocabulary.from_file(corpus / "source.model"),
-        Vocabulary.from_file(corpus / "target.model"),
+        TargetText(Vocabulary.from_file(corpus / "target.model"), {"de": ""}),
         Normalisation(np.zeros(MEL_BINS, np.float32), np.ones(MEL_BINS, np.float32)),
     )
     examples = plan_epoch(data.pool(), 0, 0.0, recipe)[::_EVERY]

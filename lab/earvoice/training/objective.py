@@ -35,11 +35,17 @@ class Losses:
     ctc: torch.Tensor
 
 
+def half_precision() -> torch.autocast:
+    """Return bf16 autocast where the processor computes in bf16; elsewhere it would be slower."""
+    able = torch.cpu.get_capabilities().get("avx512_bf16", False)
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=able)
+
+
 def apart(
     network: SpeechTranslationModel, speech: Batch, text: TextBatch | None, recipe: TrainingRecipe
 ) -> Losses:
     """Train the halves side by side: speech to transcript, at times transcript to translation."""
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with half_precision():
         log_probs, lengths = transcribe(network, speech.features, speech.lengths)
     ctc = ctc_loss(log_probs, lengths, speech)
     subsampling = 2**network.config.encoder.subsampler.layers
@@ -62,7 +68,7 @@ def together(
     """Cross-entropy + weight · CTC on speech (Papi 2022), at times with text beside it."""
     smoothing = recipe.label_smoothing
     written = torch.zeros(())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with half_precision():
         output = network(speech.features, speech.lengths, speech.previous_tokens)
     spoken = smoothed_cross_entropy(output.logits, speech.next_tokens, smoothing)
     ctc = ctc_loss(output.ctc_log_probs, output.ctc_lengths, speech)
@@ -78,6 +84,6 @@ def together(
 def _text_loss(
     network: SpeechTranslationModel, text: TextBatch, recipe: TrainingRecipe
 ) -> torch.Tensor:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with half_precision():
         logits = translate_labels(network, text.labels, text.lengths, text.previous_tokens)
     return smoothed_cross_entropy(logits, text.next_tokens, recipe.label_smoothing)

@@ -80,11 +80,12 @@ class TextRecipe:
 
 @dataclass(frozen=True)
 class TrainingRecipe:
-    """The whole recipe.
+    """The whole recipe of one stage.
 
     Attributes:
         peak_learning_rate: AdamW's learning rate after `warmup_steps`, falling linearly to
             `final_learning_rate` at the end of the run.
+        lower_learning_rate: that of the layers up to the CTC head, as a share of the others'.
         ctc_weight: weight of the CTC loss at the start and at the end; cross-entropy has 1.
         dropout: of the decoder and the layers above the CTC head.
         lower_dropout: of the layers below it, where augmentation does the work.
@@ -103,6 +104,7 @@ class TrainingRecipe:
     seed: int = 1
     peak_learning_rate: float = 1.5e-3
     final_learning_rate: float = 2.0e-5
+    lower_learning_rate: float = 1.0
     warmup_steps: int = 400
     weight_decay: float = 0.01
     gradient_norm: float = 2.0
@@ -128,3 +130,21 @@ class TrainingRecipe:
     text: TextRecipe = field(default_factory=TextRecipe)
     gentle_augmentation: AugmentationRecipe = GENTLE
     augmentation: AugmentationRecipe = field(default_factory=AugmentationRecipe)
+
+
+FIRST_STAGE = TrainingRecipe()
+"""A network that knows nothing learns to read, then to write German."""
+
+SECOND_STAGE = TrainingRecipe(
+    seed=2,
+    peak_learning_rate=1.2e-3,
+    lower_learning_rate=0.3,
+    warmup_steps=100,
+    batch_frames=(8_000, 8_000),
+    together_progress=0.0,
+    joined_progress=0.0,
+    target_pieces=4_000,
+    text=TextRecipe(every_steps=1),
+    augmentation=AugmentationRecipe(telephone_chance=0.2),
+)
+"""A network that grew from the first stage's learns Spanish too, and everything better."""

@@ -26,6 +26,7 @@ class RunState:
         wall_s: the same by the clock.
         together: whether the halves of the network are trained together yet.
         ctc: running mean of the CTC loss, nats a transcript token.
+        milestone: how many milestones have been kept.
     """
 
     step: int = 0
@@ -36,6 +37,7 @@ class RunState:
     wall_s: float = 0.0
     together: bool = False
     ctc: float = 10.0
+    milestone: int = 0
 
 
 def default_run_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -49,7 +51,9 @@ def default_run_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 class RunFolder:
-    """The folder of one run: ``latest.pt``, ``snapshots/STEP.pt`` and ``curve.csv``.
+    """The folder of one run.
+
+    ``latest.pt``, ``snapshots/STEP.pt``, ``milestones/NUMBER.pt`` and ``curve.csv``.
 
     Every file is written beside its name and then moved there: an interruption at any moment
     leaves the last complete one.
@@ -60,6 +64,7 @@ class RunFolder:
         self.folder = folder
         self._kept = snapshots
         (folder / "snapshots").mkdir(parents=True, exist_ok=True)
+        (folder / "milestones").mkdir(exist_ok=True)
 
     @property
     def curve(self) -> Path:
@@ -72,6 +77,14 @@ class RunFolder:
         _write(self._snapshot(content["state"]["step"]), dict(weights))
         for path in self.snapshots()[: -self._kept]:
             path.unlink()
+
+    def keep_milestone(self, number: int, weights: Mapping[str, torch.Tensor]) -> None:
+        """Keep the weights at an equal distance of the run, for good."""
+        _write(self.folder / "milestones" / f"{number}.pt", dict(weights))
+
+    def milestones(self) -> list[Path]:
+        """Return the milestones, oldest first."""
+        return sorted((self.folder / "milestones").glob("*.pt"))
 
     def load(self) -> dict[str, Any] | None:
         """Return the resumable state, or None when the run has not begun."""

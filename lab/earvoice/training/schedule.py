@@ -24,7 +24,9 @@ def ctc_weight(progress: float, recipe: TrainingRecipe) -> float:
 
 def joined_share(progress: float, recipe: TrainingRecipe) -> float:
     """Share of joined examples: single sentences first, all of `joined_share` later."""
-    return recipe.joined_share * min(progress / recipe.joined_progress, 1.0)
+    if progress >= recipe.joined_progress:
+        return recipe.joined_share
+    return recipe.joined_share * progress / recipe.joined_progress
 
 
 def batch_frames(*, together: bool, recipe: TrainingRecipe) -> int:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.corpus.sentence import read_sentences
-from earvoice.models.vocabulary import EOS, PAD, SPECIALS
-from earvoice.training.dataset import NO_TARGET
+from earvoice.models.vocabulary import SPECIALS
+from earvoice.training.dataset import Target, teach
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from earvoice.models.vocabulary import Vocabulary
     from earvoice.training.recipe import TextRecipe
+    from earvoice.training.target_text import TargetText
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,35 @@ class TextBatch:
     next_tokens: torch.Tensor
 
 
+@dataclass(frozen=True)
+class TextPair:
+    """Source pieces and their translation into one language."""
+
+    language: str
+    source: list[int]
+    target: list[int]
+
+
 class TextData:
     """All sentence pairs, spoken or not, and batches of them that sound misheard."""
 
     def __init__(
-        self, corpus: Path, recipe: TextRecipe, source: Vocabulary, target: Vocabulary
+        self, corpus: Path, recipe: TextRecipe, source: Vocabulary, target: TargetText
     ) -> None:
         """Load the train sentences of ``sentences.tsv`` and all of ``texts.tsv``."""
         spoken = [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
-        rows = [row for row in spoken if row.german] * recipe.spoken_repeats
-        rows += read_sentences(corpus / "texts.tsv")
+        rows = spoken * recipe.spoken_repeats + read_sentences(corpus / "texts.tsv")
         self._recipe = recipe
         self._blank = len(source)
-        self._source = [source.encode(row.transcript) for row in rows]
-        self._target = [target.encode(row.german) for row in rows]
+        self._target_text = target
+        sources = [source.encode(row.transcript) for row in rows]
+        targets = [target.encode(row) for row in rows]
+        self._pairs = [
+            TextPair(language, heard, written[language])
+            for language in target.languages
+            for heard, written in zip(sources, targets, strict=True)
+            if language in written
+        ]
 
     def draw(self, seed: int) -> TextBatch:
         """Draw a batch; sentences that stood together in the corpus are joined at times.
@@ -60,17 +77,23 @@ class TextData:
         generator = random.Random(seed // buckets)
         chosen = []
         for _ in range(self._recipe.batch_sentences * buckets):
-            start = generator.randrange(len(self._source))
-            stop = min(start + generator.choice((1, 1, 1, 2, 3, 4)), len(self._source))
-            chosen.append(([p for row in self._source[start:stop] for p in row], start, stop))
-        chosen.sort(key=lambda row: len(row[0]))
+            start = generator.randrange(len(self._pairs))
+            row = self._pairs[start : start + generator.choice((1, 1, 1, 2, 3, 4))]
+            chosen.append(_joined([pair for pair in row if pair.language == row[0].language]))
+        chosen.sort(key=lambda pair: len(pair.source))
         first = self._recipe.batch_sentences * (seed % buckets)
         part = chosen[first : first + self._recipe.batch_sentences]
-        sources = [mishear(row[0], self._blank, self._recipe, generator) for row in part]
-        targets = [
-            [piece for row in self._target[start:stop] for piece in row] for _, start, stop in part
-        ]
-        return _padded(sources, targets)
+        sources = [mishear(pair.source, self._blank, self._recipe, generator) for pair in part]
+        opening = self._target_text.opening
+        return _padded(sources, [Target(opening(pair.language), pair.target) for pair in part])
+
+
+def _joined(pairs: Sequence[TextPair]) -> TextPair:
+    return TextPair(
+        pairs[0].language,
+        [piece for pair in pairs for piece in pair.source],
+        [piece for pair in pairs for piece in pair.target],
+    )
 
 
 def mishear(
@@ -95,14 +118,9 @@ def mishear(
     return heard
 
 
-def _padded(sources: list[list[int]], targets: list[list[int]]) -> TextBatch:
+def _padded(sources: list[list[int]], targets: list[Target]) -> TextBatch:
     labels = torch.zeros((len(sources), max(map(len, sources))), dtype=torch.int64)
-    longest = max(map(len, targets)) + 1
-    previous = torch.full((len(targets), longest), PAD)
-    following = torch.full((len(targets), longest), NO_TARGET)
-    for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
+    for index, source in enumerate(sources):
         labels[index, : len(source)] = torch.tensor(source)
-        previous[index, : len(target) + 1] = torch.tensor([EOS, *target])
-        following[index, : len(target) + 1] = torch.tensor([*target, EOS])
     lengths = torch.tensor([len(source) for source in sources])
-    return TextBatch(labels, lengths, previous, following)
+    return TextBatch(labels, lengths, *teach(targets))

@@ -12,6 +12,7 @@ import torch
 
 from earvoice.training.bucketing import make_batches
 from earvoice.training.example import plan_epoch
+from earvoice.training.halves import parameter_groups
 from earvoice.training.objective import apart, together
 from earvoice.training.run_state import RunState
 from earvoice.training.schedule import batch_frames, joined_share, learning_rate
@@ -45,6 +46,7 @@ class Budget:
         steps: number of steps instead of a time, for runs that must be repeatable exactly.
         save_every_s: training time between two resumable states.
         measure_every_s: training time between two measurements on held-out clips.
+        milestones: weights kept at equal distances of the run, the last at its end.
     """
 
     minutes: float = 70.0
@@ -52,6 +54,7 @@ class Budget:
     steps: int | None = None
     save_every_s: float = 100.0
     measure_every_s: float = 480.0
+    milestones: int = 6
 
     def progress(self, state: RunState) -> float:
         """Return the share of the run that is done, from 0 to 1."""
@@ -85,21 +88,22 @@ class Trainer:
         self._folder, self._measure = folder, measure
         self._pool = data.pool()
         self._optimizer = torch.optim.AdamW(
-            network.parameters(),
+            parameter_groups(network, recipe.lower_learning_rate),
             lr=recipe.peak_learning_rate,
             betas=(0.9, 0.98),
             weight_decay=recipe.weight_decay,
             fused=True,
         )
-        self.state = RunState()
+        self.state = RunState(together=recipe.together_progress == 0.0)
         self._means = RunningMeans()
-        self._saved_s = self._measured_s = 0.0
+        self._saved_s = self._measured_s = self._clock_s = 0.0
         self._resume()
 
     def run(self) -> None:
         """Train until the budget is spent; the last state and snapshot are saved."""
         self._network.train()
         self._saved_s = self._measured_s = self.state.elapsed_s
+        self._clock_s = time.monotonic()
         while self._budget.progress(self.state) < 1.0:
             for examples in self._batches()[self.state.epoch_step :]:
                 self._step(examples)
@@ -116,6 +120,10 @@ class Trainer:
 
     def _measure_and_save_when_due(self) -> None:
         elapsed_s = self.state.elapsed_s
+        milestone = int(self._budget.progress(self.state) * self._budget.milestones)
+        if milestone > self.state.milestone:
+            self.state.milestone = milestone
+            self._folder.keep_milestone(milestone, self._network.state_dict())
         if elapsed_s - self._measured_s >= self._budget.measure_every_s:
             self._measured_s = elapsed_s
             self._report()
@@ -143,10 +151,11 @@ class Trainer:
         return make_batches(examples, frames, self._recipe.seed + epoch)
 
     def _step(self, examples: Sequence[Example]) -> None:
-        started, started_wall = time.process_time(), time.monotonic()
+        started = time.process_time()
         progress = self._budget.progress(self.state)
+        rate = learning_rate(self.state.step, progress, self._recipe)
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(self.state.step, progress, self._recipe)
+            group["lr"] = rate * group["share"]
         losses = self._losses(examples, progress)
         self._optimizer.zero_grad()
         torch.autograd.backward(losses.total)
@@ -160,7 +169,10 @@ class Trainer:
         self.state.epoch_step += 1
         self.state.ctc += 0.02 * (float(losses.ctc) - self.state.ctc)
         self.state.elapsed_s += time.process_time() - started
-        self.state.wall_s += time.monotonic() - started_wall
+        # Measuring and saving count here, so that a run ends when the clock says so.
+        now_s = time.monotonic()
+        self.state.wall_s += now_s - self._clock_s
+        self._clock_s = now_s
         if self.state.step % _PROGRESS_STEPS == 0:
             self._print_progress()
 

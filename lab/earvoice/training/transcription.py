@@ -1,4 +1,4 @@
-"""Greedy readings of a network: the CTC transcript and the translation."""
+"""What a network reads in whole inputs: the CTC transcript and the translation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from earvoice.decoder.strategies.base import BeamPlan, Opening, Progress
+from earvoice.decoder.strategies.beam import begin_beam
 from earvoice.models.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -25,18 +27,21 @@ def ctc_tokens(encoded: EncoderOutput, blank: int) -> list[int]:
 
 
 def greedy_translations(
-    network: SpeechTranslationModel, encoded: Sequence[EncoderOutput]
+    network: SpeechTranslationModel, encoded: Sequence[EncoderOutput], opening: Sequence[int]
 ) -> list[list[int]]:
     """Return the most probable token after token for several utterances side by side.
 
-    A hypothesis ends at the end token, or at a length that no translation reaches.
+    Every hypothesis stands behind the forced tokens of `opening`, start token first, and ends at
+    the end token, or at a length that no translation reaches.
     """
     caches = [network.decoder.open_cache(output.states) for output in encoded]
+    for forced in opening[:-1]:
+        network.decoder.step([forced] * len(caches), caches, [1] * len(caches))
     limits = [_SPARE_TOKENS + _TOKENS_PER_STATE * len(output.states) for output in encoded]
     hypotheses: list[list[int]] = [[] for _ in encoded]
     open_ones = list(range(len(encoded)))
     while open_ones:
-        last = [hypotheses[i][-1] if hypotheses[i] else EOS for i in open_ones]
+        last = [hypotheses[i][-1] if hypotheses[i] else opening[-1] for i in open_ones]
         logits, _ = network.decoder.step(last, [caches[i] for i in open_ones], [1] * len(open_ones))
         still_open = []
         for index, token in zip(open_ones, logits.argmax(-1).tolist(), strict=True):
@@ -46,3 +51,23 @@ def greedy_translations(
                     still_open.append(index)
         open_ones = still_open
     return hypotheses
+
+
+@torch.inference_mode()
+def beam_translation(
+    network: SpeechTranslationModel, encoded: EncoderOutput, opening: Sequence[int], beam: int
+) -> list[int]:
+    """Return the best hypothesis of a beam search, as the decoder service does it."""
+    decoder = network.decoder
+    plan = BeamPlan(beam, round(_SPARE_TOKENS + _TOKENS_PER_STATE * len(encoded.states)))
+    start = Opening(tuple(opening), (), 1, forbid_end=False, beam=plan)
+    run, progress = begin_beam(decoder, decoder.open_cache(encoded.states), start, plan)
+    while not progress.beam:
+        logits, rows = decoder.step(run.last_tokens, [run.cache], [1])
+        progress = run.take(logits, rows)
+    return _tokens(progress)
+
+
+def _tokens(progress: Progress) -> list[int]:
+    best = [choice.token for choice in progress.beam[0].choices]
+    return best[:-1] if best and best[-1] == EOS else best

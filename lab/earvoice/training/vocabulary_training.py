@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from earvoice.training.recipe import TrainingRecipe
 
+_TEXTS_EVERY = 4
+
 
 def train_vocabularies(corpus: Path, recipe: TrainingRecipe) -> None:
     """Write ``source.model`` (of transcripts) and ``target.model`` (of translations)."""
@@ -24,6 +26,17 @@ def train_vocabularies(corpus: Path, recipe: TrainingRecipe) -> None:
     target = train_pieces((row.german for row in rows if row.german), recipe.target_pieces)
     (corpus / "source.model").write_bytes(source)
     (corpus / "target.model").write_bytes(target)
+
+
+def train_joint_target(corpus: Path, pieces: int) -> bytes:
+    """Return one vocabulary for both target languages, `pieces` with specials.
+
+    Every spoken sentence counts, and one in four of the sentences that nobody speaks.
+    """
+    rows = [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
+    rows += read_sentences(corpus / "texts.tsv")[::_TEXTS_EVERY]
+    lines = [text for row in rows for text in (row.german, row.spanish) if text]
+    return train_pieces(lines, pieces)
 
 
 def train_pieces(lines: Iterable[str], pieces: int) -> bytes:

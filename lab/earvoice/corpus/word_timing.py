@@ -1,0 +1,72 @@
+"""Speech of which the synthesiser says when each word was spoken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class WordTiming:
+    """When one word of the text was said, in milliseconds from the start of the sound."""
+
+    word: str
+    start_ms: float
+    end_ms: float
+
+    def moved(self, by_ms: float) -> WordTiming:
+        """Return the same word, so much later."""
+        return WordTiming(self.word, self.start_ms + by_ms, self.end_ms + by_ms)
+
+
+@dataclass(frozen=True)
+class TimedSpeech:
+    """One spoken text.
+
+    Attributes:
+        samples: int16 [samples] at 16 kHz.
+        words: of the text, as they stand between its blanks, in order.
+    """
+
+    samples: NDArray[np.int16]
+    words: tuple[WordTiming, ...]
+
+    @property
+    def duration_ms(self) -> float:
+        """Length of the sound."""
+        return 1000 * len(self.samples) / SAMPLE_RATE_HZ
+
+
+def time_words(
+    text: str, spans_s: Sequence[tuple[float, float]], speed: float, duration_ms: float
+) -> tuple[WordTiming, ...]:
+    """Return the timings of the words of a text.
+
+    Args:
+        text: what was said.
+        spans_s: start and end of each of its words, as the engine counts, in seconds.
+        speed: the sound is played this many times faster than the engine spoke.
+        duration_ms: length of the sound as played; no word ends later.
+
+    Raises:
+        SynthesisError: the engine said another number of words.
+    """
+    words = text.split()
+    if len(words) != len(spans_s):
+        message = f"{len(spans_s)} words were said of {text!r}; allowed: {len(words)}"
+        raise SynthesisError(message)
+    timed = []
+    earliest_ms = 0.0
+    for word, (start_s, end_s) in zip(words, spans_s, strict=True):
+        start_ms = min(max(1000 * start_s / speed, earliest_ms), duration_ms)
+        earliest_ms = min(max(1000 * end_s / speed, start_ms), duration_ms)
+        timed.append(WordTiming(word, round(start_ms, 1), round(earliest_ms, 1)))
+    return tuple(timed)

@@ -1,0 +1,126 @@
+"""Held-out sets made of others: joined, over a telephone line, real voices, and no speech."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from earvoice.corpus.extraction import log_mel
+from earvoice.corpus.recording import list_recordings, read_recording
+from earvoice.corpus.sentence import Sentence
+from earvoice.corpus.spoken import spoken_form, transcript
+from earvoice.training.augmentation import telephone
+from earvoice.training.dev_set import DevClip
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from earvoice.models.frontend import FeatureNormalisation
+
+_PAUSE_FRAMES = 40
+_JOINED_FRAMES = (500, 1_500)
+_MINUTE_SAMPLES = 60 * 16_000
+_BABBLE_VOICES = 6
+_QUIET_RMS = 1e-4
+
+
+def join(clips: Sequence[DevClip]) -> list[DevClip]:
+    """Join neighbouring clips with pauses to inputs of 5 to 15 s."""
+    joined: list[DevClip] = []
+    row: list[DevClip] = []
+    frames = 0
+    for clip in clips:
+        if row and frames + _PAUSE_FRAMES + len(clip.features) > _JOINED_FRAMES[1]:
+            joined.append(_concatenated(row))
+            row, frames = [], 0
+        row.append(clip)
+        frames += _PAUSE_FRAMES + len(clip.features)
+        if frames >= sum(_JOINED_FRAMES) // 2:
+            joined.append(_concatenated(row))
+            row, frames = [], 0
+    return [clip for clip in joined if len(clip.features) >= _JOINED_FRAMES[0]]
+
+
+def over_telephone(clip: DevClip, normalisation: FeatureNormalisation) -> DevClip:
+    """Send a clip over the telephone line that training simulates, seeded by its sentence."""
+    generator = np.random.default_rng(list(clip.sentence.key.encode()))
+    raw = clip.features * normalisation.deviation + normalisation.mean
+    line = telephone(raw.numpy(), generator)
+    return DevClip(normalisation(torch.from_numpy(line)), clip.sentence)
+
+
+def read_samples(samples: Path, normalisation: FeatureNormalisation) -> list[DevClip]:
+    """Read the recordings of LibriSpeech that come with a transcript."""
+    clips = []
+    with (samples / "samples.tsv").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
+            if row["file"].startswith("librispeech") and row["transcript"]:
+                features = log_mel(read_recording(samples / row["file"])).astype(np.float32)
+                clip = normalisation(torch.from_numpy(features))
+                clips.append(DevClip(clip, _untranslated(row["file"], row["transcript"])))
+    return clips
+
+
+def make_silence(normalisation: FeatureNormalisation) -> DevClip:
+    """Return a minute of a very quiet room."""
+    samples = np.random.default_rng(1).normal(0.0, _QUIET_RMS, _MINUTE_SAMPLES)
+    return _wordless("silence", samples, normalisation)
+
+
+def make_babble(speech: Path, normalisation: FeatureNormalisation) -> DevClip:
+    """Return a minute of six real voices at once."""
+    paths = list_recordings(speech, "librispeech-unlabelled")
+    babble = np.zeros(_MINUTE_SAMPLES)
+    for voice in range(_BABBLE_VOICES):
+        said = np.concatenate([read_recording(p) for p in paths[voice :: len(paths) // 8]])
+        babble += np.resize(said, _MINUTE_SAMPLES) / _BABBLE_VOICES
+    return _wordless("babble", babble, normalisation)
+
+
+def _wordless(name: str, samples: np.ndarray, normalisation: FeatureNormalisation) -> DevClip:
+    features = log_mel(samples.astype(np.float32)).astype(np.float32)
+    return DevClip(normalisation(torch.from_numpy(features)), _untranslated(name, ""))
+
+
+def _untranslated(name: str, text: str) -> Sentence:
+    spoken = spoken_form(text)
+    return Sentence(
+        key=name,
+        split="dev",
+        domain=name,
+        group=name,
+        speaker="",
+        spoken=spoken,
+        transcript=transcript(spoken),
+        german="",
+        spanish="",
+    )
+
+
+def _concatenated(row: list[DevClip]) -> DevClip:
+    quietest = torch.stack([clip.features.amin(dim=0) for clip in row]).amin(dim=0)
+    pause = quietest.expand(_PAUSE_FRAMES, -1)
+    parts = [part for clip in row for part in (clip.features, pause)][:-1]
+    first = row[0].sentence
+    sentence = Sentence(
+        key=first.key,
+        split="dev",
+        domain=first.domain,
+        group=first.group,
+        speaker=first.speaker,
+        spoken=" ".join(clip.sentence.spoken for clip in row),
+        transcript=" ".join(clip.sentence.transcript for clip in row),
+        german=_joined_translation(row, "de"),
+        spanish=_joined_translation(row, "es"),
+    )
+    return DevClip(torch.cat(parts), sentence)
+
+
+def _joined_translation(row: list[DevClip], language: str) -> str:
+    """Return all translations, or nothing where one of them is missing."""
+    parts = [clip.sentence.translation(language) for clip in row]
+    return " ".join(parts) if all(parts) else ""
