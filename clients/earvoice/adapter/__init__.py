@@ -1,0 +1,1 @@
+"""The field's own evaluation tools before our services: SimulEval and simulstream."""

@@ -1,0 +1,81 @@
+"""Our services as an agent of SimulEval 1.1: ``--agent-class earvoice.adapter.simuleval_agent.…``.
+
+SimulEval hands over a piece of source and waits for the text that it brings. Delays are those of
+the services where a piece is as long as a segment (``--source-segment-size``).
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from simuleval.agents import SpeechToTextAgent
+from simuleval.agents.actions import Action, ReadAction, WriteAction
+
+from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
+from earvoice.adapter.session_choice import choose_session
+from earvoice.adapter.word_text import join_words
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from simuleval.agents import AgentStates
+
+
+class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has no types
+    """Translates through running services.
+
+    Args:
+        args: SimulEval's arguments with ours.
+
+    Raises:
+        ValueError: ``--earvoice`` has an argument that does not exist or is not allowed.
+    """
+
+    def __init__(self, args: Namespace) -> None:
+        self._choice = choose_session(args.earvoice)
+        self._connection = BlockingConnection(self._choice.server)
+        self._session: BlockingSession | None = None
+        self._sent_samples = 0
+        super().__init__(args)
+
+    @staticmethod
+    def add_args(parser: ArgumentParser) -> None:
+        """Declare ``--earvoice``."""
+        parser.add_argument(
+            "--earvoice",
+            default="",
+            metavar="ARGUMENTS",
+            help="arguments of `earvoice evaluate` for server, languages, policy and stream, in "
+            "one text",
+        )
+
+    def reset(self) -> None:
+        """Begin anew with the next recording."""
+        super().reset()
+        if self._session is not None:
+            self._session.leave()
+        self._session = None
+        self._sent_samples = 0
+
+    def policy(self, states: AgentStates | None = None) -> Action:
+        """Send the newest piece; write what it brings.
+
+        Raises:
+            TranslationError: the session failed.
+        """
+        states = states or self.states
+        samples = states.source[self._sent_samples :]
+        self._sent_samples += len(samples)
+        words = []
+        if samples:
+            if self._session is None:
+                options = self._choice.for_audio(states.source_sample_rate)
+                self._session = self._connection.open(options)
+            words += self._session.push(array("f", samples).tobytes())
+        if states.source_finished and self._session is not None:
+            words += self._session.finish()
+            self._session = None
+        if not words and not states.source_finished:
+            return ReadAction()
+        return WriteAction(join_words(words), finished=states.source_finished)

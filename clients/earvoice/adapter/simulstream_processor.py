@@ -1,0 +1,91 @@
+"""Our services as a speech processor of simulstream: ``type: earvoice.adapter.simulstream_…``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from simulstream.server.speech_processors import SAMPLE_RATE, SpeechProcessor
+from simulstream.server.speech_processors.incremental_output import IncrementalOutput
+
+from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
+from earvoice.adapter.session_choice import choose_session
+from earvoice.adapter.word_text import TokenWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import SimpleNamespace
+
+    from earvoice.client.event import CommittedWord
+
+
+class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream has no types
+    """Translates through running services.
+
+    Args:
+        config: simulstream's; ``earvoice`` holds arguments of `earvoice evaluate`, and
+            ``speech_chunk_size`` should be the segment's length in seconds.
+
+    Raises:
+        ValueError: ``earvoice`` has an argument that does not exist or is not allowed.
+    """
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__(config)
+        self._choice = choose_session(getattr(config, "earvoice", ""))
+        self._connection = BlockingConnection(self._choice.server)
+        self._session: BlockingSession | None = None
+        self._tokens = TokenWriter()
+
+    @classmethod
+    def load_model(cls, config: SimpleNamespace) -> None:
+        """Load nothing: the services have the model."""
+
+    def process_chunk(self, waveform: Any) -> IncrementalOutput:
+        """Send a chunk; give what it brings.
+
+        Args:
+            waveform: ``[n]`` float32 at 16 kHz.
+
+        Raises:
+            TranslationError: the session failed.
+        """
+        if self._session is None:
+            self._session = self._connection.open(self._choice.for_audio(SAMPLE_RATE))
+        return self._output(self._session.push(waveform.astype("<f4").tobytes()))
+
+    def end_of_stream(self) -> IncrementalOutput:
+        """End the audio; give the rest.
+
+        Raises:
+            TranslationError: the session failed.
+        """
+        if self._session is None:
+            return self._output(())
+        words = self._session.finish()
+        self._session = None
+        return self._output(words)
+
+    def set_source_language(self, language: str) -> None:
+        """Check nothing: the services know what their model hears."""
+
+    def set_target_language(self, language: str) -> None:
+        """Translate to this language from the next recording on."""
+        self._choice = self._choice.to_language(language)
+
+    def tokens_to_string(self, tokens: list[str]) -> str:
+        """Return tokens, a word each, as text."""
+        return " ".join(tokens)
+
+    def clear(self) -> None:
+        """Begin anew with the next recording."""
+        if self._session is not None:
+            self._session.leave()
+        self._session = None
+        self._tokens = TokenWriter()
+
+    def _output(self, words: Sequence[CommittedWord]) -> IncrementalOutput:
+        tokens = self._tokens.write(words)
+        new, deleted = list(tokens.new), list(tokens.deleted)
+        return IncrementalOutput(
+            new, self.tokens_to_string(new), deleted, self.tokens_to_string(deleted)
+        )

@@ -1,0 +1,1 @@
+"""Our policies and services against decisions and runs of the papers' released code."""

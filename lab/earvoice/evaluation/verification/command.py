@@ -1,0 +1,108 @@
+"""``earvoice verify policy`` and ``earvoice verify run``: do we do what the papers' code does?"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from earvoice.cli.command import Command, CommandError
+from earvoice.cli.event_loop import run_async
+from earvoice.cli.exit_code import ExitCode
+from earvoice.cli.local_services import START_TIMEOUT_S
+from earvoice.evaluation.readers.log import LogError
+from earvoice.evaluation.verification.case_reader import read_cases
+from earvoice.evaluation.verification.policy_verification import verify_policy
+from earvoice.evaluation.verification.released_agent import find_agent
+from earvoice.evaluation.verification.run_reader import read_run
+from earvoice.evaluation.verification.run_verification import (
+    ServedModel,
+    find_checkpoint,
+    summarize,
+    verify_run,
+)
+
+if TYPE_CHECKING:
+    from earvoice.cli.event_loop import Interruption
+    from earvoice.evaluation.verification.run_comparison import InstanceComparison
+
+DIFFERENT = 1
+"""Exit status when something differs."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    subparsers = parser.add_subparsers(metavar="WHAT", required=True)
+    policy = subparsers.add_parser("policy", help="recorded decisions, through our policy objects")
+    policy.add_argument("cases", metavar="CASES.json", type=Path, help="what was shown and decided")
+    policy.add_argument("attention", metavar="ATTENTION.npz", type=Path, help="attention by case")
+    policy.set_defaults(verify=_verify_policy)
+    run = subparsers.add_parser("run", help="a recorded run, through the three services")
+    run.add_argument("run", metavar="RUN.json.gz", type=Path, help="what an agent did")
+    run.add_argument(
+        "--model",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="the checkpoint that the agent ran with",
+    )
+    run.add_argument(
+        "--wav", metavar="DIR", type=Path, required=True, help="the recordings that it heard"
+    )
+    run.add_argument("--log-dir", type=Path, help="keep the logs of the services")
+    run.add_argument(
+        "--start-timeout-s",
+        type=float,
+        default=START_TIMEOUT_S,
+        help="for each service (%(default)g)",
+    )
+    run.set_defaults(verify=_verify_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        status: int = options.verify(options)
+    except LogError as error:
+        raise CommandError(str(error), ExitCode.INPUT) from error
+    return status
+
+
+def _verify_policy(options: argparse.Namespace) -> int:
+    _check_files(options.cases, options.attention)
+    result = verify_policy(read_cases(options.cases, options.attention))
+    for line in (*result.differences, result.summary()):
+        _tell(line)
+    return DIFFERENT if result.differences else ExitCode.DONE
+
+
+def _verify_run(options: argparse.Namespace) -> int:
+    _check_files(options.run)
+    run = read_run(options.run)
+    agent = find_agent(run)
+    model = ServedModel(find_checkpoint(options.model), options.start_timeout_s, options.log_dir)
+
+    async def play(_: Interruption) -> int:
+        comparisons: list[InstanceComparison] = []
+        async with aclosing(verify_run(run, agent, model, options.wav)) as played:
+            async for comparison in played:
+                for line in comparison.differences:
+                    _tell(line)
+                comparisons.append(comparison)
+        _tell(summarize(comparisons))
+        differs = any(comparison.differences for comparison in comparisons)
+        return DIFFERENT if differs else ExitCode.DONE
+
+    return run_async(play)
+
+
+def _check_files(*paths: Path) -> None:
+    for path in paths:
+        if not path.is_file():
+            raise CommandError(f"{path}: no such file", ExitCode.INPUT)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the result
+
+
+COMMAND = Command(_add_arguments, _run)
