@@ -43,6 +43,22 @@ def released_together(end_ms: float, computation_ms: float, unit_count: int) -> 
     return Segment(end_ms, computation_ms, (computation_ms,) * unit_count)
 
 
+def correct_simuleval(delays_ms: Sequence[float], elapsed_ms: Sequence[float]) -> tuple[float, ...]:
+    """Return times of the ``segment`` clock from those of ``simuleval``, as OmniSTEval has them.
+
+    A unit's own computation is by how much more the total grew than the delay since the unit
+    before; the times never fall. For logs that do not list their segments.
+    """
+    if not elapsed_ms:
+        return ()
+    before = zip(delays_ms, elapsed_ms, strict=True)
+    own_ms = (
+        later_ms - e_ms + d_ms
+        for later_ms, (d_ms, e_ms) in zip(elapsed_ms[1:], before, strict=False)
+    )
+    return tuple(accumulate((elapsed_ms[0], *own_ms), max))
+
+
 def delays(segments: Sequence[Segment]) -> tuple[float, ...]:
     """Return each unit's delay in ms: the end of its segment."""
     return tuple(segment.end_ms for segment in segments for _ in segment.offsets_ms)

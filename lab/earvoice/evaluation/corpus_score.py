@@ -54,6 +54,8 @@ class CorpusScore:
         silent_count: of them, those without output. Latency skips them.
         real_time_factor: total computation / total audio, over the instances whose computation is
             known; None if there are none.
+        length_ratio: units written / units of the references, over the instances that have one;
+            None if there are none.
     """
 
     clocks: tuple[Clock, ...]
@@ -61,6 +63,7 @@ class CorpusScore:
     instance_count: int
     silent_count: int
     real_time_factor: float | None
+    length_ratio: float | None = None
 
 
 def score_corpus(instances: Sequence[Instance], *, simuleval_1_0: bool = False) -> CorpusScore:
@@ -90,7 +93,17 @@ def score_corpus(instances: Sequence[Instance], *, simuleval_1_0: bool = False) 
         )
         if timed
         else None,
+        length_ratio=_length_ratio(instances),
     )
+
+
+def _length_ratio(instances: Sequence[Instance]) -> float | None:
+    written, wanted = 0, 0
+    for instance in instances:
+        if instance.reference_units is not None:
+            written += instance.unit_count
+            wanted += instance.reference_units
+    return written / wanted if wanted else None
 
 
 def known_clocks(spoken: Sequence[Instance]) -> tuple[Clock, ...]:
@@ -103,13 +116,30 @@ def known_clocks(spoken: Sequence[Instance]) -> tuple[Clock, ...]:
     )
 
 
+def metric_names() -> tuple[str, ...]:
+    """Return the metrics that ``score_instance`` knows."""
+    return tuple(_METRICS)
+
+
+def score_instance(instance: Instance, metric: str, clock: Clock) -> float | None:
+    """Return one instance's score; None if it has no output or no times on the clock.
+
+    Args:
+        instance: what to score.
+        metric: one of ``metric_names``.
+        clock: on which its times are taken.
+    """
+    return _score(instance, clock, _METRICS[metric])
+
+
+def _score(instance: Instance, clock: Clock, score: Score) -> float | None:
+    times_ms = instance.times_ms(clock)
+    return score(instance, clock, times_ms) if times_ms else None
+
+
 def _mean(instances: Sequence[Instance], clock: Clock, score: Score) -> Mean:
-    scores: list[float] = []
-    for instance in instances:
-        times_ms = instance.times_ms(clock)
-        value = score(instance, clock, times_ms) if times_ms else None
-        if value is not None:
-            scores.append(value)
+    values = (_score(instance, clock, score) for instance in instances)
+    scores = [value for value in values if value is not None]
     return Mean(fmean(scores) if scores else None, len(scores))
 
 
@@ -175,6 +205,12 @@ def _word_lag(instance: Instance, clock: Clock, times_ms: tuple[float, ...]) -> 
     return mean_word_lag(times_ms, instance.source_ends_ms)
 
 
+def _spoken_lag(instance: Instance, clock: Clock, times_ms: tuple[float, ...]) -> float | None:
+    if instance.spoken_ends_ms is None or clock not in _WORD_LAG_CLOCKS:
+        return None
+    return mean_word_lag(times_ms, instance.spoken_ends_ms)
+
+
 def _al_1_0(instance: Instance, _: Clock, times_ms: tuple[float, ...]) -> float | None:
     if instance.reference_units is None:
         return None
@@ -197,5 +233,6 @@ _METRICS: dict[str, Score] = {
     "mean lag": _mean_lag,
     "overhead": _overhead,
     "word lag": _word_lag,
+    "spoken lag": _spoken_lag,
 }
 _METRICS_1_0: dict[str, Score] = {"AL (SimulEval 1.0)": _al_1_0, "AP (SimulEval 1.0)": _ap_1_0}

@@ -46,6 +46,9 @@ class Instance:
         recording_end_ms: end of the recording relative to the segment's start, where the instance
             is a segment that was cut out of a long output; None for a whole recording.
         computation_ms: total computation; None if unknown.
+        source: path of the recording as the log has it; empty if it does not say.
+        spoken_ends_ms: for each unit the end of the source word that it attends to, where a test
+            set tells when each word was spoken; None if it does not.
         utterances: the utterances that were translated one after the other, with times relative
             to their own start; empty if the instance is one utterance.
 
@@ -64,6 +67,8 @@ class Instance:
     source_ends_ms: tuple[float, ...] | None = None
     recording_end_ms: float | None = None
     computation_ms: float | None = None
+    source: str = ""
+    spoken_ends_ms: tuple[float, ...] | None = None
     utterances: tuple[Instance, ...] = ()
 
     def __post_init__(self) -> None:
@@ -79,6 +84,8 @@ class Instance:
             self._check_times(f"elapsed ({clock})", times_ms)
         if self.source_ends_ms is not None:
             self._check_times("source ends", self.source_ends_ms)
+        if self.spoken_ends_ms is not None:
+            self._check_times("spoken ends", self.spoken_ends_ms)
 
     def _check_times(self, name: str, times_ms: Sequence[float]) -> None:
         if len(times_ms) != len(self.delays_ms):

@@ -71,12 +71,11 @@ class Report:
             for name, means in self.score.rows.items()
             if any(mean.count for mean in means.values())
         ]
-        factor = self.score.real_time_factor
-        shown = _MISSING if factor is None else f"{factor:.{_DECIMALS}f}"
         return [
             _row("mean, ms", self.score.clocks),
             *rows,
-            f"{'RTF':20}{shown:>14}  (computation / audio)",
+            f"{_row('RTF', [_number(self.score.real_time_factor)])}  (computation / audio)",
+            f"{_row('length ratio', [_number(self.score.length_ratio)])}  (units / reference's)",
         ]
 
     def _quality_lines(self) -> list[str]:
@@ -92,7 +91,11 @@ class Report:
 
 
 def _render(mean: Mean) -> str:
-    return _MISSING if mean.value is None else f"{mean.value:.{_DECIMALS}f}"
+    return _number(mean.value)
+
+
+def _number(value: float | None) -> str:
+    return _MISSING if value is None else f"{value:.{_DECIMALS}f}"
 
 
 def _row(name: str, cells: Iterable[str]) -> str:

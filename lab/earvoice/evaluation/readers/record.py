@@ -44,6 +44,45 @@ class Record:
         """
         return tuple(self._as_number(name, value) for value in self._list(name))
 
+    def integer(self, name: str) -> int:
+        """Return an integer.
+
+        Raises:
+            LogError: there is none.
+        """
+        return self._as_integer(name, self._field(name))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return a list of integers.
+
+        Raises:
+            LogError: there is none.
+        """
+        return tuple(self._as_integer(name, value) for value in self._list(name))
+
+    def lists_of_integers(self, name: str) -> tuple[tuple[int, ...], ...]:
+        """Return a list of lists of integers.
+
+        Raises:
+            LogError: there is none.
+        """
+        return tuple(Record(self.place, {name: value}).integers(name) for value in self._list(name))
+
+    def pairs(self, name: str) -> list[tuple[float, float]]:
+        """Return a list of pairs of numbers.
+
+        Raises:
+            LogError: there is none.
+        """
+        pairs: list[tuple[float, float]] = []
+        for value in self._list(name):
+            match value:
+                case [first, second]:
+                    pairs.append((self._as_number(name, first), self._as_number(name, second)))
+                case _:
+                    raise LogError(self.place, f"{name} has {value!r}: must be pairs of numbers")
+        return pairs
+
     def text(self, name: str) -> str:
         """Return a text.
 
@@ -121,11 +160,47 @@ class Record:
             raise LogError(self.place, f"{name} = {value!r}: must be a list")
         return value
 
+    def _as_integer(self, name: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise LogError(self.place, f"{name} = {value!r}: must be an integer")
+        return value
+
     def _as_number(self, name: str, value: object) -> float:
         # JSON's true is no number, whatever Python says.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise LogError(self.place, f"{name} = {value!r}: must be a number")
         return float(value)
+
+
+def read_lines(path: Path) -> list[tuple[str, str]]:
+    """Return the lines that are not blank, each with its place.
+
+    Raises:
+        LogError: there are none, or it is no text.
+        OSError: it cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf8").split("\n")
+    except UnicodeDecodeError as error:
+        raise LogError(str(path), f"is no UTF-8 text: {error}") from error
+    found = [
+        (f"{path}:{number}", line) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
+    if not found:
+        raise LogError(str(path), "is empty")
+    return found
+
+
+def parse_line(place: str, line: str) -> Any:
+    """Return the JSON value of a line.
+
+    Raises:
+        LogError: it is none.
+    """
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise LogError(place, f"is no JSON: {error}") from error
 
 
 def read_records(path: Path) -> list[Record]:
@@ -135,25 +210,10 @@ def read_records(path: Path) -> list[Record]:
         LogError: it is empty, no text, or a line is no JSON object.
         OSError: it cannot be read.
     """
-    try:
-        lines = path.read_text(encoding="utf8").split("\n")
-    except UnicodeDecodeError as error:
-        raise LogError(str(path), f"is no UTF-8 text: {error}") from error
-    records = [
-        _parse(f"{path}:{number}", line)
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    ]
-    if not records:
-        raise LogError(str(path), "is empty")
-    return records
+    return [_as_record(place, parse_line(place, line)) for place, line in read_lines(path)]
 
 
-def _parse(place: str, line: str) -> Record:
-    try:
-        value = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise LogError(place, f"is no JSON: {error}") from error
+def _as_record(place: str, value: object) -> Record:
     if not isinstance(value, dict):
         raise LogError(place, "must be a JSON object")
     return Record(place, value)

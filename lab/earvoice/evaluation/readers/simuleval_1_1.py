@@ -1,8 +1,13 @@
-"""``instances.log`` of SimulEval 1.1, and of EarVoice, which adds two fields to it.
+"""``instances.log`` of SimulEval 1.1, and of EarVoice, which adds fields to it.
 
-``elapsed_clock`` names the clock of ``elapsed`` (SimulEval's own is ``simuleval``). ``segments``
-holds every decided segment, so that the other clocks can be replayed:
-``{"end_ms", "computation_ms", "units"}`` with the number of units that it released.
+* ``elapsed_clock``: the clock of ``elapsed``; SimulEval's own is ``simuleval``.
+* ``segments``: every segment of a run that decided all of them, so that the other clocks can be
+  replayed: ``{"end_ms", "computation_ms", "units", "offsets_ms"}`` with the number of units that it
+  released, and how long after its start each left (all at its end, if that is not said).
+* ``merged_segments``: those of a run that merged some; they tell no clock.
+* ``computation_ms``: the total.
+* ``source_intervals``: what each unit attends to, ``[start, end]`` in ms.
+* ``utterances``: ``{"start_ms", "end_ms", "units"}``.
 """
 
 from __future__ import annotations
@@ -11,14 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from earvoice.evaluation.clock import ElapsedClock, Segment, delays, released_together, replay
+from earvoice.evaluation.clock import ElapsedClock, Segment, replay
 from earvoice.evaluation.instance import Instance, snap_to_end
 from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
 from earvoice.evaluation.readers.record import Record
+from earvoice.evaluation.readers.segment import cut_utterances, read_segments
 from earvoice.evaluation.text_unit import split_text
 
-# Logs round to microseconds or to tenths of a millisecond.
-_ROUNDING_MS = 0.05
 _WORD_RULE = "as the agent that wrote the log released them"
 _COMPUTATION_NOTE = (
     "RTF: such a log tells the computation up to the last released unit only; what came after is "
@@ -36,7 +40,7 @@ def read_simuleval_1_1(path: Path, records: Sequence[Record], options: ReadingOp
     instances = tuple(
         _read_instance(position, record, options) for position, record in enumerate(records)
     )
-    complete = all("segments" in record for record in records)
+    complete = all("segments" in record or "computation_ms" in record for record in records)
     notes = () if complete else (_COMPUTATION_NOTE,)
     return Log("SimulEval 1.1 instances.log", instances, _WORD_RULE, notes)
 
@@ -46,7 +50,7 @@ def _read_instance(position: int, record: Record, options: ReadingOptions) -> In
     delays_ms = record.numbers("delays")
     check_unit_count(record, len(split_text(prediction, options.unit)), len(delays_ms), options)
     source_length_ms = record.number("source_length")
-    segments = _read_segments(record)
+    segments = read_segments(record)
     elapsed_ms = _read_elapsed(record, segments, options)
     reference = options.reference(position, record.optional_text("reference"))
     with record.checking():
@@ -59,7 +63,10 @@ def _read_instance(position: int, record: Record, options: ReadingOptions) -> In
             prediction=prediction,
             reference=reference,
             reference_units=options.reference_units(reference),
-            computation_ms=_computation_ms(segments, elapsed_ms, delays_ms),
+            source_ends_ms=_read_source_ends(record),
+            computation_ms=_read_computation(record, segments, elapsed_ms),
+            source=_read_source(record),
+            utterances=cut_utterances(record, elapsed_ms, options),
         )
 
 
@@ -81,11 +88,12 @@ def check_unit_count(record: Record, units: int, delay_count: int, options: Read
 def _read_elapsed(
     record: Record, segments: Sequence[Segment], options: ReadingOptions
 ) -> Mapping[ElapsedClock, tuple[float, ...]]:
-    elapsed_ms: dict[ElapsedClock, tuple[float, ...]] = dict(replay(segments)) if segments else {}
     logged = record.numbers("elapsed") if "elapsed" in record else ()
+    clock = _read_clock(record, options)
+    elapsed_ms: dict[ElapsedClock, tuple[float, ...]] = dict(replay(segments)) if segments else {}
     # Text-to-text agents log zeros, or nothing: no computation was measured.
     if any(logged):
-        elapsed_ms[_read_clock(record, options)] = logged
+        elapsed_ms[clock] = logged
     return elapsed_ms
 
 
@@ -100,41 +108,29 @@ def _read_clock(record: Record, options: ReadingOptions) -> ElapsedClock:
     return clocks[name]
 
 
-def _read_segments(record: Record) -> tuple[Segment, ...]:
-    if "segments" not in record:
-        return ()
-    segments = tuple(_read_segment(segment) for segment in record.records("segments"))
-    logged, replayed = record.numbers("delays"), delays(segments)
-    if len(logged) != len(replayed):
-        raise LogError(
-            record.place,
-            f"segments released {len(replayed)} units: must be as many as delays, {len(logged)}",
-        )
-    for delay_ms, end_ms in zip(logged, replayed, strict=True):
-        if abs(delay_ms - end_ms) > _ROUNDING_MS:
-            raise LogError(
-                record.place,
-                f"delays = {delay_ms}: must be the end of the unit's segment, {end_ms}",
-            )
-    return segments
+def _read_source_ends(record: Record) -> tuple[float, ...] | None:
+    if "source_intervals" not in record:
+        return None
+    return tuple(interval[1] for interval in record.pairs("source_intervals"))
 
 
-def _read_segment(record: Record) -> Segment:
-    end_ms, computation_ms = record.number("end_ms"), record.number("computation_ms")
-    units = record.number("units")
-    if units < 0 or units != int(units):
-        raise LogError(record.place, f"units = {units}: must be a whole number, 0 or above")
-    if computation_ms < 0:
-        raise LogError(record.place, f"computation_ms = {computation_ms}: must be 0 or above")
-    return released_together(end_ms, computation_ms, int(units))
+def _read_source(record: Record) -> str:
+    """Return the recording's path; SimulEval writes it as the first line of several, or alone."""
+    match record.fields.get("source"):
+        case str(path) | [str(path), *_]:
+            return path
+        case _:
+            return ""
 
 
-def _computation_ms(
+def _read_computation(
+    record: Record,
     segments: Sequence[Segment],
     elapsed_ms: Mapping[ElapsedClock, Sequence[float]],
-    delays_ms: Sequence[float],
 ) -> float | None:
+    if "computation_ms" in record:
+        return record.number("computation_ms")
     if segments:
         return sum(segment.computation_ms for segment in segments)
-    times_ms = elapsed_ms.get("simuleval")
+    times_ms, delays_ms = elapsed_ms.get("simuleval"), record.numbers("delays")
     return times_ms[-1] - delays_ms[-1] if times_ms and delays_ms else None

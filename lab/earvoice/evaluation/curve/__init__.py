@@ -1,0 +1,1 @@
+"""Quality over latency: points, lines, bands, tables and pictures."""

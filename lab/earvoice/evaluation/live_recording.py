@@ -1,0 +1,114 @@
+"""``earvoice evaluate --record``: what a live run met, kept for ``earvoice replay``.
+
+The services tell a client neither states nor attention, so both are computed once more from the
+same model, and the run is replayed: what comes out must be what the services said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from earvoice.client.policy import choose_policy
+from earvoice.evaluation.readers.record import read_records
+from earvoice.evaluation.recorder import record_inputs
+from earvoice.evaluation.recording import RECORDING_FOLDER, Grid, Recording, RecordingError
+from earvoice.evaluation.replay.replay_model import load_replay_model
+from earvoice.evaluation.replay.replay_run import ReplayRun
+from earvoice.evaluation.replay.setting import ReplaySetting
+from earvoice.evaluation.run.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
+from earvoice.evaluation.run.run_progress import RunProgress
+from earvoice.evaluation.run.source_list import SourceRecording
+
+
+@dataclass(frozen=True)
+class LiveRecording:
+    """What was recorded of a run.
+
+    Attributes:
+        recording: where it is.
+        setting: the run, as a replay asks for it.
+        different: indices of the inputs whose replay is not what the services said.
+    """
+
+    recording: Recording
+    setting: ReplaySetting
+    different: tuple[int, ...]
+
+
+def record_run(folder: Path, sources: Sequence[SourceRecording], model_path: Path) -> LiveRecording:
+    """Record a finished run, its revisions and its hypotheses, beside its log.
+
+    Args:
+        folder: of the run; endpointing and history selection were off.
+        sources: its test set.
+        model_path: the model that was served.
+
+    Raises:
+        RecordingError: the model is another, or the recording was made in another way.
+        RecordError: the model cannot be loaded, or an input cannot be encoded.
+        LogError: the run's files were changed by hand.
+    """
+    session = read_settings(folder / SETTINGS_NAME)["session"]
+    setting = _setting(session["options"])
+    recording = Recording(folder / RECORDING_FOLDER)
+    grid = Grid(setting.segment_ms or 0, setting.initial_wait_ms or 0)
+    progress = _progress("record", len(sources), len(recording.inputs()))
+    record_inputs(model_path, sources, [grid], recording, progress)
+    found = recording.describe()
+    if found.model_hash != session["model_hash"]:
+        raise RecordingError(
+            f"the services have model {session['model']}, {session['model_hash']}; {model_path} is "
+            f"{found.model_hash}: EARVOICE_ENCODER_MODEL_PATH must name the model served"
+        )
+    model = load_replay_model(model_path, recording)
+    language = session["options"]["target_languages"][0]
+    run = ReplayRun(recording, model, language, keeps_hypotheses=True)
+    different = asyncio.run(_replay(run, setting, folder, recording))
+    return LiveRecording(recording, setting, different)
+
+
+async def _replay(
+    run: ReplayRun, setting: ReplaySetting, folder: Path, recording: Recording
+) -> tuple[int, ...]:
+    """Return the inputs whose replay is not what the log says."""
+    said = {
+        int(record.number("index")): (record.text("prediction"), record.numbers("delays"))
+        for record in read_records(folder / LOG_NAME)
+    }
+    inputs = [recorded for recorded in recording.inputs() if recorded.index in said]
+    different: list[int] = []
+    with closing(_progress("replay", len(inputs), 0)) as progress:
+        for recorded in inputs:
+            translated, _ = (await run.translate(recorded, [setting]))[0]
+            delays = tuple(unit.delay_ms for unit in translated.units)
+            if (translated.prediction, delays) != said[recorded.index]:
+                different.append(recorded.index)
+            progress.count(recorded.duration_ms)
+    return tuple(different)
+
+
+def _setting(options: Mapping[str, Any]) -> ReplaySetting:
+    """Return a session's effective options as a replay's setting."""
+    policy = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in options["policy"].items()
+        if name != "name"
+    }
+    return ReplaySetting(
+        choose_policy(options["policy"]["name"], **policy),
+        options["segment_ms"],
+        options["initial_wait_ms"],
+        options["beam_size"],
+        uses_guards=not options["disable_guards"],
+        commit_unit=options["commit_unit"],
+    )
+
+
+def _progress(name: str, total: int, finished: int) -> RunProgress:
+    return RunProgress(sys.stderr, name, total, finished, on_terminal=sys.stderr.isatty())

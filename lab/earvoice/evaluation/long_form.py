@@ -1,0 +1,260 @@
+"""Long recordings: their output is cut to the reference sentences, then scored by sentence.
+
+* ``omnisteval``: SoftSegmenter (Polak 2025). YAAL is LongYAAL then, cut at the recording's end.
+* ``mweralign``: minimum word error rate, as simulstream has it. LAAL is StreamLAAL 2.0 then (Papi
+  2024), with delays before the sentence's start kept below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from earvoice.evaluation.clock import ElapsedClock, correct_simuleval
+from earvoice.evaluation.instance import Instance, InvalidInstanceError, snap_to_end
+from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
+from earvoice.evaluation.text_unit import primary_language, split_text
+
+Resegmenter = Literal["omnisteval", "mweralign"]
+
+_NOTES: dict[Resegmenter, str] = {
+    "omnisteval": "long form: YAAL is LongYAAL (cut at the end of the recording), AL is LongAL and "
+    "so on; no ATD for sentences cut out of a stream",
+    "mweralign": "long form: LAAL is StreamLAAL 2.0 as simulstream computes it (delays before a "
+    "sentence's start stay below 0); no ATD for sentences cut out of a stream",
+}
+_SEGMENT_CLOCK_NOTE = "clock 'segment' is 'simuleval' as OmniSTEval corrects it"
+
+
+class ResegmenterError(Exception):
+    """A re-segmenter that cannot work; the message says what to install or to choose."""
+
+
+@dataclass(frozen=True)
+class ReferenceSentence:
+    """A sentence of the reference, and where it is spoken.
+
+    Attributes:
+        recording: name of the recording's file, without ending.
+        start_ms: where it begins in the recording.
+        duration_ms: its length, above 0.
+        recording_end_ms: end of the recording's last sentence.
+        text: the reference.
+    """
+
+    recording: str
+    start_ms: float
+    duration_ms: float
+    recording_end_ms: float
+    text: str
+
+
+def read_segmentation(path: Path, references: Sequence[str]) -> tuple[ReferenceSentence, ...]:
+    """Return the reference sentences, those of a recording together and in order.
+
+    Args:
+        path: YAML, a list of ``{wav, offset, duration}`` in seconds.
+        references: one for each.
+
+    Raises:
+        LogError: it is not as above, or there are more or fewer references.
+    """
+    import yaml  # noqa: PLC0415 - only long-form scoring needs it
+
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf8"))
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise LogError(str(path), f"is no YAML: {error}") from error
+    if not isinstance(entries, list) or not entries:
+        raise LogError(str(path), "must be a list of sentences with wav, offset and duration")
+    if len(entries) != len(references):
+        raise LogError(
+            str(path), f"{len(references)} references were given for {len(entries)} sentences"
+        )
+    places = [_read_place(f"{path}, entry {n}", entry) for n, entry in enumerate(entries, start=1)]
+    ends_ms: dict[str, float] = {}
+    for name, start_ms, duration_ms in places:
+        ends_ms[name] = max(ends_ms.get(name, 0.0), start_ms + duration_ms)
+    names = [name for name, _ in groupby(places, key=lambda place: place[0])]
+    if len(names) != len(ends_ms):
+        raise LogError(str(path), "the sentences of a recording must stand together")
+    return tuple(
+        ReferenceSentence(name, start_ms, duration_ms, ends_ms[name], text)
+        for (name, start_ms, duration_ms), text in zip(places, references, strict=True)
+    )
+
+
+def resegment(
+    log: Log,
+    sentences: Sequence[ReferenceSentence],
+    options: ReadingOptions,
+    language: str,
+    resegmenter: Resegmenter,
+) -> Log:
+    """Return a log with an instance for each sentence, times relative to the sentence's start.
+
+    Raises:
+        LogError: a recording has no sentences or no output in the log.
+        ResegmenterError: the re-segmenter is not installed, or cannot count such units.
+    """
+    by_name = _name_instances(log)
+    cut = _cut_softly if resegmenter == "omnisteval" else _cut_by_word_errors
+    recordings = [
+        (name, list(group)) for name, group in groupby(sentences, key=lambda s: s.recording)
+    ]
+    missing = {name for name, _ in recordings} ^ by_name.keys()
+    if missing:
+        raise LogError(
+            "segmentation",
+            f"recordings {', '.join(sorted(missing))} must be both in it and in the log",
+        )
+    instances = [by_name[name] for name, _ in recordings]
+    references = [[sentence.text for sentence in own] for _, own in recordings]
+    positions = cut(instances, references, options, language)
+    parts = tuple(
+        _cut_instance(instance, sentence, own, options)
+        for instance, (_, own_sentences), own_positions in zip(
+            instances, recordings, positions, strict=True
+        )
+        for sentence, own in zip(own_sentences, own_positions, strict=True)
+    )
+    name = f"{log.format_name}, cut by {resegmenter} {version(resegmenter)}"
+    notes = (*log.notes, _NOTES[resegmenter])
+    corrected = any("segment" in part.elapsed_ms for part in parts)
+    return Log(name, parts, log.word_rule, (*notes, _SEGMENT_CLOCK_NOTE) if corrected else notes)
+
+
+def _read_place(place: str, entry: object) -> tuple[str, float, float]:
+    match entry:
+        case {"wav": str(wav), "offset": int() | float() as offset_s, "duration": duration_s} if (
+            isinstance(duration_s, int | float) and offset_s >= 0 and duration_s > 0
+        ):
+            return Path(wav).stem, offset_s * 1000, duration_s * 1000
+        case _:
+            raise LogError(
+                place,
+                f"{entry}: must have wav (a text), offset (seconds, 0 or above) and duration "
+                "(seconds, above 0)",
+            )
+
+
+def _name_instances(log: Log) -> dict[str, Instance]:
+    by_name: dict[str, Instance] = {}
+    for instance in log.instances:
+        name = Path(instance.source).stem
+        if not name or name in by_name:
+            raise LogError(
+                instance.name, f"source = {instance.source!r}: must be a name of its own"
+            )
+        by_name[name] = instance
+    return by_name
+
+
+# For each recording and each of its sentences, the positions of its units in the output.
+_Positions = list[list[list[int]]]
+
+
+def _cut_softly(
+    instances: Sequence[Instance],
+    references: Sequence[Sequence[str]],
+    options: ReadingOptions,
+    language: str,
+) -> _Positions:
+    alignment = _require("omnisteval.alignment", "pip install 'earvoice[lab]'")
+    tokenization = _require("omnisteval.tokenization", "pip install 'earvoice[lab]'")
+    wanted: list[list[Any]] = []
+    written: list[list[Any]] = []
+    for instance, texts in zip(instances, references, strict=True):
+        wanted.append(
+            [
+                alignment.Word(unit, seq_id=(len(wanted), number))
+                for number, text in enumerate(texts)
+                for unit in split_text(text.lower(), options.unit)
+            ]
+        )
+        units = split_text(instance.prediction, options.unit)
+        # Its words carry a time through the alignment untouched; a position tells all times.
+        written.append([alignment.Word(u, emission_ca=place) for place, u in enumerate(units)])
+    # Without a language it aligns words with their punctuation.
+    tokens = primary_language(language) or None
+    found = alignment.align_words(
+        tokenization.tokenize_words(wanted, tokens),
+        tokenization.tokenize_words(written, tokens),
+        options.unit == "char",
+    )
+    return [
+        [[word.emission_ca for word in found.get((r, n), [])] for n in range(len(texts))]
+        for r, texts in enumerate(references)
+    ]
+
+
+def _cut_by_word_errors(
+    instances: Sequence[Instance],
+    references: Sequence[Sequence[str]],
+    options: ReadingOptions,
+    _: str,
+) -> _Positions:
+    if options.unit != "word":
+        raise ResegmenterError("mweralign counts words here: give --resegmenter omnisteval")
+    mweralign = _require("mweralign.mweralign", "pip install mweralign (GPL-3.0)")
+    cut: _Positions = []
+    for instance, texts in zip(instances, references, strict=True):
+        lines = mweralign.align_texts("\n".join(texts), instance.prediction).split("\n")
+        first = 0
+        cut.append([])
+        for line in lines:
+            count = len(line.split())
+            cut[-1].append(list(range(first, first + count)))
+            first += count
+    return cut
+
+
+def _require(module: str, remedy: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ResegmenterError(f"{error.name} is not installed: {remedy}") from error
+
+
+def _cut_instance(
+    instance: Instance,
+    sentence: ReferenceSentence,
+    positions: Sequence[int],
+    options: ReadingOptions,
+) -> Instance:
+    start_ms = sentence.start_ms
+    elapsed_ms: dict[ElapsedClock, tuple[float, ...]] = dict(instance.elapsed_ms)
+    if "simuleval" in elapsed_ms and "segment" not in elapsed_ms:
+        elapsed_ms["segment"] = correct_simuleval(instance.delays_ms, elapsed_ms["simuleval"])
+    units = split_text(instance.prediction, options.unit)
+    reference = options.reference(0, sentence.text)
+
+    def cut(times_ms: Sequence[float]) -> tuple[float, ...]:
+        return tuple(times_ms[position] - start_ms for position in positions)
+
+    try:
+        return Instance(
+            name=f"{instance.name}, {start_ms / 1000:g} s",
+            unit=options.unit,
+            source_length_ms=sentence.duration_ms,
+            delays_ms=snap_to_end(cut(instance.delays_ms), sentence.duration_ms),
+            elapsed_ms={clock: cut(times_ms) for clock, times_ms in elapsed_ms.items()},
+            prediction=(" " if options.unit == "word" else "").join(units[p] for p in positions),
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            source_ends_ms=None
+            if instance.source_ends_ms is None
+            else cut(instance.source_ends_ms),
+            spoken_ends_ms=None
+            if instance.spoken_ends_ms is None
+            else cut(instance.spoken_ends_ms),
+            recording_end_ms=sentence.recording_end_ms - start_ms,
+            source=instance.source,
+        )
+    except InvalidInstanceError as error:
+        raise LogError(instance.name, str(error)) from error

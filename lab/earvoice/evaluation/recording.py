@@ -1,0 +1,230 @@
+"""A recording of the encoder: every revision that policies can meet, kept once for all of them.
+
+    recording.json         which model, in which numbers, on which grids
+    inputs.jsonl           an input a line: its audio's length, its revisions; a line makes it whole
+    revisions/0000.pb      its revisions, each an `EncodeResponse` behind its length
+
+What the encoder hears is a function of the samples since the utterance's start, so a revision is
+known by where it ends and serves every policy, segment size and initial wait whose boundary lies
+there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
+
+from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.policy.segment_grid import SegmentGrid
+
+FORMAT_VERSION = 1
+DESCRIPTION_FILE = "recording.json"
+INPUTS_FILE = "inputs.jsonl"
+REVISIONS_FOLDER = "revisions"
+RECORDING_FOLDER = "recording"
+"""Beside the log of a run that was recorded."""
+
+
+class RecordingError(ValueError):
+    """A recording that cannot be read, or does not hold what is asked of it."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where segments end.
+
+    Attributes:
+        segment_ms: duration of a segment, more than 0.
+        initial_wait_ms: how much longer the first one is.
+    """
+
+    segment_ms: int
+    initial_wait_ms: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Grid:
+        """Read ``SEGMENT`` or ``SEGMENT+WAIT`` in milliseconds.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        segment, _, wait = text.partition("+")
+        grid = cls(int(segment), int(wait or 0))
+        if grid.segment_ms < 1 or grid.initial_wait_ms < 0:
+            raise ValueError(f"segment {text!r}: allowed: SEGMENT or SEGMENT+WAIT, in ms")
+        return grid
+
+    def __str__(self) -> str:
+        wait = f"+{self.initial_wait_ms}" if self.initial_wait_ms else ""
+        return f"{self.segment_ms}{wait}"
+
+    def boundaries(self, sample_rate_hertz: int, sample_count: int) -> Iterator[int]:
+        """Yield the end of each full segment of an utterance, in samples since its start."""
+        grid = SegmentGrid(sample_rate_hertz, self.segment_ms, self.initial_wait_ms)
+        index = 1
+        while (end := grid.boundary(index)) <= sample_count:
+            yield end
+            index += 1
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a recording was made with.
+
+    Attributes:
+        model_name: the model's name.
+        model_hash: SHA-256 over the checkpoint's contents.
+        computes_in_bfloat16: whether the matrix products were in bfloat16.
+        grids: the boundaries that it holds.
+        format_version: of these files.
+    """
+
+    model_name: str
+    model_hash: str
+    computes_in_bfloat16: bool
+    grids: tuple[str, ...]
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Revision:
+    """One revision, but for its message.
+
+    Attributes:
+        end_sample: audio since the utterance's start that it covers.
+        final: whether the audio ended there.
+        hearing_ms: computation of resampler, features and voice activity, since the start.
+        encoding_ms: computation of the network and of what is read from its output.
+    """
+
+    end_sample: int
+    final: bool
+    hearing_ms: float
+    encoding_ms: float
+
+
+@dataclass(frozen=True)
+class RecordedInput:
+    """One recorded utterance.
+
+    Attributes:
+        index: its number, from 0.
+        source: path of the recording, as it was given.
+        reference: its translation; empty if there is none.
+        sample_rate_hertz: frames per second.
+        sample_count: its length in frames.
+        revisions: by their ends; the final one is last.
+    """
+
+    index: int
+    source: str
+    reference: str
+    sample_rate_hertz: int
+    sample_count: int
+    revisions: tuple[Revision, ...]
+
+    @property
+    def duration_ms(self) -> float:
+        """Its length."""
+        return self.sample_count * 1000 / self.sample_rate_hertz
+
+
+class Recording:
+    """A folder with recorded inputs.
+
+    Args:
+        folder: where it is, or shall be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def describe(self) -> Description:
+        """Return what it was made with.
+
+        Raises:
+            RecordingError: this is no recording, or one of another version.
+        """
+        path = self.folder / DESCRIPTION_FILE
+        try:
+            fields = json.loads(path.read_text(encoding="utf8"))
+            description = Description(**{**fields, "grids": tuple(fields["grids"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RecordingError(f"{path} is no description of a recording: {error}") from error
+        if description.format_version != FORMAT_VERSION:
+            raise RecordingError(
+                f"{path}: format_version = {description.format_version}; allowed: {FORMAT_VERSION}"
+            )
+        return description
+
+    def begin(self, description: Description) -> None:
+        """Make the folder, or go on with one that was made in the same way.
+
+        Raises:
+            RecordingError: it holds a recording made in another way.
+        """
+        path = self.folder / DESCRIPTION_FILE
+        if path.exists():
+            found = self.describe()
+            if found != description:
+                raise RecordingError(f"{path} has {found}; allowed to go on: {description}")
+            return
+        (self.folder / REVISIONS_FOLDER).mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf8")
+
+    def add(self, recorded: RecordedInput, messages: Sequence[pb.EncodeResponse]) -> None:
+        """Keep an input; it counts once all of it is written."""
+        content = BytesIO()
+        for message in messages:
+            serialize_length_prefixed(message, content)
+        self._revisions_path(recorded.index).write_bytes(content.getvalue())
+        with (self.folder / INPUTS_FILE).open("a", encoding="utf8") as file:
+            file.write(json.dumps(asdict(recorded), ensure_ascii=False) + "\n")
+
+    def inputs(self) -> list[RecordedInput]:
+        """Return the inputs that are whole, by index.
+
+        Raises:
+            RecordingError: a line is damaged.
+        """
+        path = self.folder / INPUTS_FILE
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf8").splitlines()
+        return sorted((self._parse(line) for line in lines), key=lambda item: item.index)
+
+    def messages(self, recorded: RecordedInput) -> list[pb.EncodeResponse]:
+        """Return an input's revisions, as the encoder service answers them.
+
+        Raises:
+            RecordingError: they are missing or damaged.
+        """
+        path = self._revisions_path(recorded.index)
+        messages: list[pb.EncodeResponse] = []
+        try:
+            content = BytesIO(path.read_bytes())
+            for _ in recorded.revisions:
+                message = parse_length_prefixed(pb.EncodeResponse, content)
+                if message is None:
+                    raise RecordingError(f"{path} has {len(messages)} revisions; too few")
+                messages.append(message)
+        except (OSError, DecodeError, ValueError) as error:
+            raise RecordingError(f"{path} cannot be read: {error}") from error
+        return messages
+
+    def _revisions_path(self, index: int) -> Path:
+        return self.folder / REVISIONS_FOLDER / f"{index:04d}.pb"
+
+    def _parse(self, line: str) -> RecordedInput:
+        try:
+            fields = json.loads(line)
+            revisions = tuple(Revision(**revision) for revision in fields["revisions"])
+            return RecordedInput(**{**fields, "revisions": revisions})
+        except (ValueError, TypeError, KeyError) as error:
+            raise RecordingError(f"{self.folder / INPUTS_FILE} is damaged: {error}") from error

@@ -1,0 +1,132 @@
+"""What the decoder service's computation costs, measured once and then added up.
+
+A replay finds most hypotheses in its memo, so the time it takes tells nothing about a live run.
+What a live run computes is known exactly, though: one pass over prefix and draft, then steps. Both
+are timed on the service's own search, alone, at several lengths; a plane through them says the
+rest.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
+from earvoice.decoder.strategies.base import BeamPlan, Opening
+from earvoice.decoder.strategies.search import SearchStrategy
+
+STATE_COUNTS = (8, 40, 100)
+TOKEN_COUNTS = (2, 16, 48)
+REPETITIONS = 7
+COST_FILE = "decoding_cost.json"
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Milliseconds as a linear function.
+
+    Attributes:
+        base_ms: of nothing.
+        token_ms: more for each token that is read, or has been.
+        state_ms: more for each encoder state.
+    """
+
+    base_ms: float
+    token_ms: float
+    state_ms: float
+
+    def at(self, tokens: int, states: int) -> float:
+        """Return the milliseconds, 0 or more."""
+        return max(0.0, self.base_ms + tokens * self.token_ms + states * self.state_ms)
+
+
+@dataclass(frozen=True)
+class DecodingCost:
+    """What a search costs.
+
+    Attributes:
+        opening: the pass over what is forced and the draft.
+        step: one step behind so many tokens.
+    """
+
+    opening: Plane
+    step: Plane
+
+
+def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> DecodingCost:
+    """Time a search of a beam size, alone.
+
+    Args:
+        strategy: the service's, on the CPU.
+        dimension: values per encoder state.
+        beam_size: 1 is greedy.
+    """
+    places = [(tokens, states) for tokens in TOKEN_COUNTS for states in STATE_COUNTS]
+    openings_ms: list[float] = []
+    steps_ms: list[float] = []
+    for tokens, states in places:
+        block = _noise(states, dimension)
+        plan = BeamPlan(beam_size, max_new_tokens=400) if beam_size > 1 else None
+        opening = Opening((2,) + (10,) * (tokens - 1), (), 1, forbid_end=True, beam=plan)
+        openings_ms.append(_shortest_ms(partial(strategy.begin, block, opening)))
+        run, _ = strategy.begin(block, opening)
+        strategy.step([run])
+        steps_ms.append(_shortest_ms(partial(strategy.step, [run])))
+    return DecodingCost(_plane(places, openings_ms), _plane(places, steps_ms))
+
+
+class CostBook:
+    """The costs by beam size, kept beside a recording so that all its replays count alike.
+
+    Args:
+        path: the file.
+        measure: measures a beam size that is not in it.
+    """
+
+    def __init__(self, path: Path, measure: Callable[[int], DecodingCost]) -> None:
+        self._path = path
+        self._measure = measure
+        self._costs: dict[int, DecodingCost] = {}
+        if path.exists():
+            for beam_size, planes in json.loads(path.read_text(encoding="utf8")).items():
+                self._costs[int(beam_size)] = DecodingCost(
+                    Plane(**planes["opening"]), Plane(**planes["step"])
+                )
+
+    def cost(self, beam_size: int) -> DecodingCost:
+        """Return the cost of a beam size."""
+        if beam_size not in self._costs:
+            self._costs[beam_size] = self._measure(beam_size)
+            content = {size: asdict(cost) for size, cost in self._costs.items()}
+            self._path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
+        return self._costs[beam_size]
+
+
+def _noise(state_count: int, dimension: int) -> StateBlock:
+    values = np.random.default_rng(1).standard_normal((state_count, dimension), np.float32)
+    return StateBlock(
+        StatesId(0, 1), state_count, dimension, ElementType.FLOAT32, values.astype("<f4").tobytes()
+    )
+
+
+def _shortest_ms(compute: Callable[[], object]) -> float:
+    """Return the time of the calling thread for one call, undisturbed."""
+    shortest_s = float("inf")
+    for _ in range(REPETITIONS):
+        started_s = time.thread_time()
+        compute()
+        shortest_s = min(shortest_s, time.thread_time() - started_s)
+    return shortest_s * 1000
+
+
+def _plane(places: Sequence[tuple[int, int]], times_ms: Sequence[float]) -> Plane:
+    """Fit by least squares."""
+    rows = np.array([(1, tokens, states) for tokens, states in places], np.float64)
+    solution = np.linalg.lstsq(rows, np.array(times_ms), rcond=None)[0]
+    return Plane(*map(float, solution))

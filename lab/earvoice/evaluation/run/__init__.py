@@ -1,0 +1,1 @@
+"""Translating a test set through running services, and writing down what came of it."""

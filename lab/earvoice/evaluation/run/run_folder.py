@@ -1,0 +1,151 @@
+"""The folder of a run: what was finished stays, and only the same run may go on in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from earvoice.cli.command import CommandError
+from earvoice.evaluation.readers.log import LogError
+from earvoice.evaluation.readers.record import Record, read_records
+from earvoice.evaluation.run.simuleval_writer import CONFIG
+from earvoice.evaluation.run.simulstream_writer import describe_runs
+from earvoice.evaluation.text_unit import Unit
+
+LOG_NAME = "instances.log"
+SIMULSTREAM_NAME = "simulstream.jsonl"
+SETTINGS_NAME = "evaluation.json"
+
+Settings = Mapping[str, Any]
+
+
+class RunFolder:
+    """One run's folder.
+
+    Args:
+        path: it is made if it is not there.
+        settings: what was asked for; whatever changes results must be in it.
+
+    Raises:
+        CommandError: the folder holds a run with other settings, or a log of something else.
+    """
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.log = path / LOG_NAME
+        self._settings_path = path / SETTINGS_NAME
+        stored = self._read_settings()
+        if stored is None and self.log.exists():
+            raise CommandError(
+                f"{self.log} is not of a run that could go on here ({SETTINGS_NAME} is missing): "
+                "give another --output"
+            )
+        # Through JSON and back, so that tuples compare with what was stored.
+        self._settings: dict[str, Any] = json.loads(json.dumps(settings))
+        if stored is not None:
+            self._settings |= {"session": stored["session"]} if "session" in stored else {}
+            self._check_same(stored, self._settings)
+        self._write(self._settings_path, [json.dumps(self._settings, indent=2, ensure_ascii=False)])
+        self._write(path / "config.yaml", [CONFIG.rstrip("\n")])
+        self._drop_torn_line()
+
+    def finished(self) -> frozenset[int]:
+        """Return the indices of what was finished, in this run or in one before.
+
+        Raises:
+            LogError: the log was changed by hand.
+        """
+        return frozenset(int(record.number("index")) for record in self._records())
+
+    def check_session(self, session: Settings) -> None:
+        """Note what the server said of the first session; later ones must say the same.
+
+        Raises:
+            CommandError: they do not: half a run with another model is no result.
+        """
+        session = json.loads(json.dumps(session))
+        if "session" not in self._settings:
+            self._settings["session"] = session
+            lines = [json.dumps(self._settings, indent=2, ensure_ascii=False)]
+            self._write(self._settings_path, lines)
+        self._check_same(self._settings["session"], session, "session.")
+
+    def append(self, line: Settings) -> None:
+        """Add a finished recording; it survives whatever comes after."""
+        with self.log.open("a", encoding="utf8") as file:
+            file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+
+    def complete(self, unit: Unit) -> None:
+        """Put the log into the order of the test set and write simulstream's beside it.
+
+        Raises:
+            LogError: the log was changed by hand.
+        """
+        records = sorted(self._records(), key=lambda record: record.number("index"))
+        self._write(self.log, [json.dumps(record.fields, ensure_ascii=False) for record in records])
+        lines = [json.dumps(line, ensure_ascii=False) for line in describe_runs(records, unit)]
+        self._write(self.path / SIMULSTREAM_NAME, lines)
+
+    def _records(self) -> list[Record]:
+        if not self.log.exists() or not self.log.stat().st_size:
+            return []
+        return read_records(self.log)
+
+    def _drop_torn_line(self) -> None:
+        """Drop a last line that a killed run could not finish."""
+        if not self.log.exists():
+            return
+        content = self.log.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            with self.log.open("r+b") as file:
+                file.truncate(whole)
+
+    def _read_settings(self) -> dict[str, Any] | None:
+        if not self._settings_path.exists():
+            return None
+        try:
+            return dict(read_settings(self._settings_path))
+        except LogError as error:
+            raise CommandError(f"{error}: give another --output") from error
+
+    def _check_same(self, before: Settings, now: Settings, place: str = "") -> None:
+        for name in sorted(before.keys() | now.keys()):
+            old, new = before.get(name), now.get(name)
+            if isinstance(old, dict) and isinstance(new, dict):
+                self._check_same(old, new, f"{place}{name}.")
+            elif old != new:
+                raise CommandError(
+                    f"{self.path} holds a run with another {place}{name}: {_shorten(old)} there, "
+                    f"{_shorten(new)} now; give another --output"
+                )
+
+    @staticmethod
+    def _write(path: Path, lines: Iterable[str]) -> None:
+        """Replace a file at once, so that a killed run leaves the old one or the new one."""
+        part = path.with_name(f"{path.name}.part")
+        part.write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
+        part.replace(path)
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings of a run.
+
+    Raises:
+        LogError: they are no JSON object.
+    """
+    try:
+        settings = json.loads(path.read_text(encoding="utf8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise LogError(str(path), f"is no JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise LogError(str(path), "must be a JSON object")
+    return settings
+
+
+def _shorten(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:197]}..."  # noqa: PLR2004 - two lines of a terminal

@@ -1,0 +1,178 @@
+"""``earvoice evaluate`` over real gRPC, against a service whose words are known."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+
+from earvoice.runtime.errors import BackendUnavailableError, SessionLimitError
+from tests.integration.evaluation.talking_service import RATE_HZ, TalkingService, serve
+
+SECONDS = (1, 2, 3, 4)
+
+
+@pytest.fixture
+def test_set(tmp_path):
+    """Recordings of 1 to 4 seconds with their references: as many numbers as half seconds."""
+    for seconds in SECONDS:
+        soundfile.write(tmp_path / f"{seconds}.wav", np.zeros(seconds * RATE_HZ, np.int16), RATE_HZ)
+    (tmp_path / "wavs.txt").write_text("".join(f"{seconds}.wav\n" for seconds in SECONDS))
+    references = (" ".join(map(str, range(1, 2 * seconds + 1))) for seconds in SECONDS)
+    (tmp_path / "refs.txt").write_text("".join(f"{text}\n" for text in references))
+    return tmp_path
+
+
+@pytest.fixture
+def evaluate(test_set):
+    """Return the command as a process: its exit status, standard output and standard error."""
+
+    async def evaluate(address, *arguments):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "earvoice.cli", "evaluate", "--server", address),
+            *("--source", test_set / "wavs.txt", "--target", test_set / "refs.txt"),
+            *("--output", test_set / "run", *arguments),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        return process.returncode, output.decode(), errors.decode()
+
+    return evaluate
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def read_scores(path):
+    rows = [line.split("\t") for line in path.read_text().splitlines()[1:]]
+    return {(metric, clock): float(value) for metric, clock, value, _ in rows}
+
+
+async def test_a_test_set_becomes_logs_and_scores(evaluate, test_set):
+    """Everything a scorer needs, in the order of the list, with scores that are known."""
+    service = TalkingService()
+    async with serve(service) as address:
+        status, output, errors = await evaluate(address, "--streams", "3")
+    assert (status, service.most_at_once) == (0, 3)
+    assert "run: 4 of 4 recordings, 0.2 min of audio" in errors
+    lines = read_lines(test_set / "run" / "instances.log")
+    assert [line["prediction_length"] for line in lines] == [2, 4, 6, 8]
+    assert lines[1]["delays"] == [500, 1000, 1500, 2000]
+    assert lines[1]["elapsed"] == [600, 1200, 1800, 2400]
+    scores = read_scores(test_set / "run" / "scores.tsv")
+    assert scores["AL", "ideal"] == 500
+    assert scores["AL", "true"] == pytest.approx(600)
+    assert scores["word lag", "ideal"] == 500
+    assert scores["RTF", ""] == pytest.approx(0.2)
+    assert scores["length ratio", ""] == 1
+    assert scores["BLEU", ""] == pytest.approx(100)
+    assert "AL                        500.0000" in output
+
+
+async def test_an_interrupted_run_goes_on(evaluate, test_set):
+    """Only what is missing is translated again; the numbers are those of one run."""
+    service = TalkingService()
+    async with serve(service) as address:
+        await evaluate(address)
+        log = test_set / "run" / "instances.log"
+        whole, scores = log.read_text(), (test_set / "run" / "scores.tsv").read_text()
+        log.write_text("".join(whole.splitlines(keepends=True)[::2]) + '{"index": 3, "pre')
+        service.session_count = 0
+        status, _, _ = await evaluate(address)
+    assert (status, service.session_count) == (0, 2)
+    assert log.read_text() == whole
+    assert (test_set / "run" / "scores.tsv").read_text() == scores
+
+
+async def test_one_failed_recording_does_not_lose_the_run(evaluate, test_set):
+    """It is told and counted, the others are scored, and the same command tries it again."""
+    service = TalkingService()
+    service.failing_samples = 2 * RATE_HZ
+    service.failure = BackendUnavailableError("encoder")
+    async with serve(service) as address:
+        status, output, errors = await evaluate(address)
+        assert status == 76
+        assert "2.wav: " in errors
+        assert "1 of 4 recordings failed: the scores are without them" in errors
+        assert "instances 3, 0 without output" in output
+        service.failure = None
+        status, output, _ = await evaluate(address)
+    assert status == 0
+    assert "instances 4, 0 without output" in output
+
+
+async def test_what_is_refused_for_all_ends_the_run(evaluate, test_set):
+    """A full server would refuse every recording: nobody has to watch each one fail."""
+    service = TalkingService()
+    service.refusal = SessionLimitError("1 of 1", retry_after_ms=2000)
+    async with serve(service) as address:
+        status, _, errors = await evaluate(address)
+    assert status == 75
+    assert "0 of 4" not in errors
+    assert not (test_set / "run" / "scores.tsv").exists()
+
+
+async def test_another_model_is_not_mixed_in(evaluate, test_set):
+    """Half a run with one model and half with another is no result."""
+    service = TalkingService()
+    async with serve(service) as address:
+        await evaluate(address)
+        log = test_set / "run" / "instances.log"
+        log.write_text(log.read_text().splitlines(keepends=True)[0])
+        service.model_hash = "bad"
+        status, _, errors = await evaluate(address)
+    assert status == 2
+    assert 'another session.model_hash: "f00" there, "bad" now' in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--to", "fr"), "language = 'fr' is not served by m; served: de"),
+        (("--from", "de"), "language = 'de' is not served by m; served: en"),
+        (("--model", "x"), "model = 'x' is not served; served: m"),
+        (("--policy", "edatt:alfa=1"), "alfa is no parameter"),
+        (("--streams", "0"), "must be 1 or more"),
+        (("--catch-up", "merge"), "needs --live"),
+        (("--segmentation", "nowhere.yaml"), "nowhere.yaml"),
+    ],
+)
+async def test_bad_arguments_are_told_before_anything_runs(evaluate, arguments, message):
+    """No recording is sent."""
+    service = TalkingService()
+    async with serve(service) as address:
+        status, _, errors = await evaluate(address, *arguments)
+    assert status in {1, 2, 3}
+    assert message in errors
+    assert service.session_count == 0
+
+
+async def test_simuleval_prints_our_numbers(evaluate, test_set):
+    """The tool itself scores the folder; it is no part of our environment."""
+    simuleval = shutil.which("simuleval")
+    if simuleval is None:
+        pytest.skip("simuleval is not installed (docs/evaluation.md says how)")
+    async with serve(TalkingService()) as address:
+        await evaluate(address)
+    scores = read_scores(test_set / "run" / "scores.tsv")
+    # It prints no more columns than fit on a line.
+    for metrics in (("AL", "LAAL", "AP"), ("DAL", "ATD"), ("StartOffset", "EndOffset")):
+        for clock, flags in (("ideal", ()), ("simuleval", ("--computation-aware",))):
+            process = await asyncio.create_subprocess_exec(
+                *(simuleval, "--score-only", "--output", test_set / "run", *flags),
+                *("--latency-metrics", *metrics),
+                stdout=asyncio.subprocess.PIPE,
+            )
+            output, _ = await process.communicate()
+            header, row = (line.split() for line in output.decode().splitlines()[-2:])
+            # With the flag its plain columns repeat the computation-aware values.
+            printed = dict(zip(header, map(float, row[1:]), strict=True))
+            for metric in metrics:
+                assert printed[metric] == pytest.approx(scores[metric, clock], abs=1e-3), metric

@@ -1,0 +1,69 @@
+"""The command ``earvoice curves`` on logs that are there."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+
+import pytest
+
+from earvoice.cli.command import CommandError
+from tests.unit.evaluation.curve_set import write_sweep
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("sacrebleu")
+
+from earvoice.evaluation.curves import COMMAND
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return write_sweep(tmp_path / "s")
+
+
+def run(*arguments):
+    parser = argparse.ArgumentParser()
+    COMMAND.add_arguments(parser)
+    return COMMAND.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+def test_curves_of_folders_are_tables_and_pictures(sweep, tmp_path, capsys):
+    """Logs that are there need no services."""
+    output = tmp_path / "out"
+    assert run(sweep, "--output", output, "--at", "2000") == 0
+    with (output / "curves.tsv").open() as file:
+        assert len(list(csv.DictReader(file, delimiter="\t"))) == 4
+    with (output / "quality_at_latency.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [(row["latency"], row["line"]) for row in rows][:2] == [
+        ("LAAL ideal", "edatt"),
+        ("LAAL ideal", "local_agreement"),
+    ]
+    assert "<svg" in (output / "curves.svg").read_text()
+    assert (output / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "edatt:alpha=0.6" in capsys.readouterr().out
+
+
+def test_the_same_curves_are_the_same_file(sweep, tmp_path):
+    """Nothing in a picture depends on the day or on chance."""
+    for name in ("one", "two"):
+        run(sweep, "--output", tmp_path / name)
+    one, two = ((tmp_path / name / "curves.svg").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to draw"),
+        (("--sweep", "edatt:alfa=1"), "alfa is no parameter"),
+        (("--sweep", "edatt@attention=mean-over-layers"), "are for replays"),
+        (("--sweep", "edatt"), "--source is missing"),
+        (("nowhere",), "no instances.log"),
+        (("--at", "soon", "nowhere"), "must be numbers"),
+    ],
+)
+def test_bad_arguments_are_told(tmp_path, arguments, message):
+    """Before any service is started."""
+    with pytest.raises(CommandError, match=message):
+        run(*arguments, "--output", tmp_path)

@@ -1,0 +1,98 @@
+"""Curves: lines, bands and what lies between points."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.evaluation.curve.line import group_points, interpolate
+from earvoice.evaluation.curve.point import find_points, read_point
+from earvoice.evaluation.readers.log import LogError
+from earvoice.evaluation.scoring import ScoringOptions
+from tests.unit.evaluation.curve_set import write_run, write_sweep
+
+np = pytest.importorskip("numpy")
+pytest.importorskip("sacrebleu")
+
+from earvoice.evaluation.curve.resampling import Resampler  # noqa: E402 - behind the skips
+from earvoice.evaluation.curve.table import latency_rows, point_rows  # noqa: E402
+
+points = st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 100)), min_size=2, max_size=6)
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    return write_sweep(tmp_path / "s")
+
+
+def read_all(folder):
+    return [read_point(found, ScoringOptions()) for found in find_points(folder)]
+
+
+@given(points, st.floats(0, 5000))
+def test_interpolated_quality_is_between_its_neighbours(drawn, latency_ms):
+    """No quality is made up: never outside what was measured, none beyond the last point."""
+    value = interpolate(drawn, latency_ms)
+    if min(drawn)[0] <= latency_ms <= max(drawn)[0]:
+        qualities = [quality for _, quality in drawn]
+        assert min(qualities) - 1e-9 <= value <= max(qualities) + 1e-9
+    else:
+        assert value is None
+
+
+@given(points)
+def test_interpolation_goes_through_the_points(drawn):
+    """At a point's own latency stands its own quality."""
+    latency_ms, quality = drawn[0]
+    if [latency for latency, _ in drawn].count(latency_ms) == 1:
+        assert interpolate(drawn, latency_ms) == pytest.approx(quality)
+
+
+def test_a_line_a_policy_or_a_line_a_choice(sweep):
+    """Folder names say policy and choices; a key makes lines of their own."""
+    lines = group_points(read_all(sweep), [])
+    assert [(line.name, len(line.points)) for line in lines] == [
+        ("edatt", 2),
+        ("local_agreement", 2),
+    ]
+    names = [line.name for line in group_points(read_all(sweep), ["n"])]
+    assert names == ["edatt", "local_agreement n=2", "local_agreement n=3"]
+
+
+def test_points_of_different_test_sets_are_refused(sweep, tmp_path):
+    """Their difference would mean nothing."""
+    other = write_run(tmp_path / "other", 0.0)
+    log = other / "instances.log"
+    log.write_text(log.read_text().replace('"reference": "das', '"reference": "dies'))
+    with pytest.raises(LogError, match="not of the same test set"):
+        group_points([*read_all(sweep), read_point(other, ScoringOptions())], [])
+
+
+def test_a_resampled_corpus_is_scored_as_sacrebleu_scores_it(sweep):
+    """The sums of sentence statistics are a corpus: the undrawn test set has its own BLEU."""
+    for point in read_all(sweep):
+        resampler = Resampler(3, 50)
+        assert resampler.bleu(point)[0] == pytest.approx(point.bleu)
+        for clock in ("ideal", "simuleval"):
+            resampled_ms = resampler.latency(point, "LAAL", clock)[0]
+            assert resampled_ms == pytest.approx(point.latency("LAAL", clock))
+
+
+def test_the_draws_are_the_same_for_every_point(sweep):
+    """Paired: a system compared with itself never differs, and a second run draws alike."""
+    edatt, _ = group_points(read_all(sweep), [])
+    rows = list(latency_rows([edatt, edatt], [1500.0], "LAAL", ["ideal"], Resampler(3)))
+    assert {row["BLEU"] for row in rows} == {rows[0]["BLEU"]}
+    first, second = (Resampler(3).bleu(edatt.points[0]) for _ in range(2))
+    assert (first == second).all()
+
+
+def test_the_table_has_what_papers_print(sweep):
+    """Quality with its band, latency on each clock, overhead, cost and length."""
+    (row, *_) = point_rows(group_points(read_all(sweep), []), Resampler(3))
+    assert row["overhead simuleval"] == pytest.approx(200)
+    assert row["LAAL simuleval"] - row["LAAL ideal"] == pytest.approx(200)
+    assert row["BLEU low"] - 1e-9 <= row["BLEU"] <= row["BLEU high"] + 1e-9
+    assert row["length ratio"] == 1
+    assert row["core-s / h"] == pytest.approx(600 / 12_000 * 3600)

@@ -1,0 +1,68 @@
+"""A run's folder: what is finished stays, and only the same run goes on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from earvoice.cli.command import CommandError
+from earvoice.evaluation.run.run_folder import RunFolder
+from earvoice.evaluation.run.simuleval_writer import describe_instance
+from tests.unit.evaluation.session import short_session
+
+SETTINGS = {"recordings": [["a.wav", 1]], "options": {"policy": {"name": "edatt", "alpha": 0.2}}}
+SESSION = {"model": "m", "model_hash": "f00"}
+
+
+def line(index):
+    return describe_instance(short_session(index=index))
+
+
+def test_finished_recordings_are_kept_in_order(tmp_path):
+    """They are written as they finish, and put into order at the end."""
+    folder = RunFolder(tmp_path / "run", SETTINGS)
+    folder.append(line(2))
+    folder.append(line(0))
+    again = RunFolder(tmp_path / "run", SETTINGS)
+    assert again.finished() == {0, 2}
+    again.append(line(1))
+    again.complete("word")
+    indices = [json.loads(text)["index"] for text in again.log.read_text().splitlines()]
+    assert indices == [0, 1, 2]
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"config.yaml", "evaluation.json", "instances.log", "simulstream.jsonl"}
+
+
+def test_a_torn_line_is_dropped(tmp_path):
+    """A killed run leaves half a line: that recording is translated again."""
+    folder = RunFolder(tmp_path, SETTINGS)
+    folder.append(line(0))
+    with folder.log.open("a") as file:
+        file.write('{"index": 1, "pred')
+    assert RunFolder(tmp_path, SETTINGS).finished() == {0}
+
+
+def test_another_run_is_refused_by_what_differs(tmp_path):
+    """Half a run with other options would be no result; the message names the option."""
+    RunFolder(tmp_path, SETTINGS)
+    changed = {**SETTINGS, "options": {"policy": {"name": "edatt", "alpha": 0.4}}}
+    with pytest.raises(CommandError, match=r"another options\.policy\.alpha: 0\.2 there, 0\.4 now"):
+        RunFolder(tmp_path, changed)
+
+
+def test_another_model_is_refused(tmp_path):
+    """A run goes on only with the services it was begun with."""
+    RunFolder(tmp_path, SETTINGS).check_session(SESSION)
+    folder = RunFolder(tmp_path, SETTINGS)
+    folder.check_session(SESSION)
+    with pytest.raises(CommandError, match=r'another session\.model_hash: "f00" there, "bad" now'):
+        folder.check_session({**SESSION, "model_hash": "bad"})
+
+
+def test_a_log_of_something_else_is_not_touched(tmp_path):
+    """A folder of another tool is refused."""
+    (tmp_path / "instances.log").write_text("{}\n")
+    with pytest.raises(CommandError, match="give another --output"):
+        RunFolder(tmp_path, SETTINGS)
+    assert (tmp_path / "instances.log").read_text() == "{}\n"
