@@ -1,0 +1,65 @@
+"""Command line of the claims: ``python -m earvoice.claims run|report``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+
+def main() -> None:
+    """Run the plan on a checkpoint, or write the page about several."""
+    parser = argparse.ArgumentParser(prog="python -m earvoice.claims", description=__doc__)
+    steps = parser.add_subparsers(dest="step", required=True)
+    run = steps.add_parser("run", help="translate a test set in every setting of the plan")
+    run.add_argument("--model", type=Path, required=True, help="folder of the checkpoint")
+    run.add_argument("--label", required=True, help="the checkpoint's name in tables")
+    run.add_argument("--testset", type=Path, required=True, help="wavs.txt, refs.LANGUAGE.txt")
+    run.add_argument("--to", default="de", help="target language (%(default)s)")
+    run.add_argument("--output", type=Path, required=True, help="run again to go on")
+    run.add_argument(
+        "--parts",
+        nargs="+",
+        choices=("main", "attention", "schedules", "snapshot"),
+        default=("main", "attention", "schedules"),
+        help="(%(default)s); snapshot: what claim 13 asks of training snapshots",
+    )
+    run.add_argument("--limit", type=int, help="the first so many inputs only")
+    report = steps.add_parser("report", help="write the page, its figure and its table")
+    report.add_argument("results", nargs="+", type=Path, help="folders of runs")
+    report.add_argument("--testset", type=Path, required=True, help="its words.jsonl is read")
+    report.add_argument("--snapshots", nargs="*", type=Path, default=[], help="the youngest first")
+    report.add_argument("--page", type=Path, default=Path("docs/results.md"))
+    options = parser.parse_args()
+    _STEPS[options.step](options)
+
+
+def _run(options: argparse.Namespace) -> None:
+    # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from earvoice.claims.run import PlanRun, run_plan  # noqa: PLC0415
+    from earvoice.evaluation.run.source_list import read_lines, read_sources  # noqa: PLC0415
+
+    references = read_lines(options.testset / f"refs.{options.to}.txt")
+    sources = read_sources(options.testset / "wavs.txt", references)
+    plan_run = PlanRun(
+        options.model,
+        options.label,
+        options.to,
+        options.output,
+        options.parts,
+    )
+    run_plan(plan_run, sources[: options.limit])
+
+
+def _report(options: argparse.Namespace) -> None:
+    from earvoice.claims.report import write_report  # noqa: PLC0415
+
+    words = options.testset / "words.jsonl"
+    write_report(options.results, words, options.snapshots, options.page)
+
+
+_STEPS = {"run": _run, "report": _report}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The papers' claims, each with what answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from earvoice.claims.answer import Answer, Finding, together
+from earvoice.claims.experiment import Experiment
+from earvoice.claims.judges import agreement, attention, metric, schedule, training
+from earvoice.claims.judges.comparison import Judge
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper.
+
+    Attributes:
+        number: its place in the list.
+        statement: what is claimed.
+        source: the paper.
+        experiment: what was run.
+        rule: when the answer is "agrees".
+        judge: what asks the results.
+    """
+
+    number: int
+    statement: str
+    source: str
+    experiment: str
+    rule: str
+    judge: Judge
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A claim's answer on one checkpoint.
+
+    Attributes:
+        claim: the claim.
+        findings: its parts.
+    """
+
+    claim: Claim
+    findings: Sequence[Finding]
+
+    @property
+    def answer(self) -> Answer:
+        """What the parts say together."""
+        return together([finding.answer for finding in self.findings])
+
+
+def judge(experiment: Experiment) -> list[Judgement]:
+    """Return the answer to every claim."""
+    return [Judgement(claim, claim.judge(experiment)) for claim in CLAIMS]
+
+
+_BLEU = "at least 1 BLEU higher, and 0 outside the interval"
+_EQUAL = "the interval lies within 1 BLEU of 0"
+
+CLAIMS = (
+    Claim(
+        1,
+        "The chunk size rules LA-2: 250 ms is far below 1000 ms.",
+        "Polák 2022",
+        "LA-2 in chunks of 250, 500, 1000 and 2000 ms",
+        f"BLEU {_BLEU}; LAAL rises with the chunk by 100 ms or more",
+        agreement.judge_chunk_size,
+    ),
+    Claim(
+        2,
+        "LA-2, LA-3 and LA-4 lie on one curve.",
+        "Polák 2022",
+        "LA-2, 3 and 4 in four chunk sizes",
+        _EQUAL,
+        agreement.judge_agreement_depth,
+    ),
+    Claim(
+        3,
+        "LA-2 is at least SP-2, SP-2 at least Hold-6; SP-1 is far below.",
+        "Polák 2022",
+        "SP-1 and SP-2 with beam 5, LA-2 greedy and with beam 5, Hold-n greedy",
+        f"each {_BLEU}",
+        agreement.judge_shared_prefix,
+    ),
+    Claim(
+        4,
+        "A first chunk of 2 s brings little BLEU and more AL.",
+        "Polák 2022",
+        "LA-2 in three chunk sizes, with and without",
+        f"BLEU: {_EQUAL}; AL: 100 ms or more later",
+        agreement.judge_initial_wait,
+    ),
+    Claim(
+        5,
+        "Over-generation makes AL negative; LAAL is never below AL.",
+        "Papi 2022, Polák 2022",
+        "every setting and input",
+        "LAAL ≥ AL without exception; AL below 0 occurs, mostly where output is too long",
+        metric.judge_over_generation,
+    ),
+    Claim(
+        6,
+        "EDAtt is above adaptive wait-k by 1 to 2.5 BLEU at equal AL and AL_CA.",
+        "Papi 2023",
+        "EDAtt with six alpha, adaptive wait-k with five k",
+        _BLEU,
+        attention.judge_wait_k,
+    ),
+    Claim(
+        7,
+        "EDAtt is above LA-2 at equal AL, with 30 % less overhead.",
+        "Papi 2023",
+        "EDAtt with six alpha, LA-2 in four chunk sizes; overhead with drafts and without",
+        f"{_BLEU}; half of the 30 % or more is saved",
+        attention.judge_agreement,
+    ),
+    Claim(
+        8,
+        "Attention piles up on the last state, and dropping that state matters.",
+        "Papi 2023",
+        "share of the last state by layer; EDAtt with and without it",
+        f"more than a quarter, and twice its neighbour's; BLEU {_BLEU}",
+        attention.judge_last_state,
+    ),
+    Claim(
+        9,
+        "A larger lambda moves the curve to the right and brings no quality.",
+        "Papi 2023",
+        "lambda 1, 2, 4, 6 and 8 with three alpha",
+        "50 ms or more later at the same alpha; the interval is below 1 BLEU",
+        attention.judge_lambda,
+    ),
+    Claim(
+        10,
+        "First layers are worse, the last is never fast, the middle is best, the mean of layers is "
+        "worse.",
+        "Papi 2023",
+        "every layer, and their mean, with three alpha",
+        f"{_BLEU}; the last layer's lowest LAAL is 50 ms or more higher",
+        attention.judge_layers,
+    ),
+    Claim(
+        11,
+        "The mean of the heads is at least as good as every head.",
+        "Papi 2023",
+        "each head of the calibrated layer with three alpha",
+        _BLEU,
+        attention.judge_heads,
+    ),
+    Claim(
+        12,
+        "Fixed detection is better at low latency, adaptive at high.",
+        "Papi 2022",
+        "wait-k with five k and both detections",
+        f"in the lower and the upper half of the common LAAL: {_BLEU}",
+        schedule.judge_detection,
+    ),
+    Claim(
+        13,
+        "A better offline model is better at every latency.",
+        "Papi 2022",
+        "snapshots of one training, offline and in six online settings",
+        "Spearman's rho 0.8 or more for each setting, and 0 outside the interval",
+        training.judge_snapshots,
+    ),
+    Claim(
+        14,
+        "Knowledge distillation brings 1 BLEU or more at equal LAAL.",
+        "Papi 2022",
+        "two trainings",
+        _BLEU,
+        training.judge_distillation,
+    ),
+    Claim(
+        15,
+        "Offline training is at least as good as wait-k training at each k.",
+        "Papi 2022",
+        "fine-tuning with k 3 and 7",
+        _BLEU,
+        training.judge_wait_k_training,
+    ),
+    Claim(
+        16,
+        "At high latency online reaches offline.",
+        "Polák 2022, Papi 2023",
+        "LA-2 at 2000 ms and EDAtt with small alpha against offline",
+        "the interval is at most 0.5 BLEU below offline",
+        training.judge_ceiling,
+    ),
+    Claim(
+        17,
+        "The (k, s, N) settings span 1 to 4 s.",
+        "Nguyen 2021",
+        "12 triples",
+        "lowest AL at most 1 s, highest at least 4 s",
+        schedule.judge_span,
+    ),
+    Claim(
+        18,
+        "DAL ranks policies that release several words at once worse than AL and LAAL do.",
+        "Papi 2023",
+        "ranks of all settings",
+        "the correlation is above 0",
+        metric.judge_differentiable,
+    ),
+    Claim(
+        19,
+        "AlignAtt is at least as good as EDAtt.",
+        "Papi 2023b",
+        "AlignAtt with f 1, 2, 4 and 8, EDAtt with six alpha",
+        _BLEU,
+        attention.judge_align_att,
+    ),
+)

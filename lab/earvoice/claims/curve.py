@@ -1,0 +1,77 @@
+"""Quality over latency: a curve's settings, and what lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+_STEPS = 41
+_LEAST_MS = 1e-6
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A policy's settings in every draw.
+
+    Attributes:
+        latencies_ms: [P, R + 1], in order of the plain result's latency.
+        bleus: [P, R + 1].
+    """
+
+    latencies_ms: Floats
+    bleus: Floats
+
+    @classmethod
+    def through(cls, latencies_ms: Sequence[Floats], bleus: Sequence[Floats]) -> Curve:
+        """Return the curve through points, each with latency and BLEU in every draw."""
+        order = np.argsort([latency[0] for latency in latencies_ms])
+        return cls(np.stack(latencies_ms)[order], np.stack(bleus)[order])
+
+    @property
+    def range_ms(self) -> tuple[float, float]:
+        """Lowest and highest latency of the plain result."""
+        return float(self.latencies_ms[0, 0]), float(self.latencies_ms[-1, 0])
+
+    def at(self, latency_ms: float | Floats) -> Floats:
+        """Return BLEU at latencies within the range in every draw, [R + 1] or [R + 1, L].
+
+        Between two settings BLEU is interpolated (Papi 2023, footnote 8). At least two settings.
+        """
+        # A draw may turn the order of two neighbours.
+        order = np.argsort(self.latencies_ms, axis=0)
+        latencies = np.take_along_axis(self.latencies_ms, order, 0)
+        bleus = np.take_along_axis(self.bleus, order, 0)
+        wanted = np.atleast_1d(latency_ms)
+        passed = (latencies[:, :, None] <= wanted).sum(0)
+        left = np.clip(passed - 1, 0, len(latencies) - 2)
+        draws = np.arange(latencies.shape[1])[:, None]
+        near, far = (latencies[left + step, draws] for step in (0, 1))
+        worse, better = (bleus[left + step, draws] for step in (0, 1))
+        # Two settings of one latency, in a draw, leave nothing to interpolate.
+        share = np.clip((wanted - near) / np.maximum(far - near, _LEAST_MS), 0.0, 1.0)
+        between: Floats = worse + share * (better - worse)
+        return between[:, 0] if np.isscalar(latency_ms) else between
+
+    def reaches(self, latency_ms: float) -> bool:
+        """Tell whether the latency lies within the range."""
+        low, high = self.range_ms
+        return low <= latency_ms <= high
+
+
+def overlap_ms(first: Curve, second: Curve) -> tuple[float, float] | None:
+    """Return the latencies that both curves reach; None if there are none."""
+    low = max(first.range_ms[0], second.range_ms[0])
+    high = min(first.range_ms[1], second.range_ms[1])
+    return (low, high) if low < high else None
+
+
+def mean_difference(first: Curve, second: Curve, between_ms: tuple[float, float]) -> Floats:
+    """Return BLEU of the first minus the second, averaged over latencies, in every draw."""
+    grid = np.linspace(*between_ms, _STEPS)
+    difference: Floats = (first.at(grid) - second.at(grid)).mean(-1)
+    return difference

@@ -1,0 +1,1 @@
+"""What each claim asks of the results."""
