@@ -18,7 +18,7 @@ from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.loading import LoadedDecoder
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Choice, Opening
+from earvoice.decoder.strategies.base import Choice, Opening, Progress
 from earvoice.encoder import audio_format, command
 from earvoice.encoder.model import EncoderModel
 from earvoice.encoder.session import EncodeSession
@@ -155,10 +155,10 @@ class _LocalDecoder:
     ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
         """Decode."""
         self._is_halted = False
-        run, choices = self._begin(request)
+        run, progress = self._begin(request)
         taken = 0
         while True:
-            kept = choices[: request.max_new_tokens - taken]
+            kept = progress.choices[: request.max_new_tokens - taken]
             taken += len(kept)
             self._tape.step_count += len(kept)
             ended = kept[-1].token == self._tokens.end_token
@@ -168,7 +168,7 @@ class _LocalDecoder:
                 yield GenerationEnd(hit_limit and not ended, HopTimings())
                 return
             self._tape.add("decoder", self._step_again)
-            choices = self._strategy.step([run])
+            progress = self._strategy.step([run])[0]
 
     def halt(self) -> None:
         """Stop before the next step."""
@@ -177,7 +177,7 @@ class _LocalDecoder:
     async def stay(self) -> None:
         """Nobody waits."""
 
-    def _begin(self, request: GenerationRequest) -> tuple[Any, Sequence[Choice]]:
+    def _begin(self, request: GenerationRequest) -> tuple[Any, Progress]:
         states = request.states
         assert isinstance(states, StateBlock)
         forced = (*self._start, *request.prefix)

@@ -1,4 +1,6 @@
-"""What decoding costs on this machine: one prefill, one step alone, one step of a batch.
+"""What decoding costs on this machine: one prefill, one step alone, of a batch, of a beam.
+
+Processor time, so that other work on the machine disturbs less.
 
     python benchmarks/decoder_cost.py --preset paper --states 100
     python benchmarks/decoder_cost.py --model models/earvoice-en-de
@@ -16,14 +18,15 @@ import numpy as np
 import torch
 
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Opening
-from earvoice.decoder.strategies.greedy import GreedyStrategy
+from earvoice.decoder.strategies.base import BeamPlan, Opening
+from earvoice.decoder.strategies.search import SearchStrategy
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.preset import PRESETS
 from earvoice.models.translation import SpeechTranslationModel
 
 PREFILL_TOKENS = 30
 BATCHES = (1, 2, 4, 8, 16)
+BEAMS = (2, 5, 10)
 STEPS = 40
 ROUNDS = 5
 END = 2
@@ -34,19 +37,29 @@ def main() -> None:
     arguments = _arguments()
     torch.set_num_threads(1)
     network = _network(arguments)
-    strategy = GreedyStrategy(network.decoder, torch.device("cpu"))
+    strategy = SearchStrategy(network.decoder, torch.device("cpu"))
     states = _states(arguments.states, network.config.encoder.d_model)
     prefix = tuple(range(5, 5 + PREFILL_TOKENS - 1))
-    opening = Opening((END,), prefix, network.config.policy_defaults.attention_layer, False)  # noqa: FBT003
+    layer = network.config.policy_defaults.attention_layer
+    # The end is forbidden, so that no search is over before it has been measured.
+    opening = Opening((END,), prefix, layer, forbid_end=True)
     prefill_ms = _median_ms(lambda: strategy.begin(states, opening), 4 * ROUNDS)
     print(f"{network.config.name}, {arguments.states} states, {arguments.precision}, one thread")
     print(f"prefill of {PREFILL_TOKENS} tokens   {prefill_ms:8.2f} ms")
+    alone_ms = 0.0
     for batch in BATCHES:
         step_ms = _step_ms(strategy, states, opening, batch)
+        alone_ms = alone_ms or step_ms
         print(f"step of a batch of {batch:2d}  {step_ms:8.2f} ms, {step_ms / batch:6.2f} a session")
+    for size in BEAMS:
+        plan = BeamPlan(size, max_new_tokens=2 * STEPS)
+        beam = Opening((END, *prefix), (), layer, forbid_end=True, beam=plan)
+        step_ms = _step_ms(strategy, states, beam, 1)
+        ratio = step_ms / alone_ms
+        print(f"step of a beam of {size:2d}   {step_ms:8.2f} ms, {ratio:6.2f} greedy steps")
 
 
-def _step_ms(strategy: GreedyStrategy, states: StateBlock, opening: Opening, batch: int) -> float:
+def _step_ms(strategy: SearchStrategy, states: StateBlock, opening: Opening, batch: int) -> float:
     rounds = []
     for _ in range(ROUNDS):
         runs = [strategy.begin(states, opening)[0] for _ in range(batch)]
@@ -57,9 +70,9 @@ def _step_ms(strategy: GreedyStrategy, states: StateBlock, opening: Opening, bat
 def _median_ms(compute: Callable[[], object], count: int) -> float:
     taken = []
     for _ in range(count):
-        started = time.perf_counter()
+        started = time.process_time()
         compute()
-        taken.append((time.perf_counter() - started) * 1000)
+        taken.append((time.process_time() - started) * 1000)
     return statistics.median(taken)
 
 
