@@ -46,13 +46,14 @@ def _as_text(catalog: ModelCatalog) -> str:
 
 
 def _describe(model: ModelDescription) -> str:
+    heads = ", ".join(map(str, model.default_attention_heads)) or "all"
     languages = f"{model.source_language} -> {', '.join(model.target_languages)}"
     return (
         f"{model.name} {model.version}: {languages}, {model.parameter_count:,} parameters, "
         f"{model.precision}\n"
         f"  default: {model.default_policy}, alpha {model.default_alpha:g}, "
         f"lambda {model.default_lambda_states}, frames {model.default_frames}, attention layer "
-        f"{model.default_attention_layer} of {model.decoder_layer_count}, "
+        f"{model.default_attention_layer} of {model.decoder_layer_count}, heads {heads}, "
         f"segments of {model.default_segment_ms} ms\n"
         f"  hash: {model.hash}"
     )

@@ -28,6 +28,7 @@ from earvoice.cli.translate_arguments import (
     read_policy,
     read_translation_options,
 )
+from earvoice.client.event import Summary
 from earvoice.client.translation_client import connect
 
 if TYPE_CHECKING:
@@ -117,6 +118,16 @@ async def _translate(
             async for event in events:
                 writer.write(event)
                 progress.write(event)
+    if isinstance(event, Summary):
+        _tell_of_cuts(name, event)
+
+
+def _tell_of_cuts(name: str, summary: Summary) -> None:
+    """Own up to text that was held back; without evidence there was nothing to say."""
+    cuts = {guard: count for guard, count in summary.guards_hit.items() if guard != "evidence"}
+    if cuts:
+        told = ", ".join(f"{guard}: {count}" for guard, count in sorted(cuts.items()))
+        sys.stderr.write(f"earvoice: {name}: guards cut the translation ({told})\n")
 
 
 def _open_writer(

@@ -30,6 +30,7 @@ class ModelDescription:
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance from the last state, in states.
         default_segment_ms: length of a segment.
+        default_attention_heads: heads whose mean is read, from 1; empty means all.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ModelDescription:
     default_attention_layer: int
     default_frames: int
     default_segment_ms: int
+    default_attention_heads: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ def read_model(message: types.ModelDescription) -> ModelDescription:
         default_attention_layer=message.default_attention_layer,
         default_frames=message.default_frames,
         default_segment_ms=message.default_segment_ms,
+        default_attention_heads=tuple(message.default_attention_heads),
     )
 
 

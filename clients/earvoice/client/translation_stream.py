@@ -59,7 +59,7 @@ class TranslationStream:
 
         So it holds from the first segment on that ends after the audio sent until now. A caller
         who must know the place to the sample puts the update among the audio. One that comes
-        after the last audio changes nothing.
+        after the last audio holds for the final segment only.
         """
         self._updates.append(update)
 

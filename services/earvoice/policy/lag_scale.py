@@ -1,7 +1,8 @@
 """From a word lag to the parameter that a policy would need for it, roughly.
 
 Each scale is monotone: more lag never gives a parameter that speaks sooner. That is all the control
-relies on; the constants only make it begin near its goal.
+relies on. The constants, measured with the shipped model, make it begin near its goal: a stream of
+twenty words has no time to find it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters
 from earvoice.policy.decisions.wait_k import WORD_DURATION_MS, WaitKParameters
 from earvoice.policy.stream_options import StreamOptions
 
-TOKEN_MS = 130.0
+TOKEN_MS = 150.0
 STATE_MS = 150.0
-FAST_ALPHA, FAST_LAG_MS = 0.6, 1000.0
-SLOW_ALPHA, SLOW_LAG_MS = 0.03, 4000.0
+FAST_ALPHA, FAST_WAIT_MS = 0.6, 700.0
+SLOW_ALPHA, SLOW_WAIT_MS = 0.03, 2300.0
 SHORTEST_SEGMENT_MS, LONGEST_SEGMENT_MS = 200, 10_000
 SEGMENT_STEP_MS = 10
 
@@ -73,7 +74,7 @@ def _count(wait_ms: float, unit_ms: float, lowest: int, highest: int) -> int:
 
 def _alpha(wait_ms: float) -> float:
     """Equal steps of lag are equal factors of alpha, as on the curves of Papi 2023."""
-    slowness = (wait_ms - FAST_LAG_MS) / (SLOW_LAG_MS - FAST_LAG_MS)
+    slowness = (wait_ms - FAST_WAIT_MS) / (SLOW_WAIT_MS - FAST_WAIT_MS)
     return min(1.0, FAST_ALPHA * math.exp(slowness * math.log(SLOW_ALPHA / FAST_ALPHA)))
 
 

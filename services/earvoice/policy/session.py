@@ -8,20 +8,18 @@ from earvoice.policy.arrival_clock import ArrivalClock
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import DecoderBackend, Encoded, EncoderBackend
 from earvoice.policy.decisions.factory import make_policy
-from earvoice.policy.endpoint import EndCause, Endpoint, Endpointer
+from earvoice.policy.end_finder import EndFinder
+from earvoice.policy.endpoint import Endpoint
 from earvoice.policy.event import Event, SegmentWorked, SessionTotals, UtteranceEnded
 from earvoice.policy.lag_control import LagControl
 from earvoice.policy.segment_grid import Segment, SegmentGrid
-from earvoice.policy.stream_options import Endpointing, StreamOptions
+from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
 from earvoice.policy.translation import Translator
 from earvoice.policy.update_queue import UpdateQueue
 from earvoice.policy.utterance import Utterance
 
 Emit = Callable[[Event], Awaitable[None]]
-
-MAX_KEPT_MS = 40_000
-"""An utterance without endpointing is cut before history selection keeps more than this of it."""
 
 
 class TranslationSession:
@@ -48,7 +46,6 @@ class TranslationSession:
         now_s: Callable[[], float],
     ) -> None:
         rate = options.audio_format.sample_rate_hertz
-        endpointing = options.endpointing or Endpointing()
         self._lag = LagControl(options.target_lag_ms) if options.target_lag_ms else None
         options = self._lag.adjusted(options) if self._lag else options
         self._options = options
@@ -59,9 +56,8 @@ class TranslationSession:
         self._emit = emit
         self._now_s = now_s
         self._updates = UpdateQueue()
-        self._limit_samples = _limit_samples(options)
         self._grid = SegmentGrid(rate, options.segment_ms, options.initial_wait_ms)
-        self._endpointer = Endpointer(rate, endpointing.pause_ms)
+        self._ends = EndFinder(options)
         self._translator = Translator(options, decoder, emit, now_s)
         self._true_finished_ms = 0.0
         # An utterance may begin before the end of the last one's audio, which stays received.
@@ -88,7 +84,7 @@ class TranslationSession:
         Args:
             options: as before but for policy, attention, beam, segment duration and initial wait.
         """
-        self._updates.add(self._audio.received_samples, options)
+        await self._updates.add(self._audio.received_samples, options)
         await self._audio.interrupt()
 
     async def _has_audio_from(self, sample: int) -> bool:
@@ -115,13 +111,8 @@ class TranslationSession:
 
     async def _next_segment(self, utterance: Utterance) -> Segment:
         while True:
-            limit_sample = self._limit_sample(utterance)
-            end_sample = self._grid.next_end(utterance.segment_index, limit_sample)
-            update = self._updates.take_before(end_sample)
-            if update is not None:
-                position_sample, options = update
-                self._adopt(utterance, options, position_sample)
-                continue
+            limit_sample = self._ends.limit_sample(utterance)
+            next_end_sample = self._grid.next_end(utterance.segment_index, limit_sample)
             segment = self._grid.next_segment(
                 utterance.segment_index,
                 self._audio.received_samples,
@@ -129,9 +120,16 @@ class TranslationSession:
                 merge=self._options.merges_segments,
                 limit_sample=limit_sample,
             )
-            if segment is not None:
+            # A final segment ends before its boundary, a merged one behind it.
+            reach_sample = max(next_end_sample, segment.end_sample if segment else 0)
+            update = self._updates.take_before(reach_sample)
+            if update is not None:
+                position_sample, options = update
+                self._adopt(utterance, options, position_sample)
+            elif segment is not None:
                 return segment
-            await self._audio.wait_for(end_sample)
+            else:
+                await self._audio.wait_for(next_end_sample)
 
     def _adopt(self, utterance: Utterance, options: StreamOptions, position_sample: int) -> None:
         """Go on with other options; the next segment ends behind a position."""
@@ -146,11 +144,6 @@ class TranslationSession:
             self._grid = self._grid.moved(
                 options.segment_ms, wait_ms, utterance.segment_index, position_sample
             )
-
-    def _limit_sample(self, utterance: Utterance) -> int | None:
-        if self._limit_samples is None:
-            return None
-        return utterance.start_sample + self._limit_samples
 
     async def _work_on(self, utterance: Utterance, segment: Segment) -> Endpoint | None:
         """Encode, decode and decide one segment; return the utterance's end if this was it."""
@@ -201,55 +194,25 @@ class TranslationSession:
             utterance.needs_reset = False
         audio = self._audio.read(utterance.sent_sample, segment.end_sample)
         utterance.sent_sample = segment.end_sample
-        endpoint = self._known_endpoint(utterance, segment)
+        endpoint = self._ends.known_end(utterance, segment)
         if endpoint is not None:
             encoded = await self._encoder.finish(audio, endpoint.end_sample)
             timeline.encoder = encoded.timings
         else:
             encoded = await self._encoder.encode(audio)
             timeline.encoder = encoded.timings
-            endpoint = self._heard_endpoint(utterance, segment, encoded)
+            limit_sample = self._ends.limit_sample(utterance)
+            endpoint = self._ends.heard_end(
+                utterance,
+                segment,
+                encoded.evidence,
+                is_last=self._grid.is_last(segment.index, limit_sample),
+            )
             if endpoint is not None:
                 encoded = await self._encoder.finish(b"", endpoint.end_sample)
                 timeline.encoder += encoded.timings
         await self._audio.mark_worked(segment.end_sample)
         return encoded, endpoint
-
-    def _known_endpoint(self, utterance: Utterance, segment: Segment) -> Endpoint | None:
-        """Return an end that is no question of what is heard: the audio's, or that of a loop.
-
-        Where only the audio ends utterances, not even a loop does. What is said next begins behind
-        the words that are committed, but not before half of the audio: a text that hangs on its
-        beginning would be gone through again and again.
-        """
-        if utterance.loops and self._limit_samples is not None:
-            half_sample = (utterance.start_sample + segment.end_sample) // 2
-            place_sample = max(half_sample, utterance.spoken_for_sample)
-            return Endpoint(place_sample, EndCause.FORCED)
-        if segment.final:
-            return Endpoint(segment.end_sample, EndCause.END_OF_AUDIO)
-        return None
-
-    def _heard_endpoint(
-        self, utterance: Utterance, segment: Segment, encoded: Encoded
-    ) -> Endpoint | None:
-        if self._options.endpointing is not None:
-            pause = self._endpointer.find_pause(
-                encoded.evidence,
-                utterance.start_sample,
-                segment.end_sample,
-                utterance.spoken_for_sample,
-            )
-            if pause is not None:
-                return pause
-        if not self._grid.is_last(segment.index, self._limit_sample(utterance)):
-            return None
-        return self._endpointer.cut(
-            encoded.evidence,
-            utterance.start_sample,
-            segment.end_sample,
-            utterance.spoken_for_sample,
-        )
 
     def _timeline(self, segment: Segment) -> SegmentTimeline:
         if not self._options.merges_segments:
@@ -261,11 +224,3 @@ class TranslationSession:
             self._audio.arrival_s(segment.end_sample),
             self._now_s(),
         )
-
-
-def _limit_samples(options: StreamOptions) -> int | None:
-    """Return how much audio of an utterance may be kept; None for no limit of ours."""
-    rate = options.audio_format.sample_rate_hertz
-    if options.endpointing is not None:
-        return options.endpointing.max_utterance_ms * rate // 1000
-    return MAX_KEPT_MS * rate // 1000 if options.history_selection is not None else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 from earvoice.policy.stream_options import StreamOptions
+
+MAX_WAITING_UPDATES = 64
 
 
 class UpdateQueue:
@@ -12,18 +15,25 @@ class UpdateQueue:
 
     def __init__(self) -> None:
         self._updates: deque[tuple[int, StreamOptions]] = deque()
+        self._taken = asyncio.Event()
 
-    def add(self, position_sample: int, options: StreamOptions) -> None:
-        """Add a change.
+    async def add(self, position_sample: int, options: StreamOptions) -> None:
+        """Add a change; waits while too many are on their way.
+
+        They need no audio that comes after them, so the wait ends.
 
         Args:
             position_sample: audio of the session received before it.
             options: the session's options from then on.
         """
+        while len(self._updates) >= MAX_WAITING_UPDATES:
+            self._taken.clear()
+            await self._taken.wait()
         self._updates.append((position_sample, options))
 
     def take_before(self, end_sample: int) -> tuple[int, StreamOptions] | None:
         """Return and forget the oldest change if it lies before the end of a segment."""
         if self._updates and self._updates[0][0] < end_sample:
+            self._taken.set()
             return self._updates.popleft()
         return None

@@ -22,13 +22,17 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
         failure: raised after that many audio messages, instead of going on.
         fail_after: see ``failure``; 0 fails before the session has started.
         clock: the session's elapsed clock.
+        guards_hit: how often each guard cut a commit.
     """
 
-    def __init__(self, words=(), failure=None, fail_after=0, clock=api.ELAPSED_CLOCK_LIVE):
+    def __init__(
+        self, words=(), failure=None, fail_after=0, clock=api.ELAPSED_CLOCK_LIVE, guards_hit=None
+    ):
         self.words = list(words)
         self.failure = failure
         self.fail_after = fail_after
         self.clock = clock
+        self.guards_hit = guards_hit or {}
         self.configs = []
         self.audio = []
         self.updates = []
@@ -74,6 +78,7 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
                     "audio_samples": 16_000,
                     "word_count": len(self.words),
                     "computation_ms": 20,
+                    "guards_hit": self.guards_hit,
                 }
             )
         )

@@ -107,6 +107,15 @@ async def test_raw_audio_comes_from_standard_input():
     assert config.catch_up == api.CATCH_UP_MERGE
 
 
+async def test_text_that_a_guard_held_back_is_owned_up_to(recording):
+    """On standard error; a silent utterance is nothing to tell of."""
+    service = ScriptedService([" Tag"], guards_hit={"loop": 6, "length": 1, "evidence": 3})
+    async with serve(service) as address:
+        status, output, errors = await run("translate", recording, "--server", address)
+    assert (status, output) == (0, "Tag\n")
+    assert errors == "earvoice: a.wav: guards cut the translation (length: 1, loop: 6)\n"
+
+
 async def test_several_recordings_are_told_apart(recording):
     """Each has its heading in text, and its sessions follow each other."""
     async with serve(ScriptedService([" Tag"])) as address:

@@ -25,7 +25,7 @@ async def test_audio_waits_while_it_is_not_worked_on(start: Start):
 
         async def send() -> None:
             nonlocal sent
-            for _ in range(600):
+            for _ in range(400):
                 await stream.send(Request(audio=SECOND))
                 sent += 1
             await stream.end_audio()
@@ -34,13 +34,13 @@ async def test_audio_waits_while_it_is_not_worked_on(start: Start):
         done, _ = await asyncio.wait([sending], timeout=1)
         assert not done
         waiting = sent
-        assert waiting < 600
+        assert waiting < 400
         running.encoder.gate.set()
         reading = asyncio.create_task(stream.read_rest())
         await sending
         outcome = await reading
     assert outcome.code is grpc.StatusCode.OK
-    assert outcome.of("summary")[0].audio_samples == 600 * RATE_HERTZ
+    assert outcome.of("summary")[0].audio_samples == 400 * RATE_HERTZ
 
 
 async def test_a_cancelled_stream_leaves_no_session_behind(running: RunningPolicy):

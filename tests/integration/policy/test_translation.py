@@ -114,6 +114,28 @@ async def test_the_text_does_not_depend_on_how_audio_is_cut(running: RunningPoli
     assert ends_ms(outcome) == ends_ms(whole)
 
 
+@pytest.mark.parametrize("target_ms", [1500, 3000])
+@pytest.mark.parametrize("name", ["align_att", "local_agreement"])
+async def test_the_lag_asked_for_is_held(running: RunningPolicy, name: str, target_ms: int):
+    """Mean over a minute of one utterance, within a fifth; the config tells what was asked for."""
+    outcome = await call(
+        running.address,
+        stream(
+            *pieces(seconds(60), 64_000),
+            policy=policy(**{name: {}}),
+            target_lag=milliseconds(target_ms),
+            endpointing=pb.Endpointing(disabled=True),
+            history_selection=pb.HistorySelection(words=4),
+        ),
+    )
+    assert_well_formed(outcome)
+    lags = [item.delay_samples - item.source_end_sample for item in outcome.items]
+    mean_ms = sum(lags) * 1000 / RATE_HERTZ / len(lags)
+    assert mean_ms == pytest.approx(target_ms, rel=0.2)
+    effective = outcome.of("session_started")[0].config
+    assert effective.target_lag == milliseconds(target_ms)
+
+
 async def test_a_bad_update_ends_the_session_behind_its_words(running: RunningPolicy):
     """The field is named, and what was released stands."""
     bad = pb.StreamingUpdate(policy=policy(edatt={"alpha": 7}))

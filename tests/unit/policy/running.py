@@ -30,12 +30,22 @@ def run_session(
     options: StreamOptions = OPTIONS,
     encoder: ScriptedEncoder | None = None,
     decoder: ScriptedDecoder | None = None,
+    *,
+    late: bool = False,
 ) -> list[Event]:
-    """Run a session over audio and updates to its end and return its events, totals last."""
-    return asyncio.run(_run(messages, options, encoder, decoder))
+    """Run a session over audio and updates to its end and return its events, totals last.
+
+    Args:
+        messages: what the client sends.
+        options: what it asked for.
+        encoder: the usual one unless given.
+        decoder: the usual one unless given.
+        late: whether everything has come before the first segment is looked at.
+    """
+    return asyncio.run(_run(messages, options, encoder, decoder, late=late))
 
 
-async def _run(messages, options, encoder, decoder) -> list[Event]:
+async def _run(messages, options, encoder, decoder, *, late: bool) -> list[Event]:
     events: list[Event] = []
     audio = AudioBuffer(options.audio_format.frame_bytes, 10**9)
     arrivals = ArrivalClock(RATE_HERTZ)
@@ -65,6 +75,10 @@ async def _run(messages, options, encoder, decoder) -> list[Event]:
             await asyncio.sleep(0)
         await audio.end()
 
+    if late:
+        await feed()
+        totals = await session.run()
+        return [*events, totals]
     _, totals = await asyncio.gather(feed(), session.run())
     return [*events, totals]
 

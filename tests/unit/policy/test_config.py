@@ -83,6 +83,7 @@ OPTIONS = st.builds(
     beam_size=st.integers(1, 16),
     history_selection=st.none() | st.builds(HistorySelection, st.none() | st.integers(1, 200)),
     sends_hypotheses=st.booleans(),
+    target_lag_ms=st.none() | st.integers(500, 20_000),
 ).filter(lambda options: not (options.history_selection and ends_early(options.policy)))
 
 

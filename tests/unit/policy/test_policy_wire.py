@@ -170,3 +170,21 @@ def test_only_policies_that_read_attention_choose_a_layer(parameters):
     reads = make_policy(parameters).name in {"edatt", "align_att"}
     assert (layer is not None) == reads
     assert reads or heads == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "heads"),
+    [
+        ("edatt {}", (2, 3)),
+        ("edatt { attention_layer: 4 }", (2, 3)),
+        ("edatt { attention_layer: 5 }", ()),
+        ("align_att { attention_heads: [1, 4] }", (1, 4)),
+    ],
+)
+def test_calibrated_heads_are_of_the_models_own_layer(text: str, heads: tuple[int, ...]):
+    """Heads of one layer mean nothing in another."""
+    model = types_pb2.ModelDescription()
+    model.CopyFrom(MODEL)
+    model.default_attention_heads.extend((2, 3))
+    message = text_format.Parse(text, pb.DecisionPolicy())
+    assert attention_choice(policy_parameters(message, model))[1] == heads

@@ -49,13 +49,21 @@ def policy(**choice) -> policy_pb.DecisionPolicy:
     return policy_pb.DecisionPolicy(**choice)
 
 
-def test_a_change_waits_for_the_end_of_a_segment_behind_it():
+async def test_a_change_waits_for_the_end_of_a_segment_behind_it():
     """Segments that end where it came, or before, are decided as they were meant."""
     queue = UpdateQueue()
-    queue.add(6400, OPTIONS)
+    await queue.add(6400, OPTIONS)
     assert queue.take_before(6400) is None
     assert queue.take_before(6401) == (6400, OPTIONS)
     assert queue.take_before(99_999) is None
+
+
+def test_any_number_of_changes_at_once_is_taken():
+    """The session works them off while the reader waits for room."""
+    changes = [replace(OPTIONS, segment_ms=300 + count) for count in range(200)]
+    events = run_session([seconds(1.0), *changes, seconds(1.0)])
+    # 6400 is the last boundary; of the steps of 499 ms only the second and the third fit.
+    assert segment_ends(events) == [6400, 10_392, 14_384, 16_000]
 
 
 def test_segments_get_their_new_length_from_the_last_boundary_on():
@@ -89,6 +97,18 @@ def test_a_change_after_the_last_audio_changes_no_boundary():
     """No segment ends behind it but the final one, which commits everything anyway."""
     messages = [seconds(1.0), replace(OPTIONS, segment_ms=200)]
     assert segment_ends(run_session(messages)) == [6400, 8000]
+
+
+def test_a_merged_segment_with_a_change_in_it_is_decided_the_new_way():
+    """It ends behind the change, so it is the first that the change holds for."""
+    options = with_options(merges_segments=True, policy=HoldNParameters(4))
+    update = replace(options, policy=HoldNParameters(0), segment_ms=500)
+    messages = [seconds(1.0), update, seconds(1.3)]
+    events = run_session(messages, options, late=True)
+    segments = [event for event in events if isinstance(event, SegmentWorked)]
+    assert [event.end_sample for event in segments] == [16_000, 18_400]
+    assert {item.delay_samples for item in items_of(events)} == {16_000, 18_400}
+    assert len([item for item in items_of(events) if item.delay_samples == 16_000]) == 7
 
 
 def test_a_longer_segment_does_not_pass_the_longest_utterance():

@@ -15,6 +15,8 @@ from earvoice.runtime.errors import InvalidFieldError
 Model = types_pb2.ModelDescription
 Value = int | float | bool | str | tuple[int, ...] | None
 
+_LAYER = "attention_layer"
+
 
 class PolicyField(Protocol):
     """One parameter of one policy.
@@ -118,7 +120,10 @@ class ChoiceField:
 
 @dataclass(frozen=True)
 class HeadsField:
-    """Attention heads, from 1, each once. How many there are is the decoder's knowledge."""
+    """Attention heads, from 1, each once. How many there are is the decoder's knowledge.
+
+    The model's own are of its own layer; of another, unset means all.
+    """
 
     def read(self, message: Message, name: str, path: str, model: Model) -> Value:
         """Return the heads.
@@ -126,8 +131,11 @@ class HeadsField:
         Raises:
             InvalidFieldError: one is below 1, or named twice.
         """
-        del model
         heads = tuple(getattr(message, name))
+        layer = getattr(message, _LAYER) if is_set(message, _LAYER) else None
+        own_layer = layer in (None, model.default_attention_layer)
+        if not heads and own_layer:
+            return tuple(model.default_attention_heads)
         if any(head < 1 for head in heads) or len(set(heads)) < len(heads):
             raise InvalidFieldError(path, list(heads), "heads from 1, each once")
         return heads
