@@ -13,7 +13,7 @@ def filterbank_tolerance(reference: torch.Tensor) -> torch.Tensor:
     """How far each log energy may be from the reference's.
 
     A transform rounds in proportion to the loudest part of its frame, so an energy e beside the
-    loudest E keeps a relative error of some eps √(E / e): nothing in loud bins, much in silent ones.
+    loudest E has a relative error of some eps √(E / e): nothing in loud bins, much in silent ones.
 
     Args:
         reference: [T, 80] float32 natural logarithms of mel energies, not normalised.

@@ -36,6 +36,11 @@ def test_round_trip(name: str) -> None:
         (("decoder", "heads"), 5, r"DecoderConfig\.heads is 5; allowed: divisors"),
         (("policy_defaults", "alpha"), 1.5, r"alpha is 1\.5; allowed: 0\.0 to 1\.0"),
         (("policy_defaults", "attention_layer"), 7, r"attention_layer is 7; allowed: 1 to 6"),
+        (
+            ("policy_defaults", "attention_heads"),
+            [9],
+            r"attention_heads is \(9,\); allowed: 1 to 8",
+        ),
         (("target_languages",), [], r"target_languages is \(\); allowed: at least one"),
         (("sample_rate_hz",), 8000, r"sample_rate_hz is 8000; allowed: 16000 to 16000"),
         (("name",), None, r"ModelConfig\.name is None; allowed: str"),

@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         grids = tuple(Grid.parse(text) for text in options.segment.split(","))
     except ValueError as error:
-        raise CommandError(f"--segment {options.segment}: {error}") from error
+        raise CommandError(f"--segment: {error}") from error
     recording = Recording(options.output)
     try:
         finished = len(recording.inputs())

@@ -12,6 +12,7 @@ there.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
@@ -54,11 +55,10 @@ class Grid:
         Raises:
             ValueError: it is neither.
         """
-        segment, _, wait = text.partition("+")
-        grid = cls(int(segment), int(wait or 0))
-        if grid.segment_ms < 1 or grid.initial_wait_ms < 0:
-            raise ValueError(f"segment {text!r}: allowed: SEGMENT or SEGMENT+WAIT, in ms")
-        return grid
+        found = re.fullmatch(r"([1-9][0-9]*)(?:\+([0-9]+))?", text)
+        if found is None:
+            raise ValueError(f"segment = {text!r}; allowed: SEGMENT or SEGMENT+WAIT, whole ms")
+        return cls(int(found[1]), int(found[2] or 0))
 
     def __str__(self) -> str:
         wait = f"+{self.initial_wait_ms}" if self.initial_wait_ms else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from earvoice.decoder.model import ServedModel, TokenTable
 from earvoice.evaluation.recording import RecordingError
@@ -39,10 +40,12 @@ def read_served_model(folder: Path) -> ServedModel:
     path = folder / MODEL_FILE
     try:
         content = json.loads(path.read_text(encoding="utf8"))
-        facts = content["facts"]
-        languages = tuple(facts["target_languages"])
+        facts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content["facts"].items()
+        }
         return ServedModel(
-            ModelFacts(**{**facts, "target_languages": languages}),
+            ModelFacts(**facts),
             {tag: tuple(tokens) for tag, tokens in content["language_tokens"].items()},
             content["dimension"],
             content["head_count"],

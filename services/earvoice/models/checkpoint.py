@@ -15,6 +15,7 @@ from earvoice.models.storage import (
     read_directory,
     read_target_vocabulary,
     save_checkpoint,
+    write_policy_defaults,
 )
 from earvoice.models.translation import SpeechTranslationModel, parameter_count
 from earvoice.models.vocabulary import Vocabulary
@@ -26,6 +27,7 @@ __all__ = [
     "load_config",
     "load_target_vocabulary",
     "save_checkpoint",
+    "write_policy_defaults",
 ]
 
 
@@ -70,6 +72,7 @@ class Checkpoint:
             default_attention_layer=defaults.attention_layer,
             default_frames=defaults.frames,
             default_segment_ms=defaults.segment_ms,
+            default_attention_heads=defaults.attention_heads,
         )
 
     def open_features(self) -> FeatureStream:

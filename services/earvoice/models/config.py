@@ -106,6 +106,12 @@ class PolicyDefaults(Record):
     frames: int = bounded(4, minimum=1, maximum=256)
     """AlignAtt's `f`, in encoder states."""
     segment_ms: int = bounded(800, minimum=200, maximum=10_000)
+    attention_heads: tuple[int, ...] = ()
+    """Heads of that layer whose mean is evidence, counted from 1; empty takes all."""
+    alphas: tuple[float, ...] = ()
+    """EDAtt's thresholds that trade quality for speed best, fast ones first; empty: not known."""
+    frame_distances: tuple[int, ...] = ()
+    """The same of AlignAtt's `f`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +142,12 @@ class ModelConfig(Record):
         layer, layers = self.policy_defaults.attention_layer, self.decoder.layers
         if layer > layers:
             message = f"PolicyDefaults.attention_layer is {layer}; allowed: 1 to {layers}"
+            raise ModelConfigError(message)
+        heads = self.policy_defaults.attention_heads
+        if not all(1 <= head <= self.decoder.heads for head in heads):
+            message = (
+                f"PolicyDefaults.attention_heads is {heads}; allowed: 1 to {self.decoder.heads}"
+            )
             raise ModelConfigError(message)
         if not self.target_languages:
             message = "ModelConfig.target_languages is (); allowed: at least one language"

@@ -6,6 +6,7 @@ target.model        SentencePiece model of the translation
 config.json         format version, model configuration, SHA-256 of each file above
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from earvoice.models.assembly import (
     is_derived,
     language_tags,
 )
-from earvoice.models.config import ModelConfig
+from earvoice.models.config import ModelConfig, PolicyDefaults
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.vocabulary import Vocabulary
@@ -81,17 +82,12 @@ def save_checkpoint(
         SOURCE_FILE: source_model,
         TARGET_FILE: target_model,
     }
-    description = {
-        "format_version": FORMAT_VERSION,
-        "model": config.to_dict(),
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
-    }
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG_FILE).unlink(missing_ok=True)
     for name, data in contents.items():
         (directory / name).write_bytes(data)
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    (directory / CONFIG_FILE).write_text(text, encoding="utf-8")
+    (directory / CONFIG_FILE).write_text(_description(config, hashes), encoding="utf-8")
 
 
 def read_directory(directory: Path) -> CheckpointParts:
@@ -133,6 +129,20 @@ def load_config(directory: Path | str) -> ModelConfig:
     return _read_description(Path(directory))[0]
 
 
+def write_policy_defaults(directory: Path, defaults: PolicyDefaults) -> None:
+    """Replace a checkpoint's calibrated policy parameters; its hash becomes another.
+
+    Raises:
+        CheckpointError: `config.json` is missing or damaged.
+        ModelConfigError: they do not fit the model.
+    """
+    config, hashes = _read_description(directory)
+    config = dataclasses.replace(config, policy_defaults=defaults)
+    part = directory / f"{CONFIG_FILE}.part"
+    part.write_text(_description(config, hashes), encoding="utf-8")
+    part.replace(directory / CONFIG_FILE)
+
+
 def read_target_vocabulary(directory: Path) -> Vocabulary:
     """The target vocabulary of a checkpoint directory, without its network.
 
@@ -143,6 +153,16 @@ def read_target_vocabulary(directory: Path) -> Vocabulary:
     config, hashes = _read_description(directory)
     content = _read_verified(directory, TARGET_FILE, hashes)
     return Vocabulary(content, language_tags(config))
+
+
+def _description(config: ModelConfig, hashes: Mapping[str, Any]) -> str:
+    """What `config.json` holds."""
+    description = {
+        "format_version": FORMAT_VERSION,
+        "model": config.to_dict(),
+        "sha256": dict(hashes),
+    }
+    return json.dumps(description, indent=2, ensure_ascii=False) + "\n"
 
 
 def _read_description(directory: Path) -> tuple[ModelConfig, Mapping[str, Any]]:

@@ -24,4 +24,5 @@ def model_description(facts: ModelFacts) -> types_pb2.ModelDescription:
         default_attention_layer=facts.default_attention_layer,
         default_frames=facts.default_frames,
         default_segment_ms=facts.default_segment_ms,
+        default_attention_heads=facts.default_attention_heads,
     )

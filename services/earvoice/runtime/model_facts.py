@@ -24,6 +24,7 @@ class ModelFacts:
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance in states.
         default_segment_ms: segment duration in milliseconds.
+        default_attention_heads: heads of that layer whose mean is read, from 1; empty means all.
     """
 
     name: str
@@ -40,3 +41,4 @@ class ModelFacts:
     default_attention_layer: int
     default_frames: int
     default_segment_ms: int
+    default_attention_heads: tuple[int, ...] = ()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from earvoice.evaluation.clock import correct_simuleval
 from earvoice.evaluation.instance import Instance
 from earvoice.evaluation.long_form import ReferenceSentence, read_segmentation, resegment
 from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
+from tests.unit.evaluation.logs import read, segment, simulstream
 
 SENTENCES = (
     ReferenceSentence("talk", 0.0, 2000.0, 5000.0, "Das ist ein Haus."),
@@ -43,6 +46,15 @@ def test_words_go_to_their_sentence_with_times_from_its_start():
     assert (second.source_ends_ms, second.recording_end_ms) == ((1000, 1000, 2000), 2000)
     assert (second.reference, second.reference_units) == ("Dort steht Karl.", 3)
     assert "omnisteval" in log.format_name
+
+
+def test_a_log_of_simulstream_is_cut_too(tmp_path):
+    """It names its recordings, and has a clock `segment` of its own."""
+    pytest.importorskip("omnisteval")
+    lines = simulstream(segment(2.0, 0.1, ["Das", "ist"]), segment(5.0, 0.2, ["Dort", "Karl."]))
+    sentences = [replace(sentence, recording="a") for sentence in SENTENCES]
+    log = resegment(read(tmp_path / "log", *lines), sentences, ReadingOptions(), "", "omnisteval")
+    assert [part.elapsed_ms["segment"] for part in log.instances] == [(2100, 2100), (2200, 2200)]
 
 
 def test_recordings_must_be_those_of_the_segmentation():

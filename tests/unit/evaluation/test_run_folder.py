@@ -45,15 +45,25 @@ def test_a_torn_line_is_dropped(tmp_path):
 
 def test_another_run_is_refused_by_what_differs(tmp_path):
     """Half a run with other options would be no result; the message names the option."""
-    RunFolder(tmp_path, SETTINGS)
+    RunFolder(tmp_path, SETTINGS).append(line(0))
     changed = {**SETTINGS, "options": {"policy": {"name": "edatt", "alpha": 0.4}}}
     with pytest.raises(CommandError, match=r"another options\.policy\.alpha: 0\.2 there, 0\.4 now"):
         RunFolder(tmp_path, changed)
 
 
+def test_a_run_that_finished_nothing_may_be_begun_anew(tmp_path):
+    """A mistyped option, which the server refused, is not held against the right one."""
+    RunFolder(tmp_path, {**SETTINGS, "options": {"segment_ms": 7}}).check_session(SESSION)
+    folder = RunFolder(tmp_path, SETTINGS)
+    folder.check_session({**SESSION, "model": "other"})
+    assert json.loads((tmp_path / "evaluation.json").read_text())["options"] == SETTINGS["options"]
+
+
 def test_another_model_is_refused(tmp_path):
     """A run goes on only with the services it was begun with."""
-    RunFolder(tmp_path, SETTINGS).check_session(SESSION)
+    begun = RunFolder(tmp_path, SETTINGS)
+    begun.check_session(SESSION)
+    begun.append(line(0))
     folder = RunFolder(tmp_path, SETTINGS)
     folder.check_session(SESSION)
     with pytest.raises(CommandError, match=r'another session\.model_hash: "f00" there, "bad" now'):

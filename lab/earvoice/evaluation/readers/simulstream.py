@@ -73,21 +73,21 @@ def read_simulstream(path: Path, records: Sequence[Record], options: ReadingOpti
             continue
         identifier = str(record.fields["id"])
         if "metadata" in record:
-            names[identifier] = PurePath(record.record("metadata").text("wav_name")).stem
+            names[identifier] = record.record("metadata").text("wav_name")
         elif identifier not in names:
             raise LogError(record.place, f"id = {identifier}: no line before names its recording")
         else:
             groups.setdefault(names[identifier], []).append(record)
     options.check_references(path, len(groups))
     instances = tuple(
-        _read_instance(name, position, group, options)
-        for position, (name, group) in enumerate(groups.items())
+        _read_instance(recording, position, group, options)
+        for position, (recording, group) in enumerate(groups.items())
     )
     return Log("simulstream 1.0 JSON lines", instances, _WORD_RULE, _NOTES)
 
 
 def _read_instance(
-    name: str, position: int, records: Sequence[Record], options: ReadingOptions
+    recording: str, position: int, records: Sequence[Record], options: ReadingOptions
 ) -> Instance:
     output = _Output(options.unit)
     for segment, record in enumerate(records):
@@ -98,7 +98,8 @@ def _read_instance(
     reference = options.reference(position)
     with records[-1].checking():
         return Instance(
-            name=name,
+            name=PurePath(recording).stem,
+            source=recording,
             unit=options.unit,
             source_length_ms=ends_ms[-1],
             delays_ms=snap_to_end([ends_ms[s] for s in output.segments], ends_ms[-1]),

@@ -6,15 +6,11 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
-from earvoice.client.audio_format import AudioFormat
-from earvoice.client.event_reader import EventReader
 from earvoice.client.session_config import write_config
 from earvoice.evaluation.recording import RecordedInput, Recording
 from earvoice.evaluation.replay.beam_search import BeamSearch, BeamTask
@@ -28,6 +24,7 @@ from earvoice.evaluation.replay.hypothesis_source import HypothesisSource, Sourc
 from earvoice.evaluation.replay.parallel_search import Memory, ParallelSearch
 from earvoice.evaluation.replay.replay_model import ReplayModel
 from earvoice.evaluation.replay.replayed_decoder import DecoderTerms, ReplayedDecoder
+from earvoice.evaluation.replay.replayed_session import EventTeller, run_session
 from earvoice.evaluation.replay.revision_table import RecordedEncoder, RevisionTable
 from earvoice.evaluation.replay.search import Search
 from earvoice.evaluation.replay.search_desk import SearchDesk
@@ -40,13 +37,8 @@ from earvoice.evaluation.run.simuleval_writer import describe_instance
 from earvoice.evaluation.run.source_list import SourceRecording
 from earvoice.evaluation.run.translated_recording import TranslatedRecording
 from earvoice.evaluation.text_unit import default_unit
-from earvoice.policy.arrival_clock import ArrivalClock
-from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, AudioBuffer
-from earvoice.policy.event import Event
-from earvoice.policy.session import TranslationSession
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.wire.config import effective_config, stream_options
-from earvoice.policy.wire.response import ResponseWriter
+from earvoice.policy.wire.config import stream_options
 
 INPUTS_AT_ONCE = 12
 """The more hypotheses are searched together, the less each costs; each input holds some 50 MB."""
@@ -62,6 +54,15 @@ class Replay:
     folder: RunFolder
 
 
+@dataclass(frozen=True)
+class OpenedInput:
+    """An input, its revisions, and what is found on them."""
+
+    recorded: RecordedInput
+    table: RevisionTable
+    source: HypothesisSource
+
+
 class ReplayRun:
     """One model on one recording.
 
@@ -73,6 +74,7 @@ class ReplayRun:
 
     Attributes:
         tally: how often the memo knew.
+        tokens: what each token writes.
     """
 
     def __init__(
@@ -95,6 +97,7 @@ class ReplayRun:
             lambda beam_size: measure_cost(model.strategy, model.served.dimension, beam_size),
         )
         self.tally = SourceTally()
+        self.tokens = model.served.tokens
 
     def _search_greedily(self, searches: Sequence[Search]) -> None:
         self._greedy.run(searches)
@@ -173,16 +176,25 @@ class ReplayRun:
         Raises:
             RecordingError: a setting asks for what was not recorded.
         """
-        table = RevisionTable(self._recording, recorded, self._open_states)
-        path = hypothesis_path(self._recording.folder, recorded.index, self._language)
-        known = read_hypotheses(path)
-        source = HypothesisSource(table, self._greedy_desk, self._beam_desk, self.tally, known)
-        translated = await _gather(
-            [self._translate(recorded, setting, table, source) for setting in settings]
-        )
+        opened = self.open(recorded)
+        translated = await _gather([self.translate_opened(opened, setting) for setting in settings])
         if self._keeps_hypotheses:
-            write_hypotheses(path, source.known())
+            write_hypotheses(self._hypothesis_path(recorded), opened.source.known())
         return translated
+
+    def open(self, recorded: RecordedInput) -> OpenedInput:
+        """Return an input with what is known of it.
+
+        Raises:
+            RecordingError: a file of it is damaged.
+        """
+        table = RevisionTable(self._recording, recorded, self._open_states)
+        known = read_hypotheses(self._hypothesis_path(recorded))
+        source = HypothesisSource(table, self._greedy_desk, self._beam_desk, self.tally, known)
+        return OpenedInput(recorded, table, source)
+
+    def _hypothesis_path(self, recorded: RecordedInput) -> Path:
+        return hypothesis_path(self._recording.folder, recorded.index, self._language)
 
     async def _replay(self, recorded: RecordedInput, replays: Sequence[Replay]) -> None:
         translated = await self.translate(recorded, [replay.setting for replay in replays])
@@ -190,13 +202,11 @@ class ReplayRun:
             replay.folder.check_session(session)
             replay.folder.append(describe_instance(recording))
 
-    async def _translate(
-        self,
-        recorded: RecordedInput,
-        setting: ReplaySetting,
-        table: RevisionTable,
-        source: HypothesisSource,
+    async def translate_opened(
+        self, opened: OpenedInput, setting: ReplaySetting
     ) -> tuple[TranslatedRecording, dict[str, Any]]:
+        """Return what one setting makes of an input; see `translate`."""
+        recorded = opened.recorded
         options = self.options(setting, recorded.sample_rate_hertz)
         terms = DecoderTerms(
             options.attention_layer,
@@ -205,13 +215,13 @@ class ReplayRun:
             len(self._model.opening(self._language)),
             setting.uses_drafts,
         )
-        decoder = ReplayedDecoder(source, terms, self._model.served.tokens, self._costs)
+        decoder = ReplayedDecoder(opened.source, terms, self._model.served.tokens, self._costs)
         collector = Collector(default_unit(self._language))
-        await _run_session(
+        await run_session(
             options,
-            RecordedEncoder(table, options.audio_format.frame_bytes),
+            RecordedEncoder(opened.table, options.audio_format.frame_bytes),
             decoder,
-            _Telling(collector, options, self._model),
+            EventTeller(collector, options, self._model.description),
             recorded.sample_count,
         )
         if collector.started is None:
@@ -231,42 +241,3 @@ async def _gather(works: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-class _Telling:
-    """Tells a collector of a session's events as a client would hear of them."""
-
-    def __init__(self, collector: Collector, options: StreamOptions, model: ReplayModel) -> None:
-        rate_hertz = options.audio_format.sample_rate_hertz
-        self._collector = collector
-        self._writer = ResponseWriter(options)
-        self._reader = EventReader(AudioFormat("mulaw", rate_hertz, 1), lambda: 0.0)
-        started = public_pb.SessionStarted(
-            config=effective_config(options, model.description),
-            model=model.description,
-            server_version=version("earvoice"),
-            elapsed_clock=public_pb.ELAPSED_CLOCK_TRUE,
-        )
-        collector.add(self._reader.read(self._writer.started(started)))
-
-    async def tell(self, event: Event) -> None:
-        self._collector.add(self._reader.read(self._writer.response(event)))
-
-
-async def _run_session(
-    options: StreamOptions,
-    encoder: RecordedEncoder,
-    decoder: ReplayedDecoder,
-    telling: _Telling,
-    sample_count: int,
-) -> None:
-    """Run the policy service's session on audio that nobody reads."""
-    audio = AudioBuffer(options.audio_format.frame_bytes, sample_count + 1)
-    for start in range(0, sample_count, MESSAGE_LIMIT_BYTES):
-        await audio.append(bytes(min(MESSAGE_LIMIT_BYTES, sample_count - start)), 0.0)
-    await audio.end()
-    arrivals = ArrivalClock(options.audio_format.sample_rate_hertz)
-    session = TranslationSession(
-        options, encoder, decoder, audio, arrivals, telling.tell, lambda: 0.0
-    )
-    await telling.tell(await session.run())

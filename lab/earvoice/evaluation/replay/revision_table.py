@@ -59,6 +59,10 @@ class RevisionTable:
             )
         return number, self.recorded.revisions[number]
 
+    def state_count(self, number: int) -> int:
+        """Return how many encoder states a revision has."""
+        return self._messages[number].states.state_count
+
     def encoded(self, number: int, timings: HopTimings) -> Encoded:
         """Return a revision as the encoder service's answer."""
         if number not in self._evidence:

@@ -45,12 +45,13 @@ class RunFolder:
             )
         # Through JSON and back, so that tuples compare with what was stored.
         self._settings: dict[str, Any] = json.loads(json.dumps(settings))
-        if stored is not None:
+        self._drop_torn_line()
+        # Without a finished recording there is nothing that other settings would contradict.
+        if stored is not None and self._has_records():
             self._settings |= {"session": stored["session"]} if "session" in stored else {}
             self._check_same(stored, self._settings)
         self._write(self._settings_path, [json.dumps(self._settings, indent=2, ensure_ascii=False)])
         self._write(path / "config.yaml", [CONFIG.rstrip("\n")])
-        self._drop_torn_line()
 
     def finished(self) -> frozenset[int]:
         """Return the indices of what was finished, in this run or in one before.
@@ -90,9 +91,10 @@ class RunFolder:
         self._write(self.path / SIMULSTREAM_NAME, lines)
 
     def _records(self) -> list[Record]:
-        if not self.log.exists() or not self.log.stat().st_size:
-            return []
-        return read_records(self.log)
+        return read_records(self.log) if self._has_records() else []
+
+    def _has_records(self) -> bool:
+        return self.log.exists() and self.log.stat().st_size > 0
 
     def _drop_torn_line(self) -> None:
         """Drop a last line that a killed run could not finish."""

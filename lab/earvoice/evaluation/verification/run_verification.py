@@ -9,11 +9,12 @@ from pathlib import Path
 
 from earvoice.cli.local_services import ServiceChoices, run_services
 from earvoice.cli.log_relay import LogFolder
+from earvoice.client.options import TranslationOptions
 from earvoice.client.pacing import send_fast
 from earvoice.client.translation_client import TranslationClient, connect
 from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.verification.joined_recording import read_recording
-from earvoice.evaluation.verification.recorded_run import RecordedInstance, RecordedRun
+from earvoice.evaluation.verification.joined_recording import JoinedRecording, read_recording
+from earvoice.evaluation.verification.recorded_run import RecordedRun
 from earvoice.evaluation.verification.released_agent import ReleasedAgent
 from earvoice.evaluation.verification.run_comparison import (
     InstanceComparison,
@@ -65,6 +66,8 @@ async def verify_run(
         ServiceStartError: a service did not come to serve.
         TranslationError: a session failed.
     """
+    # What is missing is told before anything is started.
+    recordings = [read_recording(instance, wav_folder) for instance in run.instances]
     settings = {"MODEL_PATH": str(model.path.resolve()), **agent.model_settings()}
     choices = ServiceChoices(backend_settings=settings, start_timeout_s=model.start_timeout_s)
     async with (
@@ -72,20 +75,14 @@ async def verify_run(
         connect(services.addresses["policy"]) as client,
     ):
         target = (await client.list_models()).models[0].target_languages[0]
-        for instance in run.instances:
-            played = await _play(client, instance, agent, target, wav_folder)
-            yield compare(instance, played)
+        for instance, recording in zip(run.instances, recordings, strict=True):
+            options = agent.options(recording.audio, target)
+            yield compare(instance, await _play(client, recording, options))
 
 
 async def _play(
-    client: TranslationClient,
-    instance: RecordedInstance,
-    agent: ReleasedAgent,
-    target_language: str,
-    wav_folder: Path,
+    client: TranslationClient, recording: JoinedRecording, options: TranslationOptions
 ) -> PlayedInstance:
-    recording = read_recording(instance, wav_folder)
-    options = agent.options(recording.audio, target_language)
     async with aclosing(client.translate(send_fast(recording.chunks), options)) as events:
         return played_instance([event async for event in events])
 

@@ -1,0 +1,1 @@
+"""Choosing a model's own policy parameters on a development set."""

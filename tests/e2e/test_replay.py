@@ -1,0 +1,87 @@
+"""A replay of what the encoder heard is what the services say, word for word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from earvoice.evaluation.readers.record import read_records
+from tests.e2e.running import Running
+
+pytestmark = pytest.mark.torch
+
+RECORDING = Path(__file__).parents[2] / "demo" / "librispeech_1995-1837-0001.wav"
+LIVE = {
+    "edatt:alpha=0.2@segment=800": ("--policy", "edatt:alpha=0.2", "--segment-ms", 800),
+    "align_att:frames=4@segment=800": ("--policy", "align_att:frames=4", "--segment-ms", 800),
+    "edatt:alpha=0.4,attention_layer=2,attention_heads=1+3@segment=800": (
+        *("--policy", "edatt:alpha=0.4,attention_layer=2,attention_heads=1+3"),
+        *("--segment-ms", 800),
+    ),
+    "local_agreement:n=2@segment=1000": ("--policy", "local_agreement:n=2", "--segment-ms", 1000),
+    "shared_prefix:n=2@segment=1000,beam=3": (
+        *("--policy", "shared_prefix:n=2", "--segment-ms", 1000, "--beam-size", 3),
+    ),
+    "wait_k:k=3,detection=adaptive@segment=280": (
+        *("--policy", "wait_k:k=3,detection=adaptive", "--segment-ms", 280),
+    ),
+}
+"""By the setting of the replay: what the live run is asked for."""
+
+
+def earvoice(*arguments: object) -> str:
+    """Run a command and return what it says to people."""
+    command = [sys.executable, "-m", "earvoice.cli", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stderr
+
+
+def released(folder: Path) -> list[tuple[str, tuple[float, ...]]]:
+    """The text of each recording, and when each word was released."""
+    records = read_records(folder / "instances.log")
+    return [(record.text("prediction"), record.numbers("delays")) for record in records]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The demo's recording, and its first 3.1 seconds."""
+    samples, rate_hz = soundfile.read(RECORDING, dtype="int16")
+    soundfile.write(tmp_path / "start.wav", samples[: int(3.1 * rate_hz)], rate_hz)
+    path = tmp_path / "wavs.txt"
+    path.write_text(f"{RECORDING}\nstart.wav\n")
+    return path
+
+
+def test_a_replay_is_what_the_services_say(services: Running, source: Path):
+    """Policies that read attention, hypotheses, beams or words, all from one recording."""
+    folder = source.parent
+    earvoice("record", "--source", source, "--segment", "280,800,1000", "--output", folder / "rec")
+    settings = [part for name in LIVE for part in ("--policy", name)]
+    earvoice("replay", folder / "rec", *settings, "--output", folder / "replays")
+    for name, options in LIVE.items():
+        live = folder / "live" / name
+        server = ("--server", services.address, "--no-endpointing")
+        earvoice("evaluate", "--source", source, *server, *options, "--output", live)
+        assert released(folder / "replays" / name) == released(live), name
+        assert all(text for text, _ in released(live)), name
+
+
+def test_what_was_recorded_takes_no_model(services: Running, source: Path):
+    """The policy of the run, and another that commits the same, find every hypothesis there."""
+    run, replays = source.parent / "run", source.parent / "replays"
+    policy = ("--policy", "edatt:alpha=0.3", "--segment-ms", 800, "--no-endpointing", "--record")
+    said = earvoice(
+        *("evaluate", "--source", source, "--server", services.address, *policy),
+        *("--output", run),
+    )
+    assert "2 of 2 are what the services said" in said
+    names = ("edatt:alpha=0.3@segment=800", "edatt:alpha=0.3001@segment=800")
+    settings = [part for name in names for part in ("--policy", name)]
+    nowhere = ("--model", source.parent / "nowhere")
+    said = earvoice("replay", run, *settings, *nowhere, "--output", replays)
+    assert ", 0 searched" in said
+    for name in names:
+        assert released(replays / name) == released(run)

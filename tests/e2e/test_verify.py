@@ -1,0 +1,125 @@
+"""`earvoice verify run`: a recorded run through three services of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gzip
+import json
+import os
+import subprocess
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from earvoice.client.pacing import send_fast
+from earvoice.client.translation_client import connect
+from earvoice.evaluation.readers.record import Record
+from earvoice.evaluation.verification.joined_recording import read_recording
+from earvoice.evaluation.verification.recorded_run import RecordedInstance, RecordedRun
+from earvoice.evaluation.verification.released_agent import find_agent
+from earvoice.evaluation.verification.run_comparison import PlayedInstance, played_instance
+from tests.e2e.conftest import ROOT
+from tests.e2e.running import Running
+from tests.e2e.test_evaluate import RECORDING
+
+pytestmark = pytest.mark.torch
+
+RECORDING_MS = 8730.0
+META = {
+    "policy": "la",
+    "segment_ms": 1600,
+    "args": {"beam": 1, "prefix_size": 0, "no_repeat_ngram_size": 0, "data_bin": "x_avg"},
+}
+
+
+@pytest.fixture(scope="module")
+def golden() -> Path:
+    """The papers' models and their runs, outside the repository."""
+    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
+    if not (shared / "golden" / "runs").is_dir():
+        pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
+    return shared / "golden"
+
+
+def verify(run: Path, model: Path, wav_folder: Path) -> tuple[int, list[str]]:
+    """Return the command's exit status and its lines."""
+    command = [sys.executable, "-m", "earvoice.cli", "verify", "run", str(run)]
+    process = subprocess.run(
+        [*command, "--model", str(model), "--wav", str(wav_folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return process.returncode, process.stdout.splitlines() or [process.stderr]
+
+
+@pytest.mark.parametrize(
+    "name", ["v10_avg_waitk3_adaptive", "v11_avg_streamatt_w8", "v10_none_edatt_beam1_a0.2"]
+)
+def test_a_run_of_the_papers_code_is_ours(golden: Path, tmp_path: Path, name: str):
+    """The last instance of each: CTC word counts, long form, a decoder that sees every state."""
+    file_name = f"{name}.json.gz"
+    content = json.loads(gzip.decompress((golden / "runs" / file_name).read_bytes()))
+    content["instances"] = content["instances"][-1:]
+    run = write_run(tmp_path / file_name, content)
+    status, lines = verify(run, golden / "models" / "t1", golden / "wav")
+    assert lines[-1].startswith("1 instances, ")
+    assert lines[-1].endswith(": 0 instances differ, in 0 places")
+    assert status == 0
+
+
+def test_one_wrong_token_is_found(services: Running, tmp_path: Path):
+    """A run of our own: what is as it was played is no difference, what was changed is one."""
+    instance = describe(asyncio.run(play(services.address)))
+    changed = copy.deepcopy(instance) | {"index": 1}
+    segment, step = next(item for item in enumerate(changed["trace"], 1) if item[1]["write"])
+    step["write"][0] += 1
+    content = {"meta": META, "instances": [instance, changed]}
+    path = write_run(tmp_path / "run.json.gz", content)
+    status, lines = verify(path, ROOT / "models" / "earvoice-en-de", RECORDING.parent)
+    assert lines[-1].endswith(": 1 instances differ, in 1 places")
+    assert lines[0].startswith(f"instance 1, segment {segment} ")
+    assert "commit: recorded" in lines[0]
+    assert status == 1
+
+
+def write_run(path: Path, content: dict) -> Path:
+    """Write a recorded run."""
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    return path
+
+
+async def play(address: str) -> PlayedInstance:
+    """Translate the demo's recording as an agent would."""
+    instance = RecordedInstance(0, RECORDING.name, RECORDING_MS, (), (), ())
+    arguments = Record("run", META["args"])
+    run = RecordedRun("run", META["policy"], arguments, META["segment_ms"], (instance,))
+    recording = read_recording(instance, RECORDING.parent)
+    options = find_agent(run).options(recording.audio, "de")
+    async with (
+        connect(address) as client,
+        aclosing(client.translate(send_fast(recording.chunks), options)) as events,
+    ):
+        return played_instance([event async for event in events])
+
+
+def describe(played: PlayedInstance) -> dict:
+    """Return what was played as the recorded runs tell it."""
+    trace = []
+    for segment in played.segments:
+        step = {"type": "read", "write": list(segment.written)}
+        if segment.hypothesis is not None:
+            prefix = list(segment.hypothesis[: segment.prefix_count])
+            step |= {"hypo": list(segment.hypothesis), "prefix": prefix}
+        trace.append(step)
+    return {
+        "index": 0,
+        "wav": RECORDING.name,
+        "source_length": RECORDING_MS,
+        "prediction": " ".join(played.words),
+        "delays": played.delays_ms,
+        "trace": trace,
+    }

@@ -1,0 +1,106 @@
+"""Replays of a recording, and what they need of the model."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from earvoice.client.policy import AlignAtt, Edatt, LocalAgreement, SharedPrefix
+from earvoice.evaluation.recording import Recording, RecordingError
+from earvoice.evaluation.replay.replay_model import load_replay_model
+from earvoice.evaluation.replay.replay_run import ReplayRun
+from earvoice.evaluation.replay.setting import ReplaySetting
+from earvoice.evaluation.run.translated_recording import TranslatedRecording
+from earvoice.evaluation.served_model import read_served_model
+from tests.lab.evaluation.commands import run_command
+
+pytestmark = pytest.mark.torch
+
+SETTINGS = (
+    ReplaySetting(Edatt(alpha=0.4), 400),
+    ReplaySetting(Edatt(alpha=0.4), 400, attention="mean-over-layers"),
+    ReplaySetting(Edatt(alpha=0.4), 400, attention="with-the-last-state"),
+    ReplaySetting(Edatt(alpha=0.6, attention_layer=1, attention_heads=(2, 3)), 400),
+    ReplaySetting(AlignAtt(frames=2), 800),
+    ReplaySetting(LocalAgreement(n=2), 400),
+    ReplaySetting(SharedPrefix(n=2), 400, beam_size=3),
+)
+
+
+def translate(run: ReplayRun, recording: Recording, *settings: ReplaySetting) -> list[str]:
+    """What each setting makes of the second input: words and when they came."""
+    found = asyncio.run(run.translate(recording.inputs()[1], settings))
+    return [described(translated) for translated, _ in found]
+
+
+def described(translated: TranslatedRecording) -> str:
+    """Words with their delays."""
+    return " ".join(f"{unit.text}@{unit.delay_ms:g}" for unit in translated.units)
+
+
+def test_company_changes_nothing(recording: Recording, model_path: Path):
+    """A setting says the same alone and among others, whose hypotheses it shares."""
+    model = load_replay_model(model_path, recording)
+    together = translate(ReplayRun(recording, model, "de"), recording, *SETTINGS)
+    alone = [
+        translate(ReplayRun(recording, model, "de"), recording, setting)[0] for setting in SETTINGS
+    ]
+    assert together == alone
+    assert len(set(together)) > 3
+
+
+def test_kept_hypotheses_need_no_network(recording: Recording, model_path: Path, tmp_path: Path):
+    """What was found once is found in any later replay; the checkpoint may even be gone."""
+    recording = Recording(shutil.copytree(recording.folder, tmp_path / "recording"))
+    model = load_replay_model(model_path, recording)
+    keeping = ReplayRun(recording, model, "de", keeps_hypotheses=True)
+    first = translate(keeping, recording, *SETTINGS)
+    assert keeping.tally.searched
+    assert keeping.tally.beams_searched
+    model = load_replay_model(tmp_path / "nowhere", recording)
+    later = ReplayRun(recording, model, "de")
+    assert translate(later, recording, *SETTINGS) == first
+    assert later.tally.searched == later.tally.beams_searched == 0
+    assert not model.is_loaded
+
+
+def test_another_model_is_refused(recording: Recording, model_path: Path, tmp_path: Path):
+    """States of one model mean nothing to another."""
+    served = read_served_model(recording.folder)
+    assert load_replay_model(model_path, recording).served == served
+    other = load_replay_model(tmp_path, recording)
+    with pytest.raises(RecordingError, match=str(tmp_path)):
+        translate(ReplayRun(recording, other, "de"), recording, SETTINGS[0])
+
+
+def test_the_command_goes_on(recording: Recording, model_path: Path, tmp_path: Path):
+    """Finished settings stay; the tables' reader finds each in a folder of its name."""
+    arguments = (recording.folder, "--model", model_path, "--to", "de", "--output", tmp_path)
+    for policies in (("edatt:alpha=0.4",), ("edatt:alpha=0.4", "local_agreement:n=2")):
+        flags = [part for policy in policies for part in ("--policy", f"{policy}@segment=400")]
+        run_command("replay", *arguments, *flags)
+    logs = sorted(path.parent.name for path in tmp_path.glob("*/instances.log"))
+    assert logs == ["edatt:alpha=0.4@segment=400", "local_agreement:n=2@segment=400"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no setting was given"),
+        (("--policy", "edatt:alpha=2"), "alpha"),
+        (("--policy", "edatt@segment=300"), "nothing was recorded at 300 ms"),
+        (("--policy", "edatt@segment=400", "--to", "xx"), "--to xx is not served; served: de"),
+        (("--policy", "edatt:alpha=0.1@tempo=3"), "tempo after @ is not known"),
+    ],
+)
+def test_bad_input_is_told(
+    recording: Recording, model_path: Path, tmp_path: Path, arguments: tuple[str, ...], message: str
+):
+    """The message says what is wrong, and the command fails."""
+    with pytest.raises(SystemExit, match=message):
+        run_command(
+            "replay", recording.folder, "--model", model_path, "--output", tmp_path, *arguments
+        )

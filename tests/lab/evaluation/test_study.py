@@ -1,0 +1,108 @@
+"""The study of attention, the oracle, and calibration."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.decoder.model import TokenTable
+from earvoice.evaluation.readers.record import read_records
+from earvoice.evaluation.recording import Recording
+from earvoice.evaluation.study.attention_share import mean_shares
+from earvoice.evaluation.study.oracle import shared_count, stable_from, unit_ends
+from earvoice.models.checkpoint import load_checkpoint, load_config
+from tests.lab.evaluation.commands import run_command
+
+pytestmark = pytest.mark.torch
+
+
+def test_a_token_is_stable_from_where_it_never_changes_again():
+    """The third token stood in the first segment too, but not in the second."""
+    assert stable_from([3, 1, 3], [800.0, 1600.0, 2400.0], 4, 3000.0) == [800, 2400, 2400, 3000]
+    assert stable_from([], [], 2, 3000.0) == [3000, 3000]
+
+
+@given(st.lists(st.integers(0, 6), max_size=6))
+def test_words_become_stable_in_order(agreed: list[int]):
+    """A word is never stable before the words in front of it."""
+    ends_ms = [800.0 * (number + 1) for number in range(len(agreed))]
+    stable_ms = stable_from(agreed, ends_ms, 6, 9000.0)
+    assert stable_ms == sorted(stable_ms)
+    for place, end_ms in enumerate(stable_ms):
+        later = [count for at, count in zip(ends_ms, agreed, strict=True) if at >= end_ms]
+        assert all(count > place for count in later)
+
+
+def test_tokens_are_counted_by_the_units_they_write():
+    """Pieces of a word belong together; characters each share their word's last piece."""
+    table = TokenTable((b"", b"Haus", b"t", "ür".encode()), (False, True, True, False), 0)
+    assert unit_ends([1, 2, 3, 1], table, "word") == [1, 3, 4]
+    assert unit_ends([2, 3], table, "char") == [2, 2, 2]
+    assert shared_count([1, 2, 3], [1, 2, 4, 5]) == 2
+
+
+def test_shares_are_means_over_segments():
+    """Each segment counts once, however long its hypothesis."""
+    first = torch.tensor([0.1, 0.2, 0.7]).expand(2, 3, 5, 3)
+    second = torch.tensor([0.5, 0.5]).expand(2, 3, 1, 2)
+    shares = mean_shares([first, second])
+    assert shares is not None
+    expected = torch.tensor([[0.6, 0.35, (1 / 3 + 1 / 2) / 2]] * 2)
+    torch.testing.assert_close(shares, expected)
+    assert mean_shares([]) is None
+
+
+def test_a_study_writes_tables_pictures_and_the_oracle(
+    recording: Recording, model_path: Path, tmp_path: Path
+):
+    """Every value of a part has a row, the oracle says what offline says, and not later."""
+    run_command(
+        *("study", recording.folder, "--model", model_path, "--to", "de", "--segment", 400),
+        *("--parts", "layer,heads", "--alphas", "0.4,0.1", "--output", tmp_path),
+        *("--policy", "offline@segment=400"),
+    )
+    header, *rows = (line.split("\t") for line in (tmp_path / "study.tsv").open())
+    values = [(row[0], row[1]) for row in rows]
+    layers, heads = (*"123", "mean"), ("mean", *"1234")
+    assert values[0] == ("oracle", "")
+    assert sorted(values[1:-1]) == sorted(
+        [("layer", value) for value in layers] * 2 + [("heads", value) for value in heads] * 2
+    )
+    assert header[:3] == ["part", "value", "setting"]
+    assert (tmp_path / "attention_0000.png").read_bytes().startswith(b"\x89PNG")
+    assert len((tmp_path / "attention_share.tsv").read_text().splitlines()) == 4
+    oracle, offline = (
+        read_records(tmp_path / name / "instances.log")
+        for name in ("oracle@segment=400", "offline@segment=400")
+    )
+    for early, late in zip(oracle, offline, strict=True):
+        assert early.text("prediction") == late.text("prediction")
+        pairs = zip(early.numbers("delays"), late.numbers("delays"), strict=True)
+        assert all(first <= second for first, second in pairs)
+
+
+def test_calibration_writes_what_it_chose(test_set: Path, model_path: Path, tmp_path: Path):
+    """The model loads with its new parameters, under another hash; a dry run changes nothing."""
+    model = tmp_path / "model"
+    # One input, because every parameter is tried on every one.
+    (tmp_path / "wavs.txt").write_text(f"{test_set / 'a.wav'}\n")
+    (tmp_path / "refs.txt").write_text("Sie sagte, dass\n")
+    shutil.copytree(model_path, model)
+    before = load_checkpoint(model).hash
+    arguments = (
+        *("calibrate", "--model", model, "--source", tmp_path / "wavs.txt", "--segment", 400),
+        *("--target", tmp_path / "refs.txt", "--to", "de", "--output", tmp_path / "work"),
+    )
+    run_command(*arguments, "--dry-run")
+    assert load_checkpoint(model).hash == before
+    run_command(*arguments)
+    assert load_checkpoint(model).hash != before
+    chosen = load_config(model).policy_defaults
+    assert chosen.segment_ms == 400
+    assert chosen.alpha in chosen.alphas or len(chosen.alphas) == 6
+    assert chosen.frame_distances

@@ -1,0 +1,109 @@
+"""Recordings of the encoder on disk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.evaluation.recording import (
+    Description,
+    Grid,
+    RecordedInput,
+    Recording,
+    RecordingError,
+    Revision,
+)
+
+DESCRIPTION = Description("m", "f00", computes_in_bfloat16=False, grids=("800", "100+900"))
+REVISIONS = (Revision(12_800, False, 1.5, 20.0), Revision(16_000, True, 2.0, 25.0))
+
+
+def recorded(index: int) -> RecordedInput:
+    """An input of one second."""
+    return RecordedInput(index, f"{index}.wav", "Hallo.", 16_000, 16_000, REVISIONS)
+
+
+def messages() -> list[pb.EncodeResponse]:
+    """Its revisions."""
+    return [
+        pb.EncodeResponse(encoded={"states": {"data": bytes([number]), "state_count": number}})
+        for number in (1, 2)
+    ]
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """Two inputs, the second one first."""
+    made = Recording(tmp_path / "recording")
+    made.begin(DESCRIPTION)
+    for index in (1, 0):
+        made.add(recorded(index), messages())
+    return made
+
+
+def test_what_was_recorded_is_read_back(recording: Recording):
+    """Inputs come in order, with their revisions as the encoder sent them."""
+    again = Recording(recording.folder)
+    assert again.describe() == DESCRIPTION
+    assert again.inputs() == [recorded(0), recorded(1)]
+    assert again.messages(recorded(1)) == messages()
+
+
+def test_a_recording_goes_on_only_in_the_same_way(recording: Recording):
+    """Another model or grid would mix what cannot be compared."""
+    recording.begin(DESCRIPTION)
+    with pytest.raises(RecordingError, match="allowed to go on"):
+        recording.begin(replace(DESCRIPTION, model_hash="0ff"))
+
+
+def test_an_input_counts_once_it_is_whole(recording: Recording):
+    """Revisions without their line are those of a killed run; a damaged line is told."""
+    (recording.folder / "revisions" / "0002.pb").write_bytes(b"\x01")
+    assert len(recording.inputs()) == 2
+    with (recording.folder / "inputs.jsonl").open("a") as file:
+        file.write('{"index": 2\n')
+    with pytest.raises(RecordingError, match=r"inputs\.jsonl is damaged"):
+        recording.inputs()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x05ab", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"]
+)
+def test_damaged_revisions_are_told(recording: Recording, content: bytes):
+    """The message names the file."""
+    (recording.folder / "revisions" / "0000.pb").write_bytes(content)
+    with pytest.raises(RecordingError, match=r"0000\.pb"):
+        recording.messages(recorded(0))
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path):
+    """No description, or one of another version."""
+    with pytest.raises(RecordingError, match="no description of a recording"):
+        Recording(tmp_path).describe()
+    Recording(tmp_path).begin(replace(DESCRIPTION, format_version=9))
+    with pytest.raises(RecordingError, match="format_version = 9; allowed: 1"):
+        Recording(tmp_path).describe()
+
+
+@given(st.integers(1, 3000), st.integers(0, 3000), st.sampled_from((8000, 16_000, 44_100)))
+def test_boundaries_are_a_segment_apart(segment_ms: int, wait_ms: int, rate_hertz: int):
+    """The first is longer by the wait; all lie in the audio."""
+    grid, count = Grid(segment_ms, wait_ms), 10 * rate_hertz
+    ends = list(grid.boundaries(rate_hertz, count))
+    assert Grid.parse(str(grid)) == grid
+    assert all(0 < end <= count for end in ends)
+    for number, end in enumerate(ends):
+        exact = (wait_ms + (number + 1) * segment_ms) * rate_hertz / 1000
+        assert abs(end - exact) <= 1
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "800+", "800+x", "fast", "800+-1"])
+def test_a_bad_grid_is_refused(text: str):
+    """Segments last more than nothing."""
+    with pytest.raises(ValueError, match=r"allowed: SEGMENT or SEGMENT\+WAIT"):
+        Grid.parse(text)
