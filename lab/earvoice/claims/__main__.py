@@ -6,6 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
+_PARTS = (
+    "attention", "text", "attention-study", "text-study", "shares", "beams", "schedules", "snapshot"
+)  # fmt: skip
+
 
 def main() -> None:
     """Run the plan on a checkpoint, or write the page about several."""
@@ -14,20 +18,27 @@ def main() -> None:
     run = steps.add_parser("run", help="translate a test set in every setting of the plan")
     run.add_argument("--model", type=Path, required=True, help="folder of the checkpoint")
     run.add_argument("--label", required=True, help="the checkpoint's name in tables")
-    run.add_argument("--testset", type=Path, required=True, help="wavs.txt, refs.LANGUAGE.txt")
+    run.add_argument(
+        "--testset", type=Path, required=True, help="wavs.txt, words.jsonl, refs.LANGUAGE.txt"
+    )
     run.add_argument("--to", default="de", help="target language (%(default)s)")
     run.add_argument("--output", type=Path, required=True, help="run again to go on")
     run.add_argument(
         "--parts",
         nargs="+",
-        choices=("main", "attention", "schedules", "snapshot"),
-        default=("main", "attention", "schedules"),
+        choices=_PARTS,
+        default=_PARTS[:5],
         help="(%(default)s); snapshot: what claim 13 asks of training snapshots",
     )
+    run.add_argument(
+        "--grids",
+        default="",
+        help="record these segments only, in ms; leaves settings out: 800,1000",
+    )
+    run.add_argument("--note", default="", help="what a reader should know of the checkpoint")
     run.add_argument("--limit", type=int, help="the first so many inputs only")
     report = steps.add_parser("report", help="write the page, its figure and its table")
     report.add_argument("results", nargs="+", type=Path, help="folders of runs")
-    report.add_argument("--testset", type=Path, required=True, help="its words.jsonl is read")
     report.add_argument("--snapshots", nargs="*", type=Path, default=[], help="the youngest first")
     report.add_argument("--page", type=Path, default=Path("docs/results.md"))
     options = parser.parse_args()
@@ -48,15 +59,17 @@ def _run(options: argparse.Namespace) -> None:
         options.to,
         options.output,
         options.parts,
+        tuple(int(grid) for grid in filter(None, options.grids.split(","))),
+        options.note,
     )
-    run_plan(plan_run, sources[: options.limit])
+    words = read_lines(options.testset / "words.jsonl")
+    run_plan(plan_run, sources[: options.limit], words[: options.limit])
 
 
 def _report(options: argparse.Namespace) -> None:
     from earvoice.claims.report import write_report  # noqa: PLC0415
 
-    words = options.testset / "words.jsonl"
-    write_report(options.results, words, options.snapshots, options.page)
+    write_report(options.results, options.snapshots, options.page)
 
 
 _STEPS = {"run": _run, "report": _report}

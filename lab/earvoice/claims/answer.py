@@ -30,7 +30,7 @@ class Finding:
         estimate: the number; None where there is none.
         unit: of the number.
         answer: what it says.
-        where: the latencies that it is the mean over; empty for other numbers.
+        where: the latencies that it is the mean over, or why there is no number.
     """
 
     text: str

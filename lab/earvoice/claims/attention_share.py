@@ -9,17 +9,20 @@ from pathlib import Path
 import torch
 
 from earvoice.claims.plan import ATTENTION_SEGMENT_MS
-from earvoice.evaluation.recording import Grid, RecordedInput, Recording
+from earvoice.evaluation.recording import Grid, RecordedInput, Recording, RecordingError
 from earvoice.evaluation.replay.parallel_search import ParallelSearch
 from earvoice.evaluation.replay.replay_model import load_replay_model
 from earvoice.evaluation.replay.revision_table import RevisionTable
 from earvoice.evaluation.replay.search import Search
+from earvoice.evaluation.study.attention_share import mean_shares
 
 MOST_TOKENS = 100
 """A hypothesis that has not ended by then repeats itself."""
 
 
-def measure_attention(model: Path, recording: Recording, language: str, path: Path) -> None:
+def measure_attention(
+    model: Path, recording: Recording, inputs: Sequence[RecordedInput], language: str, path: Path
+) -> None:
     """Write each layer's shares, an entry an input.
 
     Each partial hypothesis is searched from its start, without a forced prefix; a share is the mean
@@ -28,16 +31,18 @@ def measure_attention(model: Path, recording: Recording, language: str, path: Pa
     Args:
         model: folder of the checkpoint.
         recording: with segments of 800 ms.
+        inputs: of it.
         language: target, BCP-47.
         path: the JSON file.
 
     Raises:
-        RecordingError: it was made with another model, or is damaged.
+        RecordingError: it was made with another model, is damaged, or has an input shorter than a
+            segment.
     """
     loaded = load_replay_model(model, recording)
     search = ParallelSearch(loaded.decoder, loaded.opening(language))
     # Inputs by layers by the three shares.
-    shares = torch.stack([_share(recording, one, search) for one in recording.inputs()])
+    shares = torch.stack([_share(recording, one, search) for one in inputs])
     names = ("last_share", "previous_share", "even_share")
     layers = [
         {"layer": layer + 1}
@@ -58,14 +63,7 @@ def _share(recording: Recording, recorded: RecordedInput, search: ParallelSearch
         if memory[0].shape[2] > 1
     ]
     search.run(searches)
-    return _mean_shares([found.result().weights for found in searches])
-
-
-def _mean_shares(weights: Sequence[torch.Tensor]) -> torch.Tensor:
-    """[layers, heads, n, S] of each segment → [layers, 3]."""
-    segments = []
-    for segment in weights:
-        rows = segment.mean(dim=(1, 2))
-        even = torch.full_like(rows[:, -1], 1 / rows.shape[-1])
-        segments.append(torch.stack([rows[:, -1], rows[:, -2], even], dim=-1))
-    return torch.stack(segments).mean(0)
+    shares = mean_shares([found.result().weights for found in searches])
+    if shares is None:
+        raise RecordingError(f"{recorded.source} is shorter than a segment")
+    return shares

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from earvoice.claims import plan
 from earvoice.claims.answer import Answer, Finding, together
 from earvoice.claims.experiment import Experiment
 from earvoice.claims.judges import agreement, attention, metric, schedule, training
@@ -55,6 +56,19 @@ def judge(experiment: Experiment) -> list[Judgement]:
     return [Judgement(claim, claim.judge(experiment)) for claim in CLAIMS]
 
 
+def _listed(values: Sequence[object]) -> str:
+    *most, last = map(str, values)
+    return f"{', '.join(most)} and {last}"
+
+
+_CHUNKS = f"in chunks of {_listed(plan.CHUNKS_MS)} ms"
+_MIDDLE_CHUNKS = f"in chunks of {_listed(plan.MIDDLE_CHUNKS_MS)} ms"
+_ALPHAS = f"EDAtt with alpha {_listed(plan.ALPHAS)}"
+_STUDY_ALPHAS = f"with alpha {_listed(plan.STUDY_ALPHAS)}"
+_WAITS = (
+    f"wait-k with k {_listed(plan.WAITS)}, checked every {plan.WAIT_K_SEGMENT_MS} ms (the paper: "
+    "every 280 ms)"
+)
 _BLEU = "at least 1 BLEU higher, and 0 outside the interval"
 _EQUAL = "the interval lies within 1 BLEU of 0"
 
@@ -63,7 +77,7 @@ CLAIMS = (
         1,
         "The chunk size rules LA-2: 250 ms is far below 1000 ms.",
         "Polák 2022",
-        "LA-2 in chunks of 250, 500, 1000 and 2000 ms",
+        f"LA-2 {_CHUNKS}",
         f"BLEU {_BLEU}; LAAL rises with the chunk by 100 ms or more",
         agreement.judge_chunk_size,
     ),
@@ -71,7 +85,7 @@ CLAIMS = (
         2,
         "LA-2, LA-3 and LA-4 lie on one curve.",
         "Polák 2022",
-        "LA-2, 3 and 4 in four chunk sizes",
+        f"LA-2 {_CHUNKS}; LA-3 and LA-4 {_MIDDLE_CHUNKS}",
         _EQUAL,
         agreement.judge_agreement_depth,
     ),
@@ -79,7 +93,7 @@ CLAIMS = (
         3,
         "LA-2 is at least SP-2, SP-2 at least Hold-6; SP-1 is far below.",
         "Polák 2022",
-        "SP-1 and SP-2 with beam 5, LA-2 greedy and with beam 5, Hold-n greedy",
+        f"SP-1, SP-2 and LA-2 with beam 5; Hold-6 greedy {_MIDDLE_CHUNKS}, LA-2 greedy {_CHUNKS}",
         f"each {_BLEU}",
         agreement.judge_shared_prefix,
     ),
@@ -87,7 +101,7 @@ CLAIMS = (
         4,
         "A first chunk of 2 s brings little BLEU and more AL.",
         "Polák 2022",
-        "LA-2 in three chunk sizes, with and without",
+        f"LA-2 in chunks of {_listed(plan.CHUNKS_MS[:3])} ms, with and without",
         f"BLEU: {_EQUAL}; AL: 100 ms or more later",
         agreement.judge_initial_wait,
     ),
@@ -103,7 +117,7 @@ CLAIMS = (
         6,
         "EDAtt is above adaptive wait-k by 1 to 2.5 BLEU at equal AL and AL_CA.",
         "Papi 2023",
-        "EDAtt with six alpha, adaptive wait-k with five k",
+        f"{_ALPHAS}; adaptive {_WAITS}",
         _BLEU,
         attention.judge_wait_k,
     ),
@@ -111,7 +125,7 @@ CLAIMS = (
         7,
         "EDAtt is above LA-2 at equal AL, with 30 % less overhead.",
         "Papi 2023",
-        "EDAtt with six alpha, LA-2 in four chunk sizes; overhead with drafts and without",
+        f"{_ALPHAS}; LA-2 {_CHUNKS}; overhead with drafts and without",
         f"{_BLEU}; half of the 30 % or more is saved",
         attention.judge_agreement,
     ),
@@ -119,7 +133,7 @@ CLAIMS = (
         8,
         "Attention piles up on the last state, and dropping that state matters.",
         "Papi 2023",
-        "share of the last state by layer; EDAtt with and without it",
+        f"share of the last state by layer; EDAtt {_STUDY_ALPHAS} with and without it",
         f"more than a quarter, and twice its neighbour's; BLEU {_BLEU}",
         attention.judge_last_state,
     ),
@@ -127,7 +141,7 @@ CLAIMS = (
         9,
         "A larger lambda moves the curve to the right and brings no quality.",
         "Papi 2023",
-        "lambda 1, 2, 4, 6 and 8 with three alpha",
+        f"lambda {_listed(plan.LAMBDAS)} {_STUDY_ALPHAS}",
         "50 ms or more later at the same alpha; the interval is below 1 BLEU",
         attention.judge_lambda,
     ),
@@ -136,7 +150,7 @@ CLAIMS = (
         "First layers are worse, the last is never fast, the middle is best, the mean of layers is "
         "worse.",
         "Papi 2023",
-        "every layer, and their mean, with three alpha",
+        f"every layer, and their mean, {_STUDY_ALPHAS}",
         f"{_BLEU}; the last layer's lowest LAAL is 50 ms or more higher",
         attention.judge_layers,
     ),
@@ -144,7 +158,7 @@ CLAIMS = (
         11,
         "The mean of the heads is at least as good as every head.",
         "Papi 2023",
-        "each head of the calibrated layer with three alpha",
+        f"each head of the calibrated layer {_STUDY_ALPHAS}",
         _BLEU,
         attention.judge_heads,
     ),
@@ -152,7 +166,7 @@ CLAIMS = (
         12,
         "Fixed detection is better at low latency, adaptive at high.",
         "Papi 2022",
-        "wait-k with five k and both detections",
+        f"{_WAITS}, both detections",
         f"in the lower and the upper half of the common LAAL: {_BLEU}",
         schedule.judge_detection,
     ),
@@ -208,7 +222,7 @@ CLAIMS = (
         19,
         "AlignAtt is at least as good as EDAtt.",
         "Papi 2023b",
-        "AlignAtt with f 1, 2, 4 and 8, EDAtt with six alpha",
+        f"AlignAtt with f {_listed(plan.FRAMES)}; {_ALPHAS}",
         _BLEU,
         attention.judge_align_att,
     ),

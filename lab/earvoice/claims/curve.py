@@ -20,17 +20,17 @@ class Curve:
 
     Attributes:
         latencies_ms: [P, R + 1], in order of the plain result's latency.
-        bleus: [P, R + 1].
+        values: [P, R + 1], BLEU or another number.
     """
 
     latencies_ms: Floats
-    bleus: Floats
+    values: Floats
 
     @classmethod
-    def through(cls, latencies_ms: Sequence[Floats], bleus: Sequence[Floats]) -> Curve:
-        """Return the curve through points, each with latency and BLEU in every draw."""
+    def through(cls, latencies_ms: Sequence[Floats], values: Sequence[Floats]) -> Curve:
+        """Return the curve through points, each with latency and value in every draw."""
         order = np.argsort([latency[0] for latency in latencies_ms])
-        return cls(np.stack(latencies_ms)[order], np.stack(bleus)[order])
+        return cls(np.stack(latencies_ms)[order], np.stack(values)[order])
 
     @property
     def range_ms(self) -> tuple[float, float]:
@@ -38,23 +38,23 @@ class Curve:
         return float(self.latencies_ms[0, 0]), float(self.latencies_ms[-1, 0])
 
     def at(self, latency_ms: float | Floats) -> Floats:
-        """Return BLEU at latencies within the range in every draw, [R + 1] or [R + 1, L].
+        """Return the values at latencies within the range in every draw, [R + 1] or [R + 1, L].
 
-        Between two settings BLEU is interpolated (Papi 2023, footnote 8). At least two settings.
+        Between two settings they are interpolated (Papi 2023, footnote 8). At least two settings.
         """
         # A draw may turn the order of two neighbours.
         order = np.argsort(self.latencies_ms, axis=0)
         latencies = np.take_along_axis(self.latencies_ms, order, 0)
-        bleus = np.take_along_axis(self.bleus, order, 0)
+        values = np.take_along_axis(self.values, order, 0)
         wanted = np.atleast_1d(latency_ms)
         passed = (latencies[:, :, None] <= wanted).sum(0)
         left = np.clip(passed - 1, 0, len(latencies) - 2)
         draws = np.arange(latencies.shape[1])[:, None]
         near, far = (latencies[left + step, draws] for step in (0, 1))
-        worse, better = (bleus[left + step, draws] for step in (0, 1))
+        before, behind = (values[left + step, draws] for step in (0, 1))
         # Two settings of one latency, in a draw, leave nothing to interpolate.
         share = np.clip((wanted - near) / np.maximum(far - near, _LEAST_MS), 0.0, 1.0)
-        between: Floats = worse + share * (better - worse)
+        between: Floats = before + share * (behind - before)
         return between[:, 0] if np.isscalar(latency_ms) else between
 
     def reaches(self, latency_ms: float) -> bool:
@@ -70,8 +70,12 @@ def overlap_ms(first: Curve, second: Curve) -> tuple[float, float] | None:
     return (low, high) if low < high else None
 
 
+def mean_between(curve: Curve, between_ms: tuple[float, float]) -> Floats:
+    """Return a curve's value averaged over latencies, in every draw."""
+    mean: Floats = curve.at(np.linspace(*between_ms, _STEPS)).mean(-1)
+    return mean
+
+
 def mean_difference(first: Curve, second: Curve, between_ms: tuple[float, float]) -> Floats:
-    """Return BLEU of the first minus the second, averaged over latencies, in every draw."""
-    grid = np.linspace(*between_ms, _STEPS)
-    difference: Floats = (first.at(grid) - second.at(grid)).mean(-1)
-    return difference
+    """Return the first minus the second, averaged over latencies, in every draw."""
+    return mean_between(first, between_ms) - mean_between(second, between_ms)

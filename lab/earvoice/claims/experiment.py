@@ -102,6 +102,10 @@ class Experiment:
         """Return the true word lag in every draw."""
         return self.resampling.mean(self.results[setting].word_lags_ms)
 
+    def attended_lag_ms(self, setting: ReplaySetting) -> Floats:
+        """Return the word lag that the service measures, in every draw."""
+        return self.resampling.mean(self.results[setting].attended_lags_ms)
+
     def curve(
         self, settings: Sequence[ReplaySetting], metric: Metric = "LAAL", clock: Clock = "ideal"
     ) -> Curve | None:
@@ -112,6 +116,16 @@ class Experiment:
         return Curve.through(
             [self.latency_ms(setting, metric, clock) for setting in known],
             [self.bleu(setting) for setting in known],
+        )
+
+    def overhead_curve(self, settings: Sequence[ReplaySetting]) -> Curve | None:
+        """Return AL and the overhead on the clock `simuleval`; None for fewer than 2 settings."""
+        known = [setting for setting in settings if setting in self.results]
+        if len(known) < 2:  # noqa: PLR2004 - one point is no curve
+            return None
+        return Curve.through(
+            [self.latency_ms(setting, "AL") for setting in known],
+            [self.resampling.mean(self.results[it].overheads_ms["simuleval"]) for it in known],
         )
 
     def curve_difference(

@@ -16,18 +16,18 @@ from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.scoring import ScoringOptions, read_instances
 
 SETTINGS_FOLDER = "settings"
+WORDS_FILE = "words.jsonl"
 ATTENTION_FILE = "attention.json"
 LOG_FILE = "instances.log"
 
 
 def read_experiment(
-    folder: Path, words: Path, snapshot_folders: Sequence[Path] = ()
+    folder: Path, snapshot_folders: Sequence[Path] = ()
 ) -> tuple[Experiment, Facts]:
     """Return a checkpoint's results.
 
     Args:
-        folder: of the results, with ``facts.json``.
-        words: when each word of each input was spoken (JSON lines).
+        folder: of the results, with what `run_plan` writes.
         snapshot_folders: results of the training's snapshots, the youngest first.
 
     Raises:
@@ -37,6 +37,7 @@ def read_experiment(
     """
     facts = Facts.read(folder)
     settings = plan(facts.layers, facts.heads)
+    words = folder / WORDS_FILE
     experiment = Experiment(
         facts.label,
         _read_results(folder / SETTINGS_FOLDER, settings, facts, words),

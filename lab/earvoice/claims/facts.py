@@ -25,6 +25,7 @@ class Facts:
         audio_s: their length together.
         versions: of the tools, by name.
         processor: that computed.
+        note: what a reader should know of the checkpoint.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Facts:
     audio_s: float
     versions: dict[str, str]
     processor: str
+    note: str = ""
 
     def write(self, folder: Path) -> None:
         """Write them into the folder of the results."""

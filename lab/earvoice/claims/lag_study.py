@@ -34,11 +34,12 @@ class LagFollower:
 
 
 def study_lags(experiment: Experiment) -> list[LagFollower]:
-    """Return the metrics, the closest follower over settings first; none without true lags."""
+    """Return the metrics, the closest follower over settings first; none without true lags.
+
+    A setting that has no value in one of them is left out: offline has no YAAL.
+    """
     settings = [
-        setting
-        for setting in experiment.distinct
-        if not np.isnan(experiment.results[setting].word_lags_ms).all()
+        setting for setting in experiment.distinct if _is_measured(experiment.results[setting])
     ]
     if len(settings) < _FEWEST:
         return []
@@ -59,6 +60,11 @@ def study_lags(experiment: Experiment) -> list[LagFollower]:
             )
         )
     return sorted(followers, key=lambda follower: -follower.over_settings.value)
+
+
+def _is_measured(result: Result) -> bool:
+    columns = [result.latencies_ms[metric, "ideal"] for metric in METRICS]
+    return all((~np.isnan(column)).any() for column in (result.word_lags_ms, *columns))
 
 
 def _over_inputs(result: Result, metric: Metric) -> float:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from earvoice.claims.answer import Finding
+from earvoice.claims.checkpoint_section import (
+    describe_held,
+    describe_lags,
+    describe_latencies,
+    describe_points,
+)
 from earvoice.claims.claim import Judgement
-from earvoice.claims.curve import Curve
 from earvoice.claims.experiment import Experiment
 from earvoice.claims.facts import Facts
-from earvoice.claims.family import FAMILIES
-from earvoice.claims.lag_study import study_lags
-from earvoice.claims.plan import OFFLINE, plan
-from earvoice.claims.setting_table import POINT_HEADER, describe_point
-from earvoice.claims.table import MISSING, number, table, with_interval
-from earvoice.evaluation.resampling import RESAMPLES, SEED, estimate
-
-LATENCIES_MS = (1000, 1500, 2000, 3000)
+from earvoice.claims.plan import plan
+from earvoice.claims.table import MISSING, table, with_interval
+from earvoice.evaluation.resampling import RESAMPLES, SEED
 
 _INTRODUCTION = """\
 # Results
@@ -33,14 +33,16 @@ are in `lab/earvoice/claims/`. All settings with all numbers: [results.tsv](resu
 * **A word** is released in the segment that commits its last token; commits are cut back to word
   borders. Guards are on. There is no segmenter: endpointing is off, an input is one utterance, and
   every segment is decided.
-* **Computation** is the thread's own processor time for encoder and decoder on one core, as the
-  replay of recorded revisions measures it ([replay](evaluation.md)).
+* **Computation** is processor time of one core: the encoder's as it was measured for each revision,
+  the decoder's as the passes that a live run makes times what such a pass costs
+  ([replay](evaluation.md#replay-lab)).
 * **True lag**: release of a word less the end of the spoken word that it attends to. The test set's
   speech is synthetic, so that it is known when each word was said; which word a translation belongs
   to is the model's attention.
 * **[low, high]** is the 95 % interval of a paired bootstrap over inputs, {resamples} draws, seed
   {seed}. Where a difference is smaller than 1 BLEU, or its interval holds 0, the answer is
-  "undecided". A claim of several parts agrees if all agree, and disagrees if one does.
+  "undecided". A claim of several parts agrees if all agree, and disagrees if one does. A part is
+  "not tested" where its settings were not run, or where two curves have no latency in common.
 * **BLEU at a latency** is interpolated between the two neighbouring settings (Papi 2023,
   footnote 8). Differences of curves are means over all latencies that both reach.
 """
@@ -68,12 +70,14 @@ def write_page(
         ["## What was run", "", *_describe_facts(facts, experiments, signature)],
         ["## Answers", "", *_answers(labels, judgements)],
         ["## Curves", "", f"![BLEU over latency]({figure_name})", "", _FIGURE_TEXT],
-        *(_describe_latencies(experiment) for experiment in experiments),
-        *(_describe_points(experiment) for experiment in experiments),
+        *(describe_latencies(experiment) for experiment in experiments),
+        *(describe_points(experiment) for experiment in experiments),
         ["## Claims"],
         *(_describe_claim(labels, each) for each in zip(*judgements, strict=True)),
+        ["## A word lag that is asked for", "", _HELD_TEXT],
+        *filter(None, map(describe_held, experiments)),
         ["## Which metric follows the true lag", "", _LAG_TEXT],
-        *(_describe_lags(experiment) for experiment in experiments),
+        *(describe_lags(experiment) for experiment in experiments),
     ]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -82,6 +86,11 @@ _FIGURE_TEXT = (
     "Upper row: ideal clock. Lower row: clock `true`. Bands are 95 % intervals of BLEU alone; "
     "neighbouring policies move together from draw to draw, so overlapping bands do not mean that "
     "there is no difference."
+)
+_HELD_TEXT = (
+    "`target_lag_ms` moves a policy's own parameter to hold a mean word lag: release less the end "
+    "of the audio that the word attends to, as the service measures it. Every input is a session "
+    "of its own that begins anew; the aim is 20 % or less off."
 )
 _LAG_TEXT = (
     "Spearman's rank correlation of each metric with the true lag: over the settings' means, and "
@@ -119,11 +128,13 @@ def _describe_facts(
         "settings",
         "calibrated",
     )
+    notes = [f"{fact.label}: {fact.note}" for fact in facts if fact.note]
     versions = facts[-1].versions
     tools = ", ".join(f"{name} {version}" for name, version in versions.items())
     return [
         *table(header, rows),
         "",
+        *(line for note in notes for line in (note, "")),
         f"Tools: {tools}; sacreBLEU `{signature}`. Processor: {facts[-1].processor}.",
     ]
 
@@ -139,46 +150,14 @@ def _answers(labels: Sequence[str], judgements: Sequence[Sequence[Judgement]]) -
     return table(("claim", *labels), rows)
 
 
-def _describe_latencies(experiment: Experiment) -> list[str]:
-    rows = []
-    for name, settings in FAMILIES.items():
-        curve = experiment.curve(settings)
-        if curve is not None:
-            low, high = (value / 1000 for value in curve.range_ms)
-            cells = [_bleu_at(curve, latency_ms) for latency_ms in LATENCIES_MS]
-            rows.append((name, f"{low:.2f} to {high:.2f}", *cells))
-    columns = [f"{latency_ms / 1000:g} s" for latency_ms in LATENCIES_MS]
-    return [
-        f"### BLEU at a LAAL: {experiment.label}",
-        "",
-        *table(("policy", "LAAL, s", *columns), rows),
-    ]
-
-
-def _bleu_at(curve: Curve, latency_ms: float) -> str:
-    if not curve.reaches(latency_ms):
-        return MISSING
-    return with_interval(estimate(curve.at(latency_ms)), "BLEU")
-
-
-def _describe_points(experiment: Experiment) -> list[str]:
-    known = [
-        (name, setting)
-        for name, settings in {**FAMILIES, "offline": OFFLINE}.items()
-        for setting in settings
-        if experiment.has(setting)
-    ]
-    rows = [describe_point(experiment, setting, name) for name, setting in known]
-    return [f"### Settings: {experiment.label}", "", *table(POINT_HEADER, rows)]
-
-
 def _describe_claim(labels: Sequence[str], judgements: Sequence[Judgement]) -> list[str]:
     claim = judgements[0].claim
-    rows: dict[str, dict[str, str]] = {}
+    # In the order of the checkpoint with the most parts: one may have more layers.
+    longest = max(judgements, key=lambda judgement: len(judgement.findings))
+    rows: dict[str, dict[str, str]] = {finding.text: {} for finding in longest.findings}
     for label, judgement in zip(labels, judgements, strict=True):
         for finding in judgement.findings:
-            cell = _describe_finding(finding)
-            rows.setdefault(finding.text, {})[label] = cell
+            rows.setdefault(finding.text, {})[label] = _describe_finding(finding)
     answers = "; ".join(
         f"{label}: **{judgement.answer.value}**"
         for label, judgement in zip(labels, judgements, strict=True)
@@ -202,21 +181,7 @@ def _describe_claim(labels: Sequence[str], judgements: Sequence[Judgement]) -> l
 
 def _describe_finding(finding: Finding) -> str:
     if finding.estimate is None:
-        return finding.answer.value
+        return f"{finding.answer.value} {finding.where}".rstrip()
     unit = "" if finding.unit == "rho" else f" {finding.unit}"
     where = f" {finding.where}" if finding.where else ""
     return f"{with_interval(finding.estimate, finding.unit)}{unit}{where}: {finding.answer.value}"
-
-
-def _describe_lags(experiment: Experiment) -> list[str]:
-    rows = [
-        (
-            follower.metric,
-            with_interval(follower.over_settings, "rho"),
-            number(follower.over_inputs, 2),
-            with_interval(follower.mean_error_ms, "ms"),
-        )
-        for follower in study_lags(experiment)
-    ]
-    header = ("metric", "over settings", "over inputs", "error, ms")
-    return [f"### {experiment.label}", "", *table(header, rows)]

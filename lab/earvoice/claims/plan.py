@@ -27,13 +27,15 @@ FIRST_SEGMENT_MS = 2000
 """With an initial wait (Polák 2022, section 3.4: the first chunk is prolonged to 2 s)."""
 
 ALPHAS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.03)
-STUDY_ALPHAS = (0.4, 0.2, 0.1)
-WAITS = (3, 5, 7, 9, 11)
+STUDY_ALPHAS = (0.4, 0.1)
+WAITS = (3, 7, 11)
 CHUNKS_MS = (250, 500, 1000, 2000)
-LAMBDAS = (1, 2, 4, 6, 8)
-HOLDS = (3, 6, 12)
+MIDDLE_CHUNKS_MS = CHUNKS_MS[1:3]
+LAMBDAS = (1, 2, 4, 8)
+HOLD_TOKENS = 6
 FRAMES = (1, 2, 4, 8)
 SCHEDULES = tuple(product((100, 200), (10, 20), (1, 2, 3)))
+FRAME_MS = 10
 BEAM_SIZE = 5
 TARGET_LAGS_MS = (1500, 2000, 3000)
 MAIN_GRIDS_MS = (CHUNKS_MS[0], ATTENTION_SEGMENT_MS)
@@ -96,11 +98,13 @@ def offline(beam_size: int | None = None) -> ReplaySetting:
 
 EDATT = tuple(edatt(alpha) for alpha in ALPHAS)
 ALIGN_ATT = tuple(align_att(frames) for frames in FRAMES)
-AGREEMENT = {n: tuple(agreement(n, chunk_ms) for chunk_ms in CHUNKS_MS) for n in (2, 3, 4)}
+AGREEMENT = {2: tuple(agreement(2, chunk_ms) for chunk_ms in CHUNKS_MS)} | {
+    n: tuple(agreement(n, chunk_ms) for chunk_ms in MIDDLE_CHUNKS_MS) for n in (3, 4)
+}
 AGREEMENT_WAITED = tuple(waited_agreement(2, chunk_ms) for chunk_ms in CHUNKS_MS[:3])
 AGREEMENT_BEAM = tuple(agreement(2, chunk_ms, beam_size=BEAM_SIZE) for chunk_ms in CHUNKS_MS[1:])
 SHARED_PREFIX = {n: tuple(shared_prefix(n, chunk_ms) for chunk_ms in CHUNKS_MS[1:]) for n in (1, 2)}
-HOLD = {n: tuple(hold(n, chunk_ms) for chunk_ms in CHUNKS_MS[:3]) for n in HOLDS}
+HOLD = tuple(hold(HOLD_TOKENS, chunk_ms) for chunk_ms in MIDDLE_CHUNKS_MS)
 DETECTIONS: tuple[WordDetection, ...] = ("adaptive", "fixed")
 WAIT_K = {detection: tuple(wait_k(k, detection) for k in WAITS) for detection in DETECTIONS}
 SCHEDULE = tuple(schedule(*triple) for triple in SCHEDULES)
@@ -135,13 +139,6 @@ LAG_HELD = {
         ReplaySetting(AlignAtt(), ATTENTION_SEGMENT_MS, target_lag_ms=lag_ms)
         for lag_ms in TARGET_LAGS_MS
     ),
-    "wait-k, adaptive": tuple(
-        ReplaySetting(WaitK(detection="adaptive"), WAIT_K_SEGMENT_MS, target_lag_ms=lag_ms)
-        for lag_ms in TARGET_LAGS_MS
-    ),
-    "Hold-n": tuple(
-        ReplaySetting(HoldN(), CHUNKS_MS[1], target_lag_ms=lag_ms) for lag_ms in TARGET_LAGS_MS
-    ),
 }
 """A word lag is asked for and the policy's own parameter moves (no claim of a paper)."""
 
@@ -154,14 +151,30 @@ class Part:
     """Settings that are replayed from one recording.
 
     Attributes:
-        name: of the recording's folder.
+        recording: its folder.
         grids_ms: segments that are recorded.
-        settings: each once.
+        settings: what is replayed.
     """
 
-    name: str
+    recording: str
     grids_ms: tuple[int, ...]
     settings: tuple[ReplaySetting, ...]
+
+    @property
+    def recorded_settings(self) -> tuple[ReplaySetting, ...]:
+        """Those whose boundaries are all recorded, each once."""
+        return tuple(filter(self._is_recorded, dict.fromkeys(self.settings)))
+
+    def _is_recorded(self, setting: ReplaySetting) -> bool:
+        if isinstance(setting.policy, FrameSchedule):
+            frames = setting.policy.stride_frames or 0, setting.policy.wait_frames or 0
+            durations_ms = frames[0] * FRAME_MS, frames[1] * FRAME_MS
+        else:
+            durations_ms = setting.segment_ms or 0, setting.initial_wait_ms or 0
+        return any(
+            all(duration_ms % grid_ms == 0 for duration_ms in durations_ms)
+            for grid_ms in self.grids_ms
+        )
 
 
 def plan(layers: int, heads: int) -> tuple[ReplaySetting, ...]:
@@ -171,24 +184,33 @@ def plan(layers: int, heads: int) -> tuple[ReplaySetting, ...]:
         layers: of the model's decoder.
         heads: of each of them.
     """
-    return (*main_part(layers, heads).settings, *SCHEDULE)
+    every = chain(*(part.settings for part in parts(layers, heads).values()))
+    return tuple(dict.fromkeys(every))
 
 
-def main_part(layers: int, heads: int) -> Part:
-    """Return everything but the schedules, which need a recording of many more revisions."""
-    settings = chain(
-        *(EDATT, AGREEMENT[2], WAIT_K["adaptive"], OFFLINE, ALIGN_ATT),
-        *(WAIT_K["fixed"], AGREEMENT_WAITED, AGREEMENT[3], AGREEMENT[4]),
-        *(HOLD[n] for n in HOLDS),
-        *(WITH_LAST_STATE, *(LAMBDA[states] for states in LAMBDAS), MEAN_OF_LAYERS),
+def parts(layers: int, heads: int) -> dict[str, Part]:
+    """Return what can be run by itself, by name; the most wanted first.
+
+    Args:
+        layers: of the model's decoder.
+        heads: of each of them.
+    """
+    attention = chain(EDATT, OFFLINE[:1], ALIGN_ATT, EDATT_UNDRAFTED, WITH_LAST_STATE)
+    text = chain(AGREEMENT[2], AGREEMENT_UNDRAFTED, WAIT_K["adaptive"])
+    attention_study = chain(
+        *(LAMBDA[states] for states in LAMBDAS),
         *(layer(number + 1) for number in range(layers)),
         *(head(number + 1) for number in range(heads)),
-        *(EDATT_UNDRAFTED, AGREEMENT_UNDRAFTED),
-        *(SHARED_PREFIX[2], AGREEMENT_BEAM, SHARED_PREFIX[1]),
-        *LAG_HELD.values(),
+        *(MEAN_OF_LAYERS, LAG_HELD["EDAtt"], LAG_HELD["AlignAtt"]),
     )
-    return Part("recording", MAIN_GRIDS_MS, tuple(dict.fromkeys(settings)))
-
-
-SCHEDULE_PART = Part("recording-of-schedules", SCHEDULE_GRIDS_MS, SCHEDULE)
-SNAPSHOT_PART = Part("recording", SNAPSHOT_GRIDS_MS, SNAPSHOT)
+    text_study = chain(*(WAIT_K["fixed"], AGREEMENT_WAITED, AGREEMENT[3], AGREEMENT[4], HOLD))
+    beams = chain(SHARED_PREFIX[2], AGREEMENT_BEAM, SHARED_PREFIX[1], OFFLINE[1:])
+    return {
+        "attention": Part("recording", MAIN_GRIDS_MS, tuple(attention)),
+        "text": Part("recording", MAIN_GRIDS_MS, tuple(text)),
+        "attention-study": Part("recording", MAIN_GRIDS_MS, tuple(attention_study)),
+        "text-study": Part("recording", MAIN_GRIDS_MS, tuple(text_study)),
+        "beams": Part("recording", MAIN_GRIDS_MS, tuple(beams)),
+        "schedules": Part("recording-of-schedules", SCHEDULE_GRIDS_MS, SCHEDULE),
+        "snapshot": Part("recording", SNAPSHOT_GRIDS_MS, SNAPSHOT),
+    }

@@ -20,14 +20,11 @@ FIGURE_NAME = "results.svg"
 TABLE_NAME = "results.tsv"
 
 
-def write_report(
-    folders: Sequence[Path], words: Path, snapshot_folders: Sequence[Path], page: Path
-) -> None:
+def write_report(folders: Sequence[Path], snapshot_folders: Sequence[Path], page: Path) -> None:
     """Write the page, and beside it the figure and the table.
 
     Args:
         folders: results of each checkpoint, in the page's order.
-        words: when each word of each input was spoken (JSON lines).
         snapshot_folders: results of the snapshots of the last checkpoint's training.
         page: the file to write.
 
@@ -39,7 +36,7 @@ def write_report(
     experiments, facts = [], []
     for folder in folders:
         snapshots = snapshot_folders if folder == folders[-1] else ()
-        experiment, fact = read_experiment(folder, words, snapshots)
+        experiment, fact = read_experiment(folder, snapshots)
         if not experiment.results:
             raise ValueError(f"{folder} holds no result of the plan")
         experiments.append(experiment)

@@ -40,6 +40,7 @@ class Result:
         latencies_ms: [N] by metric and clock.
         word_lags_ms: [N], mean true lag of the words: release less the end of the spoken word
             that was attended to; NaN where unknown.
+        attended_lags_ms: [N], the same with the end of the audio that was attended to.
         overheads_ms: [N] by clock, mean of e - d.
         computation_ms: [N].
         audio_ms: [N].
@@ -52,6 +53,7 @@ class Result:
     statistics: Floats
     latencies_ms: dict[tuple[Metric, Clock], Floats]
     word_lags_ms: Floats
+    attended_lags_ms: Floats
     overheads_ms: dict[Clock, Floats]
     computation_ms: Floats
     audio_ms: Floats
@@ -87,6 +89,7 @@ def measure(setting: ReplaySetting, instances: Sequence[Instance], language: str
             for clock in clocks
         },
         each(_word_lag),
+        each(_attended_lag),
         {clock: each(partial(_overhead, clock)) for clock in clocks[1:]},
         each(lambda instance: instance.computation_ms),
         each(lambda instance: instance.source_length_ms),
@@ -128,6 +131,12 @@ def _word_lag(instance: Instance) -> float | None:
     if not instance.unit_count or instance.spoken_ends_ms is None:
         return None
     return mean_word_lag(instance.delays_ms, instance.spoken_ends_ms)
+
+
+def _attended_lag(instance: Instance) -> float | None:
+    if not instance.unit_count or instance.source_ends_ms is None:
+        return None
+    return mean_word_lag(instance.delays_ms, instance.source_ends_ms)
 
 
 def _overhead(clock: Clock, instance: Instance) -> float | None:

@@ -75,8 +75,8 @@ def experiment(chosen, inputs=40, **more):
     return Experiment("made up", results, LAYERS, HEADS, **more)
 
 
-def write_folder(folder: Path, label: str, inputs: int = 6) -> Path:
-    """Write the results of every setting of the plan; return the file of spoken words."""
+def write_folder(folder: Path, label: str, inputs: int = 6) -> None:
+    """Write the results of every setting of the plan."""
     texts = references(inputs)
     settings = plan(LAYERS, HEADS)
     for place, setting in enumerate(settings):
@@ -101,7 +101,6 @@ def write_folder(folder: Path, label: str, inputs: int = 6) -> Path:
         versions={"earvoice": "0"},
         processor="none",
     ).write(folder)
-    words_path = folder / "words.jsonl"
     lines = [
         json.dumps(
             [
@@ -111,8 +110,7 @@ def write_folder(folder: Path, label: str, inputs: int = 6) -> Path:
         )
         for words in texts
     ]
-    words_path.write_text("\n".join(lines) + "\n", encoding="utf8")
-    return words_path
+    (folder / "words.jsonl").write_text("\n".join(lines) + "\n", encoding="utf8")
 
 
 def _record(index, words, share):

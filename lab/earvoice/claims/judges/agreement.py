@@ -38,8 +38,8 @@ def judge_shared_prefix(experiment: Experiment) -> list[Finding]:
     shared = plan.SHARED_PREFIX
     return [
         bleu_above(experiment, "LA-2 (beam 5) less SP-2", plan.AGREEMENT_BEAM, shared[2]),
-        bleu_above(experiment, "SP-2 less Hold-6 (greedy)", shared[2], plan.HOLD[6]),
-        bleu_above(experiment, "LA-2 less Hold-6, both greedy", plan.AGREEMENT[2], plan.HOLD[6]),
+        bleu_above(experiment, "SP-2 less Hold-6 (greedy)", shared[2], plan.HOLD),
+        bleu_above(experiment, "LA-2 less Hold-6, both greedy", plan.AGREEMENT[2], plan.HOLD),
         bleu_above(experiment, "SP-2 less SP-1", shared[2], shared[1]),
     ]
 

@@ -8,8 +8,15 @@ import numpy as np
 
 from earvoice.claims import plan
 from earvoice.claims.answer import SMALLEST_BLEU, Answer, Finding, above
+from earvoice.claims.curve import mean_between, overlap_ms
 from earvoice.claims.experiment import Attention, Experiment
-from earvoice.claims.judges.comparison import bleu_above, difference, untested
+from earvoice.claims.judges.comparison import (
+    APART,
+    bleu_above,
+    describe_range,
+    difference,
+    untested,
+)
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.resampling import Estimate, estimate
 
@@ -50,22 +57,17 @@ def _saving(
     first: tuple[ReplaySetting, ...],
     second: tuple[ReplaySetting, ...],
 ) -> Finding:
-    """How much less overhead EDAtt has, as a share of LA-2's, over all settings of both."""
-    text = f"overhead that EDAtt saves of LA-2's, {name}"
-    groups = [
-        [experiment.results[setting] for setting in settings if experiment.has(setting)]
-        for settings in (first, second)
-    ]
-    if not all(groups):
+    """How much less overhead EDAtt has at equal AL, as a share of LA-2's."""
+    text = f"overhead that EDAtt saves of LA-2's, {name}, at equal AL"
+    curves = experiment.overhead_curve(first), experiment.overhead_curve(second)
+    if curves[0] is None or curves[1] is None:
         return untested(text)
-    means = [
-        np.mean(
-            [experiment.resampling.mean(result.overheads_ms["simuleval"]) for result in group],
-            axis=0,
-        )
-        for group in groups
-    ]
-    return difference(text, 1 - means[0] / means[1], "share", _answer_saving)
+    both = overlap_ms(curves[0], curves[1])
+    if both is None:
+        return untested(text, APART)
+    saved = 1 - mean_between(curves[0], both) / mean_between(curves[1], both)
+    finding = difference(text, saved, "share", _answer_saving)
+    return replace(finding, where=describe_range(both))
 
 
 def _answer_saving(saving: Estimate) -> Answer:

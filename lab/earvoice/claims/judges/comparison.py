@@ -18,11 +18,13 @@ Floats = NDArray[np.float64]
 Judge = Callable[[Experiment], list[Finding]]
 
 WHOLE = (0.0, 1.0)
+APART = "(no latency in common)"
+"""Where two curves were run but cannot be compared."""
 
 
-def untested(text: str) -> Finding:
-    """Return the finding of settings that were not run, or have no latency in common."""
-    return Finding(text, None, "", Answer.NOT_TESTED)
+def untested(text: str, why: str = "(not run)") -> Finding:
+    """Return the finding of something that has no number."""
+    return Finding(text, None, "", Answer.NOT_TESTED, why)
 
 
 def bleu_above(
@@ -67,10 +69,16 @@ def _compare(
     text = f"{text}, at equal {axis}"
     compared = experiment.curve_difference(first, second, metric, clock, part)
     if compared is None:
-        return untested(text)
-    number, (low_ms, high_ms) = compared
-    where = f"over {low_ms / 1000:.1f} to {high_ms / 1000:.1f} s"
-    return Finding(text, number, "BLEU", ask(number), where)
+        both_run = experiment.curve(first) is not None and experiment.curve(second) is not None
+        return untested(text, APART) if both_run else untested(text)
+    number, between_ms = compared
+    return Finding(text, number, "BLEU", ask(number), describe_range(between_ms))
+
+
+def describe_range(between_ms: tuple[float, float]) -> str:
+    """Return what latencies a mean is over."""
+    low_ms, high_ms = between_ms
+    return f"over {low_ms / 1000:.1f} to {high_ms / 1000:.1f} s"
 
 
 def difference(text: str, draws: Floats, unit: str, ask: Callable[[Estimate], Answer]) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,29 +31,30 @@ def judge_over_generation(experiment: Experiment) -> list[Finding]:
     negative = als_ms < 0
     return [
         Finding(
-            f"lowest LAAL less AL over {np.isfinite(gaps_ms).sum()} translated inputs",
+            "lowest LAAL less AL",
             Estimate(lowest_gap_ms, lowest_gap_ms, lowest_gap_ms),
             "ms",
             Answer.AGREES if lowest_gap_ms >= 0 else Answer.DISAGREES,
+            f"over {np.isfinite(gaps_ms).sum()} translated inputs",
         ),
         _negative(negative, longer),
-        _share_below(experiment, "LA-2 at 250 ms", plan.AGREEMENT[2][0]),
-        _share_below(experiment, "Hold-3 at 250 ms", plan.HOLD[3][0]),
+        _share_below(experiment, "LA-2", plan.AGREEMENT[2][0]),
+        _share_below(experiment, "Hold-6", plan.HOLD[0]),
     ]
 
 
 def _negative(negative: NDArray[np.bool_], longer: NDArray[np.bool_]) -> Finding:
     count, over = int(negative.sum()), int((negative & longer).sum())
-    text = f"{count} translated inputs have AL below 0; share of them longer than the reference"
+    text = "of translated inputs with AL below 0, the share that is longer than the reference"
     if not count:
-        return Finding(text, None, "", Answer.UNDECIDED)
+        return Finding(text, None, "", Answer.UNDECIDED, "(there are none)")
     share = over / count
     answer = Answer.AGREES if share > 0.5 else Answer.DISAGREES  # noqa: PLR2004 - most of them
-    return Finding(text, Estimate(share, share, share), "share", answer)
+    return Finding(text, Estimate(share, share, share), "share", answer, f"of {count}")
 
 
 def _share_below(experiment: Experiment, name: str, setting: ReplaySetting) -> Finding:
-    text = f"{name}: share of inputs with AL below 0"
+    text = f"{name} at {setting.segment_ms} ms: share of inputs with AL below 0"
     if not experiment.has(setting):
         return untested(text)
     below = (experiment.results[setting].latencies_ms["AL", "ideal"] < 0).astype(np.float64)
@@ -65,16 +68,16 @@ def judge_differentiable(experiment: Experiment) -> list[Finding]:
     words = np.stack([_words_at_once(experiment, setting) for setting in settings], axis=-1)
     dal = _ranks_of(experiment, "DAL")
     metrics: tuple[Metric, ...] = ("AL", "LAAL")
-    return [
+    findings = [
         difference(
-            f"rank correlation of words a release with (rank by DAL less rank by {metric}), "
-            f"{len(settings)} settings",
+            f"rank correlation of words a release with (rank by DAL less rank by {metric})",
             rank_correlation(words, dal - _ranks_of(experiment, metric)),
             "rho",
             _answer_correlation,
         )
         for metric in metrics
     ]
+    return [replace(finding, where=f"over {len(settings)} settings") for finding in findings]
 
 
 def _words_at_once(experiment: Experiment, setting: ReplaySetting) -> Floats:
