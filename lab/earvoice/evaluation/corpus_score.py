@@ -12,7 +12,6 @@ from earvoice.evaluation.instance import Instance
 from earvoice.evaluation.metrics.average_lagging import (
     average_lagging,
     length_adaptive_average_lagging,
-    reference_free_lagging,
     uncut_lagging,
     yet_another_average_lagging,
 )
@@ -23,6 +22,7 @@ from earvoice.evaluation.metrics.real_time_factor import real_time_factor
 from earvoice.evaluation.metrics.simuleval_1_0 import average_lagging_1_0, average_proportion_1_0
 from earvoice.evaluation.metrics.token_delay import average_token_delay, target_ends
 from earvoice.evaluation.metrics.word_lag import computational_overhead, mean_word_lag
+from earvoice.policy.lag import laal_star_ms
 
 # Word lag is defined on delays and on the wall clock; ``true`` is the wall clock of a replay.
 _WORD_LAG_CLOCKS: tuple[Clock, ...] = ("ideal", "true", "live")
@@ -158,7 +158,7 @@ def _laal(instance: Instance, _: Clock, times_ms: tuple[float, ...]) -> float:
 
 
 def _laal_star(utterance: Instance, _: Clock, times_ms: tuple[float, ...]) -> float:
-    return reference_free_lagging(times_ms, utterance.source_length_ms)
+    return laal_star_ms(times_ms, utterance.source_length_ms)
 
 
 def _yaal(instance: Instance, _: Clock, times_ms: tuple[float, ...]) -> float | None:

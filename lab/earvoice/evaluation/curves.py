@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from earvoice.cli.command import Command, CommandError
 from earvoice.cli.event_loop import run_async
@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     import argparse
 
     from earvoice.cli.event_loop import Interruption
-    from earvoice.client.options import TranslationOptions
+
+
+# AP has no unit, and on the ideal clock nothing computes.
+_LATENCIES = tuple(name for name in metric_names() if name not in ("AP", "overhead"))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,8 +60,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POLICY:KEY=V/V,...@KEY=V/V,...",
         action="append",
         default=[],
-        help="evaluate every combination: parameters of the policy, and segment, wait (ms), beam, "
-        "guards of the stream; edatt:alpha=0.6/0.4/0.2@segment=800",
+        help="evaluate every combination: parameters of the policy, and segment, wait, lag (ms), "
+        "beam, guards, commit of the stream; edatt:alpha=0.6/0.4/0.2@segment=800",
     )
     parser.add_argument(
         "--output", type=Path, required=True, metavar="DIR", help="where tables and picture go"
@@ -70,7 +73,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="choices that make a line of their own (default: one line a policy)",
     )
     parser.add_argument(
-        "--latency", choices=metric_names(), default="LAAL", help="drawn metric (%(default)s)"
+        "--latency", choices=_LATENCIES, default="LAAL", help="drawn metric (%(default)s)"
     )
     parser.add_argument(
         "--clock",
@@ -118,7 +121,9 @@ def _draw(options: argparse.Namespace) -> int:
         status = _sweep(options, settings)
         folders += [options.output / setting.name for setting in settings]
     scoring = read_scoring(options)
-    points = [read_point(folder, scoring) for folder in folders]
+    # A folder may be named twice, or be what a sweep has just written: it is one point.
+    once = {folder.resolve(): folder for folder in folders}.values()
+    points = [read_point(folder, scoring) for folder in once]
     _write(group_points(points, drawing.keys), drawing, options.output)
     return status
 
@@ -156,24 +161,12 @@ def _sweep(options: argparse.Namespace, settings: Sequence[ReplaySetting]) -> in
         async with choose_server(options) as address, connect(address) as client:
             base = await choose_session(client, options)
             for setting in settings:
-                choices = _apply(setting, base)
+                choices = setting.applied_to(base)
                 result = await evaluate(client, sources, choices, options.output / setting.name)
                 status = tell_failures(result, sources) or status
         return status
 
     return run_async(run)
-
-
-def _apply(setting: ReplaySetting, base: TranslationOptions) -> TranslationOptions:
-    """Return the options of a setting; what it leaves open is as the command line has it."""
-    given = {
-        "segment_ms": setting.segment_ms,
-        "initial_wait_ms": setting.initial_wait_ms,
-        "beam_size": setting.beam_size,
-        "disable_guards": None if setting.uses_guards else True,
-    }
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return replace(base, policy=setting.policy, **changes)
 
 
 def _write(lines: Sequence[CurveLine], drawing: _Drawing, folder: Path) -> None:

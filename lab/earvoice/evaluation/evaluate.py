@@ -102,6 +102,7 @@ def _check_recordable(options: argparse.Namespace) -> None:
         ("--live", options.live),
         ("--history", options.history),
         ("--target-lag-ms", options.target_lag_ms),
+        ("--unit", options.unit),
     ):
         if given:
             raise CommandError(f"--record cannot be used with {flag}")
@@ -124,7 +125,7 @@ def _record(folder: Path, sources: SourceSet) -> None:
         recorded = record_run(folder, sources.recordings, model_path)
     except (RecordError, RecordingError, SettingsError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
-    count = len(sources.recordings)
+    count = recorded.compared_count
     message = f"recorded in {recorded.recording.folder}: {recorded.setting.name}; replayed"
     print(  # noqa: T201 - for people
         f"{message}, {count - len(recorded.different)} of {count} are what the services said",

@@ -7,7 +7,6 @@ same model, and the run is replayed: what comes out must be what the services sa
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,11 +32,13 @@ class LiveRecording:
     Attributes:
         recording: where it is.
         setting: the run, as a replay asks for it.
-        different: indices of the inputs whose replay is not what the services said.
+        compared_count: inputs that the run had finished.
+        different: of them, indices of the inputs whose replay is not what the services said.
     """
 
     recording: Recording
     setting: ReplaySetting
+    compared_count: int
     different: tuple[int, ...]
 
 
@@ -50,47 +51,44 @@ def record_run(folder: Path, sources: Sequence[SourceRecording], model_path: Pat
         model_path: the model that was served.
 
     Raises:
-        RecordingError: the model is another, or the recording was made in another way.
+        RecordingError: the run has no session, the model is another, or the recording was made in
+            another way.
         RecordError: the model cannot be loaded, or an input cannot be encoded.
         LogError: the run's files were changed by hand.
     """
-    session = read_settings(folder / SETTINGS_NAME)["session"]
+    session = read_settings(folder / SETTINGS_NAME).get("session")
+    if session is None:
+        raise RecordingError(f"{folder}: nothing was translated that could be recorded")
     setting = _setting(session["options"])
     recording = Recording(folder / RECORDING_FOLDER)
     grid = Grid(setting.segment_ms or 0, setting.initial_wait_ms or 0)
-    progress = _progress("record", len(sources), len(recording.inputs()))
-    record_inputs(model_path, sources, [grid], recording, progress)
-    found = recording.describe()
-    if found.model_hash != session["model_hash"]:
-        raise RecordingError(
-            f"the services have model {session['model']}, {session['model_hash']}; {model_path} is "
-            f"{found.model_hash}: EARVOICE_ENCODER_MODEL_PATH must name the model served"
-        )
+    progress = RunProgress.on_stderr("record", len(sources), len(recording.inputs()))
+    record_inputs(model_path, sources, [grid], recording, progress, session["model_hash"])
     model = load_replay_model(model_path, recording)
     language = session["options"]["target_languages"][0]
     run = ReplayRun(recording, model, language, keeps_hypotheses=True)
-    different = asyncio.run(_replay(run, setting, folder, recording))
-    return LiveRecording(recording, setting, different)
+    compared_count, different = asyncio.run(_replay(run, setting, folder, recording))
+    return LiveRecording(recording, setting, compared_count, different)
 
 
 async def _replay(
     run: ReplayRun, setting: ReplaySetting, folder: Path, recording: Recording
-) -> tuple[int, ...]:
-    """Return the inputs whose replay is not what the log says."""
+) -> tuple[int, tuple[int, ...]]:
+    """Return how many inputs the log has, and those whose replay is not what it says."""
     said = {
         int(record.number("index")): (record.text("prediction"), record.numbers("delays"))
         for record in read_records(folder / LOG_NAME)
     }
     inputs = [recorded for recorded in recording.inputs() if recorded.index in said]
     different: list[int] = []
-    with closing(_progress("replay", len(inputs), 0)) as progress:
+    with closing(RunProgress.on_stderr("replay", len(inputs), 0)) as progress:
         for recorded in inputs:
             translated, _ = (await run.translate(recorded, [setting]))[0]
             delays = tuple(unit.delay_ms for unit in translated.units)
             if (translated.prediction, delays) != said[recorded.index]:
                 different.append(recorded.index)
             progress.count(recorded.duration_ms)
-    return tuple(different)
+    return len(inputs), tuple(different)
 
 
 def _setting(options: Mapping[str, Any]) -> ReplaySetting:
@@ -108,7 +106,3 @@ def _setting(options: Mapping[str, Any]) -> ReplaySetting:
         uses_guards=not options["disable_guards"],
         commit_unit=options["commit_unit"],
     )
-
-
-def _progress(name: str, total: int, finished: int) -> RunProgress:
-    return RunProgress(sys.stderr, name, total, finished, on_terminal=sys.stderr.isatty())

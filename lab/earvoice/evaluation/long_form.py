@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from itertools import groupby
@@ -18,6 +17,7 @@ from typing import Any, Literal
 from earvoice.evaluation.clock import ElapsedClock, correct_simuleval
 from earvoice.evaluation.instance import Instance, InvalidInstanceError, snap_to_end
 from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
+from earvoice.evaluation.reference_sentence import ReferenceSentence
 from earvoice.evaluation.text_unit import primary_language, split_text
 
 Resegmenter = Literal["omnisteval", "mweralign"]
@@ -33,60 +33,6 @@ _SEGMENT_CLOCK_NOTE = "clock 'segment' is 'simuleval' as OmniSTEval corrects it"
 
 class ResegmenterError(Exception):
     """A re-segmenter that cannot work; the message says what to install or to choose."""
-
-
-@dataclass(frozen=True)
-class ReferenceSentence:
-    """A sentence of the reference, and where it is spoken.
-
-    Attributes:
-        recording: name of the recording's file, without ending.
-        start_ms: where it begins in the recording.
-        duration_ms: its length, above 0.
-        recording_end_ms: end of the recording's last sentence.
-        text: the reference.
-    """
-
-    recording: str
-    start_ms: float
-    duration_ms: float
-    recording_end_ms: float
-    text: str
-
-
-def read_segmentation(path: Path, references: Sequence[str]) -> tuple[ReferenceSentence, ...]:
-    """Return the reference sentences, those of a recording together and in order.
-
-    Args:
-        path: YAML, a list of ``{wav, offset, duration}`` in seconds.
-        references: one for each.
-
-    Raises:
-        LogError: it is not as above, or there are more or fewer references.
-    """
-    import yaml  # noqa: PLC0415 - only long-form scoring needs it
-
-    try:
-        entries = yaml.safe_load(path.read_text(encoding="utf8"))
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise LogError(str(path), f"is no YAML: {error}") from error
-    if not isinstance(entries, list) or not entries:
-        raise LogError(str(path), "must be a list of sentences with wav, offset and duration")
-    if len(entries) != len(references):
-        raise LogError(
-            str(path), f"{len(references)} references were given for {len(entries)} sentences"
-        )
-    places = [_read_place(f"{path}, entry {n}", entry) for n, entry in enumerate(entries, start=1)]
-    ends_ms: dict[str, float] = {}
-    for name, start_ms, duration_ms in places:
-        ends_ms[name] = max(ends_ms.get(name, 0.0), start_ms + duration_ms)
-    names = [name for name, _ in groupby(places, key=lambda place: place[0])]
-    if len(names) != len(ends_ms):
-        raise LogError(str(path), "the sentences of a recording must stand together")
-    return tuple(
-        ReferenceSentence(name, start_ms, duration_ms, ends_ms[name], text)
-        for (name, start_ms, duration_ms), text in zip(places, references, strict=True)
-    )
 
 
 def resegment(
@@ -127,20 +73,6 @@ def resegment(
     notes = (*log.notes, _NOTES[resegmenter])
     corrected = any("segment" in part.elapsed_ms for part in parts)
     return Log(name, parts, log.word_rule, (*notes, _SEGMENT_CLOCK_NOTE) if corrected else notes)
-
-
-def _read_place(place: str, entry: object) -> tuple[str, float, float]:
-    match entry:
-        case {"wav": str(wav), "offset": int() | float() as offset_s, "duration": duration_s} if (
-            isinstance(duration_s, int | float) and offset_s >= 0 and duration_s > 0
-        ):
-            return Path(wav).stem, offset_s * 1000, duration_s * 1000
-        case _:
-            raise LogError(
-                place,
-                f"{entry}: must have wav (a text), offset (seconds, 0 or above) and duration "
-                "(seconds, above 0)",
-            )
 
 
 def _name_instances(log: Log) -> dict[str, Instance]:
@@ -205,6 +137,11 @@ def _cut_by_word_errors(
     cut: _Positions = []
     for instance, texts in zip(instances, references, strict=True):
         lines = mweralign.align_texts("\n".join(texts), instance.prediction).split("\n")
+        if len(lines) != len(texts):
+            raise ResegmenterError(
+                f"mweralign made {len(lines)} lines for {len(texts)} sentences of {instance.name}; "
+                "sentences without words need --resegmenter omnisteval"
+            )
         first = 0
         cut.append([])
         for line in lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from earvoice.cli.command import Command, CommandError
@@ -57,9 +56,7 @@ def _run(options: argparse.Namespace) -> int:
     recording = Recording(options.output)
     try:
         finished = len(recording.inputs())
-        progress = RunProgress(
-            sys.stderr, "record", len(sources), finished, on_terminal=sys.stderr.isatty()
-        )
+        progress = RunProgress.on_stderr("record", len(sources), finished)
         record_inputs(options.model, sources, grids, recording, progress)
     except (RecordingError, RecordError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error

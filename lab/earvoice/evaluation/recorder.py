@@ -20,7 +20,14 @@ from earvoice.encoder.resampler import Resampler
 from earvoice.encoder.service import fill_encoded
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.utterance import Hearing, Utterance
-from earvoice.evaluation.recording import Description, Grid, RecordedInput, Recording, Revision
+from earvoice.evaluation.recording import (
+    Description,
+    Grid,
+    RecordedInput,
+    Recording,
+    RecordingError,
+    Revision,
+)
 from earvoice.evaluation.run.run_progress import RunProgress
 from earvoice.evaluation.run.source_list import SourceRecording
 from earvoice.evaluation.served_model import MODEL_FILE, write_served_model
@@ -109,6 +116,7 @@ def record_inputs(
     grids: Sequence[Grid],
     recording: Recording,
     progress: RunProgress,
+    model_hash: str = "",
 ) -> None:
     """Record what is not recorded yet.
 
@@ -118,26 +126,35 @@ def record_inputs(
         grids: boundaries to keep.
         recording: a new one, or one made in the same way.
         progress: told of each input.
+        model_hash: what the model must have; empty takes any.
 
     Raises:
         RecordError: the model cannot be loaded, or an input cannot be encoded.
-        RecordingError: the recording was made in another way.
+        RecordingError: the model is another, or the recording was made in another way or of
+            another test set.
     """
     try:
-        # The CPU, because a thread's time there is computation, whatever else the machine does.
-        settings = load_settings(EncoderSettings, model_path=model_path, device="cpu")
+        # One thread on the CPU: its time is computation, whatever else the machine does.
+        settings = load_settings(
+            EncoderSettings, model_path=model_path, device="cpu", torch_threads=1
+        )
         model = load_model(settings)
     except SettingsError as error:
         raise RecordError(str(error)) from error
     except ModelError as error:
         raise RecordError(f"model {model_path}: {error}") from error
     facts = model.facts
+    if model_hash not in ("", facts.hash):
+        raise RecordingError(
+            f"{model_path} has hash {facts.hash}, the model served has {model_hash}: "
+            "EARVOICE_ENCODER_MODEL_PATH must name the model served"
+        )
     names = tuple(str(grid) for grid in grids)
     recording.begin(Description(facts.name, facts.hash, facts.computes_in_bfloat16, names))
     if not (recording.folder / MODEL_FILE).exists():
         dtype = torch.bfloat16 if facts.computes_in_bfloat16 else torch.float32
         write_served_model(recording.folder, describe(load_checkpoint(model_path), dtype, ""))
-    done = {item.index for item in recording.inputs()}
+    done = _check_sources(recording, sources)
     recorder = Recorder(model, grids, time.thread_time)
     for source in sources:
         if source.index not in done:
@@ -149,6 +166,19 @@ def record_inputs(
             _record_input(source, recorder, recording)
             progress.count(source.duration_ms)
     progress.close()
+
+
+def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> set[int]:
+    """Return the indices recorded already, once they are found to be of this test set."""
+    found = {item.index: item.source_recording for item in recording.inputs()}
+    for source in sources:
+        before = found.get(source.index)
+        if before is not None and not source.is_same(before):
+            raise RecordingError(
+                f"{recording.folder} is of another test set: input {source.index} is {before.path} "
+                f"there, {source.path} with its reference now; give another --output"
+            )
+    return set(found)
 
 
 def _record_input(source: SourceRecording, recorder: Recorder, recording: Recording) -> None:

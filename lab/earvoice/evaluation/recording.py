@@ -16,12 +16,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 from google.protobuf.message import DecodeError
 from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.evaluation.run.line_file import drop_torn_line
+from earvoice.evaluation.run.source_list import SourceRecording
 from earvoice.policy.segment_grid import SegmentGrid
 
 FORMAT_VERSION = 1
@@ -134,6 +137,11 @@ class RecordedInput:
         """Its length."""
         return self.sample_count * 1000 / self.sample_rate_hertz
 
+    @property
+    def source_recording(self) -> SourceRecording:
+        """It, as a test set lists it."""
+        return SourceRecording(self.index, Path(self.source), self.duration_ms, self.reference)
+
 
 class Recording:
     """A folder with recorded inputs.
@@ -174,6 +182,7 @@ class Recording:
             found = self.describe()
             if found != description:
                 raise RecordingError(f"{path} has {found}; allowed to go on: {description}")
+            drop_torn_line(self.folder / INPUTS_FILE)
             return
         (self.folder / REVISIONS_FOLDER).mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf8")
@@ -191,13 +200,18 @@ class Recording:
         """Return the inputs that are whole, by index.
 
         Raises:
-            RecordingError: a line is damaged.
+            RecordingError: a line is damaged, or an input stands there twice.
         """
         path = self.folder / INPUTS_FILE
         if not path.exists():
             return []
-        lines = path.read_text(encoding="utf8").splitlines()
-        return sorted((self._parse(line) for line in lines), key=lambda item: item.index)
+        # What stands behind the last line's end is what a killed run could not finish.
+        *lines, _ = path.read_bytes().split(b"\n")
+        inputs = sorted((self._parse(line) for line in lines), key=lambda item: item.index)
+        for before, after in pairwise(inputs):
+            if before.index == after.index:
+                raise RecordingError(f"{path} has input {after.index} twice: must be once")
+        return inputs
 
     def messages(self, recorded: RecordedInput) -> list[pb.EncodeResponse]:
         """Return an input's revisions, as the encoder service answers them.
@@ -221,7 +235,7 @@ class Recording:
     def _revisions_path(self, index: int) -> Path:
         return self.folder / REVISIONS_FOLDER / f"{index:04d}.pb"
 
-    def _parse(self, line: str) -> RecordedInput:
+    def _parse(self, line: bytes) -> RecordedInput:
         try:
             fields = json.loads(line)
             revisions = tuple(Revision(**revision) for revision in fields["revisions"])

@@ -11,12 +11,13 @@ from typing import get_args
 from earvoice.evaluation.clock import ElapsedClock
 from earvoice.evaluation.corpus_score import known_clocks, score_corpus
 from earvoice.evaluation.instance import Instance
-from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
+from earvoice.evaluation.long_form import Resegmenter, resegment
 from earvoice.evaluation.quality import Quality, QualityError, score_quality
 from earvoice.evaluation.readers.detection import find_log, read_log
 from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
 from earvoice.evaluation.readers.record import read_records
 from earvoice.evaluation.readers.translation import find_language
+from earvoice.evaluation.reference_sentence import read_segmentation
 from earvoice.evaluation.report import Report
 from earvoice.evaluation.spoken_word import place_spoken_words, read_spoken_words
 from earvoice.evaluation.text_unit import Unit, default_unit

@@ -4,8 +4,8 @@ Prints a line for every set and target language: the word error rate of the CTC 
 sacreBLEU of the translation of whole inputs (offline). ``joined/VOICE`` are neighbouring chat
 sentences in inputs of 5 to 15 s, ``telephone/VOICE`` the chat sentences over an 8 kHz line, and
 ``librispeech`` the transcribed LibriSpeech clips among the samples. Then the same joined inputs
-segment by segment under the model's own EDAtt settings, the words that silence and babble give,
-and the cost of an encoder pass.
+segment by segment under EDAtt with the model's own layer, alpha and segment (lambda 2, mean of all
+heads), the words that silence and babble give, and the cost of an encoder pass.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Evaluation:
             _say(str(result))
 
     def print_simultaneous(self, clips: list[DevClip], language: str) -> None:
-        """Print BLEU and LAAL under the model's own settings, and greedy BLEU offline."""
+        """Print BLEU and LAAL under the model's own layer and alpha, and greedy BLEU offline."""
         defaults = self.checkpoint.config.policy_defaults
         grid = [(defaults.attention_layer, defaults.alpha)]
         opening = self.target.opening(language)

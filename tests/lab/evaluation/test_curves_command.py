@@ -44,6 +44,19 @@ def test_curves_of_folders_are_tables_and_pictures(sweep, tmp_path, capsys):
     assert "edatt:alpha=0.6" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("metric", ["StartOffset", "mean lag"])
+def test_every_latency_can_be_drawn(sweep, tmp_path, capsys, metric):
+    """Its columns are those that are shown."""
+    assert run(sweep, "--output", tmp_path / "out", "--latency", metric) == 0
+    assert f"{metric} ideal" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_named_twice_is_one_point(sweep, tmp_path):
+    """Two lines of the same point would only look like more."""
+    assert run(sweep, sweep / "edatt:alpha=0.1", "--output", tmp_path / "out") == 0
+    assert len((tmp_path / "out" / "curves.tsv").read_text().splitlines()) == 5
+
+
 def test_the_same_curves_are_the_same_file(sweep, tmp_path):
     """Nothing in a picture depends on the day or on chance."""
     for name in ("one", "two"):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from earvoice.client.policy import AlignAtt, Edatt, LocalAgreement, SharedPrefix
-from earvoice.evaluation.recording import Recording, RecordingError
+from earvoice.evaluation.recorder import record_inputs
+from earvoice.evaluation.recording import Grid, Recording, RecordingError
+from earvoice.evaluation.replay.decoding_cost import CostBook, DecodingCost, Plane
 from earvoice.evaluation.replay.replay_model import load_replay_model
 from earvoice.evaluation.replay.replay_run import ReplayRun
 from earvoice.evaluation.replay.setting import ReplaySetting
+from earvoice.evaluation.run.run_progress import RunProgress
+from earvoice.evaluation.run.source_list import read_sources
 from earvoice.evaluation.run.translated_recording import TranslatedRecording
 from earvoice.evaluation.served_model import read_served_model
 from tests.lab.evaluation.commands import run_command
@@ -67,6 +72,23 @@ def test_kept_hypotheses_need_no_network(recording: Recording, model_path: Path,
     assert not model.is_loaded
 
 
+def test_costs_are_measured_once(tmp_path: Path):
+    """All replays of a recording count alike; a damaged file is told."""
+    path, measured = tmp_path / "decoding_cost.json", []
+
+    def measure(beam_size: int) -> DecodingCost:
+        measured.append(beam_size)
+        return DecodingCost(Plane(1.0, 0.5, 0.25), Plane(float(beam_size), 0.0, 0.0))
+
+    costs = [CostBook(path, measure).cost(size) for size in (1, 5, 1)]
+    assert measured == [1, 5]
+    assert costs[0] == costs[2] != costs[1]
+    assert costs[0].opening.at(4, 8) == 5.0
+    path.write_text("{")
+    with pytest.raises(RecordingError, match="cannot be read"):
+        CostBook(path, measure)
+
+
 def test_another_model_is_refused(recording: Recording, model_path: Path, tmp_path: Path):
     """States of one model mean nothing to another."""
     served = read_served_model(recording.folder)
@@ -86,6 +108,33 @@ def test_the_command_goes_on(recording: Recording, model_path: Path, tmp_path: P
     assert logs == ["edatt:alpha=0.4@segment=400", "local_agreement:n=2@segment=400"]
 
 
+def test_replays_of_another_test_set_are_not_gone_on_with(
+    recording: Recording, model_path: Path, tmp_path: Path
+):
+    """What is finished was of other recordings: it would be told as theirs."""
+    flags = ("--model", model_path, "--policy", "edatt:alpha=0.4@segment=400", "--limit", 1)
+    run_command("replay", recording.folder, *flags, "--output", tmp_path / "replays")
+    other = Recording(shutil.copytree(recording.folder, tmp_path / "other"))
+    inputs = other.folder / "inputs.jsonl"
+    inputs.write_text(inputs.read_text().replace("Sie sagte", "Er sagte"))
+    with pytest.raises(SystemExit, match="of another test set: recording 0"):
+        run_command("replay", other.folder, *flags, "--output", tmp_path / "replays")
+
+
+def test_a_recording_goes_on_with_its_own_test_set_and_model(
+    recording: Recording, model_path: Path, test_set: Path
+):
+    """Inputs of two test sets, or of two models, must not be mixed."""
+    progress = RunProgress(sys.stderr, "record", 2, 2, on_terminal=False)
+    sources = read_sources(test_set / "wavs.txt", ["Sie sagte, dass", "etwas anderes"])
+    with pytest.raises(RecordingError, match="of another test set: input 1"):
+        record_inputs(model_path, sources, [Grid(400)], recording, progress)
+    new = Recording(recording.folder / "new")
+    with pytest.raises(RecordingError, match="must name the model served"):
+        record_inputs(model_path, sources, [Grid(400)], new, progress, "f00")
+    assert not new.folder.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -94,6 +143,7 @@ def test_the_command_goes_on(recording: Recording, model_path: Path, tmp_path: P
         (("--policy", "edatt@segment=300"), "nothing was recorded at 300 ms"),
         (("--policy", "edatt@segment=400", "--to", "xx"), "--to xx is not served; served: de"),
         (("--policy", "edatt:alpha=0.1@tempo=3"), "tempo after @ is not known"),
+        (("--policy", "edatt@segment=400", "--limit", "0"), "--limit 0 is not allowed"),
     ],
 )
 def test_bad_input_is_told(

@@ -14,7 +14,7 @@ from earvoice.decoder.model import TokenTable
 from earvoice.evaluation.readers.record import read_records
 from earvoice.evaluation.recording import Recording
 from earvoice.evaluation.study.attention_share import mean_shares
-from earvoice.evaluation.study.oracle import shared_count, stable_from, unit_ends
+from earvoice.evaluation.study.oracle import agreed_count, shared_count, stable_from, unit_ends
 from earvoice.models.checkpoint import load_checkpoint, load_config
 from tests.lab.evaluation.commands import run_command
 
@@ -44,6 +44,16 @@ def test_tokens_are_counted_by_the_units_they_write():
     assert unit_ends([1, 2, 3, 1], table, "word") == [1, 3, 4]
     assert unit_ends([2, 3], table, "char") == [2, 2, 2]
     assert shared_count([1, 2, 3], [1, 2, 4, 5]) == 2
+
+
+def test_a_longer_word_is_another_word():
+    """Pieces of a word agree only where the hypothesis ends the word as the final text does."""
+    table = TokenTable((b"", b"Haus", b"es", b"und"), (False, True, False, True), 0)
+    assert agreed_count([3, 1, 2, 3], [3, 1, 3], table) == 1
+    assert agreed_count([3, 1, 3], [3, 1, 2], table) == 2
+    assert agreed_count([3, 1, 0], [3, 1, 2], table) == 2
+    assert agreed_count([3, 1], [3, 1, 2], table) == 2
+    assert agreed_count([2, 1], [1], table) == 0
 
 
 def test_shares_are_means_over_segments():
@@ -84,6 +94,23 @@ def test_a_study_writes_tables_pictures_and_the_oracle(
         assert early.text("prediction") == late.text("prediction")
         pairs = zip(early.numbers("delays"), late.numbers("delays"), strict=True)
         assert all(first <= second for first, second in pairs)
+
+
+def test_a_segment_that_no_session_may_have_is_refused(recording: Recording, tmp_path: Path):
+    """Segments of nothing would never end."""
+    with pytest.raises(SystemExit, match="--segment = 0 is not allowed; allowed: 200 to 10000"):
+        run_command("study", recording.folder, "--segment", 0, "--output", tmp_path)
+
+
+def test_inputs_shorter_than_a_segment_have_no_shares(
+    recording: Recording, model_path: Path, tmp_path: Path
+):
+    """Nothing comes before their last segment: the table is empty."""
+    run_command(
+        *("study", recording.folder, "--model", model_path, "--segment", 10_000),
+        *("--parts", "", "--output", tmp_path),
+    )
+    assert (tmp_path / "attention_share.tsv").read_text() == ""
 
 
 def test_calibration_writes_what_it_chose(test_set: Path, model_path: Path, tmp_path: Path):

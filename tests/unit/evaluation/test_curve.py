@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.curve.line import group_points, interpolate
+from earvoice.evaluation.curve.line import CurveLine, group_points, interpolate, quality_at
 from earvoice.evaluation.curve.point import find_points, read_point
 from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.scoring import ScoringOptions
 from tests.unit.evaluation.curve_set import write_run, write_sweep
+from tests.unit.evaluation.logs import write
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("sacrebleu")
@@ -39,6 +42,15 @@ def test_interpolated_quality_is_between_its_neighbours(drawn, latency_ms):
         assert min(qualities) - 1e-9 <= value <= max(qualities) + 1e-9
     else:
         assert value is None
+
+
+@given(points, st.floats(0, 5000))
+def test_a_point_that_was_never_timed_says_nothing(drawn, latency_ms):
+    """It changes no other's order."""
+    unknown = (float("nan"), 50.0)
+    for place in range(len(drawn) + 1):
+        mixed = [*drawn[:place], unknown, *drawn[place:]]
+        assert interpolate(mixed, latency_ms) == interpolate(drawn, latency_ms)
 
 
 @given(points)
@@ -86,6 +98,26 @@ def test_the_draws_are_the_same_for_every_point(sweep):
     assert {row["BLEU"] for row in rows} == {rows[0]["BLEU"]}
     first, second = (Resampler(3).bleu(edatt.points[0]) for _ in range(2))
     assert (first == second).all()
+
+
+def test_a_point_without_the_clock_is_none_of_the_line(sweep):
+    """A log that never measured computation bends no band on a computation-aware clock."""
+    edatt, _ = group_points(read_all(sweep), [])
+    resampler = Resampler(3, 200)
+    expected, drawn = quality_at(edatt, 1700.0, "LAAL", "simuleval", resampler)
+    uncounted = write_run(sweep / "edatt:alpha=0.3", 200.0)
+    log = uncounted / "instances.log"
+    lines = [json.loads(text) for text in log.read_text().splitlines()]
+    write(log, *({**line, "elapsed": []} for line in lines))
+    line, _ = group_points(read_all(sweep), [])
+    assert len(line.points) == 3
+    value, samples = quality_at(line, 1700.0, "LAAL", "simuleval", resampler)
+    assert value == expected
+    assert np.array_equal(samples, drawn, equal_nan=True)
+    alone = CurveLine("uncounted", (read_point(uncounted, ScoringOptions()),))
+    value, samples = quality_at(alone, 1700.0, "LAAL", "simuleval", resampler)
+    assert value is None
+    assert np.isnan(samples).all()
 
 
 def test_the_table_has_what_papers_print(sweep):

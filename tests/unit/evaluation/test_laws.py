@@ -19,12 +19,12 @@ from earvoice.evaluation.corpus_score import score_corpus
 from earvoice.evaluation.metrics.average_lagging import (
     average_lagging,
     length_adaptive_average_lagging,
-    reference_free_lagging,
     uncut_lagging,
     yet_another_average_lagging,
 )
 from earvoice.evaluation.metrics.differentiable_lagging import differentiable_average_lagging
-from earvoice.evaluation.metrics.word_lag import computational_overhead, word_lag
+from earvoice.evaluation.metrics.word_lag import computational_overhead
+from earvoice.policy.lag import laal_star_ms
 from tests.unit.evaluation.numbers import make_instance
 
 TINY_MS = 1e-6
@@ -54,7 +54,7 @@ def test_length_adaptive_lagging_is_never_below_average_lagging(delays, length, 
 @given(times, lengths, units)
 def test_lagging_without_a_reference_is_lagging_with_one_as_long(delays, length, target):
     """LAAL* is AL for m = n, and LAAL wherever the reference is not longer."""
-    free = reference_free_lagging(delays, length)
+    free = laal_star_ms(delays, length)
     assert free == average_lagging(delays, length, len(delays))
     if target <= len(delays):
         assert free == length_adaptive_average_lagging(delays, length, target)
@@ -126,8 +126,3 @@ def test_long_form_yaal_cuts_at_the_recordings_end(delays, length):
     """A segment inside a long recording counts units after its own end."""
     score = yet_another_average_lagging(delays, length, 1, recording_end_ms=30_000)
     assert score == pytest.approx(uncut_lagging(delays, length, 1))
-
-
-def test_word_lag_is_release_minus_source():
-    """A word released at 3 s that translates audio up to 2.4 s lags 600 ms."""
-    assert word_lag(3000, 2400) == 600

@@ -8,8 +8,9 @@ import pytest
 
 from earvoice.evaluation.clock import correct_simuleval
 from earvoice.evaluation.instance import Instance
-from earvoice.evaluation.long_form import ReferenceSentence, read_segmentation, resegment
+from earvoice.evaluation.long_form import ResegmenterError, resegment
 from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
+from earvoice.evaluation.reference_sentence import ReferenceSentence, read_segmentation
 from tests.unit.evaluation.logs import read, segment, simulstream
 
 SENTENCES = (
@@ -102,3 +103,11 @@ def test_stream_laal_by_word_errors():
     pytest.importorskip("mweralign")
     log = resegment(talk(), SENTENCES, ReadingOptions(), "", "mweralign")
     assert [part.prediction for part in log.instances] == ["Das war ein Haus.", "Dort stand Karl."]
+
+
+def test_a_sentence_without_words_cannot_be_cut_by_word_errors():
+    """It leaves it out of its answer: the message says who can."""
+    pytest.importorskip("mweralign")
+    sentences = (SENTENCES[0], replace(SENTENCES[1], text=""))
+    with pytest.raises(ResegmenterError, match=r"1 lines for 2 sentences .*omnisteval"):
+        resegment(talk(), sentences, ReadingOptions(), "", "mweralign")

@@ -101,10 +101,15 @@ def test_files_that_are_none_of_these_are_told(tmp_path):
     """A missing file, no JSON, no arrays."""
     text = tmp_path / "text"
     text.write_text("[1", encoding="utf8")
+    empty, lone = tmp_path / "empty.npz", tmp_path / "lone.npy"
+    empty.write_bytes(b"")
+    np.save(lone, np.zeros(3))
     for arguments in (
         (tmp_path / "missing", ATTENTION),
         (text, ATTENTION),
         (GOLDEN / "policy_v1_0.json", text),
+        (GOLDEN / "policy_v1_0.json", empty),
+        (GOLDEN / "policy_v1_0.json", lone),
     ):
         with pytest.raises(CommandError) as failure:
             verify(*arguments)

@@ -71,6 +71,30 @@ def test_an_input_counts_once_it_is_whole(recording: Recording):
         recording.inputs()
 
 
+def test_a_torn_line_is_dropped(recording: Recording):
+    """A killed run leaves half a line, perhaps half a letter: that input is recorded again."""
+    with (recording.folder / "inputs.jsonl").open("ab") as file:
+        file.write('{"index": 2, "source": "ü'.encode()[:-1])
+    assert len(recording.inputs()) == 2
+    recording.begin(DESCRIPTION)
+    recording.add(recorded(2), messages())
+    assert recording.inputs() == [recorded(0), recorded(1), recorded(2)]
+
+
+def test_a_reference_may_hold_any_sign(recording: Recording):
+    """Unicode knows more ends of lines than files do."""
+    odd = replace(recorded(2), reference="eins\u2028zwei\x85drei")
+    recording.add(odd, messages())
+    assert recording.inputs()[2] == odd
+
+
+def test_two_runs_at_once_are_noticed(recording: Recording):
+    """An input that was recorded twice would count twice."""
+    recording.add(recorded(1), messages())
+    with pytest.raises(RecordingError, match="input 1 twice"):
+        recording.inputs()
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\x05ab", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"]
 )

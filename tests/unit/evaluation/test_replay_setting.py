@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earvoice.client.options import TranslationOptions
 from earvoice.client.policy import AlignAtt, Edatt, LocalAgreement
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 
@@ -30,6 +32,7 @@ settings = st.builds(
     uses_drafts=st.booleans(),
     uses_guards=st.booleans(),
     commit_unit=st.sampled_from(("word", "token", "followed-word")),
+    target_lag_ms=st.none() | st.integers(500, 5000),
 )
 
 
@@ -50,6 +53,24 @@ def test_values_divided_by_slashes_are_all_tried():
         "edatt:alpha=0.2@segment=800,beam=5",
         "edatt:alpha=0.2@segment=400,beam=5",
     ]
+
+
+def test_a_live_session_gets_all_that_a_setting_says():
+    """What the setting leaves open stays as the command line has it."""
+    base = TranslationOptions(("de",), segment_ms=500, beam_size=2, commit_unit="token")
+    (setting,) = parse_settings("edatt:alpha=0.2@segment=800,wait=300,lag=1500,guards=false")
+    assert setting.applied_to(base) == replace(
+        base,
+        policy=Edatt(alpha=0.2),
+        segment_ms=800,
+        initial_wait_ms=300,
+        target_lag_ms=1500,
+        disable_guards=True,
+    )
+    (setting,) = parse_settings("local_agreement:n=2@beam=5,commit=followed-word")
+    assert setting.applied_to(base) == replace(
+        base, policy=LocalAgreement(n=2), beam_size=5, commit_unit="followed-word"
+    )
 
 
 @pytest.mark.parametrize(

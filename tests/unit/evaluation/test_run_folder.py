@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from earvoice.cli.command import CommandError
+from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.run.run_folder import RunFolder
 from earvoice.evaluation.run.simuleval_writer import describe_instance
+from earvoice.evaluation.run.source_list import SourceRecording
 from tests.unit.evaluation.session import short_session
 
 SETTINGS = {"recordings": [["a.wav", 1]], "options": {"policy": {"name": "edatt", "alpha": 0.2}}}
@@ -41,6 +44,40 @@ def test_a_torn_line_is_dropped(tmp_path):
     with folder.log.open("a") as file:
         file.write('{"index": 1, "pred')
     assert RunFolder(tmp_path, SETTINGS).finished() == {0}
+
+
+def test_two_runs_at_once_are_noticed(tmp_path):
+    """A recording that was written twice would count twice."""
+    folder = RunFolder(tmp_path, SETTINGS)
+    for index in (0, 1, 0):
+        folder.append(line(index))
+    with pytest.raises(LogError, match="2 lines of index 0: must be one"):
+        folder.finished()
+
+
+def test_a_finished_recording_of_another_test_set_is_refused(tmp_path):
+    """Its name, length and reference are in the log; where it lies may change."""
+    folder = RunFolder(tmp_path, SETTINGS)
+    folder.append(line(0))
+    written = json.loads(folder.log.read_text())
+    name, length_ms, reference = (
+        Path(written["source"][0]).name,
+        written["source_length"],
+        written["reference"],
+    )
+    folder.check_sources(
+        [
+            SourceRecording(0, Path("elsewhere") / name, length_ms, reference),
+            SourceRecording(1, Path("new.wav"), 1.0, ""),
+        ]
+    )
+    for other in (
+        SourceRecording(0, Path("other.wav"), length_ms, reference),
+        SourceRecording(0, Path(name), length_ms + 500, reference),
+        SourceRecording(0, Path(name), length_ms, "Sonst nichts."),
+    ):
+        with pytest.raises(CommandError, match="of another test set: recording 0 is"):
+            folder.check_sources([other])
 
 
 def test_another_run_is_refused_by_what_differs(tmp_path):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from earvoice.cli.command import Command, CommandError
 from earvoice.cli.exit_code import ExitCode
+from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.recording import Grid, Recording, RecordingError
+from earvoice.evaluation.replay.command import check_segment_ms
 from earvoice.evaluation.run.run_progress import RunProgress
 from earvoice.evaluation.run.source_list import read_lines, read_sources
 from earvoice.runtime.errors import EarvoiceError
@@ -46,8 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     sources = read_sources(options.source, read_lines(options.target))
-    if not 200 <= options.segment <= 10_000:  # noqa: PLR2004 - what the service allows
-        raise CommandError(f"--segment = {options.segment} is not allowed; allowed: 200 to 10000")
+    check_segment_ms(options.segment)
     # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from earvoice.evaluation.calibration.calibrator import Calibrator  # noqa: PLC0415
@@ -60,16 +61,14 @@ def _run(options: argparse.Namespace) -> int:
         before = load_config(options.model).policy_defaults
         recording = Recording(options.output / "recording")
         done = len(recording.inputs())
-        progress = RunProgress(
-            sys.stderr, "record", len(sources), done, on_terminal=sys.stderr.isatty()
-        )
+        progress = RunProgress.on_stderr("record", len(sources), done)
         record_inputs(options.model, sources, [Grid(options.segment)], recording, progress)
         sweep = ReplaySweep(recording.folder, options.model, options.to, None)
         calibrator = Calibrator(sweep, options.output / "replays", options.segment, options.lag_ms)
         chosen = calibrator.calibrate(before)
         if not options.dry_run:
             write_policy_defaults(options.model, chosen)
-    except (RecordingError, RecordError, ModelError) as error:
+    except (RecordingError, RecordError, ModelError, LogError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     except EarvoiceError as error:
         raise CommandError(str(error)) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,18 +48,19 @@ def quality_at(
     """Return BLEU at a latency, and the same on each resampled test set, [resamples].
 
     Between two points it is interpolated linearly (Papi 2023, footnote 8). Outside the line's
-    points there is none: None, and nan.
+    points there is none: None, and nan. Points without BLEU or without the clock are left out, and
+    of a drawn set those that say nothing on it.
     """
-    latencies = [point.latency(metric, clock) for point in line.points]
-    qualities = [point.bleu for point in line.points]
     known = [
-        (latency, quality)
-        for latency, quality in zip(latencies, qualities, strict=True)
-        if latency is not None and quality is not None
+        (point, at_ms, point.bleu)
+        for point in line.points
+        if (at_ms := point.latency(metric, clock)) is not None and point.bleu is not None
     ]
-    value = interpolate(known, latency_ms)
-    sampled_ms = np.stack([resampler.latency(point, metric, clock)[1:] for point in line.points])
-    sampled_bleu = np.stack([resampler.bleu(point)[1:] for point in line.points])
+    if not known:
+        return None, np.full(resampler.resamples, np.nan)
+    value = interpolate([(at_ms, bleu) for _, at_ms, bleu in known], latency_ms)
+    sampled_ms = np.stack([resampler.latency(point, metric, clock)[1:] for point, *_ in known])
+    sampled_bleu = np.stack([resampler.bleu(point)[1:] for point, *_ in known])
     samples = [
         interpolate(list(zip(times_ms, scores, strict=True)), latency_ms)
         for times_ms, scores in zip(sampled_ms.T.tolist(), sampled_bleu.T.tolist(), strict=True)
@@ -70,13 +72,13 @@ def interpolate(points: Sequence[tuple[float, float]], latency_ms: float) -> flo
     """Return the quality at a latency on the straight lines between points.
 
     Args:
-        points: latency and quality, in any order.
+        points: latency and quality, in any order; those whose latency is nan are left out.
         latency_ms: where.
 
     Returns:
         None outside the points.
     """
-    ordered = sorted(points)
+    ordered = sorted(point for point in points if not math.isnan(point[0]))
     if not ordered or not ordered[0][0] <= latency_ms <= ordered[-1][0]:
         return None
     latencies, qualities = zip(*ordered, strict=True)

@@ -17,9 +17,13 @@ class Resampler:
     Args:
         instance_count: size of the test set, above 0.
         resamples: how many are drawn.
+
+    Attributes:
+        resamples: the same.
     """
 
     def __init__(self, instance_count: int, resamples: int = RESAMPLES) -> None:
+        self.resamples = resamples
         self._resampling = Resampling(instance_count, resamples)
         self._bleu: dict[str, Floats] = {}
 

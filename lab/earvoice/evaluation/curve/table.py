@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import get_args
 
 import numpy as np
 
 from earvoice.evaluation.clock import Clock
+from earvoice.evaluation.corpus_score import metric_names
 from earvoice.evaluation.curve.line import CurveLine, quality_at
 from earvoice.evaluation.curve.point import CurvePoint
 from earvoice.evaluation.curve.resampling import Resampler
@@ -15,7 +17,6 @@ from earvoice.evaluation.resampling import Floats, band
 
 Cell = str | float | int | None
 
-_METRICS = ("AL", "LAAL", "DAL", "ATD", "YAAL", "AP", "EndOffset", "word lag", "spoken lag")
 _SHOWN = ("line", "point", "BLEU", "BLEU low", "BLEU high", "core-s / h", "length ratio")
 _MISSING = "-"
 
@@ -65,14 +66,18 @@ def _contradiction(gaps: Floats) -> float:
 
 
 def as_tsv(rows: Sequence[dict[str, Cell]]) -> str:
-    """Return rows as lines of tab-separated cells, numbers unrounded."""
+    """Return rows as lines of tab-separated cells, numbers unrounded; nothing of no rows."""
+    if not rows:
+        return ""
     header = list(rows[0])
     lines = [header, *([_plain(row[name]) for name in header] for row in rows)]
     return "".join("\t".join(line) + "\n" for line in lines)
 
 
 def as_text(rows: Sequence[dict[str, Cell]], names: Sequence[str] | None = None) -> str:
-    """Return rows as columns for people, numbers rounded."""
+    """Return rows as columns for people, numbers rounded; nothing of no rows."""
+    if not rows:
+        return ""
     header = list(names or rows[0])
     lines = [header, *([_rounded(row[name]) for name in header] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -102,8 +107,7 @@ def _describe(line: CurveLine, point: CurvePoint, resampler: Resampler) -> dict[
         "BLEU high": high,
         "chrF": None if point.report.quality is None else point.report.quality.chrf,
     }
-    clocks: tuple[Clock, ...] = ("ideal", "simuleval", "true", "live", "segment")
-    for metric, clock in product((*_METRICS, "overhead"), clocks):
+    for metric, clock in product(metric_names(), get_args(Clock)):
         if metric != "overhead" or clock != "ideal":
             row[f"{metric} {clock}"] = point.latency(metric, clock)
     row["core-s / h"] = point.core_seconds_per_hour

@@ -41,18 +41,6 @@ def length_adaptive_average_lagging(
     return average_lagging(times_ms, source_length_ms, max(len(times_ms), target_units))
 
 
-def reference_free_lagging(times_ms: Sequence[float], source_length_ms: float) -> float:
-    """Return LAAL*: AL of one utterance with gamma = n / T.
-
-    It needs no reference, so it exists in production too.
-
-    Args:
-        times_ms: t, from the utterance's start; at least one.
-        source_length_ms: T, the utterance's length.
-    """
-    return average_lagging(times_ms, source_length_ms, len(times_ms))
-
-
 def yet_another_average_lagging(
     times_ms: Sequence[float],
     source_length_ms: float,

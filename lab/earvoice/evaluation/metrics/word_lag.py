@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-
-def word_lag(release_ms: float, source_end_ms: float) -> float:
-    """Return a word's lag in ms.
-
-    Args:
-        release_ms: its delay (ideal), or its time on the wall clock (live).
-        source_end_ms: end of the source interval that it attends to.
-    """
-    return release_ms - source_end_ms
+from earvoice.policy.lag import word_lag_ms
 
 
 def mean_word_lag(times_ms: Sequence[float], source_ends_ms: Sequence[float]) -> float:
     """Return the mean lag of an instance's words in ms; at least one word."""
-    return fmean(map(word_lag, times_ms, source_ends_ms))
+    return fmean(map(word_lag_ms, times_ms, source_ends_ms))
 
 
 def computational_overhead(times_ms: Sequence[float], delays_ms: Sequence[float]) -> float:

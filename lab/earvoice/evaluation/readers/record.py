@@ -213,6 +213,19 @@ def read_records(path: Path) -> list[Record]:
     return [_as_record(place, parse_line(place, line)) for place, line in read_lines(path)]
 
 
+def parse_object(place: str, content: bytes) -> Record:
+    """Return the JSON object that a file holds.
+
+    Raises:
+        LogError: it holds something else.
+    """
+    try:
+        value = json.loads(content)
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise LogError(place, f"is no JSON: {error}") from error
+    return _as_record(place, value)
+
+
 def _as_record(place: str, value: object) -> Record:
     if not isinstance(value, dict):
         raise LogError(place, "must be a JSON object")

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError
 from earvoice.cli.exit_code import ExitCode
+from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.recording import RecordingError
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run.source_list import read_lines
+from earvoice.policy.wire.decoding import MAX_SEGMENT_MS, MIN_SEGMENT_MS
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.model_settings import shipped_model_path
 
@@ -55,13 +57,26 @@ def add_recording_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=int, help="the first so many inputs only")
 
 
+def check_segment_ms(segment_ms: int) -> None:
+    """Refuse a segment that no session may ask for.
+
+    Raises:
+        CommandError: it is shorter or longer than the services allow.
+    """
+    if not MIN_SEGMENT_MS <= segment_ms <= MAX_SEGMENT_MS:
+        raise CommandError(
+            f"--segment = {segment_ms} is not allowed; allowed: {MIN_SEGMENT_MS} to "
+            f"{MAX_SEGMENT_MS}"
+        )
+
+
 def _run(options: argparse.Namespace) -> int:
     settings = read_settings([*options.policy, *_lines(options.settings)])
     # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         tally = _replay(options, settings)
-    except RecordingError as error:
+    except (RecordingError, LogError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     except EarvoiceError as error:
         raise CommandError(str(error)) from error

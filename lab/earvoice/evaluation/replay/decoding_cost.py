@@ -20,6 +20,7 @@ import numpy as np
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
 from earvoice.decoder.strategies.base import BeamPlan, Opening
 from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.evaluation.recording import RecordingError
 
 STATE_COUNTS = (8, 40, 100)
 TOKEN_COUNTS = (2, 16, 48)
@@ -87,6 +88,9 @@ class CostBook:
     Args:
         path: the file.
         measure: measures a beam size that is not in it.
+
+    Raises:
+        RecordingError: the file is damaged.
     """
 
     def __init__(self, path: Path, measure: Callable[[int], DecodingCost]) -> None:
@@ -94,18 +98,30 @@ class CostBook:
         self._measure = measure
         self._costs: dict[int, DecodingCost] = {}
         if path.exists():
-            for beam_size, planes in json.loads(path.read_text(encoding="utf8")).items():
-                self._costs[int(beam_size)] = DecodingCost(
-                    Plane(**planes["opening"]), Plane(**planes["step"])
-                )
+            self._costs = _read_costs(path)
 
     def cost(self, beam_size: int) -> DecodingCost:
         """Return the cost of a beam size."""
         if beam_size not in self._costs:
             self._costs[beam_size] = self._measure(beam_size)
             content = {size: asdict(cost) for size, cost in self._costs.items()}
-            self._path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
+            # At once, because another replay may be reading it.
+            part = self._path.with_suffix(".part")
+            part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
+            part.replace(self._path)
         return self._costs[beam_size]
+
+
+def _read_costs(path: Path) -> dict[int, DecodingCost]:
+    try:
+        return {
+            int(beam_size): DecodingCost(Plane(**planes["opening"]), Plane(**planes["step"]))
+            for beam_size, planes in json.loads(path.read_text(encoding="utf8")).items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RecordingError(
+            f"{path} cannot be read: {error!r}; replays measure again without it"
+        ) from error
 
 
 def _noise(state_count: int, dimension: int) -> StateBlock:

@@ -34,7 +34,6 @@ from earvoice.evaluation.run.evaluation_run import describe_session
 from earvoice.evaluation.run.run_folder import RunFolder
 from earvoice.evaluation.run.run_progress import RunProgress
 from earvoice.evaluation.run.simuleval_writer import describe_instance
-from earvoice.evaluation.run.source_list import SourceRecording
 from earvoice.evaluation.run.translated_recording import TranslatedRecording
 from earvoice.evaluation.text_unit import default_unit
 from earvoice.policy.stream_options import StreamOptions
@@ -147,8 +146,11 @@ class ReplayRun:
         """Replay what is not finished yet.
 
         Raises:
+            CommandError: a folder holds replays of another test set.
             RecordingError: a setting asks for what was not recorded.
         """
+        for replay in replays:
+            replay.folder.check_sources(recorded.source_recording for recorded in inputs)
         finished = [replay.folder.finished() for replay in replays]
         waiting = iter(inputs)
 
@@ -227,10 +229,7 @@ class ReplayRun:
         if collector.started is None:
             raise RuntimeError("the session has not begun")
         session = describe_session(collector.started)
-        named = SourceRecording(
-            recorded.index, Path(recorded.source), recorded.duration_ms, recorded.reference
-        )
-        return collector.finish(named, self._language), session
+        return collector.finish(recorded.source_recording, self._language), session
 
 
 async def _gather(works: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from earvoice.client.audio_format import AudioFormat
 from earvoice.client.options import CommitUnit, Endpointing, TranslationOptions
@@ -79,6 +79,22 @@ class ReplaySetting:
             beam_size=self.beam_size,
             target_lag_ms=self.target_lag_ms,
         )
+
+    def applied_to(self, base: TranslationOptions) -> TranslationOptions:
+        """Return options of a live session with what the setting says; what it leaves open stays.
+
+        What a replay alone can do, ``attention`` and ``uses_drafts``, is left out.
+        """
+        given = {
+            "segment_ms": self.segment_ms,
+            "initial_wait_ms": self.initial_wait_ms,
+            "beam_size": self.beam_size,
+            "disable_guards": None if self.uses_guards else True,
+            "commit_unit": None if self.commit_unit == "word" else self.commit_unit,
+            "target_lag_ms": self.target_lag_ms,
+        }
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+        return replace(base, policy=self.policy, **changes)
 
 
 def parse_settings(text: str) -> Iterator[ReplaySetting]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,13 +26,15 @@ class ReplaySweep:
         limit: the first so many inputs only.
 
     Raises:
-        CommandError: the language is not served, or there are no inputs.
+        CommandError: the language is not served, the limit is below 1, or there are no inputs.
         RecordingError: this is no recording.
     """
 
     def __init__(
         self, folder: Path, model_path: Path, language: str | None, limit: int | None
     ) -> None:
+        if limit is not None and limit < 1:
+            raise CommandError(f"--limit {limit} is not allowed; allowed: 1 or more")
         beside_run = folder / RECORDING_FOLDER
         self.recording = Recording(beside_run if beside_run.is_dir() else folder)
         self.recording.describe()
@@ -70,9 +71,7 @@ class ReplaySweep:
             Replay(setting, run.open_folder(output / setting.name, setting, self.limit))
             for setting in settings
         ]
-        progress = RunProgress(
-            sys.stderr, "replay", len(self.inputs), 0, on_terminal=sys.stderr.isatty()
-        )
+        progress = RunProgress.on_stderr("replay", len(self.inputs), 0)
         asyncio.run(run.run(self.inputs, replays, progress))
         return run.tally
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,13 +55,7 @@ async def evaluate(
     folder = RunFolder(path, {**sources.settings, "options": describe_options(options)})
     finished = folder.finished()
     missing = [one for one in sources.recordings if one.index not in finished]
-    progress = RunProgress(
-        sys.stderr,
-        path.name,
-        len(sources.recordings),
-        len(finished),
-        on_terminal=sys.stderr.isatty(),
-    )
+    progress = RunProgress.on_stderr(path.name, len(sources.recordings), len(finished))
     plan = RunPlan(options, unit, sources.stream_count)
     with closing(progress):
         failures = await EvaluationRun(client, plan, folder, progress).translate(missing)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.readers.record import Record, read_records
+from earvoice.evaluation.readers.record import Record, parse_object, read_records
+from earvoice.evaluation.run.line_file import drop_torn_line
 from earvoice.evaluation.run.simuleval_writer import CONFIG
 from earvoice.evaluation.run.simulstream_writer import describe_runs
+from earvoice.evaluation.run.source_list import SourceRecording
 from earvoice.evaluation.text_unit import Unit
 
 LOG_NAME = "instances.log"
@@ -45,7 +48,7 @@ class RunFolder:
             )
         # Through JSON and back, so that tuples compare with what was stored.
         self._settings: dict[str, Any] = json.loads(json.dumps(settings))
-        self._drop_torn_line()
+        drop_torn_line(self.log)
         # Without a finished recording there is nothing that other settings would contradict.
         if stored is not None and self._has_records():
             self._settings |= {"session": stored["session"]} if "session" in stored else {}
@@ -60,6 +63,25 @@ class RunFolder:
             LogError: the log was changed by hand.
         """
         return frozenset(int(record.number("index")) for record in self._records())
+
+    def check_sources(self, sources: Iterable[SourceRecording]) -> None:
+        """Compare what is finished with the test set that is to go on.
+
+        Raises:
+            CommandError: it is of another test set.
+            LogError: the log was changed by hand.
+        """
+        wanted = {source.index: source for source in sources}
+        for record in self._records():
+            index = int(record.number("index"))
+            path = Path(record.texts("source")[0])
+            length_ms, reference = record.number("source_length"), record.text("reference")
+            found = SourceRecording(index, path, length_ms, reference)
+            if index in wanted and not found.is_same(wanted[index]):
+                raise CommandError(
+                    f"{self.path} holds a run of another test set: recording {index} is {path} "
+                    f"there, {wanted[index].path} with its reference now; give another --output"
+                )
 
     def check_session(self, session: Settings) -> None:
         """Note what the server said of the first session; later ones must say the same.
@@ -91,20 +113,15 @@ class RunFolder:
         self._write(self.path / SIMULSTREAM_NAME, lines)
 
     def _records(self) -> list[Record]:
-        return read_records(self.log) if self._has_records() else []
+        records = read_records(self.log) if self._has_records() else []
+        counts = Counter(record.number("index") for record in records)
+        for index, count in counts.items():
+            if count > 1:
+                raise LogError(str(self.log), f"has {count} lines of index {index:g}: must be one")
+        return records
 
     def _has_records(self) -> bool:
         return self.log.exists() and self.log.stat().st_size > 0
-
-    def _drop_torn_line(self) -> None:
-        """Drop a last line that a killed run could not finish."""
-        if not self.log.exists():
-            return
-        content = self.log.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole != len(content):
-            with self.log.open("r+b") as file:
-                file.truncate(whole)
 
     def _read_settings(self) -> dict[str, Any] | None:
         if not self._settings_path.exists():
@@ -139,13 +156,7 @@ def read_settings(path: Path) -> Settings:
     Raises:
         LogError: they are no JSON object.
     """
-    try:
-        settings = json.loads(path.read_text(encoding="utf8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise LogError(str(path), f"is no JSON: {error}") from error
-    if not isinstance(settings, dict):
-        raise LogError(str(path), "must be a JSON object")
-    return settings
+    return parse_object(str(path), path.read_bytes()).fields
 
 
 def _shorten(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TextIO
 
 _MS_PER_MINUTE = 60_000
@@ -31,6 +32,11 @@ class RunProgress:
         self._audio_ms = 0.0
         self._on_terminal = on_terminal
         self._shown = ""
+
+    @classmethod
+    def on_stderr(cls, name: str, total: int, finished: int) -> RunProgress:
+        """Return one that tells people, who may or may not sit at a terminal."""
+        return cls(sys.stderr, name, total, finished, on_terminal=sys.stderr.isatty())
 
     def count(self, audio_ms: float) -> None:
         """Count a recording that was translated."""

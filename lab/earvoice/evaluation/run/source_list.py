@@ -9,6 +9,8 @@ from pathlib import Path
 from earvoice.cli.command import CommandError
 from earvoice.cli.exit_code import ExitCode
 
+_ROUNDING_MS = 1.0
+
 
 @dataclass(frozen=True)
 class SourceRecording:
@@ -25,6 +27,14 @@ class SourceRecording:
     path: Path
     duration_ms: float
     reference: str = ""
+
+    def is_same(self, other: SourceRecording) -> bool:
+        """Whether both are one recording with one reference; its folder may have moved."""
+        return (
+            self.path.name == other.path.name
+            and self.reference == other.reference
+            and abs(self.duration_ms - other.duration_ms) < _ROUNDING_MS
+        )
 
 
 def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRecording, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from earvoice.cli.command import CommandError
 from earvoice.cli.exit_code import ExitCode
-from earvoice.evaluation.long_form import read_segmentation
+from earvoice.evaluation.reference_sentence import read_segmentation
 from earvoice.evaluation.run.source_list import SourceRecording, read_lines, read_sources
 from earvoice.evaluation.scoring import ScoringOptions, add_long_form_arguments
 from earvoice.evaluation.spoken_word import read_spoken_words

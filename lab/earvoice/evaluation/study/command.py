@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError
 from earvoice.cli.exit_code import ExitCode
+from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.recording import RecordingError
-from earvoice.evaluation.replay.command import add_recording_arguments, read_settings
+from earvoice.evaluation.replay.command import (
+    add_recording_arguments,
+    check_segment_ms,
+    read_settings,
+)
 from earvoice.evaluation.study.attention_study import ALPHAS, PARTS, study_settings
 from earvoice.runtime.errors import EarvoiceError
 
@@ -57,6 +62,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    check_segment_ms(options.segment)
     alphas = _read_alphas(options.alphas)
     parts = [part for part in options.parts.split(",") if part]
     unknown = [part for part in parts if part not in PARTS]
@@ -70,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     try:
         sweep = ReplaySweep(options.recording, options.model, options.to, options.limit)
         _study(sweep, options, parts, alphas, more)
-    except RecordingError as error:
+    except (RecordingError, LogError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     except EarvoiceError as error:
         raise CommandError(str(error)) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -51,6 +50,7 @@ def study_hypotheses(
         "inputs": sweep.limit,
     }
     folder = RunFolder(output / oracle_name(segment_ms), settings)
+    folder.check_sources(recorded.source_recording for recorded in sweep.inputs)
     shares = asyncio.run(_study_inputs(sweep, segment_ms, picture_count, folder))
     folder.complete(default_unit(sweep.language))
     if not shares:
@@ -68,7 +68,7 @@ async def _study_inputs(
     run, finished = sweep.open_run(), folder.finished()
     shares: list[torch.Tensor] = []
     inputs = sweep.inputs
-    progress = RunProgress(sys.stderr, "oracle", len(inputs), 0, on_terminal=sys.stderr.isatty())
+    progress = RunProgress.on_stderr("oracle", len(inputs), 0)
     with closing(progress):
         for recorded in inputs:
             opened = run.open(recorded)

@@ -41,7 +41,9 @@ async def translate_by_oracle(
     found, _ = await opened.source.continuation(Request(final, (), 1, forbid_end=False), ())
     tokens = found.tokens[: len(found.tokens) - found.ended]
     partial = await find_partial_hypotheses(opened, segment_ms, len(tokens))
-    agreed = [shared_count(one.found.tokens, tokens) if one.found else 0 for one in partial]
+    agreed = [
+        agreed_count(one.found.tokens, tokens, run.tokens) if one.found else 0 for one in partial
+    ]
     ends_ms = [one.end_ms for one in partial]
     stable_ms = stable_from(agreed, ends_ms, len(tokens), recorded.duration_ms)
     last_tokens = [end - 1 for end in unit_ends(tokens, run.tokens, offline.unit)]
@@ -74,6 +76,19 @@ def stable_from(
         next((end_ms for end_ms, count in segments if count > place), final_ms)
         for place in range(token_count)
     ]
+
+
+def agreed_count(hypothesis: Sequence[int], final: Sequence[int], table: TokenTable) -> int:
+    """Return how many first tokens of the final text a hypothesis has, in words that end alike.
+
+    A hypothesis that begins with the pieces of "Haus" but goes on to "Hauses" has another word.
+    """
+    count = shared_count(hypothesis, final)
+    if count == len(hypothesis) or hypothesis[count] == table.end_token:
+        return count
+    while count and not table.starts_word[hypothesis[count]]:
+        count -= 1
+    return count
 
 
 def shared_count(first: Sequence[int], second: Sequence[int]) -> int:

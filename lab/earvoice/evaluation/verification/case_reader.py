@@ -6,7 +6,6 @@ attention is in an ``.npz`` beside it, ``[state, target]`` by case id.
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.readers.record import Record
+from earvoice.evaluation.readers.record import Record, parse_object
 from earvoice.evaluation.verification.policy_case import (
     AgreementCase,
     AttentionCase,
@@ -35,7 +34,7 @@ def read_cases(path: Path, attention_path: Path) -> CaseFile:
         LogError: a file or a case is not laid out as expected, or names an unknown policy.
         OSError: a file cannot be read.
     """
-    content = _read_object(path)
+    content = parse_object(str(path), path.read_bytes())
     pieces = content.texts("vocab")
     if END_PIECE not in pieces:
         raise LogError(str(path), f"vocab has no {END_PIECE}")
@@ -47,21 +46,12 @@ def read_cases(path: Path, attention_path: Path) -> CaseFile:
     return CaseFile(pieces.index(END_PIECE), starts, cases)
 
 
-def _read_object(path: Path) -> Record:
-    try:
-        value = json.loads(path.read_text(encoding="utf8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise LogError(str(path), f"is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise LogError(str(path), "must be a JSON object")
-    return Record(str(path), value)
-
-
 def _read_attention(path: Path) -> Mapping[str, NDArray[np.float32]]:
     try:
         with np.load(path) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (ValueError, zipfile.BadZipFile) as error:
+    # A lone array is no context, and has no names.
+    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise LogError(str(path), f"is no .npz of arrays: {error}") from error
 
 

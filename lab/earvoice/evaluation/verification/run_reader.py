@@ -8,14 +8,13 @@ released text in ``events``.
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
 from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.readers.record import Record
+from earvoice.evaluation.readers.record import Record, parse_object
 from earvoice.evaluation.verification.recorded_run import (
     RecordedInstance,
     RecordedRun,
@@ -50,14 +49,10 @@ def read_run(path: Path) -> RecordedRun:
 
 def _read_object(path: Path) -> Record:
     try:
-        value = json.loads(gzip.decompress(path.read_bytes()))
+        content = gzip.decompress(path.read_bytes())
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise LogError(str(path), f"is no gzip file: {error}") from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise LogError(str(path), f"is no gzipped JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise LogError(str(path), "must be a JSON object")
-    return Record(str(path), value)
+    return parse_object(str(path), content)
 
 
 def _read_instance(fields: Record) -> RecordedInstance:

@@ -1,0 +1,67 @@
+"""What is kept of a finished run; a replay's folder stands for that of a live one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from earvoice.evaluation.live_recording import record_run
+from earvoice.evaluation.recording import Recording, RecordingError
+from earvoice.evaluation.run.source_list import SourceRecording, read_lines, read_sources
+from tests.lab.evaluation.commands import run_command
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def run_folder(recording: Recording, model_path: Path, tmp_path: Path) -> Path:
+    """A run of two inputs."""
+    run_command(
+        *("replay", recording.folder, "--model", model_path, "--output", tmp_path),
+        *("--policy", "edatt:alpha=0.4@segment=400"),
+    )
+    return tmp_path / "edatt:alpha=0.4@segment=400"
+
+
+@pytest.fixture
+def sources(test_set: Path) -> tuple[SourceRecording, ...]:
+    """Its test set."""
+    return read_sources(test_set / "wavs.txt", read_lines(test_set / "refs.txt"))
+
+
+def test_a_run_is_recorded_and_compared_with_its_replay(
+    run_folder: Path, sources: tuple[SourceRecording, ...], model_path: Path
+):
+    """What the run did not finish is not compared; what it said otherwise is found."""
+    recorded = record_run(run_folder, sources, model_path)
+    assert recorded.setting.segment_ms == 400
+    assert (recorded.compared_count, recorded.different) == (2, ())
+    log = run_folder / "instances.log"
+    first, _ = log.read_text().splitlines()
+    log.write_text(json.dumps({**json.loads(first), "prediction": "etwas anderes"}) + "\n")
+    again = record_run(run_folder, sources, model_path)
+    assert (again.compared_count, again.different) == (1, (0,))
+
+
+def test_a_run_that_translated_nothing_is_not_recorded(
+    run_folder: Path, sources: tuple[SourceRecording, ...], model_path: Path
+):
+    """No session said what it was asked for."""
+    settings = run_folder / "evaluation.json"
+    content = json.loads(settings.read_text())
+    del content["session"]
+    settings.write_text(json.dumps(content))
+    with pytest.raises(RecordingError, match="nothing was translated"):
+        record_run(run_folder, sources, model_path)
+    assert not (run_folder / "recording").exists()
+
+
+def test_another_model_leaves_no_recording_behind(
+    run_folder: Path, sources: tuple[SourceRecording, ...], tiny_path: Path
+):
+    """The same command with the right model must find a free place."""
+    with pytest.raises(RecordingError, match="must name the model served"):
+        record_run(run_folder, sources, tiny_path)
+    assert not (run_folder / "recording").exists()
