@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from earvoice.adapter.segment_grid import SegmentGrid
-from earvoice.client.errors import ProtocolError
+from earvoice.client.errors import InvalidRequestError, ProtocolError
 from earvoice.client.event import (
     Committed,
     CommittedWord,
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from earvoice.client.event import TranslationEvent
     from earvoice.client.options import TranslationOptions
     from earvoice.client.translation_client import TranslationClient
+
+_MOVING_SEGMENTS = ("local_agreement", "shared_prefix")
+"""Policies whose target lag is held by the segments' duration."""
 
 
 class PushedSession:
@@ -94,6 +97,11 @@ def _grid(started: Started) -> SegmentGrid:
     options = started.options
     if options.catch_up != "every-segment" or options.segment_ms is None:
         raise ProtocolError("the server does not decide every segment")
+    if options.target_lag_ms is not None and started.policy_name in _MOVING_SEGMENTS:
+        raise InvalidRequestError(
+            f"target_lag is not allowed with policy.{started.policy_name} here: it moves the "
+            "segments' ends, and the tools wait for each of them"
+        )
     return SegmentGrid(
         options.audio.sample_rate_hz, options.segment_ms, options.initial_wait_ms or 0
     )

@@ -55,7 +55,7 @@ class LocalAgreement:
     """LA-n (Polák 2022, equation 2): commit what the last n hypotheses have in common.
 
     Attributes:
-        n: hypotheses that must agree, 2 to 8.
+        n: hypotheses that must agree, 2 to 64.
     """
 
     NAME: ClassVar[str] = "local_agreement"

@@ -20,12 +20,16 @@ class UpdateQueue:
     async def add(self, position_sample: int, options: StreamOptions) -> None:
         """Add a change; waits while too many are on their way.
 
-        They need no audio that comes after them, so the wait ends.
+        Of several at one place the last counts, because options are whole. So those that fill the
+        queue lie before audio which has come: the session works them off, and the wait ends.
 
         Args:
             position_sample: audio of the session received before it.
             options: the session's options from then on.
         """
+        if self._updates and self._updates[-1][0] == position_sample:
+            self._updates[-1] = (position_sample, options)
+            return
         while len(self._updates) >= MAX_WAITING_UPDATES:
             self._taken.clear()
             await self._taken.wait()

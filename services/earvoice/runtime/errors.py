@@ -26,6 +26,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+LONGEST_VALUE_CHARACTERS = 200
+"""Of a value that is told back: a status of more than 8 KiB does not reach its caller."""
+
 
 class Code(IntEnum):
     """The gRPC status codes we use, by their numbers on the wire."""
@@ -76,9 +79,9 @@ class InvalidFieldError(EarvoiceError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         super().__init__(
-            f"{field} = {value!r} is not allowed; allowed: {allowed}",
+            f"{field} = {shown(value)} is not allowed; allowed: {allowed}",
             field=field,
-            value=str(value)[:200],
+            value=str(value)[:LONGEST_VALUE_CHARACTERS],
             allowed=allowed,
         )
 
@@ -199,6 +202,14 @@ class InternalError(EarvoiceError):
 
     code = Code.INTERNAL
     reason = "INTERNAL"
+
+
+def shown(value: object) -> str:
+    """Return a caller's value as it is told back, cut where it is long."""
+    text = repr(value)
+    if len(text) <= LONGEST_VALUE_CHARACTERS:
+        return text
+    return f"{text[:LONGEST_VALUE_CHARACTERS]}…"
 
 
 def find_error(error: BaseException | None) -> EarvoiceError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -12,8 +13,9 @@ from earvoice.adapter.blocking_session import BlockingConnection
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
 from earvoice.client.audio_format import AudioFormat
-from earvoice.client.errors import ProtocolError, ServerFaultError
+from earvoice.client.errors import InvalidRequestError, ProtocolError, ServerFaultError
 from earvoice.client.options import TranslationOptions
+from earvoice.client.policy import HoldN, LocalAgreement
 from earvoice.runtime.errors import InternalError
 from tests.integration.evaluation.talking_service import serve
 
@@ -153,6 +155,20 @@ async def test_a_server_that_merges_segments_is_refused():
             session.push(bytes(4 * SEGMENT_SAMPLES))
 
     await in_thread(PausingService(catch_up=api.CATCH_UP_MERGE), work)
+
+
+async def test_a_target_lag_that_moves_the_segments_is_refused():
+    """A tool would wait for a segment that ends behind the audio it has sent."""
+    moving = replace(OPTIONS, policy=LocalAgreement(n=2), target_lag_ms=2000)
+
+    def work(address):
+        session = BlockingConnection(address).open(moving)
+        with pytest.raises(InvalidRequestError, match=r"target_lag .* policy\.local_agreement"):
+            session.push(bytes(4 * SEGMENT_SAMPLES))
+        standing = replace(moving, policy=HoldN(n=2))
+        return texts(BlockingConnection(address).open(standing).push(bytes(4 * SEGMENT_SAMPLES)))
+
+    assert await in_thread(PausingService(), work) == ["0.1"]
 
 
 async def test_a_session_can_be_left_and_another_begun():

@@ -61,11 +61,15 @@ async def not_a_number(caller: Caller) -> None:
     await caller.generate(1)
 
 
-async def too_large(caller: Caller) -> None:
-    """A beam search over states that overflow in the network."""
-    await caller.open()
-    await caller.states(np.full_like(STATES, 3e38))
-    await caller.generate(1, beam_size=3)
+def too_large(beam_size: int) -> Write:
+    """A search over states that overflow in the network."""
+
+    async def write(caller: Caller) -> None:
+        await caller.open()
+        await caller.states(np.full_like(STATES, 3e38))
+        await caller.generate(1, beam_size=beam_size)
+
+    return write
 
 
 async def no_states(caller: Caller) -> None:
@@ -147,8 +151,14 @@ CASES = {
         "INVALID_FIELD",
         "generate.attention_heads = [1]",
     ),
+    "states too large": (
+        too_large(beam_size=1),
+        StatusCode.INVALID_ARGUMENT,
+        "INVALID_FIELD",
+        "states.data = 'numbers too large'",
+    ),
     "beam over states too large": (
-        too_large,
+        too_large(beam_size=3),
         StatusCode.INVALID_ARGUMENT,
         "INVALID_FIELD",
         "states.data = 'numbers too large'",

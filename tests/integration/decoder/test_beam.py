@@ -69,6 +69,25 @@ def test_slow_search_finds_the_same(
         )
 
 
+@torch.inference_mode()
+def test_numbers_that_overflow_end_one_search_of_a_batch(tiny: LoadedDecoder) -> None:
+    """It has what it found until then; its neighbour goes on as if it were alone."""
+    plan = BeamPlan(3, LIMIT, all_hypotheses=True)
+    opening = beam_opening([END], plan, LAYER, forbid_end=True)
+    states = block_of(random_states(1, 6))
+    (alone, _), (sound, _), (broken, _) = (tiny.strategy.begin(states, opening) for _ in range(3))
+    broken.cache.cross_values.fill_(torch.nan)
+    for step in range(3):
+        expected = tiny.strategy.step([alone])[0]
+        if step:
+            found = tiny.strategy.step([sound])[0]
+        else:
+            failed, found = tiny.strategy.step([broken, sound])
+            assert [len(item.choices) for item in failed.beam] == [1, 1, 1]
+        assert found == expected
+        assert sound.last_tokens == alone.last_tokens
+
+
 @drawn
 @given(seed=seeds, prefix=prefixes, size=sizes, forbid_end=st.booleans())
 def test_items_are_what_they_say(

@@ -41,7 +41,7 @@ POLICY = st.one_of(
         attention_heads=HEADS,
         allow_early_end=FLAG,
     ),
-    st.builds(LocalAgreement, n=unset_or(2, 8)),
+    st.builds(LocalAgreement, n=unset_or(2, 64)),
     st.builds(SharedPrefix, n=unset_or(1, 8)),
     st.builds(HoldN, n=unset_or(0, 64)),
     st.builds(

@@ -11,6 +11,7 @@ from earvoice.policy.arrival_clock import ArrivalClock
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.decisions.edatt import EdattParameters
 from earvoice.policy.event import Event, ReleasedItem, WordsReleased
+from earvoice.policy.observer import SegmentObserver
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.stream_options import AudioEncoding, AudioFormat, StreamOptions
 from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
@@ -32,6 +33,7 @@ def run_session(
     decoder: ScriptedDecoder | None = None,
     *,
     late: bool = False,
+    observer: SegmentObserver | None = None,
 ) -> list[Event]:
     """Run a session over audio and updates to its end and return its events, totals last.
 
@@ -41,11 +43,12 @@ def run_session(
         encoder: the usual one unless given.
         decoder: the usual one unless given.
         late: whether everything has come before the first segment is looked at.
+        observer: is told of every segment.
     """
-    return asyncio.run(_run(messages, options, encoder, decoder, late=late))
+    return asyncio.run(_run(messages, options, encoder, decoder, observer, late=late))
 
 
-async def _run(messages, options, encoder, decoder, *, late: bool) -> list[Event]:
+async def _run(messages, options, encoder, decoder, observer, *, late: bool) -> list[Event]:
     events: list[Event] = []
     audio = AudioBuffer(options.audio_format.frame_bytes, 10**9)
     arrivals = ArrivalClock(RATE_HERTZ)
@@ -62,6 +65,7 @@ async def _run(messages, options, encoder, decoder, *, late: bool) -> list[Event
         arrivals,
         emit,
         now_s=lambda: 1000.0 + next(ticks) / 1000,
+        observer=observer,
     )
 
     async def feed() -> None:

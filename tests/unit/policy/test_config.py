@@ -51,7 +51,7 @@ EDATT = st.builds(
     st.booleans(),
 )
 OTHERS = st.one_of(
-    st.builds(LocalAgreementParameters, st.integers(2, 8)),
+    st.builds(LocalAgreementParameters, st.integers(2, 64)),
     st.builds(HoldNParameters, st.integers(0, 64)),
     st.builds(
         WaitKParameters,

@@ -44,7 +44,7 @@ PARAMETERS = st.one_of(
         HEADS,
     ),
     st.builds(AlignAttParameters, st.integers(1, 256), st.integers(1, 6), HEADS, st.booleans()),
-    st.builds(LocalAgreementParameters, st.integers(2, 8)),
+    st.builds(LocalAgreementParameters, st.integers(2, 64)),
     st.builds(SharedPrefixParameters, st.integers(1, 8)),
     st.builds(HoldNParameters, st.integers(0, 64)),
     st.builds(
@@ -123,7 +123,7 @@ def test_what_is_left_out_takes_its_default(text, parameters):
         ("edatt { normalization: 9 }", "policy.edatt.normalization"),
         ("align_att { frames: 0 }", "policy.align_att.frames = .*1 to 256"),
         ("align_att { attention_heads: [1, 1] }", "policy.align_att.attention_heads.*each once"),
-        ("local_agreement { n: 1 }", "policy.local_agreement.n = .*2 to 8"),
+        ("local_agreement { n: 1 }", "policy.local_agreement.n = .*2 to 64"),
         ("shared_prefix { n: 9 }", "policy.shared_prefix.n = .*1 to 8"),
         ("hold_n { n: -1 }", "policy.hold_n.n"),
         ("wait_k { k: 0 }", "policy.wait_k.k"),

@@ -182,6 +182,17 @@ def test_a_short_hypothesis_leaves_nothing_over():
     assert commit(policy, Heard(1200, 40), committed) == 3
 
 
+@pytest.mark.parametrize(
+    "policy", [WaitKPolicy(WaitKParameters(k=3)), schedule(100, 20, 1)], ids=["wait_k", "frames"]
+)
+def test_what_the_guards_did_not_allow_is_not_made_up_for(policy):
+    """After a silent beginning a schedule goes on at its pace, without a burst."""
+    for index in range(1, 21):
+        policy.pass_by(Heard(200 * index, 40))
+    hypothesis = make_hypothesis(words(*range(5, 25)))
+    assert policy.decide(Heard(4200, 40), hypothesis).new_token_count == 1
+
+
 def test_a_token_held_back_at_a_word_border_stays_due():
     """With N = 1 the second piece of a word comes due while the first is still held back."""
     policy = schedule(100, 20, 1)

@@ -16,6 +16,7 @@ from earvoice.policy.event import (
     SessionTotals,
     TailChanged,
     UtteranceEnded,
+    WordsReleased,
 )
 from earvoice.policy.evidence import VoiceActivity
 from earvoice.policy.words import CommitUnit
@@ -66,6 +67,17 @@ def test_silence_says_nothing_and_costs_no_decoding():
     assert items_of(events) == []
     assert decoder.requests == []
     assert len(of_kind(events, UtteranceEnded)) > 5
+
+
+def test_a_schedule_makes_nothing_up_after_a_silent_beginning():
+    """The evidence guard holds wait-k back for 4 s; then it writes at its pace, not all at once."""
+    encoder = ScriptedEncoder(
+        voice=lambda start, end: VoiceActivity(end > 4 * RATE_HERTZ, start, end)
+    )
+    options = with_options(policy=WaitKParameters(k=3), endpointing=None)
+    events = run_session([seconds(8)], options, encoder)
+    released = [len(event.items) for event in of_kind(events, WordsReleased)]
+    assert max(released[:-1]) <= 3
 
 
 def test_a_pause_ends_the_utterance_and_everything_starts_anew():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from dataclasses import replace
 
@@ -13,13 +14,14 @@ from hypothesis import strategies as st
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.policy.decisions.edatt import EdattParameters
+from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
 from earvoice.policy.decisions.hold_n import HoldNParameters
 from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
 from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
 from earvoice.policy.decisions.wait_k import WaitKParameters
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
 from earvoice.policy.stream_options import HistorySelection
-from earvoice.policy.update_queue import UpdateQueue
+from earvoice.policy.update_queue import MAX_WAITING_UPDATES, UpdateQueue
 from earvoice.policy.wire.update import updated_options
 from earvoice.runtime.errors import InvalidFieldError
 from tests.unit.policy.running import OPTIONS, items_of, run_session, seconds, with_options
@@ -58,12 +60,25 @@ async def test_a_change_waits_for_the_end_of_a_segment_behind_it():
     assert queue.take_before(99_999) is None
 
 
-def test_any_number_of_changes_at_once_is_taken():
-    """The session works them off while the reader waits for room."""
+async def test_a_reader_waits_while_too_many_changes_are_on_their_way():
+    """What a client sends without end is not kept without end."""
+    queue = UpdateQueue()
+    for position in range(MAX_WAITING_UPDATES):
+        await queue.add(position, OPTIONS)
+    waiting = asyncio.create_task(queue.add(MAX_WAITING_UPDATES, OPTIONS))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert queue.take_before(1) == (0, OPTIONS)
+    await waiting
+
+
+def test_of_any_number_of_changes_at_one_place_the_last_counts():
+    """Also before the first audio, for which the session waits: the reader must get to it."""
     changes = [replace(OPTIONS, segment_ms=300 + count) for count in range(200)]
     events = run_session([seconds(1.0), *changes, seconds(1.0)])
     # 6400 is the last boundary; of the steps of 499 ms only the second and the third fit.
     assert segment_ends(events) == [6400, 10_392, 14_384, 16_000]
+    assert segment_ends(run_session([*changes, seconds(1.0)])) == [3992, 7984, 8000]
 
 
 def test_segments_get_their_new_length_from_the_last_boundary_on():
@@ -84,6 +99,12 @@ def test_a_change_before_the_first_segment_keeps_the_initial_wait():
     options = with_options(initial_wait_ms=1000)
     messages = [seconds(0.1), replace(options, segment_ms=500), seconds(2.3)]
     assert segment_ends(run_session(messages, options)) == [12_000, 16_000, 19_200]
+
+
+def test_a_schedule_that_comes_before_the_first_segment_waits_its_own_time():
+    """Segments of the same length, but the first one longer."""
+    messages = [seconds(0.1), with_options(segment_ms=800, initial_wait_ms=1200), seconds(3.2)]
+    assert segment_ends(run_session(messages)) == [16_000, 22_400, 26_400]
 
 
 def test_shorter_segments_need_no_further_audio_to_begin():
@@ -226,6 +247,18 @@ def test_a_schedule_brings_its_segments():
     schedule = policy(frame_schedule={"wait_frames": 100, "stride_frames": 10, "tokens": 1})
     changed = updated_options(OPTIONS, pb.StreamingUpdate(policy=schedule), MODEL)
     assert (changed.segment_ms, changed.initial_wait_ms) == (100, 900)
+
+
+def test_a_schedule_takes_its_segments_with_it():
+    """10 ms suit nobody else, and nobody could take its wait back."""
+    start = with_options(
+        policy=FrameScheduleParameters(200, 1, 1), segment_ms=10, initial_wait_ms=1990
+    )
+    changed = updated_options(start, pb.StreamingUpdate(policy=policy(hold_n={})), MODEL)
+    assert (changed.segment_ms, changed.initial_wait_ms) == (MODEL.default_segment_ms, 0)
+    faster = policy(frame_schedule={"wait_frames": 50, "stride_frames": 10, "tokens": 1})
+    changed = updated_options(start, pb.StreamingUpdate(policy=faster), MODEL)
+    assert (changed.segment_ms, changed.initial_wait_ms) == (100, 400)
 
 
 @pytest.mark.parametrize(

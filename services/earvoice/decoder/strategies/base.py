@@ -122,7 +122,7 @@ class Strategy(ABC, Generic[RunT]):
             sentence.
 
         Raises:
-            InvalidFieldError: the states are not finite numbers.
+            InvalidFieldError: the states are not finite numbers, or too large.
         """
 
     @abstractmethod

@@ -98,13 +98,13 @@ class BeamRun:
         Args:
             logits: [rows, V] float32 (overwritten).
             rows: attention row [S] of each row.
-
-        Raises:
-            InvalidFieldError: no token has a finite probability: the states were too large.
         """
         nodes = self._candidates(logits, rows)
         if not nodes:
-            raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
+            # Numbers have overflowed. An error would be one of the whole batch, whose other
+            # searches have read their tokens already; so this one ends with what it has.
+            leaves = [*self._finished, *self._live]
+            return Progress([], self._ranked(leaves), self._prefix_attention)
         near_tie = any(a.total - b.total < NEAR_TIE_LOGITS for a, b in pairwise(nodes))
         size = self._plan.size
         ended = [node for node in nodes[:size] if node.token == EOS]
@@ -156,12 +156,17 @@ def begin_beam(
     """Read what is forced in one parallel pass, and start from one row.
 
     Forcing tokens one by one keeps one row alive and adds up its log-probabilities: the same.
+
+    Raises:
+        InvalidFieldError: the first token's logits are no numbers: the states were too large.
     """
     forced = list(opening.forced)
     logits, attention = decoder.prefill(
         forced, cache, opening.attention_layer, opening.attention_heads
     )
     last = len(forced) - 1
+    if not bool(logits[last].isfinite().all()):
+        raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
     prefix_rows = attention[last - opening.reported_prefix_tokens : last].tolist()
     run = BeamRun(opening, plan, cache, _forced_total(logits[:last], forced[1:]), prefix_rows)
     return run, run.take(logits[last:], [attention[last]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from earvoice.decoder.strategies.base import Choice, Opening, Progress
 from earvoice.decoder.strategies.choosable import NEAR_TIE_LOGITS, forbid
 from earvoice.models.decoding import CachedDecoder, DecoderCache
 from earvoice.models.vocabulary import EOS
+from earvoice.runtime.errors import InvalidFieldError
 
 
 @dataclass(slots=True)
@@ -36,6 +38,9 @@ def begin_greedy(
 
     Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
     token that is not the most probable one there.
+
+    Raises:
+        InvalidFieldError: the first token's logits are no numbers: the states were too large.
     """
     forced, draft = list(opening.forced), opening.draft
     first = len(forced) - 1
@@ -47,6 +52,8 @@ def begin_greedy(
         first_logits=first,
     )
     best = _best_of(logits, [opening.forbid_end] * (len(draft) + 1))
+    if not math.isfinite(best[0].log_probability):
+        raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
     accepted = _agreeing([item.token for item in best], draft)
     ended = accepted > 0 and draft[accepted - 1] == EOS
     count = accepted if ended else accepted + 1

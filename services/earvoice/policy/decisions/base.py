@@ -132,6 +132,13 @@ class DecisionPolicy(ABC):
         """
         del committed_word_count, committed_token_count
 
+    def pass_by(self, heard: Heard) -> None:
+        """Hear that the guards let nothing be written at a segment: what was due then is past.
+
+        Called in place of ``wants_hypothesis``.
+        """
+        del heard
+
     def forget_prefix(self, token_count: int) -> None:
         """Hear that history selection has dropped the first tokens of the forced prefix.
 

@@ -72,6 +72,10 @@ class FrameSchedulePolicy(DecisionPolicy):
         self._written_token_count = heard.committed_token_count + count
         return Decision(count)
 
+    def pass_by(self, heard: Heard) -> None:
+        """Let the steps go by: a silent beginning is not made up for later."""
+        self._decided_ms = heard.duration_ms
+
     def step_at(self, duration_ms: float) -> int:
         """Return the newest step t with g(t) heard; 0 before the first."""
         frames = passed_units(duration_ms, FRAME_MS)

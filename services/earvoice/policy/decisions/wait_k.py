@@ -80,6 +80,10 @@ class WaitKPolicy(DecisionPolicy):
             hypothesis, due, commit_end=self.parameters.end_while_reading == "commit"
         )
 
+    def pass_by(self, heard: Heard) -> None:
+        """Count the words due as written: a silent beginning is not made up for later."""
+        self._written_word_count += max(0, self.due_word_count(heard))
+
     def due_word_count(self, heard: Heard) -> int:
         """Return how many words are due, possibly negative."""
         ahead = self.source_word_count(heard) - (self._written_word_count + self.parameters.k)

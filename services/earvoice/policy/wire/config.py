@@ -29,6 +29,7 @@ from earvoice.runtime.errors import (
     LanguageNotSupportedError,
     ModelNotFoundError,
     UnimplementedFieldError,
+    shown,
 )
 
 Config = public_pb.StreamingConfig
@@ -65,7 +66,8 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
     """
     if config.model and config.model != model.name:
         raise ModelNotFoundError(
-            f"model = {config.model!r} is not served; allowed: {model.name!r}", allowed=model.name
+            f"model = {shown(config.model)} is not served; allowed: {model.name!r}",
+            allowed=model.name,
         )
     _refuse_reserved(config)
     check_language(

@@ -64,7 +64,7 @@ _FORMS = {
             "allow_early_end": FlagField(),
         },
     ),
-    "local_agreement": _PolicyForm(LocalAgreementParameters, {"n": NumberField(2, 8, 2)}),
+    "local_agreement": _PolicyForm(LocalAgreementParameters, {"n": NumberField(2, 64, 2)}),
     "shared_prefix": _PolicyForm(SharedPrefixParameters, {"n": NumberField(1, 8, 1)}),
     "hold_n": _PolicyForm(HoldNParameters, {"n": NumberField(0, 64, 6)}),
     "wait_k": _PolicyForm(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
+from earvoice.policy.decisions.factory import required_segment
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.consistency import check_consistency
 from earvoice.policy.wire.decision_policy import policy_parameters
@@ -32,6 +33,10 @@ def updated_options(
     if update.HasField("policy"):
         parameters = policy_parameters(update.policy, model)
     duration = update.segment_duration if update.HasField("segment_duration") else None
+    segment_ms, wait_ms = options.segment_ms, options.initial_wait_ms
+    if required_segment(options.policy) is not None:
+        # What one policy dictated may be out of all bounds for the next.
+        segment_ms, wait_ms = model.default_segment_ms, 0
     layer, heads = attention_of(parameters, model)
     updated = replace(
         options,
@@ -39,8 +44,8 @@ def updated_options(
         attention_layer=layer,
         attention_heads=heads,
         beam_size=checked_beam_size(update.beam_size, parameters, options.beam_size),
-        segment_ms=checked_segment_ms(duration, parameters, options.segment_ms),
-        initial_wait_ms=checked_initial_wait_ms(None, parameters, options.initial_wait_ms),
+        segment_ms=checked_segment_ms(duration, parameters, segment_ms),
+        initial_wait_ms=checked_initial_wait_ms(None, parameters, wait_ms),
     )
     check_consistency(updated)
     return updated
