@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from contextlib import aclosing, closing
 from pathlib import Path
@@ -23,6 +24,10 @@ from earvoice.cli.translate_arguments import (
 )
 from earvoice.client.event import Committed, CommittedWord, EndOfUtterance, Started, Summary
 from earvoice.client.translation_client import connect
+from earvoice.latency.html_report import html_report
+from earvoice.latency.otlp_json import read_span_file
+from earvoice.latency.store_report import report_store
+from earvoice.latency.trace_store import TraceStore
 
 if TYPE_CHECKING:
     import argparse
@@ -38,12 +43,17 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_language_arguments(parser, target="de")
     add_policy_arguments(parser)
     add_stream_arguments(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a page about where the time went"
+    )
     add_server_arguments(parser)
     parser.set_defaults(interim=False, transcript=True, stage_timings=True)
 
 
 def _run(options: argparse.Namespace) -> int:
     read_policy(options)
+    if options.html and options.server:
+        raise CommandError("--html is made from the services' spans: it cannot go with --server")
     recording = RecordingInput(options.audio or find_recording(), "realtime")
 
     async def show(_: Interruption) -> int:
@@ -68,10 +78,21 @@ def find_recording() -> Path:
 
 
 async def _show(recording: RecordingInput, options: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory(prefix="earvoice-spans-") as folder:
+        await _translate(recording, options, Path(folder) if options.html else None)
+        # The services have stopped, and so have written all their spans.
+        if options.html:
+            _write_page(options.html, Path(folder))
+    return ExitCode.DONE
+
+
+async def _translate(
+    recording: RecordingInput, options: argparse.Namespace, trace_folder: Path | None
+) -> None:
     seconds = (recording.duration_ms or 0) / 1000
     print(f"{recording.name}: {seconds:.1f} s of audio, translated to {options.to} as it plays")
     began_s = time.monotonic()
-    async with choose_server(options) as address, connect(address) as client:
+    async with choose_server(options, trace_folder) as address, connect(address) as client:
         print(f"services at {address} after {time.monotonic() - began_s:.1f} s")
         choices = read_translation_options(options, recording.audio, options.to, paced=True)
         stage = _Stage()
@@ -79,7 +100,16 @@ async def _show(recording: RecordingInput, options: argparse.Namespace) -> int:
             async for event in events:
                 stage.show(event)
                 sys.stdout.flush()
-    return ExitCode.DONE
+
+
+def _write_page(page: Path, trace_folder: Path) -> None:
+    store = TraceStore()
+    for path in sorted(trace_folder.iterdir()):
+        store.take(read_span_file(path))
+    if not store.span_count:
+        raise CommandError("the services wrote no spans: is OTEL_EXPORTER_OTLP_ENDPOINT set?")
+    page.write_text(html_report(*report_store(store)), encoding="utf8")
+    print(f"where the time went, segment by segment: {page}")
 
 
 class _Stage:

@@ -32,12 +32,21 @@ class ServiceChoices:
         policy_settings: further settings of the policy service, without their prefix.
         backend_settings: the same of both the encoder and the decoder.
         start_timeout_s: how long each may take to serve.
+        trace_folder: where each writes its spans, complete once it has stopped; None leaves it to
+            their own settings.
     """
 
     ports: Mapping[str, int | None] = field(default_factory=dict)
     policy_settings: Mapping[str, str] = field(default_factory=dict)
     backend_settings: Mapping[str, str] = field(default_factory=dict)
     start_timeout_s: float = START_TIMEOUT_S
+    trace_folder: Path | None = None
+
+    def trace_settings(self, service: str) -> Mapping[str, str]:
+        """Return the setting that has a service write its spans here, if any."""
+        if self.trace_folder is None:
+            return {}
+        return {"TRACE_FILE": str(self.trace_folder / f"{service}.jsonl")}
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,7 @@ class _Plant:
             self._folder,
             port=self._choices.ports.get(service, 0),
             start_timeout_s=self._choices.start_timeout_s,
-            settings=settings,
+            settings={**(settings or {}), **self._choices.trace_settings(service)},
         )
         child = SupervisedChild(plan, self._logs.relay(service), _notify)
         self._children[service] = child

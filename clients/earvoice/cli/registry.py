@@ -22,6 +22,7 @@ _BUILT_IN = (
     ("models", "list what a server can be asked for"),
     ("presets", "list the papers' settings by name"),
     ("demo", "translate a recording at real time and show where the time goes"),
+    ("latency", "read the services' spans: where the time of released words went"),
 )
 # The module that shows whether an extra is installed.
 _EXTRA_PROBES = {"encoder": "torch", "decoder": "torch", "cli": "soundfile"}

@@ -33,8 +33,14 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @asynccontextmanager
-async def choose_server(options: argparse.Namespace) -> AsyncIterator[str]:
+async def choose_server(
+    options: argparse.Namespace, trace_folder: Path | None = None
+) -> AsyncIterator[str]:
     """Give the address of the server to use; what was started for it is stopped at the end.
+
+    Args:
+        options: of the command.
+        trace_folder: where services started for the run write their spans.
 
     Raises:
         CommandError: what a service needs is not installed, or it did not come to serve.
@@ -44,6 +50,6 @@ async def choose_server(options: argparse.Namespace) -> AsyncIterator[str]:
         return
     if sys.stderr.isatty():
         print("starting encoder, decoder and policy ...", file=sys.stderr, flush=True)
-    choices = ServiceChoices(start_timeout_s=options.start_timeout_s)
+    choices = ServiceChoices(start_timeout_s=options.start_timeout_s, trace_folder=trace_folder)
     async with run_services(choices, LogFolder(folder=options.log_dir)) as services:
         yield services.addresses["policy"]

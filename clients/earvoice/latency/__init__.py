@@ -1,0 +1,1 @@
+"""Where the time of released words went, read from the services' spans."""

@@ -1,0 +1,63 @@
+"""An OTLP/gRPC endpoint of our own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from earvoice.latency.otlp_message import spans_of_message
+from earvoice.latency.span import Span
+
+_STOP_GRACE_S = 1.0
+_LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class _TraceService(trace_service_pb2_grpc.TraceServiceServicer):
+    def __init__(self, take: Callable[[Iterable[Span]], None]) -> None:
+        self._take = take
+
+    async def Export(  # noqa: N802 - the name of the rpc
+        self,
+        request: trace_service_pb2.ExportTraceServiceRequest,
+        context: grpc.aio.ServicerContext[
+            trace_service_pb2.ExportTraceServiceRequest,
+            trace_service_pb2.ExportTraceServiceResponse,
+        ],
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        del context
+        self._take(spans_of_message(request))
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+@asynccontextmanager
+async def receive_spans(address: str, take: Callable[[Iterable[Span]], None]) -> AsyncIterator[int]:
+    """Give the port at which spans are received, and hand them on until the end.
+
+    Args:
+        address: HOST:PORT; port 0 takes a free one.
+        take: called on the event loop, for each message.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    options = [
+        ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
+        ("grpc.so_reuseport", 0),
+    ]
+    server = grpc.aio.server(options=options)
+    # Generated without types.
+    add_service: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
+    add_service(_TraceService(take), server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"cannot listen at {address}: {error}") from error
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(_STOP_GRACE_S)

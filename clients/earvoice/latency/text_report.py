@@ -1,0 +1,133 @@
+"""A report for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from earvoice.latency.percentile import Spread
+from earvoice.latency.session_report import SessionReport
+from earvoice.latency.slow_word import SlowWord
+
+_LABEL = 29
+_ID = 12
+_CLOCK_NOTE = {
+    "ideal": "ideal: audio alone, computation costs nothing",
+    "live": "live: the wall clock of the policy service",
+    "true": "true: computation only, each segment after the one before",
+}
+
+
+def text_report(reports: Sequence[SessionReport], problems: Sequence[str]) -> str:
+    """Return all sessions, one after the other, and what was left out."""
+    parts = ["\n".join(_session_lines(report)) for report in reports]
+    if not parts:
+        parts.append("no session in these spans")
+    if problems:
+        parts.append(_problem_line(problems))
+    return "\n\n".join(parts)
+
+
+def overview(reports: Sequence[SessionReport], problems: Sequence[str]) -> str:
+    """Return a line for each session: what a live table shows."""
+    head = (
+        f"{'session':<13}{'clock':>6}{'audio s':>9}{'words':>7}{'lag p50':>9}{'p95':>7}"
+        f"{'LAAL*':>7}{'ideal':>7}{'RTF':>7}  status"
+    )
+    lines = [head, *(_overview_line(report) for report in reports)]
+    if problems:
+        lines.append(_problem_line(problems))
+    return "\n".join(lines)
+
+
+def _problem_line(problems: Sequence[str]) -> str:
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"left out: {problems[0]}{more}"
+
+
+def _overview_line(report: SessionReport) -> str:
+    facts, session = report.session.facts, report.session
+    own, ideal = report.own_clock, report.clocks["ideal"]
+    return (
+        f"{_shortened(facts.session_id):<13}{facts.clock:>6}{session.audio_ms / 1000:9.1f}"
+        f"{len(session.words):7}{_seconds(own.lag.p50 if own.lag else None):>9}"
+        f"{_seconds(own.lag.p95 if own.lag else None):>7}{_seconds(own.laal_star_ms):>7}"
+        f"{_seconds(ideal.laal_star_ms):>7}{_factor(report.real_time_factor):>7}"
+        f"  {facts.status}"
+    )
+
+
+def _session_lines(report: SessionReport) -> Iterator[str]:
+    facts, session = report.session.facts, report.session
+    yield f"session {facts.session_id} ({facts.status})"
+    yield f"  {_setting(report)}"
+    merged = sum(segment.merged for segment in session.segments)
+    yield (
+        f"  {session.audio_ms / 1000:.1f} s of audio, {len(session.segments)} segments"
+        f" ({merged} merged away), {len(session.words)} words"
+    )
+    yield ""
+    yield f"{_head('seconds')}{'LAAL*':>9}"
+    for name, clock in report.clocks.items():
+        yield f"{_lag_line(f'word lag, {name}', clock.lag)}{_seconds(clock.laal_star_ms):>9}"
+    yield ""
+    yield from (f"  {_CLOCK_NOTE[name]}" for name in report.clocks if name in _CLOCK_NOTE)
+    yield f"  real-time factor: {_factor(report.real_time_factor)}"
+    if report.stages:
+        yield ""
+        yield f"{_head('milliseconds of a word')}{'share':>8}"
+        for stage in report.stages:
+            yield f"{_ms_line(stage.stage.label, stage.spread)}{stage.share:8.1%}"
+        yield ""
+        yield "slowest words"
+        yield from (_slow_line(word) for word in report.slowest)
+
+
+def _setting(report: SessionReport) -> str:
+    facts = report.session.facts
+    languages = f"{facts.source} to {facts.target}" if facts.target else "languages unknown"
+    given = (facts.parameters or {}).items()
+    parameters = ", ".join(
+        f"{name}={value}" for name, value in given if value not in ([], None, "")
+    )
+    policy = f"{facts.policy}({parameters})" if parameters else facts.policy
+    segment = f"segments of {facts.segment_ms:g} ms" if facts.segment_ms else ""
+    return ", ".join(part for part in (facts.model, languages, policy, segment) if part)
+
+
+def _head(title: str) -> str:
+    return f"{title:<{_LABEL}}" + "".join(
+        f"{name:>9}" for name in ("p50", "p95", "p99", "mean", "max")
+    )
+
+
+def _lag_line(label: str, spread: Spread | None) -> str:
+    values = (None,) * 5 if spread is None else _columns(spread)
+    return f"{label:<{_LABEL}}" + "".join(f"{_seconds(value):>9}" for value in values)
+
+
+def _ms_line(label: str, spread: Spread) -> str:
+    return f"{label:<{_LABEL}}" + "".join(f"{value:9.1f}" for value in _columns(spread))
+
+
+def _columns(spread: Spread) -> tuple[float, ...]:
+    return spread.p50, spread.p95, spread.p99, spread.mean, spread.max
+
+
+def _slow_line(slow: SlowWord) -> str:
+    return (
+        f"{slow.word.lag_ms / 1000:8.2f} s  word {slow.number:<5} spoken by "
+        f"{slow.word.source_end_ms / 1000:.2f} s: {slow.cause.blame} "
+        f"({slow.cause_ms:.0f} ms, usually {slow.usual_ms:.0f})"
+    )
+
+
+def _seconds(value_ms: float | None) -> str:
+    return "-" if value_ms is None else f"{value_ms / 1000:.2f}"
+
+
+def _factor(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _shortened(session_id: str) -> str:
+    return session_id if len(session_id) <= _ID else f"{session_id[: _ID - 1]}…"
