@@ -13,26 +13,39 @@ CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
 	$(BIN)/python -m earvoice.training
+# `make results`: the second checkpoint is the grown model, where `make grown-model` has made it.
+CLAIMS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.claims
+TEST_SET := $(WORK)/testset/joined
+INPUTS := --testset $(TEST_SET) --limit 300
+SECOND_MODEL ?= $(wildcard $(WORK)/earvoice-en-x)
+NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
 SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k festvox-kdlpc16k
 
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo test lint format check soak bench model grown-model evaluate-model landed-protos clean
+.PHONY: help setup demo test lint format check check-observability soak bench model grown-model evaluate-model results landed-protos clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 setup: ## build .venv/ with everything; the command is .venv/bin/earvoice
 	@$(PYTHON3) tools/setup_environment.py
 
 demo: setup ## translate a recording live: make demo AUDIO=my.wav TO=de POLICY=edatt
-	@$(BIN)/earvoice demo $(DEMO_OPTIONS)
+	@mkdir -p .work
+	@$(BIN)/earvoice demo --html .work/demo.html $(DEMO_OPTIONS)
 
 test: setup lint check ## everything that CI runs
 
 check: setup ## the tests alone
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+
+check-observability: setup ## install what the checks of deploy/observability need, and run them
+	@$(PYTHON3) tools/setup_environment.py --system-packages prometheus chromium
+	@$(BIN)/python -m pip install --quiet rotel==0.0.1a15
+	@if command -v npm > /dev/null; then npm install --silent --prefix .work/node $(NODE_PACKAGES); fi
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy
 
 soak: setup ## long streams, noise, ten live streams: some minutes
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/soak
@@ -61,6 +74,14 @@ evaluate-model: setup ## measure a model on held-out speech: DATA=folder WORK=fo
 	@$(CORPUS) speech --dev-only --corpus $(WORK)/held-out
 	@$(CORPUS) features --data $(DATA) --corpus $(WORK)/held-out
 	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --model $(MODEL)
+
+results: setup ## test the papers' claims, write docs/results.md: DATA=folder WORK=folder (an hour of one core a model)
+	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
+	@echo "test set and logs are in $(WORK); run again to continue"
+	test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
+	$(CLAIMS) run --model $(MODEL) --label first $(INPUTS) --output $(WORK)/results/first
+	$(if $(SECOND_MODEL),$(CLAIMS) run --model $(SECOND_MODEL) --label second $(INPUTS) --output $(WORK)/results/second)
+	$(CLAIMS) report $(WORK)/results/first $(if $(SECOND_MODEL),$(WORK)/results/second)
 
 lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -16,6 +16,7 @@ from earvoice.api.v1 import (
 )
 from earvoice.client.preset_table import PAPERS
 from earvoice.policy.decisions.factory import POLICY_NAMES
+from tools import document_telemetry
 from tools.document_configuration import PAGE, configuration_page
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +94,12 @@ def test_named_files_exist(page: Path):
 def test_the_configuration_is_current():
     """docs/configuration.md is what tools/document_configuration.py writes."""
     assert PAGE.read_text(encoding="utf8") == configuration_page()
+
+
+def test_the_telemetry_page_is_current():
+    """docs/telemetry.md is what tools/document_telemetry.py writes."""
+    page = document_telemetry.PAGE.read_text(encoding="utf8")
+    assert page == document_telemetry.telemetry_page()
 
 
 @pytest.mark.parametrize("rpc", sorted(set(RPCS)))

@@ -38,16 +38,19 @@ def main() -> int:
 async def _serve(settings: DecoderSettings) -> int:
     # Imported here, after the environment has been set for torch.
     from earvoice.decoder.engine import DecoderEngine  # noqa: PLC0415
+    from earvoice.decoder.generation_trace import GenerationTrace  # noqa: PLC0415
     from earvoice.decoder.loading import load_decoder  # noqa: PLC0415
     from earvoice.decoder.service import SERVICE_NAME, DecoderService, register  # noqa: PLC0415
     from earvoice.models.device import DeviceError  # noqa: PLC0415
     from earvoice.models.errors import ModelError  # noqa: PLC0415
     from earvoice.runtime.server import ServiceServer  # noqa: PLC0415
+    from earvoice.telemetry.service_telemetry import ServiceTelemetry  # noqa: PLC0415
 
     server = ServiceServer(settings, [SERVICE_NAME])
-    service = DecoderService(settings)
-    register(service, server.grpc_server)
     try:
+        telemetry = ServiceTelemetry("decoder", settings)
+        service = DecoderService(settings, GenerationTrace(telemetry.tracer))
+        register(service, server.grpc_server)
         await server.start()
         loaded = await asyncio.to_thread(load_decoder, settings)
     except (OSError, ModelError, DeviceError) as error:
@@ -56,10 +59,13 @@ async def _serve(settings: DecoderSettings) -> int:
         return _EXIT_FAILED
     engine = DecoderEngine(loaded.strategy)
     engine.start()
+    telemetry.meters.observe_sessions(service.sessions)
+    telemetry.meters.observe_engine(engine.load)
     service.serve(loaded.model, engine)
     await server.set_serving(serving=True)
     await server.run_until_stopped(service.drain)
     await engine.close()
+    telemetry.close()
     return 0
 
 

@@ -59,6 +59,7 @@ class GenerateCommand:
         beam_size: instead of that of open; 0 is that of open.
         all_hypotheses: tell the whole beam, not the best alone.
         prefix_attention: tell the cross-attention of the prefix's tokens, too.
+        traceparent: the caller's span, or empty.
     """
 
     generation_id: int
@@ -73,6 +74,7 @@ class GenerateCommand:
     beam_size: int = 0
     all_hypotheses: bool = False
     prefix_attention: bool = False
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from earvoice.decoder.event import EndReason, Event
 from earvoice.decoder.generation import Generation
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.strategies.base import Progress, RunT, Strategy
+from earvoice.runtime.engine_load import EngineLoad
 
 _LOG = logging.getLogger("earvoice.decoder.engine")
 
@@ -30,6 +31,9 @@ class DecoderEngine(Generic[RunT]):
     Args:
         strategy: how tokens are chosen.
         clock_s: monotonic seconds; the same clock that commands are stamped with.
+
+    Attributes:
+        load: of the thread.
     """
 
     def __init__(
@@ -42,6 +46,7 @@ class DecoderEngine(Generic[RunT]):
         self._waiting: deque[Generation] = deque()
         self._running: dict[Generation, RunT] = {}
         self._posts: list[Post] = []
+        self.load = EngineLoad(lambda: len(self._arrived) + len(self._waiting))
         self._closing = False
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -161,6 +166,7 @@ class DecoderEngine(Generic[RunT]):
     ) -> None:
         """Hand out what a computation gave each generation that shared it."""
         now_s = self._clock_s()
+        self.load.note(now_s - started_s, len(batch))
         for generation, progress in zip(batch, results, strict=True):
             generation.compute(started_s, now_s, len(batch))
             event, reason = generation.accept(progress, now_s)

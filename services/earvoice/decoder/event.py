@@ -38,6 +38,25 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
+class Course:
+    """How a generation went, for its trace; moments are on the monotonic clock, in seconds.
+
+    Attributes:
+        traceparent: the caller's span, or empty.
+        prefill_s: when its first computation began; its end where there was none.
+        prefilled_s: when that had ended.
+        ended_s: when the generation ended.
+        batch_size: most generations that shared one of its computations.
+    """
+
+    traceparent: str
+    prefill_s: float
+    prefilled_s: float
+    ended_s: float
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """The session is open."""
 
@@ -68,7 +87,10 @@ class Beamed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A generation ended; exactly one each. `failure` is set where the computation failed."""
+    """A generation ended; exactly one each.
+
+    `failure` is set where the computation failed, `course` where the generation is traced.
+    """
 
     generation_id: int
     reason: EndReason
@@ -77,6 +99,7 @@ class Ended:
     near_tie_count: int
     spent: Spent
     failure: Exception | None = None
+    course: Course | None = None
 
 
 Event = Opened | Stepped | Beamed | Ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from earvoice.decoder.event import Beamed, Ended, EndReason, Spent, Stepped
+from earvoice.decoder.event import Beamed, Course, Ended, EndReason, Spent, Stepped
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.state_block import StateBlock
 from earvoice.decoder.strategies.base import Choice, Opening, Progress
@@ -22,6 +22,7 @@ class Assignment:
         max_new_tokens: most tokens after the prefix.
         end_token: id of the end of sentence.
         read_at_s: monotonic clock when the command was read, in seconds.
+        traceparent: the caller's span, or empty.
     """
 
     generation_id: int
@@ -31,6 +32,7 @@ class Assignment:
     max_new_tokens: int
     end_token: int
     read_at_s: float
+    traceparent: str = ""
 
 
 class Generation:
@@ -52,6 +54,9 @@ class Generation:
         self._near_tie_count = 0
         self._compute_ms = 0.0
         self._batch_size = 1
+        self._largest_batch = 0
+        self._prefill_s: float | None = None
+        self._prefilled_s = 0.0
         self._paused_ms = 0.0
         self._paused_at_s: float | None = None
 
@@ -71,6 +76,9 @@ class Generation:
             self._paused_at_s = None
         self._compute_ms += (now_s - started_s) * 1000
         self._batch_size = batch_size
+        self._largest_batch = max(self._largest_batch, batch_size)
+        if self._prefill_s is None:
+            self._prefill_s, self._prefilled_s = started_s, now_s
 
     def accept(
         self, progress: Progress, now_s: float
@@ -133,6 +141,17 @@ class Generation:
             self._near_tie_count,
             self.spent(now_s),
             failure,
+            self._course(now_s) if self.assignment.traceparent else None,
+        )
+
+    def _course(self, now_s: float) -> Course:
+        begun = self._prefill_s is not None
+        return Course(
+            self.assignment.traceparent,
+            self._prefill_s if self._prefill_s is not None else now_s,
+            self._prefilled_s if begun else now_s,
+            now_s,
+            self._largest_batch,
         )
 
     def spent(self, now_s: float) -> Spent:

@@ -33,7 +33,8 @@ def command_of(request: decoder_pb.DecodeRequest, read_at_s: float) -> Command:
         case "states":
             return StatesCommand(_block_of(request.states), request.states.first_changed)
         case "generate":
-            return _generate_of(request.generate, read_at_s)
+            traceparent = request.trace_context.traceparent
+            return _generate_of(request.generate, read_at_s, traceparent)
         case "halt":
             return HaltCommand(request.halt.generation_id)
         case _:
@@ -70,7 +71,9 @@ def _states_id_of(message: types_pb2.StatesId) -> StatesId:
     return StatesId(message.utterance, message.revision)
 
 
-def _generate_of(message: decoder_pb.Generate, read_at_s: float) -> GenerateCommand:
+def _generate_of(
+    message: decoder_pb.Generate, read_at_s: float, traceparent: str
+) -> GenerateCommand:
     return GenerateCommand(
         generation_id=message.generation_id,
         states_id=_states_id_of(message.states_id),
@@ -84,4 +87,5 @@ def _generate_of(message: decoder_pb.Generate, read_at_s: float) -> GenerateComm
         beam_size=message.beam_size,
         all_hypotheses=message.all_hypotheses,
         prefix_attention=message.prefix_attention,
+        traceparent=traceparent,
     )

@@ -20,6 +20,7 @@ from earvoice.decoder.answer import answer_of
 from earvoice.decoder.command import Command
 from earvoice.decoder.engine import DecoderEngine
 from earvoice.decoder.event import Event
+from earvoice.decoder.generation_trace import GenerationTrace
 from earvoice.decoder.model import ServedModel
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.request import command_of
@@ -47,12 +48,17 @@ class DecoderService(DecoderServiceServicer):
 
     Args:
         settings: limits.
+        trace: makes spans of traced generations.
+
+    Attributes:
+        sessions: how many run.
     """
 
-    def __init__(self, settings: DecoderSettings) -> None:
+    def __init__(self, settings: DecoderSettings, trace: GenerationTrace) -> None:
         self._settings = settings
+        self._trace = trace
         self._served: _Served | None = None
-        self._limit = SessionLimit(settings.session_limit)
+        self.sessions = SessionLimit(settings.session_limit)
         self._streams: set[DecodeStream] = set()
 
     def serve(self, model: ServedModel, engine: DecoderEngine[Any]) -> None:
@@ -89,11 +95,11 @@ class DecoderService(DecoderServiceServicer):
         async def send(event: Event) -> None:
             await context.write(answer_of(event, served.model.tokens, served.description))
 
-        with self._limit.admit():
+        with self.sessions.admit():
             outbox = Outbox(self._settings.outbox_events, served.engine.wake)
             bounds = SessionBounds(self._settings.max_states, self._settings.max_tokens)
             session = DecodeSession(served.model, bounds, served.engine, outbox)
-            stream = DecodeStream(session, outbox, self._patience)
+            stream = DecodeStream(session, outbox, self._patience, self._trace)
             self._streams.add(stream)
             try:
                 await stream.run(_commands(requests, stream), send)
@@ -112,11 +118,11 @@ class DecoderService(DecoderServiceServicer):
         farewell_s = min(_MAX_FAREWELL_S, grace_s / 4)
         try:
             async with asyncio.timeout(grace_s - farewell_s):
-                await self._limit.drain()
+                await self.sessions.drain()
         except TimeoutError:
             for stream in self._streams:
                 stream.end(NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS))
-            await self._limit.drain()
+            await self.sessions.drain()
 
     @property
     def _patience(self) -> Patience:

@@ -149,6 +149,7 @@ class DecodeSession:
                 allowed_tokens,
                 self._model.tokens.end_token,
                 command.read_at_s,
+                command.traceparent,
             ),
             self._outbox,
         )

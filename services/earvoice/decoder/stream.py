@@ -16,6 +16,7 @@ from earvoice.decoder.command import (
     StatesCommand,
 )
 from earvoice.decoder.event import Ended, EndReason, Event, Opened
+from earvoice.decoder.generation_trace import GenerationTrace
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.session import DecodeSession
 from earvoice.runtime.errors import (
@@ -61,13 +62,17 @@ class DecodeStream:
         session: checks commands and starts generations.
         outbox: where the session's events come from.
         patience: how long it waits for the caller.
+        trace: makes spans of traced generations.
 
     Attributes:
         trace_id: trace to name in the log; empty if none is known.
     """
 
-    def __init__(self, session: DecodeSession, outbox: Outbox, patience: Patience) -> None:
+    def __init__(
+        self, session: DecodeSession, outbox: Outbox, patience: Patience, trace: GenerationTrace
+    ) -> None:
         self._session = session
+        self._trace = trace
         self._outbox = outbox
         self._patience = patience
         self._active_at_s = time.monotonic()
@@ -140,6 +145,7 @@ class DecodeStream:
             self._writing_since_s = None
             if isinstance(event, Ended):
                 self._count(event)
+                self._trace.note(event)
                 if event.failure is not None:
                     raise event.failure
 

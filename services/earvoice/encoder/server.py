@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from earvoice.encoder.model import load_model
+from earvoice.encoder.request_trace import RequestTrace
 from earvoice.encoder.service import SERVICE_NAME, EncoderService
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.runtime.executor import EngineThread
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.session_limit import SessionLimit
+from earvoice.telemetry.service_telemetry import ServiceTelemetry
 
 
 async def serve(settings: EncoderSettings) -> None:
@@ -21,9 +23,12 @@ async def serve(settings: EncoderSettings) -> None:
         SpeechDetectorError: the speech detector's weights are missing.
         DeviceError: there is no such device.
     """
+    telemetry = ServiceTelemetry("encoder", settings)
     engine = EngineThread("encoder-engine")
     limit = SessionLimit(settings.session_limit)
-    service = EncoderService(settings, engine, limit)
+    telemetry.meters.observe_sessions(limit)
+    telemetry.meters.observe_engine(engine.load)
+    service = EncoderService(settings, engine, limit, RequestTrace(telemetry.tracer))
     server = ServiceServer(settings, [SERVICE_NAME])
     service.add_to(server.grpc_server)
 
@@ -39,3 +44,4 @@ async def serve(settings: EncoderSettings) -> None:
     finally:
         await server.grpc_server.stop(grace=0)
         engine.close()
+        telemetry.close()

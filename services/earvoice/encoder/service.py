@@ -25,6 +25,7 @@ from earvoice.encoder.command import (
     Reset,
 )
 from earvoice.encoder.network import Network
+from earvoice.encoder.request_trace import RequestTrace
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.runtime.errors import EarvoiceError, IdleError, InvalidFieldError, NotReadyError
@@ -52,14 +53,20 @@ class EncoderService(encoder_service_pb2_grpc.EncoderServiceServicer):
         settings: limits.
         engine: the thread that computes for all sessions.
         limit: how many sessions may run.
+        trace: makes spans of traced requests.
     """
 
     def __init__(
-        self, settings: EncoderSettings, engine: EngineThread, limit: SessionLimit
+        self,
+        settings: EncoderSettings,
+        engine: EngineThread,
+        limit: SessionLimit,
+        trace: RequestTrace,
     ) -> None:
         self._settings = settings
         self._engine = engine
         self._limit = limit
+        self._trace = trace
         self._network: Network | None = None
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -102,6 +109,7 @@ class EncoderService(encoder_service_pb2_grpc.EncoderServiceServicer):
                     record.note(request)
                     computed = await self._engine.run(partial(session.apply, _command(request)))
                     record.compute_ms += computed.compute_ms
+                    self._trace.note(request.trace_context.traceparent, began, computed)
                     yield _response(computed, began)
                 record.status = "OK"
             except EarvoiceError as error:
@@ -145,7 +153,8 @@ class _SessionRecord:
     def note(self, request: pb.EncodeRequest) -> None:
         """Take what a request says about the session."""
         self._session_id = request.open.session_id[:LOGGED_ID_LENGTH] or self._session_id
-        self._trace_id = trace_id_of(request.trace_context.traceparent) or self._trace_id
+        # Each segment is a trace of its own; the first message has the session's.
+        self._trace_id = self._trace_id or trace_id_of(request.trace_context.traceparent)
 
     def log(self, session: EncodeSession) -> None:
         """Write the line."""

@@ -53,10 +53,12 @@ class GenerationEnd:
     Attributes:
         hit_limit: whether it ran into its token limit.
         timings: of the whole generation.
+        draft_accepted_count: tokens of the draft that stood.
     """
 
     hit_limit: bool
     timings: HopTimings
+    draft_accepted_count: int = 0
 
 
 @dataclass(frozen=True)

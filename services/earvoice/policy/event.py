@@ -22,6 +22,7 @@ class ReleasedItem:
         delay_samples: audio received when it was released.
         elapsed_ms: since the first sample existed, on the session's clock.
         stages: where its time went.
+        commit_segment: segment of the utterance in which its last token was committed.
     """
 
     text: str
@@ -32,6 +33,7 @@ class ReleasedItem:
     delay_samples: int
     elapsed_ms: float
     stages: StageTimings
+    commit_segment: int = 0
 
 
 @dataclass(frozen=True)

@@ -24,17 +24,16 @@ class HypothesisReading:
     Attributes:
         deciding: the generation's timings at the answer read last.
         prefix_attention: a row for each token of the prefix, if asked for and answered.
-        hit_limit: whether it ran into its token limit, once it has ended.
+        end: the generation's end, once it is here.
     """
 
     def __init__(self, decoder: DecoderBackend, request: GenerationRequest) -> None:
         self._decoder = decoder
         self._request = request
         self._answers: AsyncIterator[GenerationSteps | GenerationEnd] = decoder.generate(request)
-        self._has_ended = False
         self.deciding = HopTimings()
         self.prefix_attention: Sequence[Sequence[float]] = ()
-        self.hit_limit = False
+        self.end: GenerationEnd | None = None
 
     async def read(self, policy: DecisionPolicy | None) -> Hypothesis:
         """Read until the policy has decided, or to the end.
@@ -48,7 +47,7 @@ class HypothesisReading:
         async for answer in self._answers:
             self.deciding = answer.timings
             if isinstance(answer, GenerationEnd):
-                self._note_end(answer)
+                self.end = answer
                 break
             first = len(tokens)
             tokens += answer.tokens
@@ -63,17 +62,13 @@ class HypothesisReading:
     async def drain(self) -> HopTimings:
         """Read what is left and return the timings of the whole generation."""
         total = self.deciding
-        if not self._has_ended:
+        if self.end is None:
             async for answer in self._answers:
                 total = answer.timings
                 if isinstance(answer, GenerationEnd):
-                    self._note_end(answer)
+                    self.end = answer
                     break
         return total
-
-    def _note_end(self, end: GenerationEnd) -> None:
-        self._has_ended = True
-        self.hit_limit = end.hit_limit
 
 
 def _is_decided(policy: DecisionPolicy, tokens: list[Token], first: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from earvoice.policy.event import ReleasedItem
+from earvoice.policy.lag import word_lag_ms
 from earvoice.policy.lag_scale import options_at_lag
 from earvoice.policy.stream_options import StreamOptions
 
@@ -47,7 +48,7 @@ class LagControl:
             if item.starts_word:
                 ideal_ms = item.delay_samples / per_ms
                 release_ms = item.elapsed_ms if options.merges_segments else ideal_ms
-                self.note_lag(release_ms - item.source_end_sample / per_ms)
+                self.note_lag(word_lag_ms(release_ms, item.source_end_sample / per_ms))
 
     def note_lag(self, lag_ms: float) -> None:
         """Take note of one word's lag."""

@@ -35,4 +35,5 @@ def released_item(
         delay_samples,
         now.elapsed_ms,
         stages,
+        committed.segment,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -17,6 +18,8 @@ from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backends import Backends
 from earvoice.policy.decisions.factory import POLICY_NAMES
+from earvoice.policy.observing.session_trace import SessionFacts
+from earvoice.policy.observing.session_watch import SessionWatch
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream import TranslationStream
 from earvoice.policy.stream_options import StreamOptions
@@ -26,6 +29,7 @@ from earvoice.policy.wire.response import ResponseWriter
 from earvoice.runtime.errors import NotReadyError, find_error
 from earvoice.runtime.log import trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
+from earvoice.telemetry.service_telemetry import ServiceTelemetry
 
 SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
@@ -44,14 +48,20 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         settings: the service's limits.
         backends: the encoder and the decoder.
         sessions: how many streams at once.
+        telemetry: hears of every session.
     """
 
     def __init__(
-        self, settings: PolicySettings, backends: Backends, sessions: SessionLimit
+        self,
+        settings: PolicySettings,
+        backends: Backends,
+        sessions: SessionLimit,
+        telemetry: ServiceTelemetry,
     ) -> None:
         self._settings = settings
         self._backends = backends
         self._sessions = sessions
+        self._telemetry = telemetry
         self._streams: set[TranslationStream] = set()
         self._leaving_grace_s: float | None = None
 
@@ -68,11 +78,19 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
             config = await reader.config()
             options = stream_options(config, model)
             session_id = uuid.uuid4().hex
-            traceparent = config.trace_context.traceparent
+            facts = SessionFacts(
+                session_id,
+                config.trace_context.traceparent,
+                options,
+                model.name,
+                model.hash,
+                model.source_language_code,
+            )
+            watch = SessionWatch(self._telemetry, facts, time.perf_counter)
             writer = ResponseWriter(options)
-            async with self._backends.open(options, session_id, traceparent) as (encoder, decoder):
-                stream = TranslationStream(options, self._settings, encoder, decoder)
-                with _Logged(session_id, traceparent, stream), self._listed(stream):
+            async with self._backends.open(options, session_id, watch.messages) as backends:
+                stream = TranslationStream(options, self._settings, *backends, watch)
+                with _Ended(facts, stream, watch), self._listed(stream):
                     yield writer.started(self._started(options, session_id))
                     if self._leaving_grace_s is not None:
                         await stream.leave(self._leaving_grace_s)
@@ -149,13 +167,14 @@ class _Listed:
         self._streams.discard(self._stream)
 
 
-class _Logged:
-    """Writes one line when a session ends, however it ends."""
+class _Ended:
+    """Writes one line when a session ends, however it ends, and tells who watches it."""
 
-    def __init__(self, session_id: str, traceparent: str, stream: TranslationStream) -> None:
-        self._session_id = session_id
-        self._trace_id = trace_id_of(traceparent)
+    def __init__(self, facts: SessionFacts, stream: TranslationStream, watch: SessionWatch) -> None:
+        self._session_id = facts.session_id
+        self._trace_id = trace_id_of(watch.messages.encoder)
         self._stream = stream
+        self._watch = watch
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -168,6 +187,7 @@ class _Logged:
         if isinstance(error, Exception) and ours is None:
             end = "INTERNAL"
         totals = self._stream.totals
+        self._watch.close(end, totals, "" if end in ("OK", "CANCELLED") else end)
         _LOG.info(
             "session ended",
             extra={

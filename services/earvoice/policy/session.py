@@ -12,7 +12,9 @@ from earvoice.policy.end_finder import EndFinder
 from earvoice.policy.endpoint import Endpoint
 from earvoice.policy.event import Event, SegmentWorked, SessionTotals, UtteranceEnded
 from earvoice.policy.lag_control import LagControl
+from earvoice.policy.observer import SegmentObserver
 from earvoice.policy.segment_grid import Segment, SegmentGrid
+from earvoice.policy.segment_record import SegmentRecord
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
 from earvoice.policy.translation import Translator
@@ -33,6 +35,7 @@ class TranslationSession:
         arrivals: told of every message by the same.
         emit: sends an event to the client; waits while the client is slow.
         now_s: monotonic clock.
+        observer: is told of every segment.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class TranslationSession:
         arrivals: ArrivalClock,
         emit: Emit,
         now_s: Callable[[], float],
+        observer: SegmentObserver | None = None,
     ) -> None:
         rate = options.audio_format.sample_rate_hertz
         self._lag = LagControl(options.target_lag_ms) if options.target_lag_ms else None
@@ -55,6 +59,7 @@ class TranslationSession:
         self._arrivals = arrivals
         self._emit = emit
         self._now_s = now_s
+        self._observer = observer or SegmentObserver()
         self._updates = UpdateQueue()
         self._grid = SegmentGrid(rate, options.segment_ms, options.initial_wait_ms)
         self._ends = EndFinder(options)
@@ -101,8 +106,10 @@ class TranslationSession:
             utterance.begin_sample,
         )
         while True:
+            free_s = self._now_s()
             segment = await self._next_segment(utterance)
-            endpoint = await self._work_on(utterance, segment)
+            record = self._record(utterance, segment, free_s)
+            endpoint = await self._work_on(utterance, segment, record)
             if endpoint is not None:
                 self._audio.release_before(endpoint.end_sample)
                 return endpoint.end_sample
@@ -139,21 +146,31 @@ class TranslationSession:
         self._translator.options = options
         if options.policy != before.policy:
             utterance.switch_policy(make_policy(options.policy))
-        if options.segment_ms != before.segment_ms:
-            wait_ms = 0 if utterance.segment_index else options.initial_wait_ms
+        waits = not utterance.segment_index
+        if options.segment_ms != before.segment_ms or (
+            waits and options.initial_wait_ms != before.initial_wait_ms
+        ):
+            wait_ms = options.initial_wait_ms if waits else 0
             self._grid = self._grid.moved(
                 options.segment_ms, wait_ms, utterance.segment_index, position_sample
             )
 
-    async def _work_on(self, utterance: Utterance, segment: Segment) -> Endpoint | None:
+    async def _work_on(
+        self, utterance: Utterance, segment: Segment, record: SegmentRecord
+    ) -> Endpoint | None:
         """Encode, decode and decide one segment; return the utterance's end if this was it."""
-        timeline = self._timeline(segment)
+        timeline = self._timeline(segment, record)
+        hits_before = self._translator.guards.hits.copy()
+        self._observer.begin(record)
+        record.encoding_s = self._now_s()
         encoded, endpoint = await self._encode(utterance, segment, timeline)
+        record.encoded(encoded, endpoint, self._now_s())
         utterance.segment_index = segment.index
         self._decided_sample = max(self._decided_sample, segment.end_sample)
         translated = await self._translator.translate(
-            utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
+            utterance, encoded, timeline, self._decided_sample, record, final=endpoint is not None
         )
+        record.guards = tuple(self._translator.guards.hits - hits_before)
         self.totals.add_items(translated.items)
         if self._lag is not None:
             self._lag.note(translated.items, self._options)
@@ -171,6 +188,7 @@ class TranslationSession:
             ends_utterance=endpoint is not None,
         )
         self.totals.add_segment(worked)
+        self._observer.end(record, worked)
         await self._emit(worked)
         if endpoint is not None:
             transcript = encoded.evidence.source_transcript
@@ -214,13 +232,46 @@ class TranslationSession:
         await self._audio.mark_worked(segment.end_sample)
         return encoded, endpoint
 
-    def _timeline(self, segment: Segment) -> SegmentTimeline:
+    def _record(self, utterance: Utterance, segment: Segment, free_s: float) -> SegmentRecord:
+        """Return a segment's empty record.
+
+        Args:
+            utterance: that it belongs to.
+            segment: worked on next.
+            free_s: since when nothing of the segment before was left to do.
+        """
+        if not self._options.merges_segments:
+            now_s = self._now_s()
+            return SegmentRecord(
+                utterance.index,
+                utterance.begin_sample,
+                utterance.policy.name,
+                segment,
+                now_s,
+                now_s,
+                0.0,
+            )
+        grid_arrival_s = self._audio.arrival_s(segment.grid_end_sample)
+        expected_s = self._arrivals.origin_s + segment.grid_end_sample / self._rate_hertz
+        return SegmentRecord(
+            utterance.index,
+            utterance.begin_sample,
+            utterance.policy.name,
+            segment,
+            grid_arrival_s,
+            # A session that was free and still came late had no turn: that is its own work.
+            max(free_s, self._audio.arrival_s(segment.end_sample)),
+            (grid_arrival_s - expected_s) * 1000,
+        )
+
+    def _timeline(self, segment: Segment, record: SegmentRecord) -> SegmentTimeline:
         if not self._options.merges_segments:
             arrival_ms = segment.end_sample * 1000 / self._rate_hertz
-            return TrueTimeline(arrival_ms, self._true_finished_ms)
+            return TrueTimeline(arrival_ms, self._true_finished_ms, segment.index)
         return LiveTimeline(
             self._arrivals.origin_s,
-            self._audio.arrival_s(segment.grid_end_sample),
+            record.grid_arrival_s,
             self._audio.arrival_s(segment.end_sample),
-            self._now_s(),
+            record.started_s,
+            segment.index,
         )

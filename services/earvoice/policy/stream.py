@@ -10,6 +10,7 @@ from earvoice.policy.arrival_clock import ArrivalClock
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import DecoderBackend, EncoderBackend
 from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals
+from earvoice.policy.observer import SegmentObserver
 from earvoice.policy.outbox import Outbox
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.settings import PolicySettings
@@ -25,6 +26,7 @@ class TranslationStream:
         settings: the service's limits.
         encoder: an open encoder session.
         decoder: an open decoder session.
+        observer: is told of every segment.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class TranslationStream:
         settings: PolicySettings,
         encoder: EncoderBackend,
         decoder: DecoderBackend,
+        observer: SegmentObserver | None = None,
     ) -> None:
         audio_format = options.audio_format
         rate = audio_format.sample_rate_hertz
@@ -50,6 +53,7 @@ class TranslationStream:
             self._arrivals,
             self._outbox.put,
             time.perf_counter,
+            observer,
         )
 
     @property

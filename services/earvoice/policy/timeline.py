@@ -72,17 +72,24 @@ class CommitTime:
         moment_ms: the same moment since some fixed one: the session's first sample may turn out to
             be older than was thought when this was committed.
         stages: the parts, without any hold.
+        segment: in which segment.
     """
 
     elapsed_ms: float
     moment_ms: float
     stages: StageTimings
+    segment: int = 0
 
 
 class SegmentTimeline(ABC):
-    """One segment's time; the caller adds requests as they are answered."""
+    """One segment's time; the caller adds requests as they are answered.
 
-    def __init__(self) -> None:
+    Args:
+        segment: its place on the grid.
+    """
+
+    def __init__(self, segment: int) -> None:
+        self._segment = segment
         self.encoder = HopTimings()
         self.decoder = HopTimings()
 
@@ -114,12 +121,18 @@ class LiveTimeline(SegmentTimeline):
         grid_arrival_s: when the segment's last sample on its own grid arrived.
         arrival_s: when its last sample arrived, merged segments included.
         started_s: when work on it began.
+        segment: its place on the grid.
     """
 
     def __init__(
-        self, origin_s: float, grid_arrival_s: float, arrival_s: float, started_s: float
+        self,
+        origin_s: float,
+        grid_arrival_s: float,
+        arrival_s: float,
+        started_s: float,
+        segment: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(segment)
         self._origin_s = origin_s
         self._grid_arrival_s = grid_arrival_s
         self._arrival_s = arrival_s
@@ -142,7 +155,8 @@ class LiveTimeline(SegmentTimeline):
             decision_ms=own_ms - self.encoder.round_trip_ms - decoder.round_trip_ms,
             word_hold_ms=0.0,
         )
-        return CommitTime((now_s - self._origin_s) * 1000, now_s * 1000, stages)
+        elapsed_ms = (now_s - self._origin_s) * 1000
+        return CommitTime(elapsed_ms, now_s * 1000, stages, self._segment)
 
 
 class TrueTimeline(SegmentTimeline):
@@ -151,10 +165,11 @@ class TrueTimeline(SegmentTimeline):
     Args:
         arrival_ms: the segment's end in audio time.
         previous_finished_ms: when the segment before was finished, on this clock.
+        segment: its place on the grid.
     """
 
-    def __init__(self, arrival_ms: float, previous_finished_ms: float) -> None:
-        super().__init__()
+    def __init__(self, arrival_ms: float, previous_finished_ms: float, segment: int = 0) -> None:
+        super().__init__(segment)
         self._arrival_ms = arrival_ms
         self._started_ms = max(arrival_ms, previous_finished_ms)
 
@@ -183,4 +198,4 @@ class TrueTimeline(SegmentTimeline):
             word_hold_ms=0.0,
         )
         now_ms = self._arrival_ms + total_ms
-        return CommitTime(now_ms, now_ms, stages)
+        return CommitTime(now_ms, now_ms, stages, self._segment)

@@ -20,6 +20,7 @@ from earvoice.policy.guards import GuardEvidence, Guards
 from earvoice.policy.history import forgotten_history
 from earvoice.policy.hypothesis_reading import HypothesisReading
 from earvoice.policy.release import released_item
+from earvoice.policy.segment_record import SegmentRecord
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import CommitTime, HopTimings, SegmentTimeline
 from earvoice.policy.utterance import TokenOrigin, Utterance, tail_text
@@ -81,6 +82,7 @@ class Translator:
         encoded: Encoded,
         timeline: SegmentTimeline,
         delay_samples: int,
+        record: SegmentRecord,
         *,
         final: bool,
     ) -> Translated:
@@ -91,6 +93,7 @@ class Translator:
             encoded: the encoder's newest answer.
             timeline: gets the decoder's timings.
             delay_samples: audio received, counted from the session's first sample.
+            record: is told what happens, and when.
             final: whether the utterance ends with this segment.
         """
         evidence = encoded.evidence
@@ -98,20 +101,27 @@ class Translator:
         request = self._request(utterance, encoded, heard, final=final)
         if request is None:
             await self._decoder.stay()
-            return await self._release_rest(utterance, evidence, timeline, delay_samples, final)
+            return await self._release_rest(
+                utterance, evidence, timeline, delay_samples, record, final
+            )
         reading = HypothesisReading(self._decoder, request)
+        record.decoding(request, self._now_s())
         hypothesis = await reading.read(self._halting_policy(utterance, final=final))
+        record.deciding_s = self._now_s()
         decision = _decide(utterance, heard, hypothesis, final=final)
         count = self._committable(utterance, evidence, hypothesis, decision, final=final)
+        record.decided(hypothesis, decision, count)
         utterance.is_closed = decision.ends_utterance and count == len(hypothesis.tokens)
-        now = timeline.commit_time(self._now_s(), reading.deciding)
+        now = timeline.commit_time(record.committing(self._now_s()), reading.deciding)
         holds = self.options.commit_unit is CommitUnit.TOKEN
         flush = not holds or final or utterance.is_closed
         words = utterance.commit(hypothesis, count, evidence, now, flush=flush)
         items = await self._release(utterance, words, now, delay_samples)
+        record.released(now.stages, items, self._now_s())
         await self._send_tail(utterance, () if final else hypothesis.tokens[count:])
         timeline.decoder += await reading.drain()
-        if reading.hit_limit:
+        record.decoded(reading.end, self._now_s())
+        if reading.end is not None and reading.end.hit_limit:
             self.guards.note("hypothesis_length")
         if not final:
             self._forget(utterance, evidence, reading.prefix_attention, hypothesis)
@@ -174,6 +184,8 @@ class Translator:
         if self.options.uses_guards and self.guards.lacks_evidence(evidence):
             if final:
                 self.guards.note("evidence")
+            else:
+                policy.pass_by(heard)
             return None
         if not final and not policy.wants_hypothesis(heard):
             return None
@@ -225,15 +237,17 @@ class Translator:
         evidence: Evidence,
         timeline: SegmentTimeline,
         delay_samples: int,
+        record: SegmentRecord,
         final: bool,  # noqa: FBT001 - private
     ) -> Translated:
         """Without a hypothesis, only an utterance's end releases what is held back."""
         if not final:
             return Translated(())
-        now = timeline.commit_time(self._now_s(), HopTimings())
+        now = timeline.commit_time(record.committing(self._now_s()), HopTimings())
         nothing = Hypothesis(utterance.prefix, ())
         words = utterance.commit(nothing, 0, evidence, now, flush=True)
         items = await self._release(utterance, words, now, delay_samples)
+        record.released(now.stages, items, self._now_s())
         await self._send_tail(utterance, ())
         return Translated(items)
 

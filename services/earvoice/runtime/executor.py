@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from earvoice.runtime.engine_load import EngineLoad
+
 Value = TypeVar("Value")
 
 
@@ -32,10 +34,17 @@ class EngineThread:
 
     Args:
         name: the thread's name, for profilers.
+
+    Attributes:
+        load: of the thread.
     """
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        # Each has one writer: the event loop, and the thread.
+        self._submitted_count = 0
+        self._taken_count = 0
+        self.load = EngineLoad(lambda: self._submitted_count - self._taken_count)
 
     async def run(self, compute: Callable[[], Value]) -> Computation[Value]:
         """Compute in the thread.
@@ -47,8 +56,9 @@ class EngineThread:
             Exception: whatever ``compute`` raises.
         """
         submitted = time.perf_counter()
+        self._submitted_count += 1
         future = asyncio.get_running_loop().run_in_executor(
-            self._executor, _timed, compute, submitted
+            self._executor, self._timed, compute, submitted
         )
         try:
             return await asyncio.shield(future)
@@ -60,9 +70,10 @@ class EngineThread:
         """End the thread after what is queued."""
         self._executor.shutdown(wait=True)
 
-
-def _timed(compute: Callable[[], Value], submitted: float) -> Computation[Value]:
-    started = time.perf_counter()
-    value = compute()
-    ended = time.perf_counter()
-    return Computation(value, (started - submitted) * 1000, (ended - started) * 1000)
+    def _timed(self, compute: Callable[[], Value], submitted: float) -> Computation[Value]:
+        started = time.perf_counter()
+        self._taken_count += 1
+        value = compute()
+        ended = time.perf_counter()
+        self.load.note(ended - started, 1)
+        return Computation(value, (started - submitted) * 1000, (ended - started) * 1000)

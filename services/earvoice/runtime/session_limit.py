@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,11 +17,16 @@ class SessionLimit:
 
     Args:
         limit: sessions at once, 1 or more.
+
+    Attributes:
+        active: sessions held now.
+        refused: sessions that were not taken, by the error's reason.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.active = 0
+        self.refused: Counter[str] = Counter()
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
@@ -34,8 +40,10 @@ class SessionLimit:
             NotReadyError: the process is draining.
         """
         if self._closed:
+            self.refused[NotReadyError.reason] += 1
             raise NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
         if self.active >= self.limit:
+            self.refused[SessionLimitError.reason] += 1
             raise SessionLimitError(
                 f"all {self.limit} sessions are taken",
                 retry_after_ms=RETRY_AFTER_MS,

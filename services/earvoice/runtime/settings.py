@@ -10,6 +10,8 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+
 Settings = TypeVar("Settings", bound="ServiceSettings")
 
 
@@ -45,6 +47,19 @@ class ServiceSettings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe log line written."
     )
+    trace_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        1.0,
+        description="Share of sessions traced, each whole; only where spans have somewhere to go: "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` or `TRACE_FILE`. A caller's sampled trace is always joined.",
+    )
+    trace_file: Path | None = Field(
+        None,
+        description="File that gets spans as OTLP/JSON lines where no OTLP endpoint is set; past "
+        "64 MiB it becomes `FILE.1`.",
+    )
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
+    )
 
 
 def load_settings(settings_class: type[Settings], **overrides: object) -> Settings:
@@ -55,8 +70,12 @@ def load_settings(settings_class: type[Settings], **overrides: object) -> Settin
         overrides: values that outrank the environment.
 
     Raises:
-        SettingsError: a value is out of range or a variable is misspelt.
+        SettingsError: a value is out of range, a variable is misspelt, or one of OpenTelemetry's
+            asks for what is not here.
     """
+    protocol = os.environ.get(OTLP_PROTOCOL, "grpc")
+    if protocol != "grpc":
+        raise SettingsError(f"{OTLP_PROTOCOL} = {protocol!r} is not implemented; allowed: grpc")
     prefix = settings_class.model_config.get("env_prefix", "")
     known = {f"{prefix}{name}".upper() for name in settings_class.model_fields}
     unknown = sorted(name for name in os.environ if name.startswith(prefix) and name not in known)

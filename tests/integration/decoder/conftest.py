@@ -16,6 +16,7 @@ import pytest
 
 from earvoice.api.v1.decoder_service_pb2_grpc import DecoderServiceStub
 from earvoice.decoder.engine import DecoderEngine
+from earvoice.decoder.generation_trace import GenerationTrace
 from earvoice.decoder.loading import LoadedDecoder, load_decoder
 from earvoice.decoder.model import ServedModel
 from earvoice.decoder.service import SERVICE_NAME, DecoderService, register
@@ -94,7 +95,7 @@ async def _running(
 ) -> AsyncIterator[RunningDecoder]:
     settings = DecoderSettings(**({"port": 0} | changes))
     server = ServiceServer(settings, [SERVICE_NAME])
-    service = DecoderService(settings)
+    service = DecoderService(settings, GenerationTrace(None))
     register(service, server.grpc_server)
     port = await server.start()
     engine = DecoderEngine(strategy)

@@ -13,6 +13,7 @@ import pytest
 
 from earvoice.api.v1 import decoder_service_pb2 as pb
 from earvoice.api.v1.decoder_service_pb2_grpc import DecoderServiceStub
+from earvoice.decoder.generation_trace import GenerationTrace
 from earvoice.decoder.loading import LoadedDecoder
 from earvoice.decoder.service import DecoderService, register
 from earvoice.decoder.settings import DecoderSettings
@@ -137,7 +138,7 @@ async def test_calls_before_the_model_is_loaded_are_refused(tiny: LoadedDecoder)
     """UNAVAILABLE with a reason, for both methods."""
     settings = DecoderSettings(port=0)
     server = ServiceServer(settings, [])
-    register(DecoderService(settings), server.grpc_server)
+    register(DecoderService(settings, GenerationTrace(None)), server.grpc_server)
     port = await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = DecoderServiceStub(channel)

@@ -9,6 +9,7 @@ import grpc
 
 from earvoice.api.v1 import encoder_service_pb2_grpc
 from earvoice.encoder.model import EncoderModel
+from earvoice.encoder.request_trace import RequestTrace
 from earvoice.encoder.service import SERVICE_NAME, EncoderService
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.runtime.executor import EngineThread
@@ -44,7 +45,7 @@ class RunningEncoder:
 async def start_encoder(settings: EncoderSettings, model: EncoderModel | None):
     engine = EngineThread("test-encoder")
     limit = SessionLimit(settings.session_limit)
-    service = EncoderService(settings, engine, limit)
+    service = EncoderService(settings, engine, limit, RequestTrace(None))
     server = ServiceServer(settings, [SERVICE_NAME])
     service.add_to(server.grpc_server)
     port = await server.start()

@@ -16,6 +16,7 @@ from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.session_limit import SessionLimit
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES
+from earvoice.telemetry.service_telemetry import ServiceTelemetry
 from tests.integration.policy.scripted_backends import ScriptedDecoder, ScriptedEncoder, serve
 
 
@@ -27,6 +28,7 @@ class RunningPolicy:
     service: SpeechTranslationService
     encoder: ScriptedEncoder
     decoder: ScriptedDecoder
+    telemetry: ServiceTelemetry
 
     async def wait_until_idle(self) -> None:
         """Return when neither backend has a session any more; a test that waits in vain fails."""
@@ -54,15 +56,16 @@ async def start() -> AsyncIterator[Start]:
             )
             backends = Backends(target, target)
             stack.push_async_callback(backends.close)
-            service = SpeechTranslationService(
-                settings, backends, SessionLimit(settings.session_limit)
-            )
+            telemetry = ServiceTelemetry("policy", settings)
+            sessions = SessionLimit(settings.session_limit)
+            telemetry.meters.observe_sessions(sessions)
+            service = SpeechTranslationService(settings, backends, sessions, telemetry)
             server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
             public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
             port = await server.start()
             stack.push_async_callback(server.grpc_server.stop, None)
             await backends.wait_until_ready()
-            return RunningPolicy(f"127.0.0.1:{port}", service, encoder, decoder)
+            return RunningPolicy(f"127.0.0.1:{port}", service, encoder, decoder, telemetry)
 
         yield start_one
 

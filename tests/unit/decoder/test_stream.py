@@ -8,6 +8,7 @@ import pytest
 
 from earvoice.decoder.command import Command
 from earvoice.decoder.event import Event, Opened
+from earvoice.decoder.generation_trace import GenerationTrace
 from earvoice.decoder.outbox import Outbox
 from earvoice.decoder.session import DecodeSession, SessionBounds
 from earvoice.decoder.stream import DecodeStream, Patience
@@ -20,7 +21,7 @@ def stream(idle_s: float = 60, slow_reader_s: float = 60) -> DecodeStream:
     engine = NotingEngine()
     outbox = Outbox(8, engine.wake)
     session = DecodeSession(model(), SessionBounds(10, 20), engine, outbox)
-    return DecodeStream(session, outbox, Patience(idle_s, slow_reader_s))
+    return DecodeStream(session, outbox, Patience(idle_s, slow_reader_s), GenerationTrace(None))
 
 
 async def commands(*given: Command, endless: bool = False) -> AsyncIterator[Command]:

@@ -32,3 +32,10 @@ def test_a_value_out_of_range_is_named(monkeypatch):
     monkeypatch.setenv("EARVOICE_POLICY_SESSION_LIMIT", "0")
     with pytest.raises(SettingsError, match=r"EARVOICE_POLICY_SESSION_LIMIT = '0'.*greater"):
         load_settings(PolicySettings)
+
+
+def test_a_protocol_of_opentelemetry_that_is_not_here_is_an_error(monkeypatch):
+    """Spans that go nowhere would be found out too late."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    with pytest.raises(SettingsError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL.*allowed: grpc"):
+        load_settings(PolicySettings)

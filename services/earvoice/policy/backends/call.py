@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
-from earvoice.api.v1 import types_pb2
-from earvoice.policy.timeline import HopTimings
+from earvoice.policy.backends.request_clock import RequestClock
 from earvoice.runtime.errors import BackendUnavailableError, EarvoiceError
 from earvoice.runtime.status import remote_error
 
 RETRY_AFTER_MS = 1000
+
+
+@dataclass(slots=True)
+class MessageTrace:
+    """Which span a session's messages belong to now, as traceparents; empty for none.
+
+    Attributes:
+        encoder: of those to the encoder.
+        decoder: of those to the decoder.
+    """
+
+    encoder: str
+    decoder: str
 
 
 class BackendCall:
@@ -22,13 +35,25 @@ class BackendCall:
     Args:
         call: grpc's call object.
         service: its name in messages.
-        traceparent: the session's trace, or empty.
+        traceparent: gives the trace that the next message belongs to, or an empty string.
+        starved_s: see `RequestClock`.
     """
 
-    def __init__(self, call: Any, service: str, traceparent: str) -> None:
+    def __init__(
+        self,
+        call: Any,
+        service: str,
+        traceparent: Callable[[], str],
+        starved_s: Callable[[], float],
+    ) -> None:
         self._call = call
         self._service = service
-        self._trace = types_pb2.TraceContext(traceparent=traceparent)
+        self._traceparent = traceparent
+        self._starved_s = starved_s
+
+    def clock(self) -> RequestClock:
+        """Return the clock of a request that is sent now."""
+        return RequestClock(self._starved_s)
 
     async def write(self, request: Any) -> None:
         """Send a request with the trace.
@@ -36,7 +61,7 @@ class BackendCall:
         Raises:
             EarvoiceError: the stream has ended.
         """
-        request.trace_context.CopyFrom(self._trace)
+        request.trace_context.traceparent = self._traceparent()
         try:
             await self._call.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
@@ -89,9 +114,3 @@ class BackendCall:
         return BackendUnavailableError(
             f"the {self._service} is gone", retry_after_ms=RETRY_AFTER_MS
         )
-
-
-def hop_timings(sent_s: float, timings: types_pb2.Timings) -> HopTimings:
-    """Return a request's timings, answered now."""
-    round_trip_ms = (time.perf_counter() - sent_s) * 1000
-    return HopTimings(round_trip_ms, timings.elapsed_ms, timings.compute_ms)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterable
 
 from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.backends.call import BackendCall, hop_timings
+from earvoice.policy.backends.call import BackendCall
+from earvoice.policy.backends.request_clock import RequestClock
 from earvoice.policy.decisions.base import Token
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.evidence import token_of
@@ -52,20 +52,20 @@ class DecoderStream:
         """
         self._generation_id += 1
         expected_index = len(request.prefix)
-        sent_s = time.perf_counter()
+        clock = self._call.clock()
         await self._send(request)
         try:
             while True:
                 answer: decoder_pb.DecodeResponse = await self._call.read()
                 if answer.HasField("steps") and self._is_current(answer.steps):
                     expected_index = _checked_index(answer.steps.steps, expected_index)
-                    yield _generation_steps(sent_s, answer.steps)
+                    yield _generation_steps(clock, answer.steps)
                 if answer.HasField("beam") and self._is_current(answer.beam):
                     for hypothesis in answer.beam.hypotheses:
                         _checked_index(hypothesis.steps, expected_index)
-                    yield _beam_steps(sent_s, answer.beam, tells_all=request.all_hypotheses)
+                    yield _beam_steps(clock, answer.beam, tells_all=request.all_hypotheses)
                 if answer.HasField("done") and self._is_current(answer.done):
-                    yield _generation_end(sent_s, answer.done)
+                    yield _generation_end(clock, answer.done)
                     return
         finally:
             await self._halted()
@@ -116,26 +116,26 @@ class DecoderStream:
         return message.generation_id == self._generation_id
 
 
-def _generation_end(sent_s: float, done: decoder_pb.GenerationDone) -> GenerationEnd:
+def _generation_end(clock: RequestClock, done: decoder_pb.GenerationDone) -> GenerationEnd:
     hit_limit = done.reason == decoder_pb.GenerationDone.REASON_LIMIT
-    return GenerationEnd(hit_limit, hop_timings(sent_s, done.timings))
+    return GenerationEnd(hit_limit, clock.timings(done.timings), done.draft_accepted_count)
 
 
-def _generation_steps(sent_s: float, steps: decoder_pb.Steps) -> GenerationSteps:
+def _generation_steps(clock: RequestClock, steps: decoder_pb.Steps) -> GenerationSteps:
     tokens, end = _tokens_and_end(steps.steps)
     rows = [list(row.weights) for row in steps.prefix_attention]
-    timings = hop_timings(sent_s, steps.timings)
+    timings = clock.timings(steps.timings)
     return GenerationSteps(tokens, end, timings, prefix_attention=rows)
 
 
-def _beam_steps(sent_s: float, beam: decoder_pb.Beam, *, tells_all: bool) -> GenerationSteps:
+def _beam_steps(clock: RequestClock, beam: decoder_pb.Beam, *, tells_all: bool) -> GenerationSteps:
     tokens, end = _tokens_and_end(beam.hypotheses[0].steps)
     alternatives = [
         [step.token for step in hypothesis.steps if not step.end_of_sequence]
         for hypothesis in beam.hypotheses
     ]
     rows = [list(row.weights) for row in beam.prefix_attention]
-    timings = hop_timings(sent_s, beam.timings)
+    timings = clock.timings(beam.timings)
     return GenerationSteps(tokens, end, timings, alternatives if tells_all else (), rows)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import Encoded
-from earvoice.policy.backends.call import BackendCall, hop_timings
+from earvoice.policy.backends.call import BackendCall
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import ENCODING_NUMBERS
 from earvoice.policy.wire.evidence import evidence_of
@@ -60,10 +58,10 @@ class EncoderStream:
         await self._ask(encoder_pb.EncodeRequest(reset=command))
 
     async def _encoded(self, request: encoder_pb.EncodeRequest) -> Encoded:
-        sent_s = time.perf_counter()
+        clock = self._call.clock()
         answer = await self._ask(request)
         encoded = answer.encoded
-        timings = hop_timings(sent_s, answer.timings)
+        timings = clock.timings(answer.timings)
         return Encoded(encoded.states, evidence_of(encoded), timings)
 
     async def _ask(self, request: encoder_pb.EncodeRequest) -> encoder_pb.EncodeResponse:

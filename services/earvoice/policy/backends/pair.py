@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import grpc
@@ -14,7 +14,7 @@ from earvoice.api.v1 import decoder_service_pb2_grpc as decoder_grpc
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backends.call import BackendCall
+from earvoice.policy.backends.call import BackendCall, MessageTrace
 from earvoice.policy.backends.decoder_stream import DecoderStream
 from earvoice.policy.backends.encoder_stream import EncoderStream
 from earvoice.policy.stream_options import StreamOptions
@@ -32,9 +32,16 @@ class Backends:
     Args:
         encoder_target: gRPC target.
         decoder_target: gRPC target.
+        starved_s: see `RequestClock`.
     """
 
-    def __init__(self, encoder_target: str, decoder_target: str) -> None:
+    def __init__(
+        self,
+        encoder_target: str,
+        decoder_target: str,
+        starved_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._starved_s = starved_s
         options = channel_options()
         self._encoder_channel = grpc.aio.insecure_channel(encoder_target, options=options)
         self._decoder_channel = grpc.aio.insecure_channel(decoder_target, options=options)
@@ -59,15 +66,19 @@ class Backends:
 
     @asynccontextmanager
     async def open(
-        self, options: StreamOptions, session_id: str, traceparent: str
+        self, options: StreamOptions, session_id: str, trace: MessageTrace
     ) -> AsyncIterator[tuple[EncoderStream, DecoderStream]]:
-        """Open a session on both.
+        """Open a session on both; their messages go with the trace that is set when they leave.
 
         Raises:
             EarvoiceError: one of them refused, or is gone.
         """
-        encoder_call = BackendCall(self._encoder.Encode(), "encoder", traceparent)
-        decoder_call = BackendCall(self._decoder.Decode(), "decoder", traceparent)
+        encoder_call = BackendCall(
+            self._encoder.Encode(), "encoder", lambda: trace.encoder, self._starved_s
+        )
+        decoder_call = BackendCall(
+            self._decoder.Decode(), "decoder", lambda: trace.decoder, self._starved_s
+        )
         try:
             encoder, decoder = EncoderStream(encoder_call), DecoderStream(decoder_call)
             await encoder.open(options, self.model.hash, session_id)

@@ -1,0 +1,1 @@
+"""What the service tells its operators about sessions: spans and metrics."""

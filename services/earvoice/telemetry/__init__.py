@@ -1,0 +1,1 @@
+"""What the services tell about themselves while they run: spans and metrics."""

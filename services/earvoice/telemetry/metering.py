@@ -1,0 +1,103 @@
+"""Metrics of one process: the schema's instruments, read by Prometheus and by OTLP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from opentelemetry import metrics
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Histogram, Observation
+from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+
+from earvoice.runtime.engine_load import BusyRatio, EngineLoad
+from earvoice.runtime.session_limit import SessionLimit
+from earvoice.telemetry.schema import METRICS, Metric, Service
+
+Reading = Callable[[], Mapping[str, float]]
+"""Values by the metric's attribute; a metric without one has the empty key."""
+
+_DECLARED = {metric.name: metric for metric in METRICS}
+
+
+class Meters:
+    """The instruments of one service.
+
+    Args:
+        service: its histograms and counters are made.
+        meter: makes them; one of OpenTelemetry's, void where nobody reads.
+    """
+
+    def __init__(self, service: Service, meter: metrics.Meter) -> None:
+        self._meter = meter
+        self._histograms: dict[str, Histogram] = {}
+        self._counters: dict[str, metrics.Counter] = {}
+        for metric in METRICS:
+            if service in metric.services and metric.instrument == "histogram":
+                self._histograms[metric.name] = meter.create_histogram(
+                    metric.name,
+                    metric.unit,
+                    metric.meaning,
+                    explicit_bucket_boundaries_advisory=metric.bounds,
+                )
+
+    def record(
+        self, name: str, value: float, kind: str = "", context: Context | None = None
+    ) -> None:
+        """Add a value to a histogram.
+
+        Args:
+            name: of the metric.
+            value: in its unit.
+            kind: value of the metric's attribute.
+            context: the trace that an exemplar shall lead to.
+        """
+        attributes = {_DECLARED[name].attribute: kind} if kind else None
+        self._histograms[name].record(value, attributes, context)
+
+    def count(self, name: str, amount: int, kind: str = "") -> None:
+        """Add to a counter."""
+        if name not in self._counters:
+            metric = _DECLARED[name]
+            self._counters[name] = self._meter.create_counter(name, metric.unit, metric.meaning)
+        self._counters[name].add(amount, {_DECLARED[name].attribute: kind} if kind else None)
+
+    def observe_sessions(self, sessions: SessionLimit) -> None:
+        """Have the number of sessions read, and of those refused."""
+        self.observe("earvoice.sessions.active", lambda: {"": sessions.active})
+        self.observe("earvoice.sessions.refused", lambda: dict(sessions.refused))
+
+    def observe_engine(self, load: EngineLoad) -> None:
+        """Have the engine's load read, and its batches measured."""
+        busy = BusyRatio(load)
+        self.observe("earvoice.engine.busy_ratio", lambda: {"": busy.read()})
+        self.observe("earvoice.engine.queue_depth", lambda: {"": load.waiting_count})
+        load.on_batch = lambda size: self.record("earvoice.engine.batch_size", size)
+
+    def observe(self, name: str, read: Reading) -> None:
+        """Have a metric read whenever metrics are: a gauge, or what is counted elsewhere."""
+        metric = _DECLARED[name]
+
+        def callback(options: CallbackOptions) -> Iterable[Observation]:
+            del options
+            for kind, value in read().items():
+                yield Observation(value, {metric.attribute: kind} if kind else None)
+
+        _create_observed(self._meter, metric, callback)
+
+
+def exemplar_context(span: SpanContext | None) -> Context | None:
+    """Return the context that makes an exemplar of a measurement; None for no span."""
+    return set_span_in_context(NonRecordingSpan(span)) if span is not None else None
+
+
+def _create_observed(
+    meter: metrics.Meter,
+    metric: Metric,
+    callback: Callable[[CallbackOptions], Iterable[Observation]],
+) -> None:
+    create = {
+        "gauge": meter.create_observable_gauge,
+        "counter": meter.create_observable_counter,
+        "up-down counter": meter.create_observable_up_down_counter,
+    }[metric.instrument]
+    create(metric.name, [callback], metric.unit, metric.meaning)

@@ -1,0 +1,91 @@
+"""Who reads a process's metrics: Prometheus at an endpoint of ours, an OTLP collector, nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    MetricExporter,
+    MetricExportResult,
+    MetricReader,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import Resource
+from prometheus_client import CollectorRegistry, start_http_server
+
+from earvoice.telemetry.export_losses import CLOSE_TIMEOUT_S, ExportLosses
+
+
+class CountedMetricExporter(MetricExporter):
+    """Counts the readings that an exporter could not send, and keeps its errors from the reader.
+
+    Args:
+        exporter: sends them.
+        losses: counts.
+    """
+
+    def __init__(self, exporter: OTLPMetricExporter, losses: ExportLosses) -> None:
+        super().__init__()
+        self._exporter = exporter
+        self._losses = losses
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **_: object
+    ) -> MetricExportResult:
+        """Send a reading of all metrics."""
+        result = self._exporter.export(metrics_data, timeout_millis)
+        if result is MetricExportResult.SUCCESS:
+            self._losses.recover("metrics")
+        else:
+            self._losses.lose("metrics", 1, "the collector does not take them")
+        return result
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Nothing waits here."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
+        """Give up what is on its way."""
+        self._exporter.shutdown(timeout_millis)
+
+
+class MetricExport:
+    """A process's metrics and their readers.
+
+    Args:
+        resource: the process.
+        losses: counts what OTLP loses.
+        to_collector: send to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names.
+    """
+
+    def __init__(self, resource: Resource, losses: ExportLosses, *, to_collector: bool) -> None:
+        self._registry = CollectorRegistry()
+        self._exporter = (
+            CountedMetricExporter(OTLPMetricExporter(), losses) if to_collector else None
+        )
+        readers: Sequence[MetricReader] = [PrometheusMetricReader(registry=self._registry)]
+        if self._exporter is not None:
+            readers = [*readers, PeriodicExportingMetricReader(self._exporter)]
+        self.provider = MeterProvider(readers, resource, shutdown_on_exit=False)
+
+    def listen(self, host: str, port: int) -> None:
+        """Answer Prometheus at `/metrics`, from a thread of its own.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        start_http_server(port, host, self._registry)
+
+    def close(self) -> None:
+        """Send a last reading, for two seconds at most."""
+        # The reader waits for a stalled collector longer than a service has to stop.
+        closing = threading.Thread(target=self.provider.shutdown, daemon=True)
+        closing.start()
+        closing.join(CLOSE_TIMEOUT_S)
+        if closing.is_alive() and self._exporter is not None:
+            self._exporter.shutdown()

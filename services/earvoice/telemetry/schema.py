@@ -1,0 +1,353 @@
+"""Every span, attribute and metric that the services make, declared once.
+
+`docs/telemetry.md` is written from this file, the tests hold real spans and metrics against it, and
+readers of traces take their names from here. Nothing is imported that a reader would not have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+AttributeType = Literal[
+    "string", "int", "double", "bool", "string[]", "double[]", "bool[]", "int[]"
+]
+Instrument = Literal["histogram", "counter", "up-down counter", "gauge"]
+Service = Literal["policy", "encoder", "decoder"]
+
+SERVICE_NAMES: dict[Service, str] = {
+    "policy": "earvoice-policy",
+    "encoder": "earvoice-encoder",
+    "decoder": "earvoice-decoder",
+}
+"""The resource's `service.name`, unless `OTEL_SERVICE_NAME` says otherwise."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One attribute of spans.
+
+    Attributes:
+        name: in full.
+        type: of its value.
+        meaning: what it says; a unit stands in the name.
+    """
+
+    name: str
+    type: AttributeType
+    meaning: str
+
+
+@dataclass(frozen=True)
+class SpanDeclaration:
+    """One kind of span.
+
+    Attributes:
+        name: as in traces.
+        service: who makes it.
+        parent: the span it hangs on.
+        time: from when to when.
+        attributes: that it may have.
+    """
+
+    name: str
+    service: Service
+    parent: str
+    time: str
+    attributes: tuple[Attribute, ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: as OpenTelemetry knows it; Prometheus writes `_` for `.`, and adds the unit.
+        instrument: what it is.
+        unit: in the code of UCUM.
+        services: who has it.
+        meaning: what it says.
+        attribute: what tells its series apart; empty for a single one.
+        values: of the attribute, where they are few.
+        bounds: upper bounds of a histogram's buckets, in its unit.
+    """
+
+    name: str
+    instrument: Instrument
+    unit: str
+    services: tuple[Service, ...]
+    meaning: str
+    attribute: str = ""
+    values: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+
+
+STAGES = (
+    "merge_wait",
+    "previous_segment_wait",
+    "encoder_queue",
+    "encoder_compute",
+    "encoder_network",
+    "decoder_queue",
+    "decoder_compute",
+    "decoder_network",
+    "decision",
+)
+"""The parts of `total`, in the order of their happening; a word's hold comes on top."""
+
+_SESSION_ID = Attribute(
+    "earvoice.session.id", "string", "The session, as logs and clients know it."
+)
+_ERROR_TYPE = Attribute(
+    "error.type", "string", "The error's reason; only where one ended the span."
+)
+_RPC = (
+    Attribute("rpc.system.name", "string", "`grpc`."),
+    Attribute("rpc.method", "string", "The method called, in full."),
+)
+_POLICY_NAME = Attribute("earvoice.policy.name", "string", "The decision policy.")
+_BATCH_SIZE = Attribute(
+    "earvoice.batch.size", "int", "Sessions that shared the computation; of several, the most."
+)
+_PROPOSED = Attribute("earvoice.tokens.proposed", "int", "New tokens that the decoder sent.")
+_DRAFT_ACCEPTED = Attribute("earvoice.draft.accepted", "int", "Tokens of the draft that stood.")
+_COMPUTE_MS = Attribute(
+    "earvoice.engine.compute_ms", "double", "Computation, by the engine's clock."
+)
+
+_SESSION = (
+    _SESSION_ID,
+    Attribute("earvoice.model.name", "string", "The model served."),
+    Attribute("earvoice.model.hash", "string", "SHA-256 of its checkpoint."),
+    _POLICY_NAME,
+    Attribute("earvoice.policy.parameters", "string", "Its parameters, as a JSON object."),
+    Attribute("earvoice.segment.duration_ms", "int", "Segment duration at the session's start."),
+    Attribute("earvoice.session.clock", "string", "Clock of elapsed times: `live` or `true`."),
+    Attribute("earvoice.language.source", "string", "BCP-47 tag of the source."),
+    Attribute("earvoice.language.target", "string", "BCP-47 tag of the target."),
+    Attribute("earvoice.session.status", "string", "`OK`, `CANCELLED`, or the error's reason."),
+    Attribute("earvoice.session.audio_ms", "double", "Audio received."),
+    Attribute("earvoice.session.words", "int", "Words released."),
+    Attribute("earvoice.session.computation_ms", "double", "Computation of all services."),
+    _ERROR_TYPE,
+)
+
+_SEGMENT = (
+    _SESSION_ID,
+    Attribute("earvoice.utterance.index", "int", "From 0."),
+    Attribute("earvoice.utterance.start_ms", "double", "Where the utterance begins in the audio."),
+    Attribute("earvoice.utterance.end_ms", "double", "Where it ends; on its last segment only."),
+    Attribute(
+        "earvoice.utterance.cause", "string", "Why it ends, on its last segment: an `EndCause`."
+    ),
+    Attribute("earvoice.segment.index", "int", "Within the utterance, from 1."),
+    Attribute("earvoice.segment.end_ms", "double", "Where its audio ends."),
+    Attribute("earvoice.segment.grid_end_ms", "double", "Where it would have ended unmerged."),
+    Attribute(
+        "earvoice.segment.arrival_lateness_ms",
+        "double",
+        "Arrival of the audio up to `grid_end_ms`, later than the session's earliest made expect.",
+    ),
+    Attribute("earvoice.segment.merged", "int", "Grid segments merged into it beyond the first."),
+    Attribute("earvoice.segment.states", "int", "Encoder states."),
+    Attribute("earvoice.segment.computation_ms", "double", "Computation of encoder and decoder."),
+    Attribute("earvoice.segment.queue_ms", "double", "Time inside them that was none."),
+    _ERROR_TYPE,
+)
+
+_DECODE = (
+    *_RPC,
+    Attribute("earvoice.tokens.prefix", "int", "Committed tokens, the forced prefix."),
+    _PROPOSED,
+    Attribute("earvoice.tokens.accepted", "int", "New tokens that the policy would commit."),
+    Attribute("earvoice.tokens.committed", "int", "Of them, those left by guards and word border."),
+    Attribute("earvoice.draft.tokens", "int", "Tokens of the draft."),
+    _DRAFT_ACCEPTED,
+    Attribute("earvoice.beam.size", "int", "Hypotheses followed."),
+)
+
+_EMIT = (
+    Attribute("earvoice.words.delay_ms", "double[]", "Of each item: audio received, ideal clock."),
+    Attribute(
+        "earvoice.words.elapsed_ms", "double[]", "Since the first sample, on the session's clock."
+    ),
+    Attribute("earvoice.words.source_end_ms", "double[]", "End of the audio that it attends to."),
+    Attribute(
+        "earvoice.words.starts_word", "bool[]", "False for a later piece of the word before."
+    ),
+    Attribute("earvoice.words.hold_ms", "double[]", "From its last token's commit to its release."),
+    Attribute(
+        "earvoice.words.commit_segment",
+        "int[]",
+        "Segment of its last token's commit, in the same utterance: that one's stages are its own.",
+    ),
+    Attribute(
+        "earvoice.stage.total_ms", "double", "Arrival up to `segment.grid_end_ms` to the commit."
+    ),
+    *(
+        Attribute(f"earvoice.stage.{stage}_ms", "double", "Part of `total_ms`: docs/latency.md.")
+        for stage in STAGES
+    ),
+)
+
+SPANS = (
+    SpanDeclaration(
+        "session", "policy", "the client's span, or none", "the stream's begin to its end", _SESSION
+    ),
+    SpanDeclaration(
+        "segment",
+        "policy",
+        "none; linked to its session",
+        "arrival of the segment's last sample on its own grid to the end of the work on it; on the "
+        "clock `true` from the begin of the work",
+        _SEGMENT,
+    ),
+    SpanDeclaration(
+        "encode", "policy", "segment", "requests to the encoder and their answers", _RPC
+    ),
+    SpanDeclaration(
+        "encoder.queue", "encoder", "encode", "a request is read to the engine takes it", ()
+    ),
+    SpanDeclaration(
+        "encoder.compute",
+        "encoder",
+        "encode",
+        "in the engine",
+        (
+            _BATCH_SIZE,
+            _COMPUTE_MS,
+            Attribute("earvoice.states.revision", "int", "Of the utterance's states, from 1."),
+        ),
+    ),
+    SpanDeclaration("decode", "policy", "segment", "the request to the generation's end", _DECODE),
+    SpanDeclaration("decoder.queue", "decoder", "decode", "the command is read to its prefill", ()),
+    SpanDeclaration("decoder.prefill", "decoder", "decode", "prefix and draft in one pass", ()),
+    SpanDeclaration(
+        "decoder.steps",
+        "decoder",
+        "decode",
+        "the prefill's end to the generation's; all steps in one span",
+        (
+            _PROPOSED,
+            _DRAFT_ACCEPTED,
+            _BATCH_SIZE,
+            _COMPUTE_MS,
+            Attribute(
+                "earvoice.engine.queue_ms", "double", "Waiting for the engine, from reading on."
+            ),
+            Attribute("earvoice.generation.end", "string", "Why it ended: an `EndReason`."),
+        ),
+    ),
+    SpanDeclaration(
+        "decide",
+        "policy",
+        "segment",
+        "the deciding answer to the commit",
+        (_POLICY_NAME, Attribute("earvoice.guards", "string[]", "Guards that cut the commit.")),
+    ),
+    SpanDeclaration(
+        "emit", "policy", "segment", "the commit to the words' place in the outbox", _EMIT
+    ),
+)
+
+_LAG_MS = (0, 250, 500, 750, 1000, 1500, 2000, 2500, 3000, 4000, 5000, 7500, 10_000, 15_000, 30_000)
+_STAGE_MS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 750, 1000, 2000, 5000, 10_000)
+_RATIO = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
+_BATCH = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_ALL: tuple[Service, ...] = ("policy", "encoder", "decoder")
+_ENGINES: tuple[Service, ...] = ("encoder", "decoder")
+
+METRICS = (
+    Metric(
+        "earvoice.word.lag",
+        "histogram",
+        "ms",
+        ("policy",),
+        "A word's release less the end of the audio that it attends to.",
+        "clock",
+        ("ideal", "live", "true"),
+        _LAG_MS,
+    ),
+    Metric(
+        "earvoice.stage.duration",
+        "histogram",
+        "ms",
+        ("policy",),
+        "Part of the time from a segment's arrival to its commit; of segments that commit.",
+        "stage",
+        STAGES,
+        _STAGE_MS,
+    ),
+    Metric(
+        "earvoice.segment.computation",
+        "histogram",
+        "ms",
+        ("policy",),
+        "Computation of encoder and decoder for a segment.",
+        bounds=_STAGE_MS,
+    ),
+    Metric(
+        "earvoice.session.real_time_factor",
+        "histogram",
+        "1",
+        ("policy",),
+        "Computation divided by audio, at a session's end.",
+        bounds=_RATIO,
+    ),
+    Metric("earvoice.sessions.active", "up-down counter", "{session}", _ALL, "Sessions that run."),
+    Metric(
+        "earvoice.sessions.refused",
+        "counter",
+        "{session}",
+        _ALL,
+        "Sessions that were not taken, by the error's reason.",
+        "reason",
+        ("SESSION_LIMIT", "NOT_READY"),
+    ),
+    Metric(
+        "earvoice.engine.busy_ratio",
+        "gauge",
+        "1",
+        _ENGINES,
+        "Share of the time since the last reading that the engine computed.",
+    ),
+    Metric(
+        "earvoice.engine.queue_depth", "gauge", "{request}", _ENGINES, "Requests that wait for it."
+    ),
+    Metric(
+        "earvoice.engine.batch_size",
+        "histogram",
+        "{session}",
+        _ENGINES,
+        "Sessions that shared a computation.",
+        bounds=_BATCH,
+    ),
+    Metric(
+        "earvoice.segments.merged",
+        "counter",
+        "{segment}",
+        ("policy",),
+        "Grid segments merged into others: the machine was too slow for them.",
+    ),
+    Metric(
+        "earvoice.draft.tokens",
+        "counter",
+        "{token}",
+        ("policy",),
+        "Tokens of drafts, by what became of them.",
+        "outcome",
+        ("accepted", "rejected"),
+    ),
+    Metric(
+        "earvoice.guard.hits", "counter", "{cut}", ("policy",), "Commits cut by a guard.", "guard"
+    ),
+    Metric(
+        "earvoice.telemetry.dropped",
+        "counter",
+        "{item}",
+        _ALL,
+        "Spans, or readings of the metrics, that could not be exported.",
+        "signal",
+        ("traces", "metrics"),
+    ),
+)

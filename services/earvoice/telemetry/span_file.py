@@ -1,0 +1,117 @@
+"""Spans as OTLP/JSON lines in a local file that does not grow without end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanContext
+
+MAX_FILE_BYTES = 64 * 1024 * 1024
+
+Json = Mapping[str, object]
+
+
+class SpanFileExporter(SpanExporter):
+    """Appends one OTLP/JSON object a batch, as the collector's file exporter does.
+
+    The JSON that protobuf makes is not OTLP's: there ids are base64, here they are hex.
+
+    Args:
+        path: written; its folder is made if need be.
+        max_bytes: past this size the file becomes `path.1`, in place of an older one.
+    """
+
+    def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = _opened(path)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Write the spans; they are in the file when this returns.
+
+        Raises:
+            OSError: the disk is full, or the folder is gone.
+        """
+        if spans:
+            if self._file.tell() > self._max_bytes:
+                self._rotate()
+            self._file.write(json.dumps(_request(spans), separators=(",", ":")) + "\n")
+            self._file.flush()
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        self._file = _opened(self._path)
+
+
+def _opened(path: Path) -> TextIO:
+    return path.open("a", encoding="utf8")
+
+
+def _request(spans: Sequence[ReadableSpan]) -> Json:
+    """The spans of one process have one resource and one scope."""
+    scope = spans[0].instrumentation_scope
+    resource = {"attributes": _attributes(spans[0].resource.attributes)}
+    scope_spans = {
+        "scope": {"name": scope.name if scope else ""},
+        "spans": [_span(span) for span in spans],
+    }
+    return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope_spans]}]}
+
+
+def _span(span: ReadableSpan) -> Json:
+    fields: dict[str, object] = {
+        **_ids(span.get_span_context()),
+        "name": span.name,
+        # OTLP counts from 1, the SDK from 0.
+        "kind": span.kind.value + 1,
+        "startTimeUnixNano": str(span.start_time),
+        "endTimeUnixNano": str(span.end_time),
+        "attributes": _attributes(span.attributes or {}),
+        "links": [_ids(link.context) for link in span.links],
+        "status": {"code": span.status.status_code.value},
+    }
+    if span.parent is not None:
+        fields["parentSpanId"] = f"{span.parent.span_id:016x}"
+    return fields
+
+
+def _ids(context: SpanContext | None) -> dict[str, object]:
+    if context is None:
+        return {}
+    return {
+        "traceId": f"{context.trace_id:032x}",
+        "spanId": f"{context.span_id:016x}",
+        "flags": int(context.trace_flags),
+    }
+
+
+def _attributes(attributes: Mapping[str, object]) -> list[Json]:
+    return [{"key": key, "value": _value(value)} for key, value in attributes.items()]
+
+
+def _value(value: object) -> Json:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            # 64 bits do not fit into a number of JavaScript.
+            return {"intValue": str(value)}
+        case float():
+            return {"doubleValue": value}
+        case str():
+            return {"stringValue": value}
+        case Iterable():
+            return {"arrayValue": {"values": [_value(item) for item in value]}}
+    raise TypeError(f"{value!r} is no attribute of a span")

@@ -1,0 +1,121 @@
+"""A delay shows up in its own stage and in no other."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from earvoice.api.v1 import decision_policy_pb2 as policy_pb
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.telemetry.schema import STAGES
+from tests.e2e.calling import Outcome, Request, call, config, noise, pieces
+from tests.e2e.delaying_proxy import delaying_proxy
+from tests.e2e.lone_service import ServiceYard, service_yard
+from tests.integration.decoder.tiny_checkpoint import write_tiny_checkpoint
+
+pytestmark = pytest.mark.torch
+
+SECONDS = 14
+COMPUTE_DELAY_MS = 200
+NETWORK_DELAY_MS = 50
+TURN_MS = 200
+OWN_STAGES = {
+    "slow encoder": ("encoder_compute", COMPUTE_DELAY_MS),
+    "slow decoder": ("decoder_compute", COMPUTE_DELAY_MS),
+    "slow network": ("decoder_network", 2 * NETWORK_DELAY_MS),
+    "starved loop": ("decision", TURN_MS),
+}
+
+Medians = Mapping[str, float]
+
+
+async def paced(audio: bytes, delay_s: float) -> AsyncIterator[Request]:
+    """As a microphone sends it: 100 ms every 100 ms; every segment commits a word.
+
+    Streams that begin one after the other do not meet at the encoder.
+    """
+    await asyncio.sleep(delay_s)
+    policy = policy_pb.DecisionPolicy(hold_n={"n": 0})
+    yield Request(
+        config=config(
+            target_language_codes=["de"],
+            policy=policy,
+            catch_up=pb.CATCH_UP_MERGE,
+            disable_guards=True,
+            enable_stage_timings=True,
+            segment_duration={"seconds": 1},
+            endpointing={"disabled": True},
+            commit_unit=pb.COMMIT_UNIT_TOKEN,
+        )
+    )
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    for index, piece in enumerate(pieces(audio), 1):
+        await asyncio.sleep(begin_s + index / 10 - loop.time())
+        yield Request(audio=piece)
+
+
+def medians(outcome: Outcome) -> Medians:
+    """Of each stage, in ms."""
+    assert outcome.items, outcome.details
+    return {
+        stage: statistics.median(getattr(i.stage_timings, f"{stage}_ms") for i in outcome.items)
+        for stage in STAGES
+    }
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> dict[str, Medians]:
+    """The same sound through services of which one is slow, all at the same time."""
+    folder: Path = tmp_path_factory.mktemp("stages")
+    write_tiny_checkpoint(folder / "model")
+    with service_yard(folder) as yard:
+        return asyncio.run(measure(yard, {"MODEL_PATH": str(folder / "model")}))
+
+
+async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians]:
+    """Start what is needed, stream, and stop the clock."""
+    backends = [
+        yard.start("encoder", delay_ms=0, **model),
+        yard.start("decoder", delay_ms=0, **model),
+        yard.start("encoder", delay_ms=COMPUTE_DELAY_MS, **model),
+        yard.start("decoder", delay_ms=COMPUTE_DELAY_MS, **model),
+    ]
+    encoder, decoder, slow_encoder, slow_decoder = [service.address() for service in backends]
+    async with delaying_proxy(decoder, NETWORK_DELAY_MS / 1000) as slow_network:
+        ways = {
+            "undisturbed": (encoder, decoder, None),
+            "slow encoder": (slow_encoder, decoder, None),
+            "slow decoder": (encoder, slow_decoder, None),
+            "slow network": (encoder, slow_network, None),
+            "starved loop": (encoder, decoder, TURN_MS),
+        }
+        policies = {
+            name: yard.start("policy", delay_ms=delay, ENCODER_TARGET=e, DECODER_TARGET=d)
+            for name, (e, d, delay) in ways.items()
+        }
+        addresses = {n: await asyncio.to_thread(p.address) for n, p in policies.items()}
+        audio = noise(SECONDS)
+        outcomes = await asyncio.gather(
+            *(
+                call(address, paced(audio, place / len(addresses)))
+                for place, address in enumerate(addresses.values())
+            )
+        )
+    return {name: medians(outcome) for name, outcome in zip(addresses, outcomes, strict=True)}
+
+
+@pytest.mark.parametrize("name", OWN_STAGES)
+def test_a_delay_shows_up_in_its_own_stage_alone(measured: dict[str, Medians], name: str):
+    """By the difference of medians; what is injected is ten times what is there without."""
+    own, delay_ms = OWN_STAGES[name]
+    undisturbed, disturbed = measured["undisturbed"], measured[name]
+    if delay_ms < 10 * undisturbed[own]:
+        pytest.skip(f"{own} takes {undisturbed[own]:.0f} ms undisturbed: the machine is too busy")
+    differences = {stage: disturbed[stage] - undisturbed[stage] for stage in STAGES}
+    assert differences.pop(own) > 0.8 * delay_ms
+    assert {s: ms for s, ms in differences.items() if abs(ms) > 0.5 * delay_ms} == {}
