@@ -23,8 +23,8 @@ from service_processes import SERVICES, ServiceProcesses, run_service_processes
 from earvoice.client import TranslationClient, TranslationOptions, connect
 
 CHUNK_BYTES = 6400
-EXPORT_S = 1.5
-"""Spans wait up to a second for their export, which belongs to the round that made them."""
+EXPORT_S = 5.5
+"""Spans wait up to five seconds for their export, which belongs to the round that made them."""
 
 
 async def listen(client: TranslationClient, audio: bytes, options: TranslationOptions) -> None:
@@ -92,8 +92,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
     parser.add_argument("--streams", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=20.0, help="length of each stream")
-    parser.add_argument("--rounds", type=int, default=5, help="of each kind")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each stream")
+    parser.add_argument("--rounds", type=int, default=20, help="of each kind")
     asyncio.run(run(parser.parse_args()))
 
 

@@ -13,7 +13,8 @@ from earvoice.telemetry.export_losses import CLOSE_TIMEOUT_S, ExportLosses
 
 QUEUE_SPANS = 8192
 BATCH_SPANS = 512
-INTERVAL_S = 1.0
+INTERVAL_S = 5.0
+"""As the SDK's own processor. A thread that wakes more often costs more than the spans do."""
 
 
 class SpanQueue:

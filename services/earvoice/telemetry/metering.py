@@ -64,7 +64,9 @@ class Meters:
     def observe_sessions(self, sessions: SessionLimit) -> None:
         """Have the number of sessions read, and of those refused."""
         self.observe("earvoice.sessions.active", lambda: {"": sessions.active})
-        self.observe("earvoice.sessions.refused", lambda: dict(sessions.refused))
+        # Zeros too: an alert sees no increase in a series that begins with its first refusal.
+        none = dict.fromkeys(_DECLARED["earvoice.sessions.refused"].values, 0)
+        self.observe("earvoice.sessions.refused", lambda: none | sessions.refused)
 
     def observe_engine(self, load: EngineLoad) -> None:
         """Have the engine's load read, and its batches measured."""

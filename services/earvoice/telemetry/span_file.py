@@ -15,6 +15,8 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 Json = Mapping[str, object]
 
+_VALUE_NAMES = {bool: "boolValue", float: "doubleValue", str: "stringValue"}
+
 
 class SpanFileExporter(SpanExporter):
     """Appends one OTLP/JSON object a batch, as the collector's file exporter does.
@@ -102,16 +104,12 @@ def _attributes(attributes: Mapping[str, object]) -> list[Json]:
 
 
 def _value(value: object) -> Json:
-    match value:
-        case bool():
-            return {"boolValue": value}
-        case int():
-            # 64 bits do not fit into a number of JavaScript.
-            return {"intValue": str(value)}
-        case float():
-            return {"doubleValue": value}
-        case str():
-            return {"stringValue": value}
-        case Iterable():
-            return {"arrayValue": {"values": [_value(item) for item in value]}}
+    name = _VALUE_NAMES.get(type(value))
+    if name is not None:
+        return {name: value}
+    if isinstance(value, int):
+        # 64 bits do not fit into a number of JavaScript.
+        return {"intValue": str(value)}
+    if isinstance(value, Iterable):
+        return {"arrayValue": {"values": [_value(item) for item in value]}}
     raise TypeError(f"{value!r} is no attribute of a span")

@@ -1,0 +1,97 @@
+"""Hosts whose wall clocks disagree: no number compares one with another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.evaluation.metrics.word_lag import mean_word_lag
+from earvoice.latency.otlp_json import read_span_file
+from earvoice.latency.session_report import SessionReport, report_session
+from earvoice.latency.trace_store import TraceStore
+from earvoice.latency.traced_session import join_traces
+from earvoice.telemetry.schema import STAGES
+from tests.e2e.calling import Outcome, Request, call, config, pieces, speech
+from tests.e2e.lone_service import service_yard
+
+pytestmark = pytest.mark.torch
+
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+SHIFTS_S = {"policy": 0, "encoder": 90, "decoder": -1000}
+SAMPLES_PER_MS = 16
+
+
+def environment(shift_s: int) -> dict[str, str]:
+    """What makes a process read another wall clock, and the same monotonic one."""
+    if not shift_s:
+        return {}
+    return {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME": f"{shift_s:+d}s",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+async def paced(audio: bytes) -> AsyncIterator[Request]:
+    """As a microphone sends it: 100 ms every 100 ms."""
+    yield Request(config=config(enable_stage_timings=True, catch_up=pb.CATCH_UP_MERGE))
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    for index, piece in enumerate(pieces(audio), 1):
+        await asyncio.sleep(begin_s + index / 10 - loop.time())
+        yield Request(audio=piece)
+
+
+def first_start_s(path: Path) -> float:
+    """When the first span of a file began, by its writer's wall clock."""
+    line = json.loads(path.read_text().splitlines()[0])
+    return int(line["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["startTimeUnixNano"]) / 1e9
+
+
+def report_of(files: list[Path]) -> SessionReport:
+    """Read as `earvoice latency` does."""
+    store = TraceStore()
+    for path in files:
+        store.take(read_span_file(path))
+    (session,) = join_traces(store).sessions
+    return report_session(session)
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not here (apt-get install faketime)")
+def test_wall_clocks_that_disagree_move_no_number(tmp_path: Path):
+    """The encoder is ahead by 90 s, the decoder behind by 1000 s; lag and stages stay."""
+    files = {service: tmp_path / f"{service}.jsonl" for service in SHIFTS_S}
+    with service_yard(tmp_path / "yard") as yard:
+        backends = {
+            service: yard.start(
+                service, environment=environment(SHIFTS_S[service]), TRACE_FILE=str(files[service])
+            )
+            for service in ("encoder", "decoder")
+        }
+        targets = {f"{s.upper()}_TARGET": backend.address() for s, backend in backends.items()}
+        policy = yard.start("policy", TRACE_FILE=str(files["policy"]), **targets)
+        outcome: Outcome = asyncio.run(call(policy.address(), paced(speech())))
+    starts_s = {service: first_start_s(path) for service, path in files.items()}
+    for service in backends:
+        shift_s = starts_s[service] - starts_s["policy"]
+        assert shift_s == pytest.approx(SHIFTS_S[service], abs=60)
+    assert outcome.items
+    for item in outcome.items:
+        stages = [getattr(item.stage_timings, f"{stage}_ms") for stage in STAGES]
+        assert min(stages) > -1
+        assert max(stages) < 60_000
+        assert sum(stages) == pytest.approx(item.stage_timings.total_ms, abs=1)
+    lag = report_of(list(files.values())).own_clock.lag
+    assert lag is not None
+    words = [item for item in outcome.items if item.starts_word]
+    told_ms = mean_word_lag(
+        [item.elapsed_ms for item in words],
+        [item.source_end_sample / SAMPLES_PER_MS for item in words],
+    )
+    assert lag.mean == pytest.approx(told_ms, rel=0.01)
