@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.running import Running, start
+from tests.e2e.running import SERVICES, Running, start
 from tests.soak.recording import Clip, read_clips
 
 FOLDER = Path(__file__).parent
@@ -23,8 +23,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Services that nothing has run on before, so that growth is seen from the start."""
-    running = start(tmp_path_factory.mktemp("services"))
+    """Services that nothing has run on before, and that write every span."""
+    folder = tmp_path_factory.mktemp("services")
+    spans = {f"EARVOICE_{s.upper()}_TRACE_FILE": str(folder / f"{s}.jsonl") for s in SERVICES}
+    running = start(folder, **spans)
     yield running
     assert running.stop() == 0
 
