@@ -16,6 +16,9 @@ from earvoice.runtime.log import configure_logging
 from earvoice.runtime.settings import load_settings
 
 
+GAP_S = 0.001
+
+
 class EagerJudge:
     """Hears speech in every window."""
 
@@ -128,7 +131,8 @@ async def serve_policy(delay_s: float) -> None:
 
     async def starve() -> None:
         while True:
-            await asyncio.sleep(delay_s / 5)
+            # Shorter than a request takes: else all of them might fall between two long turns.
+            await asyncio.sleep(GAP_S)
             time.sleep(delay_s)  # noqa: ASYNC251 - the loop shall stand still
 
     starving = asyncio.create_task(starve())

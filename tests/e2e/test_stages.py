@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ SECONDS = 14
 COMPUTE_DELAY_MS = 200
 NETWORK_DELAY_MS = 50
 TURN_MS = 200
+ATTEMPTS = 3
 OWN_STAGES = {
     "slow encoder": ("encoder_compute", COMPUTE_DELAY_MS),
     "slow decoder": ("decoder_compute", COMPUTE_DELAY_MS),
@@ -69,12 +70,19 @@ def medians(outcome: Outcome) -> Medians:
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory) -> dict[str, Medians]:
-    """The same sound through services of which one is slow, all at the same time."""
+def attempt(tmp_path_factory) -> Callable[[int], dict[str, Medians]]:
+    """The same sound through services of which one is slow, all at once; by number, from 0."""
     folder: Path = tmp_path_factory.mktemp("stages")
     write_tiny_checkpoint(folder / "model")
-    with service_yard(folder) as yard:
-        return asyncio.run(measure(yard, {"MODEL_PATH": str(folder / "model")}))
+    attempts: list[dict[str, Medians]] = []
+
+    def measured(number: int) -> dict[str, Medians]:
+        while len(attempts) <= number:
+            with service_yard(folder / str(len(attempts))) as yard:
+                attempts.append(asyncio.run(measure(yard, {"MODEL_PATH": str(folder / "model")})))
+        return attempts[number]
+
+    return measured
 
 
 async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians]:
@@ -109,13 +117,33 @@ async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians
     return {name: medians(outcome) for name, outcome in zip(addresses, outcomes, strict=True)}
 
 
-@pytest.mark.parametrize("name", OWN_STAGES)
-def test_a_delay_shows_up_in_its_own_stage_alone(measured: dict[str, Medians], name: str):
-    """By the difference of medians; what is injected is ten times what is there without."""
+def misplaced(measured: dict[str, Medians], name: str) -> dict[str, float]:
+    """The stages that a delay did not move as it should have, by how much they moved, in ms."""
     own, delay_ms = OWN_STAGES[name]
     undisturbed, disturbed = measured["undisturbed"], measured[name]
-    if delay_ms < 10 * undisturbed[own]:
-        pytest.skip(f"{own} takes {undisturbed[own]:.0f} ms undisturbed: the machine is too busy")
-    differences = {stage: disturbed[stage] - undisturbed[stage] for stage in STAGES}
-    assert differences.pop(own) > 0.8 * delay_ms
-    assert {s: ms for s, ms in differences.items() if abs(ms) > 0.5 * delay_ms} == {}
+    moved_ms = {stage: disturbed[stage] - undisturbed[stage] for stage in STAGES}
+    return {
+        stage: ms
+        for stage, ms in moved_ms.items()
+        if (ms < 0.8 * delay_ms if stage == own else abs(ms) > 0.5 * delay_ms)
+    }
+
+
+@pytest.mark.parametrize("name", OWN_STAGES)
+def test_a_delay_shows_up_in_its_own_stage_alone(
+    attempt: Callable[[int], dict[str, Medians]], name: str
+):
+    """By the difference of medians; what is injected is ten times what is there without.
+
+    Whatever else the machine does shows up too, so a delay has a few attempts to be seen alone.
+    """
+    own, delay_ms = OWN_STAGES[name]
+    wrong = {}
+    for number in range(ATTEMPTS):
+        measured = attempt(number)
+        wrong = misplaced(measured, name)
+        if delay_ms >= 10 * measured["undisturbed"][own] and not wrong:
+            return
+    if delay_ms < 10 * measured["undisturbed"][own]:
+        pytest.skip(f"{own} is not quiet undisturbed: the machine is too busy")
+    assert wrong == {}
