@@ -42,12 +42,12 @@ check: setup ## the tests alone
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
 
 check-observability: setup ## install what the checks of deploy/observability need, and run them
-	@$(PYTHON3) tools/setup_environment.py --system-packages prometheus chromium
+	@$(PYTHON3) tools/setup_environment.py --system-packages prometheus chromium faketime
 	@$(BIN)/python -m pip install --quiet rotel==0.0.1a15
 	@if command -v npm > /dev/null; then npm install --silent --prefix .work/node $(NODE_PACKAGES); fi
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy tests/e2e/test_shifted_clocks.py
 
-soak: setup ## long streams, noise, ten live streams: some minutes
+soak: setup ## an hour of audio, noise, ten live streams: a quarter of an hour
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/soak
 
 bench: setup ## what the services cost beside the bare networks, and live
@@ -75,7 +75,7 @@ evaluate-model: setup ## measure a model on held-out speech: DATA=folder WORK=fo
 	@$(CORPUS) features --data $(DATA) --corpus $(WORK)/held-out
 	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --model $(MODEL)
 
-results: setup ## test the papers' claims, write docs/results.md: DATA=folder WORK=folder (an hour of one core a model)
+results: setup ## test the papers' claims, write docs/results.md: DATA=folder WORK=folder (1.5 hours of one core a model)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "test set and logs are in $(WORK); run again to continue"
 	test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset

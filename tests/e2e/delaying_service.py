@@ -15,7 +15,6 @@ import time
 from earvoice.runtime.log import configure_logging
 from earvoice.runtime.settings import load_settings
 
-
 GAP_S = 0.001
 
 

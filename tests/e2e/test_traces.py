@@ -21,6 +21,7 @@ from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import SPANS, STAGES
 from tests.e2e.calling import Outcome, Request, call, config, pieces, speech
 from tests.e2e.running import SERVICES, Running, start
+from tests.soak.recording import read_clips
 
 pytestmark = pytest.mark.torch
 
@@ -65,26 +66,50 @@ async def paced(audio: bytes, **changes) -> AsyncIterator[Request]:
         yield Request(audio=piece)
 
 
-async def translate(running: Running, recordings: list[bytes]) -> dict[str, Outcome]:
-    """Every recording in every way, one after the other."""
+async def translate(running: Running, audio: bytes) -> dict[str, Outcome]:
+    """A recording in every way, one after the other."""
     outcomes = {}
-    for audio in recordings:
-        for changes in RUNS.values():
-            outcome = await call(running.address, paced(audio, **changes))
-            outcomes[outcome.of("session_started")[0].session_id] = outcome
+    for changes in RUNS.values():
+        outcome = await call(running.address, paced(audio, **changes))
+        outcomes[outcome.of("session_started")[0].session_id] = outcome
     return outcomes
 
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory) -> Traced:
-    """Services with trace files, stopped again: what they held back is written then."""
-    folder = tmp_path_factory.mktemp("traced")
+    """The demo's recording in every way, one after the other."""
+    files, running = start_traced(tmp_path_factory.mktemp("traced"))
+    outcomes = asyncio.run(translate(running, speech()))
+    assert running.stop() == 0
+    return Traced(files, outcomes)
+
+
+@pytest.fixture(scope="module")
+def traced_clips(tmp_path_factory, samples: Path) -> Traced:
+    """Real recordings, all live at once."""
+    clips = read_clips([samples])
+    folder = tmp_path_factory.mktemp("clips")
+    files, running = start_traced(folder)
+
+    async def translate_all() -> list[Outcome]:
+        return await asyncio.gather(
+            *(
+                call(running.address, paced(clip.samples.tobytes(), **RUNS["live"]))
+                for clip in clips
+            )
+        )
+
+    outcomes = asyncio.run(translate_all())
+    assert running.stop() == 0
+    by_session = {outcome.of("session_started")[0].session_id: outcome for outcome in outcomes}
+    return Traced(files, by_session)
+
+
+def start_traced(folder: Path) -> tuple[list[Path], Running]:
+    """Start services with trace files: what they hold back is written when they stop."""
     files = {service: folder / f"{service}.jsonl" for service in SERVICES}
     settings = {f"EARVOICE_{s.upper()}_TRACE_FILE": str(path) for s, path in files.items()}
-    running = start(folder, **settings)
-    outcomes = asyncio.run(translate(running, [speech()]))
-    assert running.stop() == 0
-    return Traced(list(files.values()), outcomes)
+    return list(files.values()), start(folder, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +154,16 @@ def test_every_attribute_is_declared(traced: Traced):
 
 def test_every_words_stages_add_up_to_its_lag(traced: Traced):
     """To a millisecond, from what the spans say alone, and from what the client is told."""
+    assert_adds_up(traced)
+
+
+def test_every_words_stages_add_up_over_real_recordings(traced_clips: Traced):
+    """Whatever speaks, with ends of utterances and merged segments."""
+    assert_adds_up(traced_clips)
+
+
+def assert_adds_up(traced: Traced) -> None:
+    """For every word of every session."""
     checked = 0
     for outcome in traced.outcomes.values():
         for item in outcome.items:

@@ -27,7 +27,7 @@ def main() -> None:
         "--parts",
         nargs="+",
         choices=_PARTS,
-        default=_PARTS[:5],
+        default=_PARTS[:7],
         help="(%(default)s); snapshot: what claim 13 asks of training snapshots",
     )
     run.add_argument(

@@ -69,6 +69,10 @@ _WAITS = (
     f"wait-k with k {_listed(plan.WAITS)}, checked every {plan.WAIT_K_SEGMENT_MS} ms (the paper: "
     "every 280 ms)"
 )
+_SCHEDULES = (
+    f"k {_listed(plan.SCHEDULE_WAITS_FRAMES)}, s {plan.SCHEDULE_STRIDE_FRAMES} (the paper: 10 and "
+    f"20) and N {_listed(plan.SCHEDULE_TOKENS)}"
+)
 _BLEU = "at least 1 BLEU higher, and 0 outside the interval"
 _EQUAL = "the interval lies within 1 BLEU of 0"
 
@@ -93,7 +97,9 @@ CLAIMS = (
         3,
         "LA-2 is at least SP-2, SP-2 at least Hold-6; SP-1 is far below.",
         "Polák 2022",
-        f"SP-1, SP-2 and LA-2 with beam 5; Hold-6 greedy {_MIDDLE_CHUNKS}, LA-2 greedy {_CHUNKS}",
+        f"SP-2 and LA-2 in chunks of {_listed(plan.CHUNKS_MS[1:])} ms, SP-1 of "
+        f"{_listed(plan.EARLY_CHUNKS_MS)} ms and Hold-6 of {_listed(plan.LONG_CHUNKS_MS)} ms, all "
+        f"with beam 5; LA-2 {_CHUNKS} and Hold-6 of {_listed(plan.EARLY_CHUNKS_MS)} ms, greedy",
         f"each {_BLEU}",
         agreement.judge_shared_prefix,
     ),
@@ -206,7 +212,7 @@ CLAIMS = (
         17,
         "The (k, s, N) settings span 1 to 4 s.",
         "Nguyen 2021",
-        "12 triples",
+        _SCHEDULES,
         "lowest AL at most 1 s, highest at least 4 s",
         schedule.judge_span,
     ),

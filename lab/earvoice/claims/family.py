@@ -7,12 +7,6 @@ from collections.abc import Mapping
 from earvoice.claims import plan
 from earvoice.evaluation.replay.setting import ReplaySetting
 
-
-def _schedules(tokens: int) -> tuple[ReplaySetting, ...]:
-    triples = zip(plan.SCHEDULES, plan.SCHEDULE, strict=True)
-    return tuple(setting for triple, setting in triples if triple[-1] == tokens)
-
-
 FAMILIES: Mapping[str, tuple[ReplaySetting, ...]] = {
     "EDAtt": plan.EDATT,
     "AlignAtt": plan.ALIGN_ATT,
@@ -24,11 +18,12 @@ FAMILIES: Mapping[str, tuple[ReplaySetting, ...]] = {
     "SP-2, beam 5": plan.SHARED_PREFIX[2],
     "SP-1, beam 5": plan.SHARED_PREFIX[1],
     "Hold-6": plan.HOLD,
+    "Hold-6, beam 5": plan.HOLD_BEAM,
     "wait-k, adaptive": plan.WAIT_K["adaptive"],
     "wait-k, fixed": plan.WAIT_K["fixed"],
-    "(k, s, 1)": _schedules(1),
-    "(k, s, 2)": _schedules(2),
-    "(k, s, 3)": _schedules(3),
+    "(k, s, 1)": plan.SCHEDULE[1],
+    "(k, s, 2)": plan.SCHEDULE[2],
+    "(k, s, 3)": plan.SCHEDULE[3],
 }
 DRAWN = (
     "EDAtt",

@@ -165,7 +165,7 @@ def _describe_claim(labels: Sequence[str], judgements: Sequence[Judgement]) -> l
     return [
         f"### {claim.number}. {claim.statement}",
         "",
-        f"{claim.source}. Run: {claim.experiment}. Agrees if: {claim.rule}.",
+        f"{claim.source}. Experiment: {claim.experiment}. Agrees if: {claim.rule}.",
         "",
         f"{answers}.",
         "",

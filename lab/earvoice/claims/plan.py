@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain
 from typing import Any
 
 from earvoice.client.policy import (
@@ -31,17 +31,21 @@ STUDY_ALPHAS = (0.4, 0.1)
 WAITS = (3, 7, 11)
 CHUNKS_MS = (250, 500, 1000, 2000)
 MIDDLE_CHUNKS_MS = CHUNKS_MS[1:3]
+LONG_CHUNKS_MS = (4000, 8000)
+EARLY_CHUNKS_MS = (*CHUNKS_MS[1:], *LONG_CHUNKS_MS)
+"""Of policies that release early: only in long chunks are they as late as SP-2."""
 LAMBDAS = (1, 2, 4, 8)
 HOLD_TOKENS = 6
 FRAMES = (1, 2, 4, 8)
-SCHEDULES = tuple(product((100, 200), (10, 20), (1, 2, 3)))
+SCHEDULE_WAITS_FRAMES = (100, 200)
+SCHEDULE_STRIDE_FRAMES = 25
+"""Nguyen 2021 has 10 and 20; 25 shares the revisions of local agreement."""
+SCHEDULE_TOKENS = (1, 2, 3)
 FRAME_MS = 10
 BEAM_SIZE = 5
 TARGET_LAGS_MS = (1500, 2000, 3000)
 MAIN_GRIDS_MS = (CHUNKS_MS[0], ATTENTION_SEGMENT_MS)
-"""Segments of all settings but the schedules: every boundary lies on one of them."""
-SCHEDULE_GRIDS_MS = (100,)
-"""Every k and s is a multiple of it."""
+"""Segments of all settings: every boundary lies on one of them."""
 SNAPSHOT_GRIDS_MS = (500, ATTENTION_SEGMENT_MS)
 
 
@@ -74,9 +78,9 @@ def waited_agreement(n: int, segment_ms: int) -> ReplaySetting:
     return agreement(n, segment_ms, initial_wait_ms=FIRST_SEGMENT_MS - segment_ms)
 
 
-def hold(n: int, segment_ms: int) -> ReplaySetting:
+def hold(n: int, segment_ms: int, **stream: Any) -> ReplaySetting:
     """Return Hold-n."""
-    return ReplaySetting(HoldN(n=n), segment_ms)
+    return ReplaySetting(HoldN(n=n), segment_ms, **stream)
 
 
 def shared_prefix(n: int, segment_ms: int) -> ReplaySetting:
@@ -103,11 +107,21 @@ AGREEMENT = {2: tuple(agreement(2, chunk_ms) for chunk_ms in CHUNKS_MS)} | {
 }
 AGREEMENT_WAITED = tuple(waited_agreement(2, chunk_ms) for chunk_ms in CHUNKS_MS[:3])
 AGREEMENT_BEAM = tuple(agreement(2, chunk_ms, beam_size=BEAM_SIZE) for chunk_ms in CHUNKS_MS[1:])
-SHARED_PREFIX = {n: tuple(shared_prefix(n, chunk_ms) for chunk_ms in CHUNKS_MS[1:]) for n in (1, 2)}
-HOLD = tuple(hold(HOLD_TOKENS, chunk_ms) for chunk_ms in MIDDLE_CHUNKS_MS)
+SHARED_PREFIX = {
+    1: tuple(shared_prefix(1, chunk_ms) for chunk_ms in EARLY_CHUNKS_MS),
+    2: tuple(shared_prefix(2, chunk_ms) for chunk_ms in CHUNKS_MS[1:]),
+}
+HOLD = tuple(hold(HOLD_TOKENS, chunk_ms) for chunk_ms in EARLY_CHUNKS_MS)
+HOLD_BEAM = tuple(hold(HOLD_TOKENS, chunk_ms, beam_size=BEAM_SIZE) for chunk_ms in LONG_CHUNKS_MS)
 DETECTIONS: tuple[WordDetection, ...] = ("adaptive", "fixed")
 WAIT_K = {detection: tuple(wait_k(k, detection) for k in WAITS) for detection in DETECTIONS}
-SCHEDULE = tuple(schedule(*triple) for triple in SCHEDULES)
+SCHEDULE = {
+    tokens: tuple(
+        schedule(wait_frames, SCHEDULE_STRIDE_FRAMES, tokens)
+        for wait_frames in SCHEDULE_WAITS_FRAMES
+    )
+    for tokens in SCHEDULE_TOKENS
+}
 OFFLINE = (offline(), offline(BEAM_SIZE))
 LAMBDA = {
     states: tuple(edatt(alpha, lambda_states=states) for alpha in STUDY_ALPHAS)
@@ -204,13 +218,13 @@ def parts(layers: int, heads: int) -> dict[str, Part]:
         *(MEAN_OF_LAYERS, LAG_HELD["EDAtt"], LAG_HELD["AlignAtt"]),
     )
     text_study = chain(*(WAIT_K["fixed"], AGREEMENT_WAITED, AGREEMENT[3], AGREEMENT[4], HOLD))
-    beams = chain(SHARED_PREFIX[2], AGREEMENT_BEAM, SHARED_PREFIX[1], OFFLINE[1:])
+    beams = chain(SHARED_PREFIX[2], AGREEMENT_BEAM, SHARED_PREFIX[1], HOLD_BEAM, OFFLINE[1:])
     return {
         "attention": Part("recording", MAIN_GRIDS_MS, tuple(attention)),
         "text": Part("recording", MAIN_GRIDS_MS, tuple(text)),
         "attention-study": Part("recording", MAIN_GRIDS_MS, tuple(attention_study)),
         "text-study": Part("recording", MAIN_GRIDS_MS, tuple(text_study)),
         "beams": Part("recording", MAIN_GRIDS_MS, tuple(beams)),
-        "schedules": Part("recording-of-schedules", SCHEDULE_GRIDS_MS, SCHEDULE),
+        "schedules": Part("recording", MAIN_GRIDS_MS, tuple(chain(*SCHEDULE.values()))),
         "snapshot": Part("recording", SNAPSHOT_GRIDS_MS, SNAPSHOT),
     }

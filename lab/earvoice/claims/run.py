@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -87,7 +86,7 @@ def run_plan(run: PlanRun, sources: Sequence[SourceRecording], words: Sequence[s
 def _run_settings(run: PlanRun, sources: Sequence[SourceRecording], part: Part) -> None:
     recording = Recording(run.output / part.recording)
     finished = len(recording.inputs()) if recording.folder.exists() else 0
-    progress = _progress("record", len(sources), finished)
+    progress = RunProgress.on_stderr("record", len(sources), finished)
     grids = [Grid(segment_ms) for segment_ms in part.grids_ms]
     record_inputs(run.model, sources, grids, recording, progress)
     replay = ReplayRun(recording, load_replay_model(run.model, recording), run.language)
@@ -97,17 +96,13 @@ def _run_settings(run: PlanRun, sources: Sequence[SourceRecording], part: Part) 
         for setting in part.recorded_settings
     ]
     inputs = _recorded(recording, sources)
-    progress = _progress("replay", len(inputs), 0)
+    progress = RunProgress.on_stderr("replay", len(inputs), 0)
     asyncio.run(replay.run(inputs, replays, progress))
 
 
 def _recorded(recording: Recording, sources: Sequence[SourceRecording]) -> list[RecordedInput]:
     wanted = {source.index for source in sources}
     return [recorded for recorded in recording.inputs() if recorded.index in wanted]
-
-
-def _progress(name: str, total: int, finished: int) -> RunProgress:
-    return RunProgress(sys.stderr, name, total, finished, on_terminal=sys.stderr.isatty())
 
 
 def _describe(run: PlanRun, sources: Sequence[SourceRecording]) -> tuple[int, int]:

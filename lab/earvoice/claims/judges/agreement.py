@@ -37,10 +37,10 @@ def judge_shared_prefix(experiment: Experiment) -> list[Finding]:
     """Ask whether LA-2 is above SP-2, SP-2 above Hold-6, and SP-1 below SP-2."""
     shared = plan.SHARED_PREFIX
     return [
-        bleu_above(experiment, "LA-2 (beam 5) less SP-2", plan.AGREEMENT_BEAM, shared[2]),
-        bleu_above(experiment, "SP-2 less Hold-6 (greedy)", shared[2], plan.HOLD),
+        bleu_above(experiment, "LA-2 less SP-2, beam 5", plan.AGREEMENT_BEAM, shared[2]),
+        bleu_above(experiment, "SP-2 less Hold-6, beam 5", shared[2], plan.HOLD_BEAM),
         bleu_above(experiment, "LA-2 less Hold-6, both greedy", plan.AGREEMENT[2], plan.HOLD),
-        bleu_above(experiment, "SP-2 less SP-1", shared[2], shared[1]),
+        bleu_above(experiment, "SP-2 less SP-1, beam 5", shared[2], shared[1]),
     ]
 
 
