@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,17 @@ def pieces(audio: bytes, size: int = 3200) -> list[bytes]:
 def requests(audio: bytes, size: int = 3200, **changes) -> list[Request]:
     """A whole stream: config, then audio."""
     return [Request(config=config(**changes))] + [Request(audio=a) for a in pieces(audio, size)]
+
+
+async def paced(audio: bytes, **changes) -> AsyncIterator[Request]:
+    """A whole stream as a microphone sends it: 100 ms every 100 ms."""
+    first, *chunks = requests(audio, **changes)
+    yield first
+    loop = asyncio.get_running_loop()
+    begin_s = loop.time()
+    for index, chunk in enumerate(chunks, 1):
+        await asyncio.sleep(begin_s + index / 10 - loop.time())
+        yield chunk
 
 
 async def call(address: str, messages: Iterable[Request] | AsyncIterator[Request]) -> Outcome:

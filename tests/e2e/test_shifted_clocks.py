@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from earvoice.latency.session_report import SessionReport, report_session
 from earvoice.latency.trace_store import TraceStore
 from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import STAGES
-from tests.e2e.calling import Outcome, Request, call, config, pieces, speech
+from tests.e2e.calling import Outcome, call, paced, speech
 from tests.e2e.lone_service import service_yard
 
 pytestmark = pytest.mark.torch
@@ -36,16 +35,6 @@ def environment(shift_s: int) -> dict[str, str]:
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "DONT_FAKE_MONOTONIC": "1",
     }
-
-
-async def paced(audio: bytes) -> AsyncIterator[Request]:
-    """As a microphone sends it: 100 ms every 100 ms."""
-    yield Request(config=config(enable_stage_timings=True, catch_up=pb.CATCH_UP_MERGE))
-    loop = asyncio.get_running_loop()
-    begin_s = loop.time()
-    for index, piece in enumerate(pieces(audio), 1):
-        await asyncio.sleep(begin_s + index / 10 - loop.time())
-        yield Request(audio=piece)
 
 
 def first_start_s(path: Path) -> float:
@@ -76,7 +65,8 @@ def test_wall_clocks_that_disagree_move_no_number(tmp_path: Path):
         }
         targets = {f"{s.upper()}_TARGET": backend.address() for s, backend in backends.items()}
         policy = yard.start("policy", TRACE_FILE=str(files["policy"]), **targets)
-        outcome: Outcome = asyncio.run(call(policy.address(), paced(speech())))
+        stream = paced(speech(), enable_stage_timings=True, catch_up=pb.CATCH_UP_MERGE)
+        outcome: Outcome = asyncio.run(call(policy.address(), stream))
     starts_s = {service: first_start_s(path) for service, path in files.items()}
     for service in backends:
         shift_s = starts_s[service] - starts_s["policy"]

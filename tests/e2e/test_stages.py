@@ -12,7 +12,7 @@ import pytest
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.telemetry.schema import STAGES
-from tests.e2e.calling import Outcome, Request, call, config, noise, pieces
+from tests.e2e.calling import Outcome, Request, call, noise, paced
 from tests.e2e.delaying_proxy import delaying_proxy
 from tests.e2e.lone_service import ServiceYard, service_yard
 from tests.integration.decoder.tiny_checkpoint import write_tiny_checkpoint
@@ -34,30 +34,25 @@ OWN_STAGES = {
 Medians = Mapping[str, float]
 
 
-async def paced(audio: bytes, delay_s: float) -> AsyncIterator[Request]:
-    """As a microphone sends it: 100 ms every 100 ms; every segment commits a word.
+async def late(audio: bytes, delay_s: float) -> AsyncIterator[Request]:
+    """Begins later: streams that begin one after the other do not meet at the encoder.
 
-    Streams that begin one after the other do not meet at the encoder.
+    Every segment commits a word.
     """
     await asyncio.sleep(delay_s)
-    policy = policy_pb.DecisionPolicy(hold_n={"n": 0})
-    yield Request(
-        config=config(
-            target_language_codes=["de"],
-            policy=policy,
-            catch_up=pb.CATCH_UP_MERGE,
-            disable_guards=True,
-            enable_stage_timings=True,
-            segment_duration={"seconds": 1},
-            endpointing={"disabled": True},
-            commit_unit=pb.COMMIT_UNIT_TOKEN,
-        )
+    stream = paced(
+        audio,
+        target_language_codes=["de"],
+        policy=policy_pb.DecisionPolicy(hold_n={"n": 0}),
+        catch_up=pb.CATCH_UP_MERGE,
+        disable_guards=True,
+        enable_stage_timings=True,
+        segment_duration={"seconds": 1},
+        endpointing={"disabled": True},
+        commit_unit=pb.COMMIT_UNIT_TOKEN,
     )
-    loop = asyncio.get_running_loop()
-    begin_s = loop.time()
-    for index, piece in enumerate(pieces(audio), 1):
-        await asyncio.sleep(begin_s + index / 10 - loop.time())
-        yield Request(audio=piece)
+    async for message in stream:
+        yield message
 
 
 def medians(outcome: Outcome) -> Medians:
@@ -110,7 +105,7 @@ async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians
         audio = noise(SECONDS)
         outcomes = await asyncio.gather(
             *(
-                call(address, paced(audio, place / len(addresses)))
+                call(address, late(audio, place / len(addresses)))
                 for place, address in enumerate(addresses.values())
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from earvoice.latency.session_report import SessionReport, report_session
 from earvoice.latency.trace_store import TraceStore
 from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import SPANS, STAGES
-from tests.e2e.calling import Outcome, Request, call, config, pieces, speech
+from tests.e2e.calling import Outcome, call, paced, requests, speech
 from tests.e2e.running import SERVICES, Running, start
 from tests.soak.recording import read_clips
 
@@ -55,22 +55,13 @@ class Traced:
                     yield from resource["scopeSpans"][0]["spans"]
 
 
-async def paced(audio: bytes, **changes) -> AsyncIterator[Request]:
-    """As a microphone sends it: 100 ms every 100 ms."""
-    yield Request(config=config(enable_stage_timings=True, **changes))
-    loop = asyncio.get_running_loop()
-    begin_s = loop.time()
-    for index, piece in enumerate(pieces(audio), 1):
-        if changes["catch_up"] == pb.CATCH_UP_MERGE:
-            await asyncio.sleep(begin_s + index / 10 - loop.time())
-        yield Request(audio=piece)
-
-
 async def translate(running: Running, audio: bytes) -> dict[str, Outcome]:
     """A recording in every way, one after the other."""
     outcomes = {}
     for changes in RUNS.values():
-        outcome = await call(running.address, paced(audio, **changes))
+        send = paced if changes["catch_up"] == pb.CATCH_UP_MERGE else requests
+        messages = send(audio, enable_stage_timings=True, **changes)
+        outcome = await call(running.address, messages)
         outcomes[outcome.of("session_started")[0].session_id] = outcome
     return outcomes
 
@@ -94,7 +85,10 @@ def traced_clips(tmp_path_factory, samples: Path) -> Traced:
     async def translate_all() -> list[Outcome]:
         return await asyncio.gather(
             *(
-                call(running.address, paced(clip.samples.tobytes(), **RUNS["live"]))
+                call(
+                    running.address,
+                    paced(clip.samples.tobytes(), enable_stage_timings=True, **RUNS["live"]),
+                )
                 for clip in clips
             )
         )
