@@ -1,11 +1,15 @@
 """Checkpoint directories: what is saved is what is loaded, and damage is noticed."""
 
 import dataclasses
+import hashlib
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from earvoice.models.checkpoint import (
     load_checkpoint,
@@ -14,8 +18,10 @@ from earvoice.models.checkpoint import (
     save_checkpoint,
 )
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.models.errors import CheckpointError, ModelConfigError, ModelTooLargeError
+from earvoice.models.footprint import check_memory
 from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.inference import check_inference_dtype
 from tests.models.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
@@ -154,7 +160,87 @@ def test_contradictions_are_refused_when_saving(
     assert not (tmp_path / "wrong").exists()
 
 
-def test_other_dtypes_are_refused(directory: Path) -> None:
-    """Linear layers infer in float32 or bfloat16."""
+def _rewrite(directory: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    """Change the tensors and keep the hashes right: what is left is only wrong in itself."""
+    weights = directory / "model.safetensors"
+    tensors = load_file(weights)
+    change(tensors)
+    save_file(tensors, weights)
+    description = json.loads((directory / "config.json").read_text())
+    description["sha256"][weights.name] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    (directory / "config.json").write_text(json.dumps(description))
+
+
+def _spoil(name: str, value: float) -> Callable[[dict[str, torch.Tensor]], None]:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[name].view(-1)[0] = value
+
+    return change
+
+
+def _drop(tensors: dict[str, torch.Tensor]) -> None:
+    del tensors["encoder.ctc_fc.bias"]
+
+
+def _add(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["encoder.extra"] = torch.zeros(1)
+
+
+def _reshape(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["encoder.ctc_fc.bias"] = tensors["encoder.ctc_fc.bias"][1:].clone()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_spoil("encoder.ctc_fc.bias", torch.nan), r"encoder\.ctc_fc\.bias holds NaN or inf"),
+        (_spoil("decoder.embed_tokens.weight", torch.inf), r"embed_tokens\.weight holds NaN"),
+        (_spoil("normalisation.mean", -torch.inf), "normalisation mean"),
+        (_drop, r"encoder\.ctc_fc\.bias is missing"),
+        (_add, r"encoder\.extra is not one of this network"),
+        (_reshape, r"encoder\.ctc_fc\.bias is \(\d+,\); allowed"),
+    ],
+)
+def test_wrong_tensors_are_refused(
+    directory: Path, change: Callable[[dict[str, torch.Tensor]], None], message: str
+) -> None:
+    """Numbers that are none, and tensors that do not fit, are refused by the tensor's name."""
+    _rewrite(directory, change)
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(directory)
+
+
+def test_truncated_weights_are_refused(directory: Path) -> None:
+    """Also where somebody made the hash fit."""
+    weights = directory / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    description = json.loads((directory / "config.json").read_text())
+    description["sha256"][weights.name] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    (directory / "config.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not usable"):
+        load_checkpoint(directory)
+
+
+def test_a_model_that_does_not_fit_says_so(directory: Path, config: ModelConfig) -> None:
+    """The configuration alone says how large a model is: both numbers are told, nothing is read."""
+    width = {"d_model": 4096, "heads": 64, "layers": 96, "ctc_layer": 96, "ffn_multiplier": 16}
+    path = directory / "config.json"
+    description = json.loads(path.read_text())
+    description["model"]["encoder"].update(width)
+    description["sha256"]["model.safetensors"] = "not even looked at"
+    path.write_text(json.dumps(description))
+    with pytest.raises(ModelTooLargeError, match=r"needs [\d,]+ MiB .*; available: [\d,]+ MiB"):
+        load_checkpoint(directory)
+
+
+@pytest.mark.parametrize(("available", "refused"), [(999, True), (1000, False), (None, False)])
+def test_memory_is_compared(available: int | None, *, refused: bool) -> None:
+    """A model may take all there is; where the system says nothing it is tried."""
+    with pytest.raises(ModelTooLargeError) if refused else nullcontext():
+        check_memory("tiny", 1000, available)
+
+
+def test_other_dtypes_are_refused() -> None:
+    """Linear layers infer in float32, bfloat16 or int8."""
     with pytest.raises(ModelConfigError, match=r"torch\.float16; allowed: torch\.float32"):
-        load_checkpoint(directory, dtype=torch.float16)
+        check_inference_dtype(torch.float16)

@@ -99,13 +99,22 @@ def test_heads_are_chosen(network: SpeechTranslationModel) -> None:
     torch.testing.assert_close(both, mean)
 
 
-def test_logits_are_computed_where_they_are_wanted(network: SpeechTranslationModel) -> None:
-    """Leaving out the first rows' logits changes nothing else."""
+@pytest.mark.parametrize("layer", [1, 2], ids=["first layer", "last layer"])
+@pytest.mark.parametrize("first_attention", [0, 5, 9, 11])
+def test_rows_are_computed_where_they_are_wanted(
+    network: SpeechTranslationModel, layer: int, first_attention: int
+) -> None:
+    """Leaving out the first rows' logits and attention changes nothing else, nor later steps."""
     decoder, states = network.decoder, _states(8)
-    whole = decoder.prefill(TOKENS, decoder.open_cache(states), 1)
-    logits, attention = decoder.prefill(TOKENS, decoder.open_cache(states), 1, first_logits=9)
+    caches = [decoder.open_cache(states) for _ in range(2)]
+    whole = decoder.prefill(TOKENS, caches[0], layer)
+    logits, attention = decoder.prefill(
+        TOKENS, caches[1], layer, first_logits=9, first_attention=first_attention
+    )
     torch.testing.assert_close(logits, whole[0][9:])
-    torch.testing.assert_close(attention, whole[1])
+    torch.testing.assert_close(attention, whole[1][first_attention:])
+    steps = [decoder.step([7], [cache], [layer])[0] for cache in caches]
+    torch.testing.assert_close(*steps)
 
 
 def test_bad_requests_are_refused(network: SpeechTranslationModel) -> None:

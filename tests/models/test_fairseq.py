@@ -1,8 +1,8 @@
 """Checkpoints in the papers' format: read without trust, and understood."""
 
-import argparse
-import pickle
+import dataclasses
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,74 +12,25 @@ import torch
 
 from earvoice.models.checkpoint import load_checkpoint, load_target_vocabulary
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import CheckpointError, UnsafePickleError
-from earvoice.models.loaders.pickled import read_checkpoint_archive
-from earvoice.models.vocabulary import SPECIALS, Vocabulary
+from earvoice.models.errors import CheckpointError
+from tests.models.papers_checkpoint import (
+    papers_names,
+    papers_options,
+    papers_transformer_names,
+    write_papers_checkpoint,
+    write_vocabulary,
+)
 from tests.models.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
-
-CONFIGURATION = """
-bpe_tokenizer: {bpe: sentencepiece, sentencepiece_model: /elsewhere/tgt.model}
-bpe_tokenizer_src: {bpe: sentencepiece, sentencepiece_model: src.model}
-global_cmvn: {stats_npz_path: gcmvn.npz}
-transforms: {'*': [global_cmvn]}
-vocab_filename: tgt.txt
-vocab_filename_src: src.txt
-"""
-
-
-def _options(config: ModelConfig) -> argparse.Namespace:
-    return argparse.Namespace(
-        encoder_embed_dim=config.encoder.d_model,
-        encoder_attention_heads=config.encoder.heads,
-        encoder_layers=config.encoder.layers,
-        ctc_encoder_layer=config.encoder.ctc_layer,
-        ctc_compress_strategy=config.encoder.compression,
-        conformer_conv_kernel_size=config.encoder.depthwise_kernel,
-        conv_kernel_sizes="5,5,5",
-        conv_channels=config.encoder.subsampler.channels,
-        decoder_layers=config.decoder.layers,
-        decoder_attention_heads=config.decoder.heads,
-        decoder_ffn_embed_dim=config.decoder.ffn_width,
-        share_decoder_input_output_embed=config.decoder.tied_embeddings,
-        no_scale_embedding=False,
-    )
-
-
-def _their_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    theirs = {"decoder.version": torch.zeros(1)}
-    for name, tensor in state.items():
-        renamed = name.replace(".attention.", ".attention.attention.")
-        renamed = renamed.replace("encoder.layers.", "encoder.conformer_layers.")
-        renamed = renamed.replace(".attention_norm.", ".attention.layer_norm.")
-        pointwise = "_pointwise_conv1d.weight" in name
-        theirs[renamed] = tensor[..., None] if pointwise else tensor
-    return theirs
-
-
-def _write_vocabulary(folder: Path, name: str, model: bytes, extra: tuple[str, ...] = ()) -> None:
-    (folder / f"{name}.model").write_bytes(model)
-    pieces = (*Vocabulary(model).pieces[len(SPECIALS) :], *extra)
-    (folder / f"{name}.txt").write_text("".join(f"{piece} 1\n" for piece in pieces))
 
 
 @pytest.fixture
 def checkpoint(
     tmp_path: Path, released_config: ModelConfig, source_model: bytes, target_model: bytes
 ) -> Path:
-    """A random network, written as the papers' code writes its older checkpoints."""
-    content = {
-        "args": _options(released_config),
-        "model": _their_names(random_network(released_config).state_dict()),
-        "extra_state": {"epoch": 1},
-    }
-    torch.save(content, tmp_path / "checkpoint.pt")
-    _write_vocabulary(tmp_path, "src", source_model)
-    _write_vocabulary(tmp_path, "tgt", target_model)
-    np.savez(tmp_path / "gcmvn.npz", mean=np.full(80, 9.0), std=np.full(80, 3.0))
-    (tmp_path / "config_simul.yaml").write_text(CONFIGURATION)
-    return tmp_path / "checkpoint.pt"
+    """A random network in the papers' format."""
+    return write_papers_checkpoint(tmp_path, released_config, source_model, target_model)
 
 
 def test_reads_what_the_papers_wrote(checkpoint: Path, released_config: ModelConfig) -> None:
@@ -99,6 +50,49 @@ def test_reads_what_the_papers_wrote(checkpoint: Path, released_config: ModelCon
     )
 
 
+def test_reads_transformer_encoders(checkpoint: Path, config: ModelConfig) -> None:
+    """The plain Transformer of Papi 2022 is known by its tensors, whatever the options say."""
+    encoder = dataclasses.replace(config.encoder, architecture="transformer", ffn_multiplier=2)
+    config = dataclasses.replace(config, encoder=encoder)
+    state = random_network(config).state_dict()
+    torch.save(
+        {"args": papers_options(config), "model": papers_transformer_names(state)}, checkpoint
+    )
+    loaded = load_checkpoint(checkpoint, source_language="en", target_language="de")
+    assert loaded.config.encoder.architecture == "transformer"
+    assert loaded.config.encoder.ffn_multiplier == 2
+    features = torch.randn(77, 80)
+    torch.testing.assert_close(
+        loaded.network.encoder.encode(features).states,
+        random_network(config).encoder.encode(features).states,
+        atol=2e-5,
+        rtol=0,
+    )
+
+
+def test_reads_averaged_checkpoints(checkpoint: Path, released_config: ModelConfig) -> None:
+    """An average in half precision that kept the last optimizer state loads without that state."""
+    state = papers_names(random_network(released_config).state_dict())
+    content = {
+        "args": papers_options(released_config),
+        "cfg": None,
+        "model": OrderedDict((name, tensor.half()) for name, tensor in state.items()),
+        "optimizer_history": [{"num_updates": 7, "criterion_name": "CTCMultiLoss"}],
+        "last_optimizer_state": {"state": {0: {"exp_avg": torch.randn(1000)}}},
+        "extra_state": {"epoch": 3, "val_loss": 1.5},
+    }
+    torch.save(content, checkpoint)
+    states = load_checkpoint(checkpoint).network.encoder.encode(torch.randn(50, 80)).states
+    assert states.dtype == torch.float32
+    with zipfile.ZipFile(checkpoint) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    optimizer = max((n for n in entries if "/data/" in n), key=lambda n: int(n.split("/")[-1]))
+    with zipfile.ZipFile(checkpoint, "w") as archive:
+        for name in entries.keys() - {optimizer}:
+            archive.writestr(name, entries[name])
+    load_checkpoint(checkpoint)
+
+
 def test_hash_covers_every_file(checkpoint: Path) -> None:
     """Other statistics beside the same weights are another model."""
     first = load_checkpoint(checkpoint).hash
@@ -108,10 +102,51 @@ def test_hash_covers_every_file(checkpoint: Path) -> None:
 
 def test_language_tags_come_from_the_dictionary(checkpoint: Path, target_model: bytes) -> None:
     """Dictionary entries behind the SentencePiece ids are silent pieces, tags among them."""
-    _write_vocabulary(checkpoint.parent, "tgt", target_model, ("<lang:de>", "<lang:es>"))
+    write_vocabulary(checkpoint.parent, "tgt", target_model, ("<lang:de>", "<lang:es>"))
     vocabulary = load_target_vocabulary(checkpoint)
     assert vocabulary.is_silent(vocabulary.id_of("<lang:es>"))
     with pytest.raises(CheckpointError, match="target_pieces is"):
+        load_checkpoint(checkpoint)
+
+
+def test_a_network_with_tags_speaks_each_language(
+    checkpoint: Path, released_config: ModelConfig, target_model: bytes
+) -> None:
+    """One network, a language for each tag; the tag is what is forced first."""
+    write_vocabulary(checkpoint.parent, "tgt", target_model, ("<lang:de>", "<lang:es>"))
+    config = dataclasses.replace(released_config, target_pieces=released_config.target_pieces + 2)
+    state = papers_names(random_network(config).state_dict())
+    torch.save({"args": papers_options(config), "model": state}, checkpoint)
+    loaded = load_checkpoint(checkpoint, source_language="en")
+    languages = {language.code: language.tag for language in loaded.config.target_languages}
+    assert languages == {"de": "<lang:de>", "es": "<lang:es>"}
+    assert loaded.target_vocabulary.id_of("<lang:es>") == config.target_pieces - 1
+
+
+def test_numbers_that_are_none_are_refused(checkpoint: Path, released_config: ModelConfig) -> None:
+    """A diverged training is refused with the tensor's name."""
+    state = papers_names(random_network(released_config).state_dict())
+    state["encoder.ctc_fc.bias"][3] = torch.nan
+    torch.save({"args": papers_options(released_config), "model": state}, checkpoint)
+    with pytest.raises(CheckpointError, match=r"tensor encoder\.ctc_fc\.bias holds NaN"):
+        load_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
+def test_truncated_files_are_refused(checkpoint: Path, kept: float) -> None:
+    """A download that broke off is refused by name, wherever it did."""
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: int(kept * len(content))])
+    with pytest.raises(CheckpointError, match=r"checkpoint\.pt"):
+        load_checkpoint(checkpoint)
+
+
+def test_a_flipped_byte_is_refused(checkpoint: Path) -> None:
+    """The archive's own check sums are looked at: the entry that is wrong is named."""
+    content = bytearray(checkpoint.read_bytes())
+    content[len(content) // 2] ^= 1
+    checkpoint.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"data/\d+ is damaged .*CRC"):
         load_checkpoint(checkpoint)
 
 
@@ -154,85 +189,8 @@ def test_files_beside_it_must_fit(
 
 def test_other_networks_are_refused(checkpoint: Path, released_config: ModelConfig) -> None:
     """An option that means another network is named, with what is allowed."""
-    options = _options(released_config)
+    options = papers_options(released_config)
     options.no_scale_embedding = True
     torch.save({"args": options, "model": {}}, checkpoint)
     with pytest.raises(CheckpointError, match="no_scale_embedding is True; allowed: False"):
         load_checkpoint(checkpoint)
-
-
-class _Hostile:
-    """Runs a command when it is unpickled freely."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return eval, (f"open({str(self.trace)!r}, 'w')",)
-
-
-def _archive(path: Path, content: bytes) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("checkpoint/data.pkl", content)
-    return path
-
-
-def test_hostile_pickle_is_refused(tmp_path: Path) -> None:
-    """A pickle that would run code is refused by name, and nothing has run."""
-    trace = tmp_path / "trace"
-    path = _archive(tmp_path / "hostile.pt", pickle.dumps({"model": _Hostile(trace)}))
-    with pytest.raises(UnsafePickleError, match=r"asks for builtins\.eval"):
-        read_checkpoint_archive(path)
-    assert not trace.exists()
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["os\nsystem", "torch\nload", "torch._utils\n__builtins__", "argparse\nArgumentParser"],
-)
-def test_only_known_names_are_resolved(tmp_path: Path, name: str) -> None:
-    """Neighbours of allowed names are refused like any other."""
-    path = _archive(tmp_path / "named.pt", f"c{name}\n.".encode())
-    with pytest.raises(UnsafePickleError, match="Nothing was executed"):
-        read_checkpoint_archive(path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"garbage", pickle.dumps([1]), pickle.dumps({"a": 1})[:-3]],
-    ids=["empty", "garbage", "a list", "cut off"],
-)
-def test_damaged_pickles_are_refused(tmp_path: Path, content: bytes) -> None:
-    """Whatever breaks inside, the error is ours."""
-    with pytest.raises(CheckpointError):
-        read_checkpoint_archive(_archive(tmp_path / "damaged.pt", content))
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    """A file that is no zip archive, or is missing, is an error of ours."""
-    (tmp_path / "text.pt").write_text("no archive")
-    for name in ("text.pt", "missing.pt"):
-        with pytest.raises(CheckpointError, match="not a readable zip archive"):
-            read_checkpoint_archive(tmp_path / name)
-
-
-def test_compressed_archives_are_refused(tmp_path: Path) -> None:
-    """An archive that could unpack to more than its own size is not read."""
-    with zipfile.ZipFile(tmp_path / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("checkpoint/data.pkl", bytes(2**20))
-    with pytest.raises(CheckpointError, match="allowed: stored entries"):
-        read_checkpoint_archive(tmp_path / "bomb.pt")
-
-
-def test_tensors_cannot_reach_outside_their_storage(tmp_path: Path) -> None:
-    """A tensor that claims more than its storage holds is refused."""
-    path = tmp_path / "tensor.pt"
-    torch.save({"model": torch.arange(4.0)}, path)
-    with zipfile.ZipFile(path) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in entries.items():
-            short = data[:8] if name.endswith("data/0") else data
-            archive.writestr(name, short)
-    with pytest.raises(CheckpointError, match="storage 0 has 8 bytes"):
-        read_checkpoint_archive(path)

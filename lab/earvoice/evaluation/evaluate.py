@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError
+from earvoice.cli.connection import open_client
 from earvoice.cli.event_loop import run_async
 from earvoice.cli.exit_code import ExitCode, exit_code_of
 from earvoice.cli.server_choice import add_server_arguments, choose_server
@@ -18,7 +19,6 @@ from earvoice.cli.translate_arguments import (
     read_translation_options,
 )
 from earvoice.client.audio_format import AudioFormat
-from earvoice.client.translation_client import connect
 from earvoice.evaluation.long_form import ResegmenterError
 from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.recording import RecordingError
@@ -77,7 +77,7 @@ def _evaluate(options: argparse.Namespace) -> int:
         _check_recordable(options)
 
     async def run(_: Interruption) -> int:
-        async with choose_server(options) as address, connect(address) as client:
+        async with choose_server(options) as address, open_client(address, options) as client:
             choices = await choose_session(client, options)
             result = await evaluate(client, sources, choices, options.output)
         if result.report is not None:

@@ -6,12 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
-
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.loading import describe
+from earvoice.decoder.model import ServedModel
 from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
 from earvoice.encoder.command import Encoded
 from earvoice.encoder.model import load_model
@@ -34,7 +33,9 @@ from earvoice.evaluation.served_model import MODEL_FILE, write_served_model
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
+from earvoice.models.precision import Precision
 from earvoice.runtime.errors import EarvoiceError
+from earvoice.runtime.model_facts import ModelFacts
 from earvoice.runtime.settings import SettingsError, load_settings
 
 _CHUNK_MS = 1000
@@ -144,6 +145,8 @@ def record_inputs(
     except ModelError as error:
         raise RecordError(f"model {model_path}: {error}") from error
     facts = model.facts
+    if facts.computes_in_int8:
+        raise RecordError("EARVOICE_ENCODER_PRECISION = 'int8'; recordings take: fp32, bf16, auto")
     if model_hash not in ("", facts.hash):
         raise RecordingError(
             f"{model_path} has hash {facts.hash}, the model served has {model_hash}: "
@@ -152,8 +155,7 @@ def record_inputs(
     names = tuple(str(grid) for grid in grids)
     recording.begin(Description(facts.name, facts.hash, facts.computes_in_bfloat16, names))
     if not (recording.folder / MODEL_FILE).exists():
-        dtype = torch.bfloat16 if facts.computes_in_bfloat16 else torch.float32
-        write_served_model(recording.folder, describe(load_checkpoint(model_path), dtype, ""))
+        write_served_model(recording.folder, _described(model_path, facts))
     done = _check_sources(recording, sources)
     recorder = Recorder(model, grids, time.thread_time)
     for source in sources:
@@ -166,6 +168,11 @@ def record_inputs(
             _record_input(source, recorder, recording)
             progress.count(source.duration_ms)
     progress.close()
+
+
+def _described(model_path: Path, facts: ModelFacts) -> ServedModel:
+    precision: Precision = "bf16" if facts.computes_in_bfloat16 else "fp32"
+    return describe(load_checkpoint(model_path, precision=precision), "")
 
 
 def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> set[int]:

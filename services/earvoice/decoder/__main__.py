@@ -37,25 +37,35 @@ def main() -> int:
 
 async def _serve(settings: DecoderSettings) -> int:
     # Imported here, after the environment has been set for torch.
+    from earvoice.decoder.calibration import DecoderCalibration  # noqa: PLC0415
     from earvoice.decoder.engine import DecoderEngine  # noqa: PLC0415
     from earvoice.decoder.generation_trace import GenerationTrace  # noqa: PLC0415
     from earvoice.decoder.loading import load_decoder  # noqa: PLC0415
     from earvoice.decoder.service import SERVICE_NAME, DecoderService, register  # noqa: PLC0415
-    from earvoice.models.device import DeviceError  # noqa: PLC0415
+    from earvoice.models.device import DeviceError, chosen_device  # noqa: PLC0415
     from earvoice.models.errors import ModelError  # noqa: PLC0415
+    from earvoice.runtime.authentication import secrets_authenticator  # noqa: PLC0415
+    from earvoice.runtime.capacity import bearable_sessions, computation_clock  # noqa: PLC0415
     from earvoice.runtime.server import ServiceServer  # noqa: PLC0415
     from earvoice.telemetry.service_telemetry import ServiceTelemetry  # noqa: PLC0415
 
-    server = ServiceServer(settings, [SERVICE_NAME])
+    server = ServiceServer(
+        settings, [SERVICE_NAME], authenticator=secrets_authenticator(settings.access_tokens)
+    )
     try:
         telemetry = ServiceTelemetry("decoder", settings)
         service = DecoderService(settings, GenerationTrace(telemetry.tracer))
         register(service, server.grpc_server)
         await server.start()
         loaded = await asyncio.to_thread(load_decoder, settings)
+        if settings.session_limit == "auto":
+            clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
+            calibration = DecoderCalibration(loaded.model, loaded.strategy, clock_s)
+            cost = await asyncio.to_thread(calibration.segment_cost)
+            service.sessions.limit = bearable_sessions(cost, loaded.model.facts, settings)
     except (OSError, ModelError, DeviceError) as error:
         logging.getLogger("earvoice.decoder").critical("cannot serve: %s", error)
-        await server.grpc_server.stop(grace=0)
+        await server.stop()
         return _EXIT_FAILED
     engine = DecoderEngine(loaded.strategy)
     engine.start()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from earvoice.decoder.model import ServedModel, TokenTable
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import BeamPlan, Opening
+from earvoice.decoder.strategies.base import BeamPlan, Opening, Strategy
 from earvoice.decoder.strategies.search import SearchStrategy
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
-from earvoice.models.device import chosen_device, chosen_dtype
+from earvoice.models.device import chosen_device
 from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.models.wrapped.directory import is_wrapped, require_transformers
 
 _LOG = logging.getLogger("earvoice.decoder.loading")
 _WARM_UP_STATES = 32
@@ -25,11 +27,11 @@ class LoadedDecoder:
     """A decoder that is ready to compute, and what is known about it."""
 
     model: ServedModel
-    strategy: SearchStrategy
+    strategy: Strategy[Any]
 
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
-    """Load the checkpoint; only its decoder is kept.
+    """Load the checkpoint, of our own or of another family; only its decoder is kept.
 
     Raises:
         ModelError: the checkpoint is missing, damaged, or asks for what is not computed here.
@@ -37,41 +39,45 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
     """
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
-    dtype = chosen_dtype(settings.precision, device)
+    if is_wrapped(settings.model_path):
+        require_transformers()
+        from earvoice.decoder.wrapped_loading import load_wrapped_decoder  # noqa: PLC0415
+
+        wrapped, strategy = load_wrapped_decoder(settings, device)
+        return LoadedDecoder(wrapped, strategy)
     checkpoint = load_checkpoint(
         settings.model_path,
-        dtype=dtype,
+        precision=settings.precision,
         device=device,
         source_language=settings.source_language,
         target_language=settings.target_language,
         compression=None if settings.compression == "checkpoint" else settings.compression,
     )
-    model = describe(checkpoint, dtype, settings.model_name)
-    strategy = SearchStrategy(checkpoint.network.decoder, device)
-    _warm_up(model, strategy)
+    model = describe(checkpoint, settings.model_name)
+    search = SearchStrategy(checkpoint.network.decoder, device)
+    _warm_up(model, search)
     _LOG.info(
         "model loaded",
         extra={
             "model": model.facts.name,
             "hash": model.facts.hash,
             "device": str(device),
-            "dtype": str(dtype),
+            "dtype": str(checkpoint.dtype),
         },
     )
-    return LoadedDecoder(model, strategy)
+    return LoadedDecoder(model, search)
 
 
-def describe(checkpoint: Checkpoint, dtype: torch.dtype, name: str) -> ServedModel:
+def describe(checkpoint: Checkpoint, name: str) -> ServedModel:
     """Return what sessions and callers must know about a checkpoint.
 
     Args:
         checkpoint: the model.
-        dtype: what its matrix products are computed in.
         name: to serve it by; empty takes its own.
     """
     config, vocabulary = checkpoint.config, checkpoint.target_vocabulary
     return ServedModel(
-        facts=checkpoint.facts(dtype, name),
+        facts=checkpoint.facts(name),
         language_tokens={
             language.code: (vocabulary.id_of(language.tag),) if language.tag else ()
             for language in config.target_languages

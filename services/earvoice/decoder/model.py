@@ -33,6 +33,7 @@ class ServedModel:
         dimension: values per encoder state.
         head_count: heads of each decoder layer.
         tokens: its target vocabulary.
+        max_tokens: most tokens of a hypothesis behind the language's; None means any number.
     """
 
     facts: ModelFacts
@@ -40,3 +41,4 @@ class ServedModel:
     dimension: int
     head_count: int
     tokens: TokenTable
+    max_tokens: int | None = None

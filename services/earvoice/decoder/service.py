@@ -97,7 +97,10 @@ class DecoderService(DecoderServiceServicer):
 
         with self.sessions.admit():
             outbox = Outbox(self._settings.outbox_events, served.engine.wake)
-            bounds = SessionBounds(self._settings.max_states, self._settings.max_tokens)
+            max_tokens = min(
+                self._settings.max_tokens, served.model.max_tokens or self._settings.max_tokens
+            )
+            bounds = SessionBounds(self._settings.max_states, max_tokens)
             session = DecodeSession(served.model, bounds, served.engine, outbox)
             stream = DecodeStream(session, outbox, self._patience, self._trace)
             self._streams.add(stream)

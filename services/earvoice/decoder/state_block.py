@@ -32,9 +32,9 @@ class StatesId:
         return f"{self.utterance}.{self.revision}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class StateBlock:
-    """State_count x dimension values, row-major, little-endian.
+    """State_count x dimension values, row-major, little-endian; what is computed of it is kept.
 
     Attributes:
         states_id: which revision this is.

@@ -10,14 +10,16 @@ import torch
 
 from earvoice.encoder.audio_format import Samples
 from earvoice.encoder.label_kind import LabelKind
-from earvoice.encoder.network import Encoding
+from earvoice.encoder.network import Encoding, Network
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.device import chosen_device, chosen_dtype
+from earvoice.models.device import chosen_device
 from earvoice.models.frontend import FeatureStream, Filterbank, frame_count
+from earvoice.models.precision import chosen_dtype
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.models.wrapped.directory import is_wrapped, require_transformers
 
 WARM_UP_SECONDS = (1, 3, 5)
 
@@ -43,7 +45,6 @@ class EncoderModel:
         checkpoint: the model; only its encoder is kept.
         detector: the speech detector, on the CPU.
         device: where the checkpoint's network is.
-        dtype: of its matrix products, for the description.
         name: to serve it by; empty takes the checkpoint's own.
     """
 
@@ -53,11 +54,10 @@ class EncoderModel:
         detector: SpeechDetector,
         *,
         device: torch.device,
-        dtype: torch.dtype,
         name: str = "",
     ) -> None:
         config = checkpoint.config
-        self.facts = checkpoint.facts(dtype, name)
+        self.facts = checkpoint.facts(name)
         self.blank = config.blank
         self.dimension = config.encoder.d_model
         self.feature_bins = config.mel_bins
@@ -114,8 +114,8 @@ def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:
     return LabelKind.START if vocabulary.text(label).strip() else LabelKind.BORDER
 
 
-def load_model(settings: EncoderSettings) -> EncoderModel:
-    """Load what the settings name.
+def load_model(settings: EncoderSettings) -> Network:
+    """Load what the settings name: a checkpoint of our own, of the papers or of another family.
 
     Raises:
         ModelError: the checkpoint is not usable.
@@ -124,17 +124,18 @@ def load_model(settings: EncoderSettings) -> EncoderModel:
     """
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
-    dtype = chosen_dtype(settings.precision, device)
+    if is_wrapped(settings.model_path):
+        return _load_wrapped(settings, device)
     checkpoint = load_checkpoint(
         settings.model_path,
-        dtype=dtype,
+        precision=settings.precision,
         device=device,
         source_language=settings.source_language,
         target_language=settings.target_language,
         compression=None if settings.compression == "checkpoint" else settings.compression,
     )
     detector = load_speech_detector()
-    model = EncoderModel(checkpoint, detector, device=device, dtype=dtype, name=settings.model_name)
+    model = EncoderModel(checkpoint, detector, device=device, name=settings.model_name)
     model.warm_up()
     _LOG.info(
         "model loaded",
@@ -142,7 +143,31 @@ def load_model(settings: EncoderSettings) -> EncoderModel:
             "model": model.facts.name,
             "hash": model.facts.hash,
             "device": str(device),
-            "bf16": model.facts.computes_in_bfloat16,
+            "dtype": str(checkpoint.dtype),
         },
     )
     return model
+
+
+def _load_wrapped(settings: EncoderSettings, device: torch.device) -> Network:
+    require_transformers()
+    from earvoice.encoder.wrapped_network import (  # noqa: PLC0415 - imports transformers
+        WrappedNetwork,
+        check_utterance_limit,
+    )
+    from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - the same
+
+    model = load_wrapped(
+        settings.model_path,
+        dtype=chosen_dtype(settings.precision, device, bears_bfloat16=False),
+        device=device,
+        source_language=settings.source_language,
+        target_language=settings.target_language,
+        compression=settings.compression,
+        name=settings.model_name,
+    )
+    check_utterance_limit(model, settings)
+    network = WrappedNetwork(model, load_speech_detector())
+    network.warm_up()
+    _LOG.info("model loaded", extra={"model": model.facts.name, "hash": model.facts.hash})
+    return network

@@ -18,11 +18,11 @@ class Encoding:
     states: bytes
     """state_count x dimension float32 values, row-major, little-endian."""
     labels: tuple[int, ...]
-    """CTC label of each state."""
+    """CTC label of each state; none where the model has no CTC head."""
     run_lengths: tuple[int, ...]
     """Encoder frames behind each state."""
     frame_labels: tuple[int, ...]
-    """Greedy CTC label of every encoder frame."""
+    """Greedy CTC label of every encoder frame; none where the model has no CTC head."""
 
 
 NO_STATES = Encoding(b"", (), (), ())

@@ -218,7 +218,7 @@ def fill_encoded(message: pb.Encoded, answer: Encoded) -> None:
     states = message.states
     states.states_id.utterance = answer.utterance
     states.states_id.revision = answer.revision
-    states.state_count = len(encoding.labels)
+    states.state_count = len(encoding.run_lengths)
     states.dimension = hearing.dimension
     states.element_type = types_pb2.ELEMENT_TYPE_FLOAT32
     states.data = encoding.states

@@ -8,7 +8,8 @@ import torch
 from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
-from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.precision import PrecisionTrial
+from earvoice.models.translation import SpeechTranslationModel, network_without_storage
 from earvoice.models.vocabulary import Vocabulary
 
 EMBEDDING_WEIGHT = "decoder.embed_tokens.weight"
@@ -26,6 +27,7 @@ class CheckpointParts:
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
     hash: str
+    precision_trials: tuple[PrecisionTrial, ...] = ()
 
 
 def language_tags(config: ModelConfig) -> tuple[str, ...]:
@@ -39,10 +41,9 @@ def build_network(
     """A network in evaluation mode with these tensors, converted to float32.
 
     Raises:
-        CheckpointError: a tensor is missing, left over or of another shape.
+        CheckpointError: a tensor is missing, left over, of another shape, or holds NaN or infinity.
     """
-    with torch.device("meta"):
-        network = SpeechTranslationModel(config)
+    network = network_without_storage(config)
     expected = network.state_dict()
     stored = {n: t for n, t in tensors.items() if not is_derived(n, config)}
     # Shapes first: a hostile tensor may claim a size that only its conversion would allocate.
@@ -69,6 +70,19 @@ def _check_tensors(expected: Mapping[str, torch.Tensor], given: Mapping[str, tor
         if given[name].shape != tensor.shape:
             message = f"tensor {name} is {tuple(given[name].shape)}; allowed: {tuple(tensor.shape)}"
             raise CheckpointError(message)
+        check_finite(name, given[name])
+
+
+def check_finite(name: str, tensor: torch.Tensor) -> None:
+    """Refuse numbers that would turn every result into nonsense.
+
+    Raises:
+        CheckpointError: the tensor holds NaN or infinity, as one from a diverged training does.
+    """
+    wrong = int((~tensor.isfinite()).sum())
+    if wrong:
+        message = f"tensor {name} holds NaN or infinity {wrong} times; allowed: finite numbers"
+        raise CheckpointError(message)
 
 
 def is_derived(name: str, config: ModelConfig) -> bool:

@@ -3,14 +3,18 @@
 import dataclasses
 import hashlib
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from earvoice.models.assembly import CheckpointParts, build_network, check_vocabularies
 from earvoice.models.config import Compression, ModelConfig
+from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
 from earvoice.models.loaders.fairseq import read_fairseq, read_fairseq_target_vocabulary
+from earvoice.models.precision import Precision, bears, chosen_dtype
 from earvoice.models.storage import (
+    add_precision_trials,
     load_config,
     read_directory,
     read_target_vocabulary,
@@ -19,13 +23,16 @@ from earvoice.models.storage import (
 )
 from earvoice.models.translation import SpeechTranslationModel, parameter_count
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.runtime.model_facts import ModelFacts
 
 __all__ = [
     "Checkpoint",
+    "add_precision_trials",
     "load_checkpoint",
     "load_config",
     "load_target_vocabulary",
+    "read_parts",
     "save_checkpoint",
     "write_policy_defaults",
 ]
@@ -43,17 +50,18 @@ class Checkpoint:
     target_vocabulary: Vocabulary
     hash: str
     """SHA-256 in hexadecimal over the content of every file."""
+    dtype: torch.dtype
+    """Of the matrix products."""
 
     @property
     def name(self) -> str:
         """The model's name, as configured."""
         return self.config.name
 
-    def facts(self, dtype: torch.dtype, name: str) -> ModelFacts:
+    def facts(self, name: str) -> ModelFacts:
         """What a service tells about this model.
 
         Args:
-            dtype: of the matrix products that the service computes.
             name: to serve it by; empty takes its own.
         """
         config, defaults = self.config, self.config.policy_defaults
@@ -65,7 +73,8 @@ class Checkpoint:
             target_languages=tuple(sorted(language.code for language in config.target_languages)),
             decoder_layers=config.decoder.layers,
             parameter_count=parameter_count(config),
-            computes_in_bfloat16=dtype == torch.bfloat16,
+            computes_in_bfloat16=self.dtype == torch.bfloat16,
+            computes_in_int8=self.dtype == torch.int8,
             default_policy=defaults.policy,
             default_alpha=defaults.alpha,
             default_lambda_states=defaults.lambda_states,
@@ -83,7 +92,7 @@ class Checkpoint:
 def load_checkpoint(
     path: Path | str,
     *,
-    dtype: torch.dtype = torch.float32,
+    precision: Precision | Literal["auto"] = "fp32",
     device: torch.device | str = "cpu",
     source_language: str = "und",
     target_language: str = "und",
@@ -93,7 +102,8 @@ def load_checkpoint(
 
     Args:
         path: the directory, or the `.pt` file with its vocabularies beside it.
-        dtype: of the linear layers, float32 or bfloat16; everything else computes in float32.
+        precision: number format of the matrix products; everything else computes in float32.
+            `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
         device: where the network computes; its packed weights cannot be moved later.
         source_language: what a `.pt` file translates from; a directory says so itself.
         target_language: what a `.pt` file translates to; a directory says so itself.
@@ -101,27 +111,54 @@ def load_checkpoint(
 
     Raises:
         CheckpointError: a file is missing, damaged, hostile, or contradicts another.
+        DeviceError: the device does not compute in this number format.
+        ModelConfigError: the configuration has unknown, missing or impossible fields.
+        VocabularyError: a vocabulary is not usable.
+    """
+    parts = read_parts(path, source_language, target_language)
+    if compression is not None:
+        parts = _with_compression(parts, compression)
+    check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
+    languages = [language.code for language in parts.config.target_languages]
+    bears_bfloat16 = bears("bf16", parts.precision_trials, languages)
+    dtype = chosen_dtype(precision, torch.device(device), bears_bfloat16=bears_bfloat16)
+    checkpoint = Checkpoint(
+        config=parts.config,
+        network=build_network(parts.config, parts.tensors).to(device),
+        normalisation=parts.normalisation,
+        source_vocabulary=parts.source_vocabulary,
+        target_vocabulary=parts.target_vocabulary,
+        hash=parts.hash,
+        dtype=dtype,
+    )
+    # Packed weights take the place of those that were read, which nothing may hold any more.
+    del parts
+    checkpoint.network.prepare_inference(dtype)
+    return checkpoint
+
+
+def read_parts(
+    path: Path | str, source_language: str = "und", target_language: str = "und"
+) -> CheckpointParts:
+    """Read a checkpoint directory, or a `.pt` file of the papers' code, without building it.
+
+    Args:
+        path: the directory, or the `.pt` file with its vocabularies beside it.
+        source_language: what a `.pt` file translates from; a directory says so itself.
+        target_language: what a `.pt` file translates to; a directory says so itself.
+
+    Raises:
+        CheckpointError: a file is missing, damaged or hostile, or memory too small.
         ModelConfigError: the configuration has unknown, missing or impossible fields.
         VocabularyError: a vocabulary is not usable.
     """
     path = Path(path)
     if path.suffix == ".pt":
-        parts = read_fairseq(path, source_language, target_language)
-    else:
-        parts = read_directory(path)
-    if compression is not None:
-        parts = _with_compression(parts, compression)
-    check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
-    network = build_network(parts.config, parts.tensors).to(device)
-    network.prepare_inference(dtype)
-    return Checkpoint(
-        config=parts.config,
-        network=network,
-        normalisation=parts.normalisation,
-        source_vocabulary=parts.source_vocabulary,
-        target_vocabulary=parts.target_vocabulary,
-        hash=parts.hash,
-    )
+        return read_fairseq(path, source_language, target_language)
+    if is_wrapped(path):
+        message = f"{path.name} is computed by transformers; allowed here: networks of our own"
+        raise CheckpointError(message)
+    return read_directory(path)
 
 
 def _with_compression(parts: CheckpointParts, compression: Compression) -> CheckpointParts:
@@ -135,6 +172,7 @@ def _with_compression(parts: CheckpointParts, compression: Compression) -> Check
             parts.config, encoder=dataclasses.replace(encoder, compression=compression)
         ),
         hash=hashlib.sha256(f"{parts.hash} {compression}".encode()).hexdigest(),
+        precision_trials=(),
     )
 
 

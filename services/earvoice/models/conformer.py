@@ -6,7 +6,6 @@ from torch.nn import functional
 
 from earvoice.models.config import EncoderConfig
 from earvoice.models.dropout import Dropout
-from earvoice.models.inference import DepthwiseConvolution
 from earvoice.models.relative_attention import RelativeAttention
 
 
@@ -40,7 +39,6 @@ class ConvolutionModule(nn.Module):
         self.batchnorm = nn.BatchNorm1d(width)
         self.second_pointwise_conv1d = nn.Linear(width, width)
         self.dropout = Dropout(dropout)
-        self._folded: DepthwiseConvolution | None = None
 
     def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None) -> torch.Tensor:
         """[B, T, d] → [B, T, d]; `valid` [B, T] bool, or None when nothing is padded."""
@@ -51,23 +49,15 @@ class ConvolutionModule(nn.Module):
         output: torch.Tensor = self.dropout(self.second_pointwise_conv1d(inner))
         return output if valid is None else output * valid[..., None]
 
-    def prepare(self) -> None:
-        """For inference only: fold BatchNorm's running statistics into the depthwise weights."""
-        self._folded = DepthwiseConvolution(self.depthwise_conv1d, self.batchnorm)
-        del self.depthwise_conv1d, self.batchnorm
-
     def _mixed(self, gated: torch.Tensor, valid: torch.Tensor | None) -> torch.Tensor:
         """Depthwise convolution and BatchNorm, [B, T, d] → [B, T, d] float32, padding zero."""
-        if self._folded is not None:
-            output: torch.Tensor = self._folded(gated)
-            return output if valid is None else output * valid[..., None]
         mixed = self.depthwise_conv1d(gated.transpose(1, 2)).transpose(1, 2).float()
         # In training only real frames count in the statistics: padding would bias them towards 0.
         if self.training and valid is not None:
             normalised = torch.zeros_like(mixed)
             normalised[valid] = self.batchnorm(mixed[valid])
             return normalised
-        output = self.batchnorm(mixed.flatten(0, 1)).view_as(mixed)
+        output: torch.Tensor = self.batchnorm(mixed.flatten(0, 1)).view_as(mixed)
         return output if valid is None else output * valid[..., None]
 
 
@@ -88,7 +78,7 @@ class ConformerLayer(nn.Module):
     def forward(
         self,
         hidden: torch.Tensor,
-        rows: torch.Tensor | None,
+        rows: torch.Tensor,
         lengths: torch.Tensor | None = None,
         valid: torch.Tensor | None = None,
     ) -> torch.Tensor:
@@ -96,7 +86,7 @@ class ConformerLayer(nn.Module):
 
         Args:
             hidden: [B, T, d] float32.
-            rows: [n, d] sinusoid rows for T frames; None after `prepare`.
+            rows: [n, d] sinusoid rows for T frames.
             lengths: [B] int64, or None when nothing is padded.
             valid: [B, T] bool, the same as a mask, or None.
         """
@@ -108,8 +98,3 @@ class ConformerLayer(nn.Module):
         hidden = hidden + 0.5 * self.second_feed_forward(hidden)
         output: torch.Tensor = self.layernorm(hidden)
         return output
-
-    def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: see `earvoice.models.inference`."""
-        self.attention.prepare(dtype)
-        self.conv_module.prepare()

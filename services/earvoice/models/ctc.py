@@ -23,6 +23,8 @@ class CompressedStates:
     """[B, S] int64 CTC label of each state (its first frame's), -1 where padded."""
     run_lengths: torch.Tensor
     """[B, S] int64 encoder frames behind each state, 0 where padded."""
+    frame_labels: torch.Tensor
+    """[B, T] int64 greedy label of every frame; of a padded one it means nothing."""
 
 
 def compress(
@@ -65,6 +67,7 @@ def compress(
         lengths=run_count,
         labels=_first_labels(label, slot, slots),
         run_lengths=sizes[:, :slots].long(),
+        frame_labels=label,
     )
 
 

@@ -4,18 +4,35 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
+from torch import nn
 from torch.nn import functional
 
-from earvoice.models.attention import MultiHeadAttention
 from earvoice.models.decoder_cache import DecoderCache
 from earvoice.models.errors import ModelInputError
+from earvoice.models.fused_decoder_layer import FusedDecoderLayer
+from earvoice.models.inference import replace_linears
 from earvoice.models.transformer import DecoderLayer, TransformerDecoder
 
-__all__ = ["CachedDecoder", "DecoderCache"]
+__all__ = ["CachedDecoder", "DecoderCache", "DecodingLayer"]
+
+DecodingLayer = DecoderLayer | FusedDecoderLayer
 
 
 class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: see `earvoice.models.inference`."""
+        self.layers = nn.ModuleList(
+            FusedDecoderLayer(layer, dtype)
+            for layer in self.layers
+            if isinstance(layer, DecoderLayer)
+        )
+        replace_linears(self, dtype)
+
+    def decoding_layers(self) -> list[DecodingLayer]:
+        """The layers, as trained or as prepared for inference."""
+        return [layer for layer in self.layers if isinstance(layer, DecodingLayer)]
 
     @torch.inference_mode()
     def open_cache(self, states: torch.Tensor) -> DecoderCache:
@@ -29,11 +46,8 @@ class CachedDecoder(TransformerDecoder):
             message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
             raise ModelInputError(message)
         states = states.to(self.embed_tokens.weight.device)
-        attentions = [layer.encoder_attn for layer in self._decoder_layers()]
-        return DecoderCache(
-            torch.stack([attention.by_head(attention.k_proj(states)) for attention in attentions]),
-            torch.stack([attention.by_head(attention.v_proj(states)) for attention in attentions]),
-        )
+        memory = torch.stack([layer.project_memory(states) for layer in self.decoding_layers()], 1)
+        return DecoderCache(memory[0], memory[1])
 
     @torch.inference_mode()
     def prefill(
@@ -44,6 +58,7 @@ class CachedDecoder(TransformerDecoder):
         attention_heads: Sequence[int] = (),
         *,
         first_logits: int = 0,
+        first_attention: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Read several tokens in one causal pass, after those the cache already holds.
 
@@ -53,11 +68,12 @@ class CachedDecoder(TransformerDecoder):
             attention_layer: which layer's cross-attention to give, counted from 1.
             attention_heads: heads to average over, counted from 1; empty takes all.
             first_logits: first row whose logits are computed, 0 to n - 1.
+            first_attention: first row whose attention is given, 0 to n - 1.
 
         Returns:
-            Logits [n - first_logits, V] and attention [n, S], both float32. Row i of n belongs to
-            the prediction of the token after tokens[i]; attention is the softmax, averaged over
-            heads.
+            Logits [n - first_logits, V] and attention [n - first_attention, S], both float32. Row i
+            of n belongs to the prediction of the token after tokens[i]; attention is the softmax,
+            averaged over heads.
 
         Raises:
             ModelInputError: no tokens, a token out of range, or no such layer or head.
@@ -67,22 +83,27 @@ class CachedDecoder(TransformerDecoder):
         end = cache.length + len(tokens)
         ids = self._as_tensor(tokens)
         hidden = self.embed(ids, self.positions.up_to(end, ids.device)[cache.length :])
+        seen = torch.ones(len(tokens), end, dtype=torch.bool, device=ids.device).tril(cache.length)
         attention = hidden.new_empty(0)
-        for index, layer in enumerate(self._decoder_layers()):
-            hidden = hidden + self._self_attention(layer, index, hidden, cache)
-            attended, weights = self._cross_attention(
-                layer.encoder_attn,
-                layer.encoder_attn.q_proj(layer.encoder_attn_layer_norm(hidden)),
-                cache,
-                index,
-                weighted=index == attention_layer - 1,
-            )
-            if weights is not None:
+        # Rows before this are needed for the keys and values of other layers alone.
+        first = min(first_logits, first_attention)
+        layers = self.decoding_layers()
+        for index, layer in enumerate(layers):
+            query, keys, values = layer.project_self(hidden)
+            keys, values = cache.extend(index, keys, values)
+            if index == len(layers) - 1:
+                hidden, query, seen = hidden[first:], query[:, first:], seen[first:]
+            hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
+            queries = layer.project_cross(hidden)
+            if index == attention_layer - 1:
+                attended, weights = _weighted(queries, cache, index)
                 attention = _mean_of(weights, attention_heads)
-            hidden = hidden + layer.encoder_attn.out_proj(attended)
-            hidden = hidden + layer.feed_forward(hidden)
+            else:
+                attended = _attended(queries, cache.cross_keys[index], cache.cross_values[index])
+            hidden = layer.add_feed_forward(layer.add_cross(hidden, attended))
         cache.advance(len(tokens))
-        return self.logits(hidden[first_logits:]), attention
+        attention = attention[first_attention - len(tokens) :]
+        return self.logits(hidden[first_logits - len(tokens) :]), attention
 
     @torch.inference_mode()
     def step(
@@ -114,21 +135,20 @@ class CachedDecoder(TransformerDecoder):
             cache.reserve(cache.rows)
         hidden = self._step_embedding(tokens, caches)
         attention: dict[int, torch.Tensor] = {}
-        for index, layer in enumerate(self._decoder_layers()):
-            hidden = hidden + self._step_self_attention(layer, index, hidden, caches)
-            cross = layer.encoder_attn
-            queries = cross.q_proj(layer.encoder_attn_layer_norm(hidden))
-            attended_rows = []
+        for index, layer in enumerate(self.decoding_layers()):
+            attended_rows = self._step_self_attention(layer, index, hidden, caches)
+            hidden = layer.add_self(hidden, attended_rows)
+            queries = layer.project_cross(hidden)
+            attended = []
             for b, (cache, rows) in enumerate(_with_rows(caches)):
-                wanted = attention_layers[b] == index + 1
-                attended, weights = self._cross_attention(
-                    cross, queries[rows], cache, index, weighted=wanted
-                )
-                attended_rows.append(attended)
-                if weights is not None:
+                own = queries[:, rows]
+                if attention_layers[b] == index + 1:
+                    values, weights = _weighted(own, cache, index)
                     attention[b] = _mean_of(weights, heads[b])
-            hidden = hidden + cross.out_proj(torch.cat(attended_rows))
-            hidden = hidden + layer.feed_forward(hidden)
+                else:
+                    values = _attended(own, cache.cross_keys[index], cache.cross_values[index])
+                attended.append(values)
+            hidden = layer.add_feed_forward(layer.add_cross(hidden, _joined(attended)))
         for cache in caches:
             cache.advance(cache.rows)
         return self.logits(hidden), [row for b in range(len(caches)) for row in attention[b]]
@@ -142,65 +162,15 @@ class CachedDecoder(TransformerDecoder):
 
     @staticmethod
     def _step_self_attention(
-        layer: DecoderLayer, index: int, hidden: torch.Tensor, caches: Sequence[DecoderCache]
+        layer: DecodingLayer, index: int, hidden: torch.Tensor, caches: Sequence[DecoderCache]
     ) -> torch.Tensor:
         """[R, d] → [R, d]: each row's new token over its own keys and values."""
-        own = layer.self_attn
-        normed = layer.self_attn_layer_norm(hidden)
-        queries, keys, values = own.q_proj(normed), own.k_proj(normed), own.v_proj(normed)
-        attended_rows = []
+        queries, keys, values = layer.project_self(hidden)
+        attended = []
         for cache, rows in _with_rows(caches):
-            past = cache.extend(index, own.by_head(keys[rows]), own.by_head(values[rows]))
-            attended = functional.scaled_dot_product_attention(
-                own.by_head(queries[rows])[None],
-                past[0][None],
-                past[1][None],
-                attn_mask=cache.visible,
-            )
-            attended_rows.append(attended[0].transpose(0, 1).flatten(1))
-        output: torch.Tensor = own.out_proj(torch.cat(attended_rows))
-        return output
-
-    def _self_attention(
-        self, layer: DecoderLayer, index: int, hidden: torch.Tensor, cache: DecoderCache
-    ) -> torch.Tensor:
-        """[n, d] → [n, d]: causal attention of n new tokens over themselves and the cache."""
-        own = layer.self_attn
-        normed = layer.self_attn_layer_norm(hidden)
-        keys, values = cache.extend(
-            index, own.by_head(own.k_proj(normed)), own.by_head(own.v_proj(normed))
-        )
-        count, total = hidden.shape[0], keys.shape[1]
-        seen = torch.ones(count, total, dtype=torch.bool, device=hidden.device).tril(total - count)
-        attended = functional.scaled_dot_product_attention(
-            own.by_head(own.q_proj(normed))[None], keys[None], values[None], attn_mask=seen
-        )
-        output: torch.Tensor = own.out_proj(attended[0].transpose(0, 1).flatten(1))
-        return output
-
-    @staticmethod
-    def _cross_attention(
-        attention: MultiHeadAttention,
-        queries: torch.Tensor,
-        cache: DecoderCache,
-        index: int,
-        *,
-        weighted: bool,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """[n, d] queries → [n, d] values, and [heads, n, S] weights where they are wanted."""
-        query = attention.by_head(queries)
-        keys, values = cache.cross_keys[index], cache.cross_values[index]
-        if not weighted:
-            attended = functional.scaled_dot_product_attention(
-                query[None], keys[None], values[None]
-            )[0]
-            return attended.transpose(0, 1).flatten(1), None
-        scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
-        weights = scores.float().softmax(-1)
-        return (weights @ values).transpose(0, 1).flatten(1), weights
-
-    def _decoder_layers(self) -> list[DecoderLayer]:
-        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+            past = cache.extend(index, keys[:, rows], values[:, rows])
+            attended.append(_attended(queries[:, rows], *past, cache.visible))
+        return _joined(attended)
 
     def _as_tensor(self, tokens: list[int]) -> torch.Tensor:
         return torch.tensor(tokens, device=self.embed_tokens.weight.device)
@@ -247,6 +217,32 @@ def _with_rows(caches: Sequence[DecoderCache]) -> list[tuple[DecoderCache, slice
     """Each cache and the rows of a batch that are its own."""
     ends = list(accumulate(cache.rows for cache in caches))
     return [(cache, slice(end - cache.rows, end)) for cache, end in zip(caches, ends, strict=True)]
+
+
+def _joined(rows: Sequence[torch.Tensor]) -> torch.Tensor:
+    return rows[0] if len(rows) == 1 else torch.cat(list(rows))
+
+
+def _attended(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    seen: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """[heads, n, d_head] queries over [heads, S, d_head] → [n, d]; `seen` [n, S] bool, or all."""
+    attended = functional.scaled_dot_product_attention(
+        query[None], keys[None], values[None], attn_mask=seen
+    )
+    return attended[0].transpose(0, 1).flatten(1)
+
+
+def _weighted(
+    query: torch.Tensor, cache: DecoderCache, index: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[heads, n, d_head] queries over the states → [n, d] and weights [heads, n, S] float32."""
+    scores = (query * query.shape[-1] ** -0.5) @ cache.cross_keys[index].transpose(-1, -2)
+    weights = scores.float().softmax(-1)
+    return (weights @ cache.cross_values[index]).transpose(0, 1).flatten(1), weights
 
 
 def _mean_of(weights: torch.Tensor, heads: Sequence[int]) -> torch.Tensor:

@@ -24,14 +24,8 @@ def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
     return torch.device("cuda")
 
 
-def chosen_dtype(wanted: Literal["fp32", "bf16", "auto"], device: torch.device) -> torch.dtype:
-    """Return the number format of the matrix products; `auto` takes bf16 where it is fast."""
-    if wanted == "auto":
-        wanted = "bf16" if _has_fast_bfloat16(device) else "fp32"
-    return torch.bfloat16 if wanted == "bf16" else torch.float32
-
-
-def _has_fast_bfloat16(device: torch.device) -> bool:
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether products in bf16 are computed, and not imitated."""
     supported: bool = (
         torch.cuda.is_bf16_supported()
         if device.type == "cuda"

@@ -4,17 +4,23 @@ import dataclasses
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from earvoice.models.config import ModelConfig
 from earvoice.models.conformer import ConformerLayer
 from earvoice.models.ctc import CompressedStates, compress
 from earvoice.models.dropout import Dropout
 from earvoice.models.errors import ModelInputError
-from earvoice.models.inference import replace_linears
+from earvoice.models.fused_conformer import FusedConformerLayer
+from earvoice.models.fused_transformer import FusedEncoderLayer
+from earvoice.models.inference import InferenceLinear, replace_linears, rounded_rows
 from earvoice.models.relative_attention import position_rows
 from earvoice.models.subsampler import Subsampler, valid_frames
 from earvoice.models.token_positions import TokenPositions
 from earvoice.models.transformer_encoder import TransformerEncoderLayer
+
+PLAIN_ROW_STEP = 8
+"""Rows are rounded to it where no product compiles for their number, but the convolution does."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +70,7 @@ class SpeechEncoder(nn.Module):
         self._positions = None if self._conformer else TokenPositions(width)
         self.ctc_fc = nn.Linear(config.encoder.d_model, config.source_pieces + 1)
         self._prepared = False
+        self._packed = False
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
         """Encode a padded batch.
@@ -113,30 +120,49 @@ class SpeechEncoder(nn.Module):
             states=compressed.states[0],
             labels=compressed.labels[0],
             run_lengths=compressed.run_lengths[0],
-            frame_labels=batch.ctc_log_probs[0].argmax(-1),
+            frame_labels=compressed.frame_labels[0],
         )
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: see `earvoice.models.inference`."""
-        for layer in self.layers:
-            if isinstance(layer, ConformerLayer):
-                layer.prepare(dtype)
+        self.layers = nn.ModuleList(_fused(layer, dtype) for layer in self.layers)
         self.subsample.prepare(dtype)
         replace_linears(self, dtype)
         self._prepared = True
+        linears = [module for module in self.modules() if isinstance(module, InferenceLinear)]
+        self._packed = any(linear.packed is not None for linear in linears)
 
     def _through(
         self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
     ) -> torch.Tensor:
+        if self._prepared:
+            return self._through_fused(layers, hidden, lengths)
         frames, width = hidden.shape[1:]
         valid = None if lengths is None else valid_frames(lengths, frames)
         if not self._conformer:
             for layer in layers:
                 hidden = layer(hidden, valid)
             return hidden
-        rows = None
-        if not self._prepared:
-            rows = position_rows(self.config.positions, frames, width).to(hidden.device)
+        rows = position_rows(self.config.positions, frames, width).to(hidden.device)
         for layer in layers:
             hidden = layer(hidden, rows, lengths, valid)
         return hidden
+
+    def _through_fused(
+        self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
+    ) -> torch.Tensor:
+        """[B, T, d] → [B, T, d]; one utterance gets its rows rounded once for all layers."""
+        frames = hidden.shape[1]
+        if hidden.shape[0] == 1:
+            rows = rounded_rows(frames) if self._packed else frames + -frames % PLAIN_ROW_STEP
+            hidden = functional.pad(hidden, (0, 0, 0, rows - frames))
+        for layer in layers:
+            hidden = layer(hidden, frames, lengths)
+        return hidden[:, :frames]
+
+
+def _fused(layer: nn.Module, dtype: torch.dtype) -> nn.Module:
+    if isinstance(layer, ConformerLayer):
+        return FusedConformerLayer(layer, dtype)
+    assert isinstance(layer, TransformerEncoderLayer)  # noqa: S101 - there are two kinds
+    return FusedEncoderLayer(layer, dtype)

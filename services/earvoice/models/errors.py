@@ -3,7 +3,8 @@
 ModelError
 ├── ModelConfigError        a field of a model's configuration is unknown, missing or out of range
 ├── CheckpointError         a checkpoint's files are missing, damaged or contradict each other
-│   └── UnsafePickleError   a pickle asks for something that a checkpoint never needs
+│   ├── UnsafePickleError   a pickle asks for something that a checkpoint never needs
+│   └── ModelTooLargeError  a model needs more memory than there is
 ├── VocabularyError         a vocabulary breaks the conventions that the networks rely on
 └── ModelInputError         audio, features or tokens that this model cannot take
 """
@@ -23,6 +24,10 @@ class CheckpointError(ModelError):
 
 class UnsafePickleError(CheckpointError):
     """A pickle asks for a class or function that no checkpoint needs; it was not executed."""
+
+
+class ModelTooLargeError(CheckpointError):
+    """A model needs more memory than there is."""
 
 
 class VocabularyError(ModelError):

@@ -1,7 +1,6 @@
 """Self-attention with relative positions (Dai 2019, Transformer-XL), in two dialects."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -9,10 +8,6 @@ from torch.nn import functional
 
 from earvoice.models.config import EncoderConfig, PositionScheme
 from earvoice.models.dropout import Dropout
-from earvoice.models.inference import InferenceLinear
-
-KEPT_BLOCK_FRAMES = 256
-"""Kept positions are computed for so many frames at first; the number doubles when exceeded."""
 
 
 def sinusoid(positions: torch.Tensor, width: int) -> torch.Tensor:
@@ -66,58 +61,6 @@ def shift_released(scores: torch.Tensor, lengths: torch.Tensor | None) -> torch.
     return padded.gather(-1, source).view(scores.shape)
 
 
-class KeptPositions:
-    """Projected sinusoid rows of one layer, computed once and cut to each utterance's length."""
-
-    def __init__(self, positions: PositionScheme, weight: torch.Tensor, heads: int) -> None:
-        """Start empty.
-
-        Args:
-            positions: which rows an utterance needs.
-            weight: [d, d] float32 of the position projection.
-            heads: number of attention heads.
-        """
-        self._positions = positions
-        self._weight = weight
-        self._heads = heads
-        self._frames = 0
-        self._rows = weight.new_empty(0)
-
-    def take(self, frames: int) -> torch.Tensor:
-        """The rows for an utterance of `frames` frames, [1, heads, n, d_head] float32."""
-        if frames > self._frames:
-            self._grow(max(KEPT_BLOCK_FRAMES, 2 ** math.ceil(math.log2(frames))))
-        if self._positions == "released":
-            return self._rows[:, :, :frames]
-        return self._rows[:, :, self._frames - frames : self._frames + frames - 1]
-
-    def _grow(self, frames: int) -> None:
-        """Project the rows for `frames` frames, a multiple of the block.
-
-        Blocks begin at the same distances whatever the size, so that a row's last bits do not
-        depend on the utterances seen before.
-        """
-        width = self._weight.shape[0]
-        if self._positions == "released":
-            rows = position_rows("released", frames, width)
-        else:
-            # One distance more than `position_rows` has, so that all blocks are full.
-            rows = sinusoid(torch.arange(frames - 1, -frames - 1, -1), width)
-        projected = torch.cat(
-            [
-                functional.linear(block.to(self._weight.device), self._weight)
-                for block in torch.split(rows, KEPT_BLOCK_FRAMES)
-            ]
-        )
-        self._frames = frames
-        self._rows = projected.view(len(rows), self._heads, -1).transpose(0, 1)[None]
-
-
-class _PreparedProjections(NamedTuple):
-    fused: InferenceLinear
-    positions: KeptPositions
-
-
 class RelativeAttention(nn.Module):
     """Multi-head self-attention whose scores also look at the distance between frames.
 
@@ -142,12 +85,11 @@ class RelativeAttention(nn.Module):
         self.v_bias = nn.Parameter(torch.empty(config.heads, width // config.heads))
         nn.init.xavier_uniform_(self.u_bias)
         nn.init.xavier_uniform_(self.v_bias)
-        self._prepared: _PreparedProjections | None = None
 
     def forward(
         self,
         hidden: torch.Tensor,
-        rows: torch.Tensor | None,
+        rows: torch.Tensor,
         lengths: torch.Tensor | None,
         blocked: torch.Tensor | None,
     ) -> torch.Tensor:
@@ -155,14 +97,18 @@ class RelativeAttention(nn.Module):
 
         Args:
             hidden: [B, T, d] layer-normalised states.
-            rows: [n, d] float32 from `position_rows`; None after `prepare`, which keeps its own.
+            rows: [n, d] float32 from `position_rows`.
             lengths: [B] int64, or None when nothing is padded.
             blocked: [B, 1, 1, T] bool, true at padded keys, or None.
 
         Returns:
             [B, T, d].
         """
-        query, key, value, position = self._projected(hidden, rows)
+        query, key, value = (
+            self._by_head(projection(hidden))
+            for projection in (self.query_proj, self.key_proj, self.value_proj)
+        )
+        position = self._by_head(self.pos_proj(rows)[None])
         content = (query + self.u_bias[:, None]) @ key.transpose(-1, -2)
         by_row = (query + self.v_bias[:, None]) @ position.transpose(-1, -2)
         shifted = shift_released(by_row, lengths) if self.released else shift_relative(by_row)
@@ -173,32 +119,6 @@ class RelativeAttention(nn.Module):
         attended = (weights.to(value.dtype) @ value).transpose(1, 2).flatten(2)
         output: torch.Tensor = self.out_proj(attended)
         return output
-
-    def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: one product for query, key and value; keep projected positions."""
-        parts = (self.query_proj, self.key_proj, self.value_proj)
-        weight = torch.cat([part.weight for part in parts])
-        bias = torch.cat([part.bias for part in parts])
-        fused = InferenceLinear(weight, bias, dtype)
-        self._prepared = _PreparedProjections(
-            fused, KeptPositions(self.positions, self.pos_proj.weight.detach(), self.heads)
-        )
-        del self.query_proj, self.key_proj, self.value_proj, self.pos_proj
-
-    def _projected(
-        self, hidden: torch.Tensor, rows: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Query, key and value [B, heads, T, d_head], positions [1, heads, n, d_head]."""
-        if self._prepared is not None:
-            query, key, value = self._prepared.fused(hidden).chunk(3, dim=-1)
-            position = self._prepared.positions.take(hidden.shape[1])
-            return self._by_head(query), self._by_head(key), self._by_head(value), position
-        return (
-            self._by_head(self.query_proj(hidden)),
-            self._by_head(self.key_proj(hidden)),
-            self._by_head(self.value_proj(hidden)),
-            self._by_head(self.pos_proj(rows)[None]),
-        )
 
     def _by_head(self, projected: torch.Tensor) -> torch.Tensor:
         return projected.view(*projected.shape[:-1], self.heads, -1).transpose(1, 2)

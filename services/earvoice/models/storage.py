@@ -27,8 +27,12 @@ from earvoice.models.assembly import (
 )
 from earvoice.models.config import ModelConfig, PolicyDefaults
 from earvoice.models.errors import CheckpointError
+from earvoice.models.footprint import check_memory, loading_bytes
 from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.precision import PrecisionTrial
+from earvoice.models.translation import parameter_count
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.runtime.memory import available_memory_bytes
 
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
@@ -95,10 +99,13 @@ def read_directory(directory: Path) -> CheckpointParts:
 
     Raises:
         CheckpointError: a file is missing, damaged or contradicts its SHA-256.
+        ModelTooLargeError: it needs more memory than there is.
         ModelConfigError: the configuration has unknown, missing or impossible fields.
         VocabularyError: a vocabulary is not usable.
     """
-    config, hashes = _read_description(directory)
+    config, hashes, trials = _read_description(directory)
+    needed = loading_bytes(_file_bytes(directory, WEIGHTS_FILE), parameter_count(config))
+    check_memory(config.name, needed, available_memory_bytes())
     weights = _read_verified(directory, WEIGHTS_FILE, hashes)
     try:
         tensors = load_tensors(weights)
@@ -116,6 +123,7 @@ def read_directory(directory: Path) -> CheckpointParts:
         target_vocabulary=target,
         # The configuration holds the hash of every other file, so its own covers all.
         hash=hashlib.sha256(_read_file(directory, CONFIG_FILE)).hexdigest(),
+        precision_trials=trials,
     )
 
 
@@ -136,11 +144,24 @@ def write_policy_defaults(directory: Path, defaults: PolicyDefaults) -> None:
         CheckpointError: `config.json` is missing or damaged.
         ModelConfigError: they do not fit the model.
     """
-    config, hashes = _read_description(directory)
+    config, hashes, trials = _read_description(directory)
     config = dataclasses.replace(config, policy_defaults=defaults)
-    part = directory / f"{CONFIG_FILE}.part"
-    part.write_text(_description(config, hashes), encoding="utf-8")
-    part.replace(directory / CONFIG_FILE)
+    _replace_description(directory, _description(config, hashes, trials))
+
+
+def add_precision_trials(directory: Path, trials: tuple[PrecisionTrial, ...]) -> None:
+    """Note how a checkpoint did in number formats; its hash becomes another.
+
+    Args:
+        directory: of the checkpoint.
+        trials: each takes the place of an earlier one in the same format and language.
+
+    Raises:
+        CheckpointError: `config.json` is missing or damaged.
+    """
+    config, hashes, before = _read_description(directory)
+    kept = {(trial.precision, trial.target_language): trial for trial in (*before, *trials)}
+    _replace_description(directory, _description(config, hashes, tuple(kept.values())))
 
 
 def read_target_vocabulary(directory: Path) -> Vocabulary:
@@ -150,26 +171,39 @@ def read_target_vocabulary(directory: Path) -> Vocabulary:
         CheckpointError: a file is missing or damaged.
         VocabularyError: the vocabulary is not usable.
     """
-    config, hashes = _read_description(directory)
+    config, hashes, _ = _read_description(directory)
     content = _read_verified(directory, TARGET_FILE, hashes)
     return Vocabulary(content, language_tags(config))
 
 
-def _description(config: ModelConfig, hashes: Mapping[str, Any]) -> str:
+def _replace_description(directory: Path, description: str) -> None:
+    part = directory / f"{CONFIG_FILE}.part"
+    part.write_text(description, encoding="utf-8")
+    part.replace(directory / CONFIG_FILE)
+
+
+def _description(
+    config: ModelConfig, hashes: Mapping[str, Any], trials: tuple[PrecisionTrial, ...] = ()
+) -> str:
     """What `config.json` holds."""
-    description = {
+    description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "model": config.to_dict(),
         "sha256": dict(hashes),
     }
+    if trials:
+        description["precision_trials"] = [trial.to_dict() for trial in trials]
     return json.dumps(description, indent=2, ensure_ascii=False) + "\n"
 
 
-def _read_description(directory: Path) -> tuple[ModelConfig, Mapping[str, Any]]:
+def _read_description(
+    directory: Path,
+) -> tuple[ModelConfig, Mapping[str, Any], tuple[PrecisionTrial, ...]]:
     try:
         description = json.loads(_read_file(directory, CONFIG_FILE))
         version, model = description["format_version"], description["model"]
         hashes = description["sha256"]
+        trials = [*description.get("precision_trials", ())]
     except (ValueError, KeyError, TypeError) as error:
         message = f"checkpoint {directory.name}: {CONFIG_FILE} is damaged ({error!r})"
         raise CheckpointError(message) from error
@@ -179,7 +213,8 @@ def _read_description(directory: Path) -> tuple[ModelConfig, Mapping[str, Any]]:
     if not isinstance(hashes, dict) or sorted(hashes) != sorted(HASHED_FILES):
         message = f"{CONFIG_FILE} sha256 is {hashes!r}; allowed: one for each of {HASHED_FILES}"
         raise CheckpointError(message)
-    return ModelConfig.from_dict(model), hashes
+    trial_records = tuple(PrecisionTrial.from_dict(trial) for trial in trials)
+    return ModelConfig.from_dict(model), hashes, trial_records
 
 
 def _read_verified(directory: Path, name: str, hashes: Mapping[str, Any]) -> bytes:
@@ -189,6 +224,14 @@ def _read_verified(directory: Path, name: str, hashes: Mapping[str, Any]) -> byt
         message = f"checkpoint {directory.name}: {name} has SHA-256 {found}, not {hashes[name]}"
         raise CheckpointError(message)
     return content
+
+
+def _file_bytes(directory: Path, name: str) -> int:
+    try:
+        return (directory / name).stat().st_size
+    except OSError as error:
+        message = f"checkpoint {directory}: {name}: {error.strerror}"
+        raise CheckpointError(message) from error
 
 
 def _read_file(directory: Path, name: str) -> bytes:

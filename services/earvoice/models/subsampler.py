@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.models.config import EncoderConfig
-from earvoice.models.inference import StridedConvolution
+from earvoice.models.convolution import StridedConvolution
 
 
 def subsampled_lengths(lengths: torch.Tensor, layers: int) -> torch.Tensor:
@@ -51,8 +51,8 @@ class Subsampler(nn.Module):
         """
         if self._inference is not None and lengths is None:
             for shortened in self._inference:
-                features = functional.glu(shortened(features), dim=-1)
-            return features * self.scale, None
+                features = shortened(features)
+            return features, None
         hidden = features.transpose(1, 2)
         for conv in self.conv_layers:
             hidden = functional.glu(conv(hidden), dim=1)
@@ -63,8 +63,9 @@ class Subsampler(nn.Module):
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: packed weights for utterances that are not padded."""
+        last = len(self.conv_layers) - 1
         self._inference = nn.ModuleList(
-            StridedConvolution(conv, dtype)
-            for conv in self.conv_layers
+            StridedConvolution(conv, dtype, self.scale if index == last else 1.0)
+            for index, conv in enumerate(self.conv_layers)
             if isinstance(conv, nn.Conv1d)
         )

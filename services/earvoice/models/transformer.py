@@ -19,6 +19,7 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
         width = config.encoder.d_model
+        self.heads = config.decoder.heads
         self.self_attn = MultiHeadAttention(width, config.decoder.heads, dropout)
         self.self_attn_layer_norm = nn.LayerNorm(width)
         self.encoder_attn = MultiHeadAttention(width, config.decoder.heads, dropout)
@@ -38,6 +39,37 @@ class DecoderLayer(nn.Module):
         hidden = hidden + self.dropout(self.encoder_attn(normed, memory, allowed))
         output: torch.Tensor = hidden + self.dropout(self.feed_forward(hidden))
         return output
+
+    def project_memory(self, states: torch.Tensor) -> torch.Tensor:
+        """[S, d] encoder states → keys and values [2, heads, S, d_head] float32."""
+        cross = self.encoder_attn
+        projections = (cross.k_proj(states), cross.v_proj(states))
+        return torch.stack([cross.by_head(projected) for projected in projections])
+
+    def project_self(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """[n, d] → query, key and value [heads, n, d_head] of self-attention."""
+        own, normed = self.self_attn, self.self_attn_layer_norm(hidden)
+        projections = (own.q_proj, own.k_proj, own.v_proj)
+        return tuple(own.by_head(projection(normed)) for projection in projections)
+
+    def add_self(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """[n, d] and what self-attention gave, [n, d] → [n, d]."""
+        output: torch.Tensor = hidden + self.self_attn.out_proj(attended)
+        return output
+
+    def project_cross(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[n, d] → query [heads, n, d_head] of cross-attention."""
+        cross = self.encoder_attn
+        return cross.by_head(cross.q_proj(self.encoder_attn_layer_norm(hidden)))
+
+    def add_cross(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """[n, d] and what cross-attention gave, [n, d] → [n, d]."""
+        output: torch.Tensor = hidden + self.encoder_attn.out_proj(attended)
+        return output
+
+    def add_feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[n, d] → [n, d]."""
+        return hidden + self.feed_forward(hidden)
 
     def feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """[…, d] → […, d], LayerNorm included, residual not."""

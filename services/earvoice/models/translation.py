@@ -1,14 +1,17 @@
 """The whole network: speech in, target text out, with a CTC transcript on the way."""
 
 import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from earvoice.models.config import ModelConfig
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.encoder import SpeechEncoder
-from earvoice.models.inference import check_inference_dtype, replace_linears
+from earvoice.models.inference import check_inference_dtype
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,7 @@ class SpeechTranslationModel(nn.Module):
         Its weights are packed where they are: move it to its device before.
 
         Args:
-            dtype: of the linear layers, float32 or bfloat16.
+            dtype: of the linear layers: float32, bfloat16 or int8.
 
         Raises:
             ModelConfigError: another dtype.
@@ -61,7 +64,7 @@ class SpeechTranslationModel(nn.Module):
         check_inference_dtype(dtype)
         self.eval().requires_grad_(requires_grad=False)
         self.encoder.prepare(dtype)
-        replace_linears(self.decoder, dtype)
+        self.decoder.prepare(dtype)
 
 
 def parameter_count(config: ModelConfig) -> int:
@@ -69,6 +72,29 @@ def parameter_count(config: ModelConfig) -> int:
 
     Counted on a network without storage: one that is prepared for inference has packed some away.
     """
-    with torch.device("meta"):
-        network = SpeechTranslationModel(config)
-    return sum(parameter.numel() for parameter in network.parameters())
+    return sum(parameter.numel() for parameter in network_without_storage(config).parameters())
+
+
+def network_without_storage(config: ModelConfig) -> SpeechTranslationModel:
+    """A network of names and shapes alone, on the device "meta"."""
+    with torch.device("meta"), _NoInitialisation():
+        return SpeechTranslationModel(config)
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Leaves out `torch.nn.init`.
+
+    Random numbers without storage make torch load its compiler: seconds, and a hundred megabytes.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__module__", "") == nn.init.__name__:
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)

@@ -93,7 +93,7 @@ async def decoder(serve: Serve, tiny: LoadedDecoder) -> RunningDecoder:
 async def _running(
     model: ServedModel, strategy: Strategy[Any], changes: dict[str, Any]
 ) -> AsyncIterator[RunningDecoder]:
-    settings = DecoderSettings(**({"port": 0} | changes))
+    settings = DecoderSettings(**({"port": 0, "session_limit": 16} | changes))
     server = ServiceServer(settings, [SERVICE_NAME])
     service = DecoderService(settings, GenerationTrace(None))
     register(service, server.grpc_server)

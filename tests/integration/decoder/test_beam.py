@@ -37,7 +37,7 @@ drawn = settings(max_examples=30, deadline=None, suppress_health_check=list(Heal
 @pytest.fixture(scope="module")
 def plain(tiny_path: Path) -> CachedDecoder:
     """The tiny checkpoint's decoder as it was trained, for teacher forcing."""
-    return load_checkpoint(tiny_path, dtype=torch.float32).network.decoder
+    return load_checkpoint(tiny_path).network.decoder
 
 
 def tokens_of(found: Progress) -> list[tuple[int, ...]]:

@@ -129,6 +129,37 @@ async def test_sessions_do_not_mix(encoder, speech):
         assert [a.encoded for a in answers] == [a.encoded for a in alone]
 
 
+async def test_a_session_that_floods_gets_every_other_turn(encoder, speech):
+    """One that asks for all at once does not keep one that asks now and then waiting."""
+    flood = encoder.stub.Encode()
+    await flood.write(open_session())
+    await flood.read()
+    count = 40
+    for index in range(count):
+        await flood.write(audio(index + 1, speech.tobytes()[:640]))
+    answered: list[str] = []
+
+    async def read_flood() -> None:
+        for _ in range(count):
+            await flood.read()
+            answered.append("flood")
+
+    reading = asyncio.create_task(read_flood())
+    other = encoder.stub.Encode()
+    await other.write(open_session())
+    await other.read()
+    for index in range(4):
+        asked = len(answered)
+        await other.write(audio(index + 1, speech.tobytes()[:640]))
+        await other.read()
+        # One turn of the flood may run, one may follow before this request has arrived.
+        assert len(answered) - asked <= 4
+    assert len(answered) < count, "the flood was over too early to show anything"
+    await reading
+    for call in (flood, other):
+        call.cancel()
+
+
 async def test_one_session_too_many_is_refused(encoder):
     """The limit is answered at once with RESOURCE_EXHAUSTED, and a freed place is given again."""
     calls = [encoder.stub.Encode() for _ in range(SESSION_LIMIT)]

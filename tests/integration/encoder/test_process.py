@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -66,12 +67,28 @@ async def test_the_process_serves_and_drains(checkpoint_path, speech, tmp_path):
         assert await process.wait() == 0
 
 
+async def test_the_process_measures_how_many_sessions_it_bears(checkpoint_path):
+    """Before it serves; the log says what was measured and what came of it."""
+    process = await start(PORT="0", MODEL_PATH=str(checkpoint_path), DEVICE="cpu")
+    lines = []
+    while not lines or lines[-1]["message"] != "serving":
+        lines.append(json.loads(await process.stderr.readline()))
+    (measured,) = (line for line in lines if line["message"] == "capacity measured")
+    assert measured["sessions"] >= 1
+    assert measured["own_compute_ms"] > 0
+    process.send_signal(signal.SIGTERM)
+    await process.stderr.read()
+    assert await process.wait() == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "status", "told"),
     [
         ({"SESION_LIMIT": "3"}, 2, "did you mean EARVOICE_ENCODER_SESSION_LIMIT"),
         ({"TORCH_THREADS": "0"}, 2, "EARVOICE_ENCODER_TORCH_THREADS"),
         ({"PORT": "0", "MODEL_PATH": "nowhere"}, 1, "nowhere"),
+        ({"PORT": "0", "HOST": "0.0.0.0"}, 2, "open to strangers"),
+        ({"PORT": "0", "TLS_CERTIFICATE_FILE": "nowhere", "TLS_KEY_FILE": "key"}, 1, "nowhere"),
     ],
 )
 async def test_bad_settings_end_the_process(settings, status, told):

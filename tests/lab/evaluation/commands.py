@@ -11,6 +11,7 @@ COMMANDS = {
     "replay": "earvoice.evaluation.replay.command:COMMAND",
     "study": "earvoice.evaluation.study.command:COMMAND",
     "calibrate": "earvoice.evaluation.calibration.command:COMMAND",
+    "precision": "earvoice.evaluation.precision.command:COMMAND",
 }
 
 

@@ -15,6 +15,7 @@ from earvoice.evaluation.served_model import read_served_model
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.errors import ModelError
+from earvoice.models.precision import Precision
 from earvoice.runtime.model_description import model_description
 
 
@@ -51,10 +52,10 @@ class ReplayModel:
             RecordingError: the model cannot be loaded, or is another.
         """
         facts = self.served.facts
-        dtype = torch.bfloat16 if facts.computes_in_bfloat16 else torch.float32
+        precision: Precision = "bf16" if facts.computes_in_bfloat16 else "fp32"
         torch.set_num_threads(1)
         try:
-            checkpoint = load_checkpoint(self._path, dtype=dtype)
+            checkpoint = load_checkpoint(self._path, precision=precision)
         except ModelError as error:
             raise RecordingError(f"model {self._path}: {error}") from error
         if checkpoint.hash != facts.hash:

@@ -59,6 +59,7 @@ class ReplayedDecoder:
         self._table = table
         self._costs = costs
         self._halted = False
+        self.replay_count = 0
 
     async def generate(
         self, request: GenerationRequest

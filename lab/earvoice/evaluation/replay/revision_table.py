@@ -103,6 +103,7 @@ class RecordedEncoder:
         self._frame_bytes = frame_bytes
         self._end_sample = 0
         self._heard_ms = 0.0
+        self.replay_count = 0
 
     async def encode(self, audio: bytes) -> Encoded:
         """Return the revision that ends with this audio."""

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from earvoice.models.attention import MultiHeadAttention
-from earvoice.models.decoding import CachedDecoder
-from earvoice.models.transformer import DecoderLayer
+from earvoice.models.decoding import CachedDecoder, DecodingLayer
 
 
 class SearchBatch:
@@ -28,7 +26,7 @@ class SearchBatch:
         capacity_tokens: int,
     ) -> None:
         self._decoder = decoder
-        self._layers = [layer for layer in decoder.layers if isinstance(layer, DecoderLayer)]
+        self._layers = decoder.decoding_layers()
         self._cross_keys = _stacked([keys for keys, _ in memories])
         self._cross_values = _stacked([values for _, values in memories])
         layers, rows, heads, longest, width = self._cross_keys.shape
@@ -69,11 +67,10 @@ class SearchBatch:
         seen = (torch.arange(end) <= places[:, :, None])[:, None]
         weights: list[torch.Tensor] = []
         for index, layer in enumerate(self._layers):
-            hidden = hidden + self._self_attention(layer, index, hidden, seen)
-            attended, attention = self._cross_attention(layer, index, hidden, len(columns))
+            hidden = self._after_self_attention(layer, index, hidden, seen)
+            hidden, attention = self._after_cross_attention(layer, index, hidden, len(columns))
             weights.append(attention)
-            hidden = hidden + attended
-            hidden = hidden + layer.feed_forward(hidden)
+            hidden = layer.add_feed_forward(hidden)
         return hidden, torch.stack(weights)
 
     def keep(self, counts: Sequence[int]) -> None:
@@ -90,44 +87,36 @@ class SearchBatch:
         self._outside = self._outside[index]
         self._lengths = self._lengths[index]
 
-    def _self_attention(
-        self, layer: DecoderLayer, index: int, hidden: torch.Tensor, seen: torch.Tensor
+    def _after_self_attention(
+        self, layer: DecodingLayer, index: int, hidden: torch.Tensor, seen: torch.Tensor
     ) -> torch.Tensor:
         """[N, d] → [N, d]; `seen` [B, 1, n, tokens] bool."""
-        own = layer.self_attn
-        normed = layer.self_attn_layer_norm(hidden)
+        query, new_keys, new_values = layer.project_self(hidden)
         keys, values = self._own_keys[index], self._own_values[index]
-        keys[self._rows, :, self._places] = own.by_head(own.k_proj(normed)).transpose(0, 1)
-        values[self._rows, :, self._places] = own.by_head(own.v_proj(normed)).transpose(0, 1)
+        keys[self._rows, :, self._places] = new_keys.transpose(0, 1)
+        values[self._rows, :, self._places] = new_values.transpose(0, 1)
         count, end = seen.shape[2:]
         attended = functional.scaled_dot_product_attention(
-            self._padded(own, own.q_proj(normed), count),
-            keys[:, :, :end],
-            values[:, :, :end],
-            attn_mask=seen,
+            self._padded(query, count), keys[:, :, :end], values[:, :, :end], attn_mask=seen
         )
-        output: torch.Tensor = own.out_proj(attended[self._rows, :, self._columns].flatten(1))
-        return output
+        return layer.add_self(hidden, attended[self._rows, :, self._columns].flatten(1))
 
-    def _cross_attention(
-        self, layer: DecoderLayer, index: int, hidden: torch.Tensor, count: int
+    def _after_cross_attention(
+        self, layer: DecodingLayer, index: int, hidden: torch.Tensor, count: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """[N, d] → [N, d], and weights [B, heads, n, S]."""
-        cross = layer.encoder_attn
-        flat = cross.q_proj(layer.encoder_attn_layer_norm(hidden))
-        queries = self._padded(cross, flat, count)
+        queries = self._padded(layer.project_cross(hidden), count)
         scores = (queries * queries.shape[-1] ** -0.5) @ self._cross_keys[index].transpose(-1, -2)
         attention = (scores.float() + self._outside).softmax(-1)
         attended = attention @ self._cross_values[index]
-        return cross.out_proj(attended[self._rows, :, self._columns].flatten(1)), attention
+        return layer.add_cross(hidden, attended[self._rows, :, self._columns].flatten(1)), attention
 
-    def _padded(
-        self, attention: MultiHeadAttention, flat: torch.Tensor, count: int
-    ) -> torch.Tensor:
-        """[N, d] → [B, heads, n, d_head]."""
-        padded = flat.new_zeros(len(self._lengths), count, flat.shape[-1])
-        padded[self._rows, self._columns] = flat
-        return attention.by_head(padded)
+    def _padded(self, flat: torch.Tensor, count: int) -> torch.Tensor:
+        """[heads, N, d_head] → [B, heads, n, d_head]."""
+        heads, _, width = flat.shape
+        padded = flat.new_zeros(len(self._lengths), count, heads, width)
+        padded[self._rows, self._columns] = flat.transpose(0, 1)
+        return padded.transpose(1, 2)
 
     def _reserve(self, end: int) -> None:
         missing = end - self._own_keys.shape[3]

@@ -1,8 +1,9 @@
-"""``earvoice verify policy`` and ``earvoice verify run``: do we do what the papers' code does?"""
+"""``earvoice verify model``, ``policy`` and ``run``: do we do what the papers' code does?"""
 
 from __future__ import annotations
 
 import argparse
+import os
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from earvoice.cli.exit_code import ExitCode
 from earvoice.cli.local_services import START_TIMEOUT_S
 from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.verification.case_reader import read_cases
+from earvoice.evaluation.verification.feature_verification import verify_features
+from earvoice.evaluation.verification.forward_reference import ForwardReference, read_arrays
 from earvoice.evaluation.verification.policy_verification import verify_policy
 from earvoice.evaluation.verification.released_agent import find_agent
 from earvoice.evaluation.verification.run_reader import read_run
@@ -22,6 +25,7 @@ from earvoice.evaluation.verification.run_verification import (
     summarize,
     verify_run,
 )
+from earvoice.evaluation.verification.tensor_difference import summary, table
 
 if TYPE_CHECKING:
     from earvoice.cli.event_loop import Interruption
@@ -33,6 +37,7 @@ DIFFERENT = 1
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     subparsers = parser.add_subparsers(metavar="WHAT", required=True)
+    _add_model_arguments(subparsers.add_parser("model", help="a checkpoint, tensor by tensor"))
     policy = subparsers.add_parser("policy", help="recorded decisions, through our policy objects")
     policy.add_argument("cases", metavar="CASES.json", type=Path, help="what was shown and decided")
     policy.add_argument("attention", metavar="ATTENTION.npz", type=Path, help="attention by case")
@@ -59,12 +64,60 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     run.set_defaults(verify=_verify_run)
 
 
+def _add_model_arguments(model: argparse.ArgumentParser) -> None:
+    model.add_argument("checkpoint", metavar="CHECKPOINT_DIR", type=Path, help="or its .pt file")
+    model.add_argument("forward", metavar="FORWARD.npz", type=Path, help="what was computed of it")
+    model.add_argument(
+        "--features",
+        metavar="FEATURES.npz",
+        type=Path,
+        help="what it was computed from (feats.npz beside it); checked themselves where "
+        "wav_fbank.npz stands beside them",
+    )
+    model.add_argument(
+        "--strategy", metavar="NAME", help="one CTC compression, such as avg (all in the file)"
+    )
+    model.set_defaults(verify=_verify_model)
+
+
 def _run(options: argparse.Namespace) -> int:
     try:
         status: int = options.verify(options)
     except LogError as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     return status
+
+
+def _verify_model(options: argparse.Namespace) -> int:
+    _check_files(options.forward)
+    # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from earvoice.evaluation.verification.model_verification import (  # noqa: PLC0415
+        feature_files,
+        verify_model,
+    )
+    from earvoice.models.checkpoint import read_parts  # noqa: PLC0415 - imports torch
+    from earvoice.models.errors import ModelError  # noqa: PLC0415
+    from earvoice.models.loaders.fairseq import shifts_by_batch  # noqa: PLC0415
+
+    checkpoint = find_checkpoint(options.checkpoint)
+    features_path, sound = feature_files(options.forward, options.features)
+    features = read_arrays(features_path)
+    try:
+        differences = list(verify_features(sound, checkpoint, features)) if sound else []
+        reference = ForwardReference(options.forward)
+        differences += verify_model(
+            read_parts(checkpoint),
+            reference,
+            features,
+            options.strategy,
+            shifts_by_batch=checkpoint.suffix == ".pt" and shifts_by_batch(checkpoint),
+        )
+    except ModelError as error:
+        raise CommandError(str(error), ExitCode.INPUT) from error
+    for line in (*table(differences), summary(differences)):
+        _tell(line)
+    return ExitCode.DONE if all(item.is_within for item in differences) else DIFFERENT
 
 
 def _verify_policy(options: argparse.Namespace) -> int:

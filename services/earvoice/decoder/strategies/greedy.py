@@ -5,22 +5,49 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from earvoice.decoder.strategies.base import Choice, Opening, Progress
 from earvoice.decoder.strategies.choosable import NEAR_TIE_LOGITS, forbid
-from earvoice.models.decoding import CachedDecoder, DecoderCache
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
 
 
+class TokenCache(Protocol):
+    """What a decoder keeps of the tokens it has read."""
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens after the first `length`."""
+
+
+CacheT = TypeVar("CacheT", bound=TokenCache)
+CacheT_contra = TypeVar("CacheT_contra", bound=TokenCache, contravariant=True)
+
+
+class PrefillDecoder(Protocol[CacheT_contra]):
+    """A decoder that reads many tokens at once; see `CachedDecoder.prefill`."""
+
+    def prefill(
+        self,
+        tokens: list[int],
+        cache: CacheT_contra,
+        attention_layer: int,
+        attention_heads: Sequence[int] = (),
+        *,
+        first_logits: int = 0,
+        first_attention: int = 0,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits from `first_logits` on and attention from `first_attention` on."""
+
+
 @dataclass(slots=True)
-class GreedyRun:
+class GreedyRun(Generic[CacheT]):
     """One hypothesis: keys and values so far, and the token to read next."""
 
     opening: Opening
-    cache: DecoderCache
+    cache: CacheT
     last_tokens: list[int]
 
 
@@ -32,8 +59,8 @@ class _Best:
 
 
 def begin_greedy(
-    decoder: CachedDecoder, cache: DecoderCache, opening: Opening
-) -> tuple[GreedyRun, Progress]:
+    decoder: PrefillDecoder[CacheT], cache: CacheT, opening: Opening
+) -> tuple[GreedyRun[CacheT], Progress]:
     """Verify the draft in one parallel pass over what is forced and the draft.
 
     Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
@@ -50,6 +77,7 @@ def begin_greedy(
         opening.attention_layer,
         opening.attention_heads,
         first_logits=first,
+        first_attention=first - opening.reported_prefix_tokens,
     )
     best = _best_of(logits, [opening.forbid_end] * (len(draft) + 1))
     if not math.isfinite(best[0].log_probability):
@@ -57,19 +85,19 @@ def begin_greedy(
     accepted = _agreeing([item.token for item in best], draft)
     ended = accepted > 0 and draft[accepted - 1] == EOS
     count = accepted if ended else accepted + 1
-    start = first - opening.reported_prefix_tokens
-    rows = attention[start : first + count].tolist()
+    told = opening.reported_prefix_tokens
+    rows = attention[: told + count].tolist()
     choices = [
         Choice(item.token, item.log_probability, row, item.near_tie, index < accepted)
-        for index, (item, row) in enumerate(zip(best, rows[first - start :], strict=False))
+        for index, (item, row) in enumerate(zip(best, rows[told:], strict=False))
     ]
     cache.truncate(len(forced) + accepted)
     run = GreedyRun(opening, cache, [choices[-1].token])
-    return run, Progress.of(choices, rows[: first - start])
+    return run, Progress.of(choices, rows[:told])
 
 
 def take_greedy(
-    runs: Sequence[GreedyRun], logits: torch.Tensor, rows: Sequence[torch.Tensor]
+    runs: Sequence[GreedyRun[Any]], logits: torch.Tensor, rows: Sequence[torch.Tensor]
 ) -> list[Progress]:
     """Take the most probable token of each run.
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import torch
 
-from earvoice.decoder.state_block import ElementType, StateBlock
+from earvoice.decoder.state_block import StateBlock
 from earvoice.decoder.strategies.base import Opening, Progress, Strategy
 from earvoice.decoder.strategies.beam import BeamRun, begin_beam
 from earvoice.decoder.strategies.greedy import GreedyRun, begin_greedy, take_greedy
-from earvoice.models.decoding import CachedDecoder
-from earvoice.runtime.errors import InvalidFieldError
+from earvoice.decoder.strategies.state_tensor import state_tensor
+from earvoice.models.decoding import CachedDecoder, DecoderCache
 
-_DTYPES = {
-    ElementType.FLOAT32: torch.float32,
-    ElementType.BFLOAT16: torch.bfloat16,
-    ElementType.FLOAT16: torch.float16,
-}
-
-Run = GreedyRun | BeamRun
+Run = GreedyRun[DecoderCache] | BeamRun
+Memory = tuple[torch.Tensor, torch.Tensor]
 
 
 class SearchStrategy(Strategy[Run]):
@@ -33,11 +29,12 @@ class SearchStrategy(Strategy[Run]):
     def __init__(self, decoder: CachedDecoder, device: torch.device) -> None:
         self._decoder = decoder
         self._device = device
+        self._memories: WeakKeyDictionary[StateBlock, Memory] = WeakKeyDictionary()
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, opening: Opening) -> tuple[Run, Progress]:
         """Read what is forced; see `begin_greedy` and `begin_beam`."""
-        cache = self._decoder.open_cache(self._tensor_of(states))
+        cache = DecoderCache(*self._memory_of(states))
         if opening.beam is not None:
             return begin_beam(self._decoder, cache, opening, opening.beam)
         return begin_greedy(self._decoder, cache, opening)
@@ -53,7 +50,7 @@ class SearchStrategy(Strategy[Run]):
             [run.opening.attention_heads for run in runs],
         )
         found: dict[int, Progress] = {}
-        greedy: list[tuple[int, GreedyRun, int]] = []
+        greedy: list[tuple[int, GreedyRun[DecoderCache], int]] = []
         first = 0
         for index, (run, count) in enumerate(zip(runs, counts, strict=True)):
             if isinstance(run, GreedyRun):
@@ -68,11 +65,10 @@ class SearchStrategy(Strategy[Run]):
             found.update(zip(indices, taken, strict=True))
         return [found[index] for index in range(len(runs))]
 
-    def _tensor_of(self, states: StateBlock) -> torch.Tensor:
-        """[S, d] float32 on the device."""
-        # A bytearray, because torch warns of buffers that it could not write to.
-        flat = torch.frombuffer(bytearray(states.data), dtype=_DTYPES[states.element_type])
-        matrix = flat.view(states.state_count, states.dimension).float()
-        if not bool(torch.isfinite(matrix).all()):
-            raise InvalidFieldError("states.data", "NaN or infinity", "finite numbers")
-        return matrix.to(self._device)
+    def _memory_of(self, states: StateBlock) -> Memory:
+        """Keys and values of these states: computed once, shared by all that attends to them."""
+        memory = self._memories.get(states)
+        if memory is None:
+            opened = self._decoder.open_cache(state_tensor(states).to(self._device))
+            memory = self._memories[states] = (opened.cross_keys, opened.cross_values)
+        return memory

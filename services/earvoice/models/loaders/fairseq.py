@@ -17,15 +17,20 @@ from earvoice.models.config import (
     TargetLanguage,
 )
 from earvoice.models.errors import CheckpointError
+from earvoice.models.footprint import check_memory, loading_bytes
+from earvoice.models.loaders.archive import open_archive
 from earvoice.models.loaders.data_settings import DataSettings
-from earvoice.models.loaders.pickled import Opaque, read_checkpoint_archive
+from earvoice.models.loaders.pickled import Opaque
+from earvoice.models.loaders.stored_tensor import StoredTensor
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.runtime.memory import available_memory_bytes
 
 IGNORED_SUFFIXES = (".pe", "decoder.version", "_float_tensor", ".num_batches_tracked")
 """Entries of the state dictionary that carry no weights of ours."""
 
 RENAMED = (
     ("encoder.conformer_layers.", "encoder.layers."),
+    ("encoder.transformer_layers.", "encoder.layers."),
     (".attention.layer_norm.", ".attention_norm."),
     (".attention.attention.", ".attention."),
 )
@@ -40,6 +45,14 @@ REQUIRED_OPTIONS: Mapping[str, Any] = {
     "conformer_half_step_residual": True,
     "conv_expansion_factor": 2,
     "ctc_compress_fixed_ratio": 4,
+    "ctc_compress_max_out_size": -1,
+    "activation_fn": "relu",
+    "distance_penalty": False,
+    "layernorm_embedding": False,
+    "adaptive_input": False,
+    "adaptive_softmax_cutoff": None,
+    "input_feat_per_channel": 80,
+    "input_channels": 1,
 }
 """Options whose other values mean a network that this package does not compute."""
 
@@ -57,12 +70,13 @@ def read_fairseq(path: Path, source_language: str, target_language: str) -> Chec
 
     Raises:
         CheckpointError: a file is missing, damaged, or describes another network.
+        ModelTooLargeError: it needs more memory than there is.
         UnsafePickleError: the pickle asks for anything a checkpoint never needs.
         VocabularyError: a vocabulary is not usable.
     """
-    content = read_checkpoint_archive(path)
-    options = _model_options(content, path.name)
-    tensors = _tensors(content, path.name)
+    with open_archive(path) as content:
+        options = _model_options(content, path.name)
+        tensors = _tensors(content, path.name)
     settings = DataSettings(path)
     source = settings.vocabulary("bpe_tokenizer_src", "vocab_filename_src")
     target = settings.vocabulary("bpe_tokenizer", "vocab_filename")
@@ -87,6 +101,18 @@ def read_fairseq_target_vocabulary(path: Path) -> Vocabulary:
     return DataSettings(path).vocabulary("bpe_tokenizer", "vocab_filename")
 
 
+def shifts_by_batch(path: Path) -> bool:
+    """Whether the papers' code shifted positions by the length of the batch, not the utterance.
+
+    In training and in padded batches alone: an utterance on its own gets the same either way.
+
+    Raises:
+        CheckpointError: the file is damaged, hostile or describes another network.
+    """
+    with open_archive(path) as content:
+        return bool(_model_options(content, path.name).get("batch_unsafe_relative_shift", False))
+
+
 def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The flat options of `cfg.model`, or of the older `args`."""
     configuration = content.get("cfg")
@@ -106,13 +132,15 @@ def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _tensors(content: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
     """The state dictionary in our names; pointwise convolutions become matrices."""
     state = content.get("model")
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+    if not isinstance(state, dict) or not all(isinstance(v, StoredTensor) for v in state.values()):
         message = f"checkpoint {name} has no model; allowed: a dictionary of tensors"
         raise CheckpointError(message)
+    wanted = {key: value for key, value in state.items() if not key.endswith(IGNORED_SUFFIXES)}
+    needed = loading_bytes(0, sum(stored.numel for stored in wanted.values()))
+    check_memory(name, needed, available_memory_bytes())
     tensors = {}
-    for theirs, tensor in state.items():
-        if theirs.endswith(IGNORED_SUFFIXES):
-            continue
+    for theirs, stored in wanted.items():
+        tensor = stored.read()
         ours = theirs
         for old, new in RENAMED:
             ours = ours.replace(old, new)
@@ -135,12 +163,6 @@ def _config(
     target_languages: tuple[TargetLanguage, ...],
 ) -> ModelConfig:
     try:
-        kernels = [int(kernel) for kernel in str(options["conv_kernel_sizes"]).split(",")]
-        if len(set(kernels)) != 1:
-            message = f"conv_kernel_sizes is {kernels}; allowed: equal sizes"
-            raise CheckpointError(message)
-        width = options["encoder_embed_dim"]
-        first_linear = tensors["encoder.layers.0.first_feed_forward.first_linear.weight"]
         layers = options["decoder_layers"]
         return ModelConfig(
             name=path.resolve().parent.name,
@@ -149,18 +171,7 @@ def _config(
             target_languages=target_languages,
             source_pieces=tensors["encoder.ctc_fc.weight"].shape[0] - 1,
             target_pieces=tensors["decoder.embed_tokens.weight"].shape[0],
-            encoder=EncoderConfig(
-                d_model=width,
-                heads=options["encoder_attention_heads"],
-                # The released layer ignores encoder_ffn_embed_dim: its shape is what counts.
-                ffn_multiplier=first_linear.shape[0] // width,
-                layers=options["encoder_layers"],
-                ctc_layer=options["ctc_encoder_layer"],
-                compression=options.get("ctc_compress_strategy", "none"),
-                depthwise_kernel=options["conformer_conv_kernel_size"],
-                positions="released",
-                subsampler=SubsamplerConfig(len(kernels), kernels[0], options["conv_channels"]),
-            ),
+            encoder=_encoder_config(options, tensors),
             decoder=DecoderConfig(
                 layers=layers,
                 heads=options["decoder_attention_heads"],
@@ -171,5 +182,40 @@ def _config(
             policy_defaults=PolicyDefaults(attention_layer=max(1, round(layers * 2 / 3))),
         )
     except KeyError as error:
-        message = f"checkpoint {path.name} lacks {error}; a Conformer with a CTC head is expected"
+        message = (
+            f"checkpoint {path.name} lacks {error}; a Conformer or Transformer with a CTC head is "
+            "expected"
+        )
         raise CheckpointError(message) from error
+
+
+def _encoder_config(
+    options: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+) -> EncoderConfig:
+    """The encoder's configuration; a KeyError names what is missing."""
+    kernels = [int(kernel) for kernel in str(options["conv_kernel_sizes"]).split(",")]
+    if len(set(kernels)) != 1:
+        message = f"conv_kernel_sizes is {kernels}; allowed: equal sizes"
+        raise CheckpointError(message)
+    width = options["encoder_embed_dim"]
+    shared: dict[str, Any] = {
+        "d_model": width,
+        "heads": options["encoder_attention_heads"],
+        "layers": options["encoder_layers"],
+        "ctc_layer": options["ctc_encoder_layer"],
+        "compression": options.get("ctc_compress_strategy", "none"),
+        "subsampler": SubsamplerConfig(len(kernels), kernels[0], options["conv_channels"]),
+    }
+    plain = tensors.get("encoder.layers.0.fc1.weight")
+    if plain is not None:
+        return EncoderConfig(
+            architecture="transformer", ffn_multiplier=plain.shape[0] // width, **shared
+        )
+    # The released Conformer layer ignores encoder_ffn_embed_dim: its shape is what counts.
+    first_linear = tensors["encoder.layers.0.first_feed_forward.first_linear.weight"]
+    return EncoderConfig(
+        ffn_multiplier=first_linear.shape[0] // width,
+        depthwise_kernel=options["conformer_conv_kernel_size"],
+        positions="released",
+        **shared,
+    )

@@ -1,0 +1,1 @@
+"""Does a model bear to compute in fewer bits?"""

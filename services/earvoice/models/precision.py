@@ -1,0 +1,67 @@
+"""In which numbers a model computes, and what shows that its translations bear it."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from earvoice.models.device import DeviceError, has_fast_bfloat16
+from earvoice.models.schema import Record, bounded
+
+Precision = Literal["fp32", "bf16", "int8"]
+
+DTYPES: dict[Precision, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "int8": torch.int8,
+}
+FEWEST_EQUAL_SHARE = 0.98
+LARGEST_BLEU_DIFFERENCE = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class PrecisionTrial(Record):
+    """How translations in a number format differ from those in fp32, on a reference set."""
+
+    precision: Precision
+    target_language: str
+    input_count: int = bounded(minimum=1, maximum=10_000_000)
+    equal_share: float = bounded(minimum=0.0, maximum=1.0)
+    """Share of hypotheses that are equal, offline and greedy."""
+    bleu_difference: float = bounded(minimum=-100.0, maximum=100.0)
+    """Less that of fp32."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether 98 % are equal and BLEU differs by 0.2 at most."""
+        near = abs(self.bleu_difference) <= LARGEST_BLEU_DIFFERENCE
+        return near and self.equal_share >= FEWEST_EQUAL_SHARE
+
+
+def bears(precision: Precision, trials: Sequence[PrecisionTrial], languages: Sequence[str]) -> bool:
+    """Whether a model has passed its trial in every language that it writes."""
+    passed = {
+        trial.target_language for trial in trials if trial.precision == precision and trial.passed
+    }
+    return passed.issuperset(languages)
+
+
+def chosen_dtype(
+    wanted: Precision | Literal["auto"], device: torch.device, *, bears_bfloat16: bool
+) -> torch.dtype:
+    """Return the number format of the matrix products.
+
+    Args:
+        wanted: `auto` takes bf16 where the machine is fast in it and the model bears it, else fp32.
+        device: where the network computes.
+        bears_bfloat16: whether the model does.
+
+    Raises:
+        DeviceError: this device does not compute in it.
+    """
+    if wanted == "auto":
+        wanted = "bf16" if bears_bfloat16 and has_fast_bfloat16(device) else "fp32"
+    if wanted == "int8" and device.type != "cpu":
+        raise DeviceError("precision = 'int8' on a GPU; allowed there: 'fp32', 'bf16', 'auto'")
+    return DTYPES[wanted]

@@ -1,0 +1,111 @@
+"""A `transformers` decoder with the calls of our own: prefill, then step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
+
+from earvoice.models.errors import ModelInputError
+from earvoice.models.wrapped.piece_table import PieceTable
+from earvoice.models.wrapped.prompt import Prompt
+
+
+class WrappedCache:
+    """Keys and values of one hypothesis, kept by `transformers`.
+
+    Attributes:
+        states: [1, S, d], what it attends to.
+        length: tokens read.
+    """
+
+    def __init__(self, states: torch.Tensor) -> None:
+        self.states = states
+        self.kept = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        self.length = 0
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens after the first `length`.
+
+        Raises:
+            ModelInputError: the cache holds fewer tokens.
+        """
+        if not 0 <= length <= self.length:
+            message = f"length is {length}; allowed: 0 to {self.length}"
+            raise ModelInputError(message)
+        # One that broke off in a computation may hold more than was counted.
+        surplus = self.kept.get_seq_length() - length
+        if surplus > 0:
+            self.kept.self_attention_cache.crop(-surplus)
+        self.length = length
+
+
+class WrappedDecoder:
+    """Reads tokens, gives logits and cross-attention; in our token ids.
+
+    Args:
+        model: of `transformers`, in evaluation mode, its attention computed so that it can be told.
+        pieces: its vocabulary.
+        prompt: how its hypotheses begin.
+    """
+
+    def __init__(self, model: Any, pieces: PieceTable, prompt: Prompt) -> None:
+        self._model = model
+        parameter = next(model.parameters())
+        self._dtype, self._device = parameter.dtype, parameter.device
+        self._order = torch.tensor(pieces.order, device=self._device)
+        self._suppressed = [pieces.our_id(token) for token in prompt.suppressed]
+        self._suppressed_first = [pieces.our_id(token) for token in prompt.suppressed_first]
+        self._start = prompt.start
+        self._prompt_tokens = 1 + max(map(len, prompt.language_tokens.values()))
+
+    def open_cache(self, states: torch.Tensor) -> WrappedCache:
+        """Begin a hypothesis over [S, d] states."""
+        return WrappedCache(states.to(self._device, self._dtype)[None])
+
+    @torch.inference_mode()
+    def prefill(
+        self,
+        tokens: list[int],
+        cache: WrappedCache,
+        attention_layer: int,
+        attention_heads: Sequence[int] = (),
+        *,
+        first_logits: int = 0,
+        first_attention: int = 0,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Read several tokens in one causal pass, after those the cache already holds.
+
+        Args:
+            tokens: n ≥ 1 token ids; whatever stands first in an empty cache is the start token.
+            cache: extended by n tokens.
+            attention_layer: which layer's cross-attention to give, counted from 1.
+            attention_heads: heads to average over, counted from 1; empty takes all.
+            first_logits: first row whose logits are given.
+            first_attention: first row whose attention is given.
+
+        Returns:
+            Logits [n - first_logits, V] and attention [n - first_attention, S], both float32.
+        """
+        ids = self._order[torch.tensor(tokens, device=self._device)]
+        if cache.length == 0:
+            ids[0] = self._start
+        output = self._model(
+            decoder_input_ids=ids[None],
+            encoder_outputs=BaseModelOutput(last_hidden_state=cache.states),
+            past_key_values=cache.kept,
+            use_cache=True,
+            output_attentions=True,
+        )
+        first = self._prompt_tokens - 1 - cache.length
+        cache.length += len(tokens)
+        logits = output.logits[0].float()[:, self._order]
+        logits[:, self._suppressed] = -torch.inf
+        if 0 <= first < len(tokens):
+            logits[first, self._suppressed_first] = -torch.inf
+        weights = output.cross_attentions[attention_layer - 1][0].float()
+        chosen = weights[[head - 1 for head in attention_heads]] if attention_heads else weights
+        return logits[first_logits:], chosen.mean(0)[first_attention:]

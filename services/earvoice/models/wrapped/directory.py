@@ -1,0 +1,88 @@
+"""A checkpoint directory in the form of `transformers`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+
+from earvoice.models.errors import CheckpointError, ModelConfigError
+
+CONFIG_FILE = "config.json"
+READ_SUFFIXES = (".json", ".model", ".safetensors", ".txt")
+"""Files that say what a model computes; weights as pickles are never read."""
+
+
+def is_wrapped(path: Path) -> bool:
+    """Whether a directory holds a checkpoint of another family: its config names a model type."""
+    try:
+        config = json.loads((path / CONFIG_FILE).read_bytes())
+    except (OSError, ValueError):
+        # Whoever reads it as a checkpoint of ours says what is wrong with it.
+        return False
+    return isinstance(config, dict) and "model_type" in config
+
+
+def require_transformers() -> None:
+    """Check that the package which computes other families is installed.
+
+    Raises:
+        ModelConfigError: it is not; the message says how to get it.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        message = "this checkpoint is computed by transformers: pip install 'earvoice[hf]'"
+        raise ModelConfigError(message)
+
+
+def read_config(path: Path) -> Mapping[str, Any]:
+    """The configuration as plain values.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    try:
+        config = json.loads((path / CONFIG_FILE).read_bytes())
+    except (OSError, ValueError) as error:
+        message = f"checkpoint {path.name}: {CONFIG_FILE} is not readable ({error})"
+        raise CheckpointError(message) from error
+    if not isinstance(config, dict):
+        message = f"checkpoint {path.name}: {CONFIG_FILE} is no object"
+        raise CheckpointError(message)
+    return config
+
+
+def weight_size(path: Path) -> tuple[int, int]:
+    """Bytes of the weights and how many numbers they are, without reading them.
+
+    Raises:
+        CheckpointError: there are none that can be read without unpickling, or a file is damaged.
+    """
+    files = list(path.glob("*.safetensors"))
+    if not files:
+        message = f"checkpoint {path.name} has no .safetensors file; pickled weights are not read"
+        raise CheckpointError(message)
+    count = 0
+    for file in files:
+        try:
+            with safetensors.safe_open(file, framework="pt") as tensors:
+                names = tensors.keys()
+                count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
+        except (safetensors.SafetensorError, OSError) as error:
+            message = f"checkpoint {path.name}: {file.name} is not usable ({error})"
+            raise CheckpointError(message) from error
+    return sum(file.stat().st_size for file in files), count
+
+
+def digest(path: Path) -> str:
+    """SHA-256 in hexadecimal over the name and content of every file that is read."""
+    total = hashlib.sha256()
+    for file in sorted(item for item in path.iterdir() if item.suffix in READ_SUFFIXES):
+        with file.open("rb") as content:
+            total.update(file.name.encode() + hashlib.file_digest(content, "sha256").digest())
+    return total.hexdigest()

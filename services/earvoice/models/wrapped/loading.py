@@ -1,0 +1,191 @@
+"""From a directory of `transformers` to what the services compute with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoFeatureExtractor,
+    AutoTokenizer,
+    Speech2TextForConditionalGeneration,
+    SpeechEncoderDecoderModel,
+    WhisperForConditionalGeneration,
+)
+from transformers.utils import logging
+
+from earvoice.models.assembly import check_finite
+from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.models.footprint import check_memory, loading_bytes
+from earvoice.models.vocabulary import BOS, EOS, PAD
+from earvoice.models.wrapped.decoder import WrappedDecoder
+from earvoice.models.wrapped.directory import digest, read_config, weight_size
+from earvoice.models.wrapped.hearing import WrappedHearing
+from earvoice.models.wrapped.piece_table import PieceTable, piece_table
+from earvoice.models.wrapped.prompt import Prompt, prompt_of
+from earvoice.runtime.memory import available_memory_bytes
+from earvoice.runtime.model_facts import ModelFacts
+
+FAMILIES: Mapping[str, Any] = {
+    "speech_to_text": Speech2TextForConditionalGeneration,
+    "speech-encoder-decoder": SpeechEncoderDecoderModel,
+    "whisper": WhisperForConditionalGeneration,
+}
+FROM_THIS_FOLDER: Mapping[str, bool] = {"local_files_only": True, "trust_remote_code": False}
+"""Nothing is fetched, and no code that stands beside a checkpoint is run."""
+DTYPES = (torch.float32, torch.bfloat16)
+DEFAULT_SEGMENT_MS = 800
+
+
+@dataclasses.dataclass(frozen=True)
+class WrappedModel:
+    """A model of another family, ready to compute."""
+
+    hearing: WrappedHearing
+    decoder: WrappedDecoder
+    pieces: PieceTable
+    language_tokens: dict[str, tuple[int, ...]]
+    """BCP-47 tag of each target to the tokens forced after the start, in our ids."""
+    head_count: int
+    max_tokens: int
+    """Most tokens of one hypothesis, prompt included."""
+    facts: ModelFacts
+
+
+def load_wrapped(
+    path: Path,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    source_language: str,
+    target_language: str,
+    compression: str = "checkpoint",
+    name: str = "",
+) -> WrappedModel:
+    """Load a checkpoint directory; nothing is fetched, nothing unpickled, no code of it run.
+
+    Args:
+        path: the directory.
+        dtype: of the weights and of the computation, float32 or bfloat16.
+        device: where to compute.
+        source_language: BCP-47 tag of what is spoken.
+        target_language: BCP-47 tag, for a model that does not say what it writes.
+        compression: "checkpoint" or "none": there is nothing to compress by.
+        name: to serve it by; empty takes the directory's.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, or a tensor is missing, left over or wrong.
+        ModelTooLargeError: it needs more memory than there is.
+        ModelConfigError: another family, or a model that does not translate from this language.
+    """
+    if dtype not in DTYPES:
+        message = f"dtype is {dtype}; allowed for this family: {', '.join(map(str, DTYPES))}"
+        raise ModelConfigError(message)
+    if compression not in ("checkpoint", "none"):
+        message = f"compression is {compression!r}; allowed without a CTC head: 'none'"
+        raise ModelConfigError(message)
+    _check_fits(path)
+    _log_as_we_do()
+    try:
+        model = _read_model(path).to(device=device, dtype=dtype).eval()
+        tokenizer = AutoTokenizer.from_pretrained(path, **FROM_THIS_FOLDER)
+        extractor = AutoFeatureExtractor.from_pretrained(path, **FROM_THIS_FOLDER)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        message = f"checkpoint {path.name} is not usable ({error})"
+        raise CheckpointError(message) from error
+    prompt = prompt_of(model, tokenizer, source_language, target_language)
+    text = _text_config(model)
+    pieces = piece_table(tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt))
+    return WrappedModel(
+        hearing=WrappedHearing(model, extractor),
+        decoder=WrappedDecoder(model, pieces, prompt),
+        pieces=pieces,
+        language_tokens={
+            tag: tuple(map(pieces.our_id, tokens)) for tag, tokens in prompt.language_tokens.items()
+        },
+        head_count=text.decoder_attention_heads,
+        max_tokens=getattr(text, "max_target_positions", None) or text.max_position_embeddings,
+        facts=_facts(path, model, prompt, dtype, source_language, name),
+    )
+
+
+def _log_as_we_do() -> None:
+    """Services write lines of JSON: no progress bars, and records go where all others go."""
+    logging.disable_progress_bar()
+    logging.disable_default_handler()
+    logging.enable_propagation()
+
+
+def _check_fits(path: Path) -> None:
+    """Look at the configuration and at the size before anything large is read."""
+    kind = read_config(path).get("model_type")
+    if kind not in FAMILIES:
+        message = f"{path.name} model_type is {kind!r}; allowed: {', '.join(FAMILIES)}"
+        raise ModelConfigError(message)
+    check_memory(path.name, loading_bytes(*weight_size(path)), available_memory_bytes())
+
+
+def _read_model(path: Path) -> Any:
+    family = FAMILIES[read_config(path)["model_type"]]
+    model, told = family.from_pretrained(
+        path,
+        **FROM_THIS_FOLDER,
+        use_safetensors=True,
+        # Other ways of computing attention do not tell its weights.
+        attn_implementation="eager",
+        dtype=torch.float32,
+        output_loading_info=True,
+    )
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if told[kind]:
+            names = sorted(map(str, told[kind]))
+            message = f"checkpoint {path.name}: {kind.replace('_', ' ')}: {names[0]} ({len(names)})"
+            raise CheckpointError(message)
+    for name, tensor in model.state_dict().items():
+        check_finite(name, tensor)
+    return model
+
+
+def _text_config(model: Any) -> Any:
+    """The configuration of the decoder."""
+    return (
+        model.config.decoder
+        if model.config.model_type == "speech-encoder-decoder"
+        else model.config
+    )
+
+
+def _never_chosen(prompt: Prompt) -> tuple[int, int]:
+    """Two ids that are never generated: the usual ones, or two tokens of Whisper's prompt."""
+    if prompt.end == EOS:
+        return BOS, PAD
+    language, *_ = next(iter(prompt.language_tokens.values()))
+    return prompt.start, language
+
+
+def _facts(
+    path: Path, model: Any, prompt: Prompt, dtype: torch.dtype, source_language: str, name: str
+) -> ModelFacts:
+    layers = _text_config(model).decoder_layers
+    return ModelFacts(
+        name=name or path.resolve().name,
+        hash=digest(path),
+        version="1",
+        source_language=source_language,
+        target_languages=tuple(sorted(prompt.language_tokens)),
+        decoder_layers=layers,
+        parameter_count=sum(parameter.numel() for parameter in model.parameters()),
+        computes_in_bfloat16=dtype == torch.bfloat16,
+        # Nobody has calibrated its attention: the one policy that does not look at it.
+        default_policy="local_agreement",
+        default_alpha=0.2,
+        default_lambda_states=2,
+        default_attention_layer=max(1, round(layers * 2 / 3)),
+        default_frames=4,
+        default_segment_ms=DEFAULT_SEGMENT_MS,
+        lacks_ctc=True,
+        greedy_only=True,
+    )

@@ -1,0 +1,26 @@
+"""What a segment costs the decoder."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from earvoice.decoder.calibration import MANY, STEPS, DecoderCalibration
+
+pytestmark = pytest.mark.torch
+
+
+def test_prefills_are_each_sessions_own_and_steps_are_shared(tiny):
+    """With a clock that ticks once a reading, everything takes a tick: eight steps in common."""
+    clock_s = itertools.count(0, 0.125)
+    cost = DecoderCalibration(tiny.model, tiny.strategy, lambda: next(clock_s)).segment_cost()
+    assert (cost.own_s, cost.shared_s) == (0.125, STEPS * 0.125)
+
+
+def test_a_real_clock_finds_a_cost(tiny):
+    """Several sessions cost more than one, and no more than as many of it."""
+    cost = DecoderCalibration(tiny.model, tiny.strategy, time.thread_time).segment_cost()
+    assert cost.own_s > 0
+    assert MANY * cost.own_s + cost.shared_s <= MANY * (cost.own_s + cost.shared_s)

@@ -1,0 +1,74 @@
+"""What is computed of encoder states is computed once a revision."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from earvoice.decoder.strategies.base import BeamPlan, Opening
+from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.models.checkpoint import load_checkpoint
+from tests.integration.decoder.searching import block_of
+
+pytestmark = pytest.mark.torch
+
+OPENING = Opening((2, 5, 7), (), 1, forbid_end=True)
+
+
+class CountingDecoder:
+    """A decoder that counts how often states are taken in."""
+
+    def __init__(self, path: Path) -> None:
+        self._decoder = load_checkpoint(path).network.decoder
+        self.opened = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+    def open_cache(self, states: torch.Tensor) -> Any:
+        """Count, and take them in."""
+        self.opened += 1
+        return self._decoder.open_cache(states)
+
+
+@pytest.fixture
+def decoder(tiny_path: Path) -> CountingDecoder:
+    """The tiny checkpoint's."""
+    return CountingDecoder(tiny_path)
+
+
+@pytest.fixture
+def strategy(decoder: CountingDecoder) -> SearchStrategy:
+    """A service's search with that decoder."""
+    return SearchStrategy(decoder, torch.device("cpu"))  # type: ignore[arg-type]
+
+
+def test_generations_share_keys_and_values(decoder: CountingDecoder, strategy: SearchStrategy):
+    """Greedy, again, and a beam on one revision: one computation, and the same tokens each time."""
+    states = block_of(torch.randn(9, decoder.config.encoder.d_model).numpy())
+    first, second = (strategy.begin(states, OPENING) for _ in range(2))
+    strategy.begin(states, replace(OPENING, beam=BeamPlan(3, max_new_tokens=2)))
+    assert decoder.opened == 1
+    assert first[1] == second[1]
+    # Each has tokens of its own.
+    first[0].last_tokens = [9]
+    strategy.step([first[0]])
+    other = strategy.begin(states, OPENING)[0]
+    assert strategy.step([second[0]]) == strategy.step([other])
+
+
+def test_another_revision_is_computed_anew(decoder: CountingDecoder, strategy: SearchStrategy):
+    """States are known by who they are; what nobody holds any more is forgotten."""
+    states = block_of(torch.randn(9, decoder.config.encoder.d_model).numpy())
+    copy = replace(states)
+    for block in (states, copy):
+        strategy.begin(block, OPENING)
+    assert decoder.opened == 2
+    del states, copy, block
+    gc.collect()
+    assert len(strategy._memories) == 0

@@ -1,0 +1,261 @@
+"""Models of other families give what `transformers` itself gives, through our own calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from earvoice.models.errors import CheckpointError, ModelConfigError, ModelInputError
+from earvoice.models.vocabulary import EOS
+from earvoice.models.wrapped.directory import is_wrapped
+
+if TYPE_CHECKING:
+    from earvoice.models.wrapped.loading import WrappedModel
+
+pytest.importorskip("transformers", reason="the extra 'hf' is not installed: other families")
+pytestmark = pytest.mark.torch
+
+SOUND = (np.random.default_rng(0).standard_normal(32_000) * 0.1).astype(np.float32)
+FAMILIES = ("speech_to_text", "wav2vec_mbart", "whisper")
+NEW_TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory, target_model: bytes) -> dict[str, Path]:
+    """A tiny checkpoint of each family."""
+    from tests.models.tiny_families import speech_to_text, wav2vec_mbart, whisper
+
+    folder = tmp_path_factory.mktemp("families")
+    return {
+        "speech_to_text": speech_to_text(folder / "s2t", target_model),
+        "wav2vec_mbart": wav2vec_mbart(folder / "mbart", target_model),
+        "whisper": whisper(folder / "whisper"),
+    }
+
+
+def _load(path: Path, **options: Any) -> WrappedModel:
+    from earvoice.models.wrapped.loading import load_wrapped
+
+    return load_wrapped(
+        path,
+        **{
+            "dtype": torch.float32,
+            "device": torch.device("cpu"),
+            "source_language": "de",
+            "target_language": "en",
+            **options,
+        },
+    )
+
+
+@torch.inference_mode()
+def _greedy(model: WrappedModel, forced: list[int], states: torch.Tensor) -> list[int]:
+    """Tokens after the forced ones, the end included, as the service chooses them."""
+    cache, tokens, reading = model.decoder.open_cache(states), [], forced
+    while len(tokens) < NEW_TOKENS and tokens[-1:] != [EOS]:
+        logits, _ = model.decoder.prefill(reading, cache, 1)
+        logits[:, :EOS] = -torch.inf
+        tokens.append(int(logits[-1].argmax()))
+        reading = tokens[-1:]
+    return tokens
+
+
+def _generated(family: str, path: Path, model: WrappedModel, sound: np.ndarray) -> list[int]:
+    """What `transformers` makes of sound by itself, in our ids; what we never choose is banned."""
+    from transformers import (
+        Speech2TextForConditionalGeneration,
+        SpeechEncoderDecoderModel,
+        WhisperForConditionalGeneration,
+    )
+
+    kind = {
+        "speech_to_text": Speech2TextForConditionalGeneration,
+        "wav2vec_mbart": SpeechEncoderDecoderModel,
+        "whisper": WhisperForConditionalGeneration,
+    }[family]
+    network = kind.from_pretrained(path).eval()
+    order = model.pieces.order
+    language = next(iter(model.language_tokens.values()))
+    prompt = [network.generation_config.decoder_start_token_id, *(order[t] for t in language)]
+    never = [*(network.generation_config.suppress_tokens or ()), *order[:EOS]]
+    from transformers import AutoFeatureExtractor
+
+    extractor = AutoFeatureExtractor.from_pretrained(path)
+    generated = network.generate(
+        **extractor(sound, sampling_rate=16_000, return_tensors="pt"),
+        decoder_input_ids=torch.tensor([prompt]),
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        num_beams=1,
+        suppress_tokens=never,
+        forced_eos_token_id=None,
+    )
+    tokens = generated[0].tolist()
+    tokens = tokens[len(prompt) :] if tokens[: len(prompt)] == prompt else tokens
+    return [model.pieces.our_id(token) for token in tokens]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_equals_transformers(checkpoints: dict[str, Path], family: str) -> None:
+    """From sound, step by step with our cache: the tokens that `generate` finds.
+
+    Whisper's own encoder output is all of 30 s, so it gets as much sound.
+    """
+    model = _load(checkpoints[family])
+    sound = np.resize(SOUND, 480_000) if family == "whisper" else SOUND
+    states = model.hearing.states(sound)
+    forced = [EOS, *next(iter(model.language_tokens.values()))]
+    tokens = _greedy(model, forced, states)
+    assert len(set(tokens)) > 1
+    assert tokens == _generated(family, checkpoints[family], model, sound)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prefill_equals_steps(checkpoints: dict[str, Path], family: str) -> None:
+    """A prefix read at once, or token by token, or after a rejected draft: the same numbers."""
+    decoder = _load(checkpoints[family]).decoder
+    states = _load(checkpoints[family]).hearing.states(SOUND)
+    tokens = [EOS, 7, 9, 12, 8]
+    logits, attention = decoder.prefill(tokens, decoder.open_cache(states), 2)
+    assert attention.shape == (5, len(states))
+    torch.testing.assert_close(attention.sum(-1), torch.ones(5))
+    cache = decoder.open_cache(states)
+    decoder.prefill([*tokens[:2], 20, 21, 22], cache, 2)
+    cache.truncate(2)
+    for index in range(2, 5):
+        stepped, row = decoder.prefill(tokens[index : index + 1], cache, 2, (1,))
+        torch.testing.assert_close(stepped[0], logits[index], atol=1e-5, rtol=0)
+        assert row.shape == (1, len(states))
+    with pytest.raises(ModelInputError, match="length is 9; allowed: 0 to 5"):
+        cache.truncate(9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_states_stand_for_sound(checkpoints: dict[str, Path], family: str) -> None:
+    """As many states as the sound is long, however little; silence is finite; too long is told."""
+    hearing = _load(checkpoints[family]).hearing
+    expected = len(SOUND) / hearing.state_samples
+    assert abs(len(hearing.states(SOUND)) - expected) <= 1
+    assert len(hearing.states(SOUND[:1000])) == 0
+    silent = hearing.states(np.zeros(16_000, np.float32))
+    assert bool(silent.isfinite().all())
+    if hearing.maximum_samples is not None:
+        with pytest.raises(ModelInputError, match="allowed: "):
+            hearing.states(np.zeros(hearing.maximum_samples + 1, np.float32))
+
+
+def test_pieces_write_their_text(checkpoints: dict[str, Path]) -> None:
+    """SentencePiece and byte-level pieces give the words they begin, and bytes without blanks."""
+    pieces = _load(checkpoints["speech_to_text"]).pieces
+    assert pieces.order == tuple(range(len(pieces.order)))
+    index = pieces.texts.index(b"d")
+    assert pieces.starts_word[index]
+    whisper = _load(checkpoints["whisper"]).pieces
+    die = whisper.texts.index(b"die")
+    assert whisper.starts_word[die]
+    assert whisper.texts[:3] == (b"", b"", b"")
+    assert sorted(whisper.order) == list(range(len(whisper.order)))
+    assert whisper.texts[whisper.our_id(0)] == b"!"
+
+
+def test_languages_are_asked_for_by_token(checkpoints: dict[str, Path]) -> None:
+    """mBART-50 by the target's token, Whisper by the source's and the task, Speech2Text by none."""
+    assert _load(checkpoints["speech_to_text"]).language_tokens == {"en": ()}
+    mbart = _load(checkpoints["wav2vec_mbart"])
+    assert len(mbart.language_tokens["de"]) == 1
+    assert mbart.language_tokens["de"] != mbart.language_tokens["es"]
+    assert len(_load(checkpoints["whisper"]).language_tokens["en"]) == 3
+    with pytest.raises(ModelConfigError, match=r"source_language is 'und'; allowed .*: de, en"):
+        _load(checkpoints["whisper"], source_language="und")
+
+
+def test_compression_needs_labels(checkpoints: dict[str, Path]) -> None:
+    """There is nothing to compress by, and half a byte is no number format of theirs."""
+    with pytest.raises(ModelConfigError, match="compression is 'avg'; allowed without a CTC head"):
+        _load(checkpoints["speech_to_text"], compression="avg")
+    with pytest.raises(ModelConfigError, match=r"dtype is torch\.int8"):
+        _load(checkpoints["speech_to_text"], dtype=torch.int8)
+
+
+def test_bfloat16_is_near(checkpoints: dict[str, Path]) -> None:
+    """In bfloat16 the states stay near those in float32."""
+    path = checkpoints["speech_to_text"]
+    states = _load(path).hearing.states(SOUND)
+    rounded = _load(path, dtype=torch.bfloat16).hearing.states(SOUND)
+    assert rounded.dtype == torch.float32
+    assert float((rounded - states).abs().mean()) < 0.1
+
+
+def test_facts_are_honest(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """No CTC head, no beams, a hash of every file; only other families' directories are wrapped."""
+    facts = _load(checkpoints["whisper"]).facts
+    assert facts.lacks_ctc
+    assert facts.greedy_only
+    assert facts.hash == _load(checkpoints["whisper"]).facts.hash
+    assert facts.hash != _load(checkpoints["speech_to_text"]).facts.hash
+    assert is_wrapped(checkpoints["whisper"])
+    assert not is_wrapped(tmp_path)
+
+
+def _spoil(path: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+    tensors = load_file(path / "model.safetensors")
+    change(tensors)
+    save_file(tensors, path / "model.safetensors", {"format": "pt"})
+
+
+def _set_nan(tensors: dict[str, torch.Tensor]) -> None:
+    tensors["model.encoder.layer_norm.weight"][0] = torch.nan
+
+
+def _drop(tensors: dict[str, torch.Tensor]) -> None:
+    del tensors["model.encoder.layer_norm.weight"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(_set_nan, r"layer_norm\.weight holds NaN"), (_drop, r"missing keys: .*layer_norm\.weight")],
+)
+def test_damage_is_refused(
+    tmp_path: Path,
+    target_model: bytes,
+    change: Callable[[dict[str, torch.Tensor]], None],
+    message: str,
+) -> None:
+    """A tensor that is missing or holds no numbers is refused by its name."""
+    from tests.models.tiny_families import speech_to_text
+
+    path = speech_to_text(tmp_path / "s2t", target_model)
+    _spoil(path, change)
+    with pytest.raises(CheckpointError, match=message):
+        _load(path)
+
+
+def test_truncated_weights_are_refused(tmp_path: Path, target_model: bytes) -> None:
+    """A download that broke off is refused by the file's name."""
+    from tests.models.tiny_families import speech_to_text
+
+    weights = speech_to_text(tmp_path / "s2t", target_model) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-64])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not usable"):
+        _load(weights.parent)
+
+
+def test_pickled_weights_and_other_families_are_refused(
+    tmp_path: Path, checkpoints: dict[str, Path]
+) -> None:
+    """Nothing is unpickled, and a family that is not known is named."""
+    config = json.loads((checkpoints["speech_to_text"] / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(CheckpointError, match="pickled weights are not read"):
+        _load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
+    with pytest.raises(ModelConfigError, match="model_type is 'bert'; allowed: speech_to_text"):
+        _load(tmp_path)
