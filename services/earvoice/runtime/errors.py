@@ -8,7 +8,10 @@ EarvoiceError
 ├── OutOfOrderError               FAILED_PRECONDITION  OUT_OF_ORDER
 ├── ModelMismatchError            FAILED_PRECONDITION  MODEL_MISMATCH
 ├── StatesUnknownError            FAILED_PRECONDITION  STATES_UNKNOWN
+├── InvalidResumeTokenError       FAILED_PRECONDITION  INVALID_RESUME_TOKEN
 ├── ModelNotFoundError            NOT_FOUND            MODEL_NOT_FOUND
+├── UnauthenticatedError          UNAUTHENTICATED      UNAUTHENTICATED
+├── PermissionDeniedError         PERMISSION_DENIED    PERMISSION_DENIED
 ├── UnimplementedFieldError       UNIMPLEMENTED        NOT_IMPLEMENTED
 ├── SessionLimitError             RESOURCE_EXHAUSTED   SESSION_LIMIT   (retry)
 ├── SlowReaderError               RESOURCE_EXHAUSTED   SLOW_READER
@@ -127,11 +130,40 @@ class StatesUnknownError(EarvoiceError):
     reason = "STATES_UNKNOWN"
 
 
+class InvalidResumeTokenError(EarvoiceError):
+    """An interrupted session cannot go on with this token.
+
+    Args:
+        why: completes a sentence about the token.
+        cause: ``expired``, ``forged``, ``tenant``, ``model`` or ``version``.
+    """
+
+    code = Code.FAILED_PRECONDITION
+    reason = "INVALID_RESUME_TOKEN"
+
+    def __init__(self, why: str, cause: str) -> None:
+        super().__init__(f"resume_token is not allowed: {why}; start a new session", cause=cause)
+
+
 class ModelNotFoundError(EarvoiceError):
     """No such model is served."""
 
     code = Code.NOT_FOUND
     reason = "MODEL_NOT_FOUND"
+
+
+class UnauthenticatedError(EarvoiceError):
+    """The caller shows no credentials, or none that are valid."""
+
+    code = Code.UNAUTHENTICATED
+    reason = "UNAUTHENTICATED"
+
+
+class PermissionDeniedError(EarvoiceError):
+    """The caller is known, and may not do this."""
+
+    code = Code.PERMISSION_DENIED
+    reason = "PERMISSION_DENIED"
 
 
 class UnimplementedFieldError(EarvoiceError):

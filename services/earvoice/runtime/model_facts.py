@@ -17,7 +17,7 @@ class ModelFacts:
         target_languages: BCP-47 tags, sorted.
         decoder_layers: number of decoder layers.
         parameter_count: parameters, counted once each.
-        computes_in_bfloat16: whether matrix products are in bfloat16, else in float32.
+        computes_in_bfloat16: whether matrix products are in bfloat16.
         default_policy: the decision policy calibrated for it.
         default_alpha: EDAtt's threshold.
         default_lambda_states: number of last states that EDAtt adds up.
@@ -25,6 +25,9 @@ class ModelFacts:
         default_frames: AlignAtt's distance in states.
         default_segment_ms: segment duration in milliseconds.
         default_attention_heads: heads of that layer whose mean is read, from 1; empty means all.
+        lacks_ctc: whether it has no CTC head: no labels, no source words, no transcript.
+        greedy_only: whether it decodes greedily alone, without beams.
+        computes_in_int8: whether they are in 8-bit integers; if neither, in float32.
     """
 
     name: str
@@ -42,3 +45,6 @@ class ModelFacts:
     default_frames: int
     default_segment_ms: int
     default_attention_heads: tuple[int, ...] = ()
+    lacks_ctc: bool = False
+    greedy_only: bool = False
+    computes_in_int8: bool = False

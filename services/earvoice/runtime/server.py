@@ -13,8 +13,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from earvoice.runtime.authentication import Authenticator
+from earvoice.runtime.credentials import server_credentials
 from earvoice.runtime.settings import ServiceSettings
 from earvoice.runtime.status import StatusInterceptor
+from earvoice.runtime.tls import ServerTls
 from earvoice.runtime.transport import MESSAGE_LIMIT_BYTES, server_options
 
 _LOG = logging.getLogger("earvoice.runtime.server")
@@ -31,8 +34,9 @@ class ServiceServer:
     Args:
         settings: where to listen and how long to drain.
         service_names: full names of the services added to ``grpc_server``; health is told for
-            each, and for the empty name.
+            each, and for the empty name; health's own name is SERVING as long as the process runs.
         message_limit_bytes: longest message taken or sent.
+        authenticator: knows who may call; None lets in everybody who reaches us.
 
     Attributes:
         grpc_server: add the servicers to it before ``start``.
@@ -44,6 +48,7 @@ class ServiceServer:
         settings: ServiceSettings,
         service_names: Sequence[str],
         message_limit_bytes: int = MESSAGE_LIMIT_BYTES,
+        authenticator: Authenticator | None = None,
     ) -> None:
         self._settings = settings
         self._service_names = ["", *service_names]
@@ -51,10 +56,12 @@ class ServiceServer:
         self._address: str | None = None
         self.draining = asyncio.Event()
         self.grpc_server = grpc.aio.server(
-            interceptors=[StatusInterceptor(settings.write_timeout_ms / 1000)],
+            interceptors=[StatusInterceptor(settings.write_timeout_ms / 1000, authenticator)],
             options=server_options(message_limit_bytes),
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc_server)
+        self._health_server = grpc.aio.server(options=server_options(message_limit_bytes))
+        for server in (self.grpc_server, self._health_server):
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection:
             names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
             reflection.enable_server_reflection(names, self.grpc_server)
@@ -64,16 +71,19 @@ class ServiceServer:
 
         Raises:
             OSError: the address cannot be bound.
+            TlsFileError: a certificate cannot be used.
         """
         await self.set_serving(serving=False)
-        wanted = f"{self._settings.host}:{self._settings.port}"
-        try:
-            port = self.grpc_server.add_insecure_port(wanted)
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {wanted}: {error}") from error
+        # A probe of the process's life, not of its readiness: a draining server must not be killed.
+        await self._health.set(health.SERVICE_NAME, health_pb2.HealthCheckResponse.SERVING)
+        tls = self._settings.tls
+        port = _bind(self.grpc_server, self._settings.host, self._settings.port, tls)
         self._address = f"{self._settings.host}:{port}"
         await self.grpc_server.start()
-        _LOG.info("listening", extra={"address": self._address})
+        if self._settings.health_port:
+            _bind(self._health_server, self._settings.host, self._settings.health_port)
+            await self._health_server.start()
+        _LOG.info("listening", extra={"address": self._address, "tls": tls is not None})
         return port
 
     async def set_serving(self, *, serving: bool) -> None:
@@ -107,8 +117,27 @@ class ServiceServer:
         except TimeoutError:
             _LOG.warning("sessions still running after the grace", extra={"grace_s": grace_s})
         # A session that has ended may still be telling its status.
-        await self.grpc_server.stop(grace=LAST_WORDS_S)
+        await self.stop(grace_s=LAST_WORDS_S)
         _LOG.info("stopped")
+
+    async def stop(self, grace_s: float = 0) -> None:
+        """Close every connection; void when that has been done.
+
+        Args:
+            grace_s: seconds that calls get to end.
+        """
+        await self.grpc_server.stop(grace_s)
+        await self._health_server.stop(grace=0)
+
+
+def _bind(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None = None) -> int:
+    address = f"{host}:{port}"
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, server_credentials(tls))
+    except RuntimeError as error:
+        raise OSError(f"cannot listen on {address}: {error}") from error
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -6,8 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
-from earvoice.runtime.errors import NotReadyError, SessionLimitError
+from earvoice.runtime.errors import EarvoiceError, NotReadyError, SessionLimitError
+from earvoice.runtime.identity import current_tenant
 
 RETRY_AFTER_MS = 1000
 
@@ -16,15 +18,19 @@ class SessionLimit:
     """Counts sessions, refuses the one too many, and every one once it is closed.
 
     Args:
-        limit: sessions at once, 1 or more.
+        limit: sessions at once, 1 or more; ``auto`` stands for 1 until it is set anew.
+        tenant_limit: sessions of one tenant at once; 0 for no such limit.
 
     Attributes:
+        limit: as given; may be set anew while sessions run, and none of them is ended.
         active: sessions held now.
         refused: sessions that were not taken, by the error's reason.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: int | Literal["auto"], tenant_limit: int = 0) -> None:
+        self.limit = 1 if limit == "auto" else limit
+        self._tenant_limit = tenant_limit
+        self._active_by_tenant: Counter[str] = Counter()
         self.active = 0
         self.refused: Counter[str] = Counter()
         self._closed = False
@@ -39,22 +45,20 @@ class SessionLimit:
             SessionLimitError: every session is taken.
             NotReadyError: the process is draining.
         """
-        if self._closed:
-            self.refused[NotReadyError.reason] += 1
-            raise NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
-        if self.active >= self.limit:
-            self.refused[SessionLimitError.reason] += 1
-            raise SessionLimitError(
-                f"all {self.limit} sessions are taken",
-                retry_after_ms=RETRY_AFTER_MS,
-                limit=str(self.limit),
-            )
+        tenant = current_tenant()
+        try:
+            self._check(tenant)
+        except EarvoiceError as error:
+            self.refused[error.reason] += 1
+            raise
         self.active += 1
+        self._active_by_tenant[tenant] += 1
         self._idle.clear()
         try:
             yield
         finally:
             self.active -= 1
+            self._active_by_tenant -= Counter([tenant])
             if self.active == 0:
                 self._idle.set()
 
@@ -62,3 +66,17 @@ class SessionLimit:
         """Refuse new sessions and return when the last one has ended."""
         self._closed = True
         await self._idle.wait()
+
+    def _check(self, tenant: str) -> None:
+        if self._closed:
+            raise NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
+        if self.active >= self.limit:
+            raise _full(f"all {self.limit} sessions are taken", self.limit)
+        if self._tenant_limit and self._active_by_tenant[tenant] >= self._tenant_limit:
+            raise _full(
+                f"all {self._tenant_limit} sessions of this tenant are taken", self._tenant_limit
+            )
+
+
+def _full(message: str, limit: int) -> SessionLimitError:
+    return SessionLimitError(message, retry_after_ms=RETRY_AFTER_MS, limit=str(limit))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from earvoice.runtime.tls import ServerTls
 
 OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
 
@@ -31,8 +33,21 @@ class ServiceSettings(BaseSettings):
     address_file: Path | None = Field(
         None, description="File that gets `host:port` once the service is ready."
     )
-    session_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        16, description="Sessions at once; one more is refused with RESOURCE_EXHAUSTED."
+    health_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0,
+        description="Port on `HOST` that serves health alone, never with TLS, for probes that "
+        "cannot show a certificate; 0 for none.",
+    )
+    tls_certificate_file: Path | None = Field(
+        None,
+        description="Our certificate with its chain, PEM; without one connections are not "
+        "encrypted. Read again when it changes.",
+    )
+    tls_key_file: Path | None = Field(None, description="Its private key, PEM, not locked.")
+    tls_client_ca_file: Path | None = Field(
+        None,
+        description="Authorities, PEM, one of which every caller's certificate must come from "
+        "(mutual TLS).",
     )
     drain_grace_ms: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
         10_000, description="Milliseconds that running sessions get to end after SIGTERM."
@@ -61,6 +76,21 @@ class ServiceSettings(BaseSettings):
         0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
     )
 
+    @property
+    def tls(self) -> ServerTls | None:
+        """What connections are encrypted with; None for nothing."""
+        if self.tls_certificate_file is None or self.tls_key_file is None:
+            return None
+        return ServerTls(self.tls_certificate_file, self.tls_key_file, self.tls_client_ca_file)
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise ValueError("TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together")
+        if self.tls_client_ca_file and self.tls is None:
+            raise ValueError("TLS_CLIENT_CA_FILE needs TLS_CERTIFICATE_FILE and TLS_KEY_FILE")
+        return self
+
 
 def load_settings(settings_class: type[Settings], **overrides: object) -> Settings:
     """Read the settings from the environment.
@@ -84,7 +114,7 @@ def load_settings(settings_class: type[Settings], **overrides: object) -> Settin
     try:
         return settings_class(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise SettingsError("\n".join(_violations(error, prefix))) from error
+        raise SettingsError("\n".join(_violations(error, settings_class))) from error
 
 
 def _unknown_variable(name: str, known: set[str]) -> str:
@@ -92,9 +122,21 @@ def _unknown_variable(name: str, known: set[str]) -> str:
     return f"{name}: no such setting" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _violations(error: ValidationError, prefix: str) -> list[str]:
-    return [
-        f"{prefix}{'.'.join(str(part) for part in item['loc'])}".upper()
-        + f" = {item['input']!r}: {item['msg']}"
-        for item in error.errors()
-    ]
+def _violations(error: ValidationError, settings_class: type[ServiceSettings]) -> list[str]:
+    prefix = settings_class.model_config.get("env_prefix", "")
+    found: dict[str, list[str]] = {}
+    for item in error.errors():
+        # One that concerns several settings has no place, and names them itself.
+        name = str(item["loc"][0]) if item["loc"] else ""
+        found.setdefault(_shown_setting(settings_class, name, item["input"]), []).append(
+            item["msg"]
+        )
+    return [f"{prefix}{shown}: {' or '.join(messages)}" for shown, messages in found.items()]
+
+
+def _shown_setting(settings_class: type[ServiceSettings], name: str, value: object) -> str:
+    if not name:
+        return "*"
+    field = settings_class.model_fields.get(name)
+    is_secret = field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
+    return f"{name.upper()} = {'(not shown)' if is_secret else repr(value)}"

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from earvoice.runtime.authentication import Authenticator, authenticate
 from earvoice.runtime.errors import (
     Code,
     EarvoiceError,
@@ -30,6 +31,8 @@ from earvoice.runtime.errors import (
     SlowReaderError,
     find_error,
 )
+from earvoice.runtime.identity import set_tenant
+from earvoice.runtime.message_pace import MessagePace
 from earvoice.runtime.message_reader import MessageReader
 
 ERROR_DOMAIN = "earvoice"
@@ -47,10 +50,12 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
 
     Args:
         write_timeout_s: how long a caller may leave a response unread.
+        authenticator: knows who may call; None lets in everybody.
     """
 
-    def __init__(self, write_timeout_s: float) -> None:
+    def __init__(self, write_timeout_s: float, authenticator: Authenticator | None = None) -> None:
         self._write_timeout_s = write_timeout_s
+        self._authenticator = authenticator
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -61,16 +66,24 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
             return handler  # type: ignore[no-any-return]
         if handler.stream_stream:
             wrapped = _wrap_stream(
-                handler.stream_stream, handler.request_deserializer, self._write_timeout_s
+                handler.stream_stream,
+                handler.request_deserializer,
+                self._authenticator,
+                self._write_timeout_s,
             )
             return grpc.stream_stream_rpc_method_handler(wrapped, None, handler.response_serializer)
-        wrapped_unary = _wrap_unary(handler.unary_unary, handler.request_deserializer)
+        wrapped_unary = _wrap_unary(
+            handler.unary_unary, handler.request_deserializer, self._authenticator
+        )
         return grpc.unary_unary_rpc_method_handler(wrapped_unary, None, handler.response_serializer)
 
 
-def _wrap_unary(method: Any, parse: Callable[[bytes], Any]) -> Any:
+def _wrap_unary(
+    method: Any, parse: Callable[[bytes], Any], authenticator: Authenticator | None
+) -> Any:
     async def handle(request: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         try:
+            await _identify(context, authenticator)
             return await method(_parse(request, parse), context)
         except Exception as error:  # noqa: BLE001 - the one place where all are translated
             await _abort(context, error)
@@ -78,9 +91,16 @@ def _wrap_unary(method: Any, parse: Callable[[bytes], Any]) -> Any:
     return handle
 
 
-def _wrap_stream(method: Any, parse: Callable[[bytes], Any], write_timeout_s: float) -> Any:
+def _wrap_stream(
+    method: Any,
+    parse: Callable[[bytes], Any],
+    authenticator: Authenticator | None,
+    write_timeout_s: float,
+) -> Any:
     async def requests(reader: MessageReader) -> AsyncIterator[Any]:
+        pace = MessagePace()
         while (message := await reader.next()) is not None:
+            await pace.wait()
             yield _parse(message, parse)
 
     async def handle(
@@ -88,6 +108,7 @@ def _wrap_stream(method: Any, parse: Callable[[bytes], Any], write_timeout_s: fl
     ) -> None:
         reader = MessageReader(raw)
         try:
+            await _identify(context, authenticator)
             async with aclosing(method(requests(reader), context)) as responses:
                 async for response in responses:
                     await _write(context, response, write_timeout_s)
@@ -100,6 +121,15 @@ def _wrap_stream(method: Any, parse: Callable[[bytes], Any], write_timeout_s: fl
             await reader.close()
 
     return handle
+
+
+async def _identify(
+    context: grpc.aio.ServicerContext[Any, Any], authenticator: Authenticator | None
+) -> None:
+    """Note the caller's tenant for all that runs in this call; refuse who is not known."""
+    if authenticator is not None:
+        metadata = dict(context.invocation_metadata() or ())
+        set_tenant(await authenticate(authenticator, metadata))
 
 
 async def _write(

@@ -1,6 +1,11 @@
-"""gRPC channel and server options that both ends must agree on."""
+"""gRPC channels and servers: options that both ends must agree on, and how a channel is opened."""
 
 from __future__ import annotations
+
+import grpc
+
+from earvoice.runtime.credentials import channel_credentials
+from earvoice.runtime.tls import ChannelTls
 
 MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024
 PUBLIC_MESSAGE_LIMIT_BYTES = 4 * 1024 * 1024
@@ -38,3 +43,36 @@ def server_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
         # Two servers on one port would share its connections without a word.
         ("grpc.so_reuseport", 0),
     ]
+
+
+def open_channel(
+    address: str,
+    message_limit_bytes: int = MESSAGE_LIMIT_BYTES,
+    tls: ChannelTls | None = None,
+) -> grpc.aio.Channel:
+    """Return a channel; it connects when it is used, and again when the connection is lost.
+
+    Args:
+        address: ``host:port``, or any gRPC target.
+        message_limit_bytes: longest message taken or sent.
+        tls: None for plain HTTP/2. Its files are read now: a channel that is opened later has
+            what they hold then.
+
+    Raises:
+        TlsFileError: one of the files cannot be used.
+    """
+    options: list[tuple[str, int | str]] = [
+        *channel_options(message_limit_bytes),
+        # A new channel is a new connection: it is opened because another one has come to nothing.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+    if tls is None:
+        return grpc.aio.insecure_channel(address, options)
+    if tls.server_name:
+        options.append(("grpc.ssl_target_name_override", tls.server_name))
+    return grpc.aio.secure_channel(address, channel_credentials(tls), options)
+
+
+def bearer_metadata(token: str) -> tuple[tuple[str, str], ...]:
+    """Return a call's metadata that shows a token; none for an empty one."""
+    return (("authorization", f"Bearer {token}"),) if token else ()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from earvoice.encoder.settings import EncoderSettings
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.settings import SettingsError, load_settings
 
 
 def test_defaults_need_no_environment():
-    """Port 50051 and 16 sessions."""
+    """Port 50051 and 64 sessions; an engine measures how many it bears."""
     settings = load_settings(PolicySettings)
-    assert (settings.port, settings.session_limit) == (50051, 16)
+    assert (settings.port, settings.session_limit) == (50051, 64)
+    assert load_settings(EncoderSettings).session_limit == "auto"
 
 
 def test_the_environment_is_read(monkeypatch):
@@ -39,3 +41,76 @@ def test_a_protocol_of_opentelemetry_that_is_not_here_is_an_error(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     with pytest.raises(SettingsError, match=r"OTEL_EXPORTER_OTLP_PROTOCOL.*allowed: grpc"):
         load_settings(PolicySettings)
+
+
+@pytest.mark.parametrize("limit", ["auto", "7"])
+def test_an_engines_limit_is_a_number_or_measured(monkeypatch, limit):
+    """`auto` is the only word."""
+    monkeypatch.setenv("EARVOICE_ENCODER_SESSION_LIMIT", limit)
+    assert str(load_settings(EncoderSettings).session_limit) == limit
+    monkeypatch.setenv("EARVOICE_ENCODER_SESSION_LIMIT", "many")
+    with pytest.raises(SettingsError, match=r"^EARVOICE_ENCODER_SESSION_LIMIT = 'many': [^\n]*$"):
+        load_settings(EncoderSettings)
+
+
+def test_an_engine_refuses_to_serve_strangers_unless_told_to(monkeypatch):
+    """Beyond loopback it wants a secret, certificates of its callers, or the word for it."""
+    monkeypatch.setenv("EARVOICE_ENCODER_HOST", "0.0.0.0")
+    with pytest.raises(SettingsError, match=r"HOST = '0.0.0.0' is open to strangers"):
+        load_settings(EncoderSettings)
+    for name, value in (("ACCESS_TOKEN", "x" * 16), ("ALLOW_STRANGERS", "true")):
+        with monkeypatch.context() as change:
+            change.setenv(f"EARVOICE_ENCODER_{name}", value)
+            load_settings(EncoderSettings)
+    monkeypatch.setenv("EARVOICE_ENCODER_HOST", "127.0.0.1")
+    load_settings(EncoderSettings)
+
+
+def test_a_secret_is_not_told(monkeypatch):
+    """Neither where it is wrong nor where settings are printed."""
+    monkeypatch.setenv("EARVOICE_ENCODER_ACCESS_TOKEN", "hidden,another-one-of-the-secrets")
+    with pytest.raises(SettingsError, match="too short") as refused:
+        load_settings(EncoderSettings)
+    assert "hidden" not in str(refused.value)
+    monkeypatch.setenv("EARVOICE_POLICY_BACKEND_ACCESS_TOKEN", "hidden")
+    with pytest.raises(SettingsError, match=r"BACKEND_ACCESS_TOKEN = \(not shown\)") as refused:
+        load_settings(PolicySettings)
+    assert "'hidden" not in str(refused.value)
+    monkeypatch.setenv("EARVOICE_POLICY_BACKEND_ACCESS_TOKEN", "hidden-but-long-enough\n")
+    settings = load_settings(PolicySettings)
+    assert "hidden" not in repr(settings)
+    assert settings.backend_token == "hidden-but-long-enough"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"TLS_KEY_FILE": "key"}, "TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together"),
+        ({"TLS_CLIENT_CA_FILE": "ca"}, "TLS_CLIENT_CA_FILE needs TLS_CERTIFICATE_FILE"),
+        ({"BACKEND_TLS_KEY_FILE": "key"}, "BACKEND_TLS_KEY_FILE are given together"),
+        (
+            {"BACKEND_TLS_KEY_FILE": "key", "BACKEND_TLS_CERTIFICATE_FILE": "certificate"},
+            "needs BACKEND_TLS_CA_FILE",
+        ),
+        ({"AUTH_JWKS_FILE": "keys"}, "AUTH_JWT_ISSUER and AUTH_JWT_AUDIENCE"),
+        ({"AUTH_JWKS_URL": "file:///keys"}, "AUTH_JWKS_URL = 'file:///keys'"),
+        ({"TENANT_SESSION_LIMIT": "3"}, "TENANT_SESSION_LIMIT needs AUTH_TOKENS_FILE"),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, dict) else "",
+)
+def test_what_protects_only_together_is_wanted_together(monkeypatch, given, message):
+    """A half-set protection would be taken for a whole one."""
+    for name, value in given.items():
+        monkeypatch.setenv(f"EARVOICE_POLICY_{name}", value)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(PolicySettings)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", ",", " , "])
+def test_a_blank_secret_is_none(monkeypatch, blank):
+    """A secret that was mounted empty must not open an engine to everybody."""
+    monkeypatch.setenv("EARVOICE_ENCODER_HOST", "0.0.0.0")
+    monkeypatch.setenv("EARVOICE_ENCODER_ACCESS_TOKEN", blank)
+    with pytest.raises(SettingsError, match="ACCESS_TOKEN is blank"):
+        load_settings(EncoderSettings)

@@ -1,0 +1,165 @@
+"""JSON Web Tokens (RFC 7519), checked by PyJWT. Imported only where they are let in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import jwt
+
+from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
+from earvoice.runtime.watched_file import WatchedFile
+
+# Signatures only: with a shared secret, or with none, whoever checks tokens could make them too.
+ALGORITHMS = [
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+]
+CLOCK_LEEWAY_S = 30
+KEY_LIFESPAN_S = 3600
+FETCH_TIMEOUT_S = 5.0
+RETRY_AFTER_MS = 5000
+
+
+class KeySource(Protocol):
+    """Where the keys come from that sign tokens."""
+
+    async def find(self, key_id: str) -> jwt.PyJWK | None:
+        """Return a key; None if there is no such.
+
+        Raises:
+            NotReadyError: it cannot be said now.
+        """
+
+
+@dataclass(frozen=True)
+class JwtVerifier:
+    """Knows tokens that an issuer has signed.
+
+    Attributes:
+        keys: the issuer's.
+        issuer: `iss` that a token must have.
+        audience: `aud` that a token must have.
+        tenant_claim: the claim that names the tenant.
+    """
+
+    keys: KeySource
+    issuer: str
+    audience: str
+    tenant_claim: str
+
+    async def tenant_of(self, token: str) -> str | None:
+        """Return the tenant that a valid token names; None for any other token.
+
+        Raises:
+            PermissionDeniedError: the token is valid and names no tenant.
+            NotReadyError: the keys cannot be had just now.
+        """
+        claims = await self._claims(token)
+        if claims is None:
+            return None
+        tenant = claims.get(self.tenant_claim)
+        if not isinstance(tenant, str) or not tenant:
+            raise PermissionDeniedError(f"the token has no claim {self.tenant_claim!r}")
+        return tenant
+
+    async def _claims(self, token: str) -> dict[str, Any] | None:
+        try:
+            key_id = jwt.get_unverified_header(token).get("kid")
+            key = await self.keys.find(key_id) if isinstance(key_id, str) else None
+            if key is None:
+                return None
+            return jwt.decode(
+                token,
+                key,
+                algorithms=ALGORITHMS,
+                issuer=self.issuer,
+                audience=self.audience,
+                leeway=CLOCK_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.InvalidTokenError:
+            return None
+
+
+class KeyFile:
+    """Keys in a file; a change of the file counts at once.
+
+    Args:
+        path: of a JSON Web Key Set.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON Web Key Set.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = WatchedFile(path, _parse_keys)
+
+    async def find(self, key_id: str) -> jwt.PyJWK | None:
+        """Return a key; None if there is no such."""
+        return jwt.PyJWKClient.match_kid(self._file.content().keys, key_id)
+
+
+class KeyUrl:
+    """Keys fetched from their issuer; kept for an hour, and fetched for a new key's sake.
+
+    Args:
+        url: of a JSON Web Key Set.
+        clock_s: monotonic.
+    """
+
+    def __init__(self, url: str, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._client = jwt.PyJWKClient(url, lifespan=KEY_LIFESPAN_S, timeout=FETCH_TIMEOUT_S)
+        self._clock_s = clock_s
+        self._fetching = asyncio.Lock()
+        self._retry_at_s = clock_s()
+
+    async def find(self, key_id: str) -> jwt.PyJWK | None:
+        """Return a key; None if there is no such.
+
+        Raises:
+            NotReadyError: the issuer does not answer, and what it said last is too old.
+        """
+        known = self._known(key_id)
+        if known is not None:
+            # Not behind those who wait for the issuer: anybody can name a key that there is not.
+            return known
+        async with self._fetching:
+            if self._clock_s() < self._retry_at_s:
+                raise _no_keys()
+            try:
+                return await asyncio.to_thread(self._client.get_signing_key, key_id)
+            except (
+                jwt.PyJWKClientConnectionError,
+                jwt.PyJWKSetError,
+                OSError,
+                ValueError,
+            ) as error:
+                # Those who wait would each wait for an issuer that is down.
+                self._retry_at_s = self._clock_s() + RETRY_AFTER_MS / 1000
+                raise _no_keys() from error
+            except jwt.PyJWKClientError:
+                return None
+
+    def _known(self, key_id: str) -> jwt.PyJWK | None:
+        """Return a key fetched before, unless it is too old."""
+        cache = self._client.jwk_set_cache
+        kept = cache.get() if cache is not None else None
+        keys = [key for key in kept.keys if key.public_key_use in ("sig", None)] if kept else []
+        return jwt.PyJWKClient.match_kid(keys, key_id)
+
+
+def _no_keys() -> NotReadyError:
+    return NotReadyError("tokens cannot be checked just now", retry_after_ms=RETRY_AFTER_MS)
+
+
+def _parse_keys(text: str) -> jwt.PyJWKSet:
+    try:
+        return jwt.PyJWKSet.from_json(text)
+    except jwt.PyJWTError as error:
+        raise ValueError(f"no JSON Web Key Set: {error}") from error

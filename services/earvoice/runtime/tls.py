@@ -1,0 +1,87 @@
+"""Which files TLS takes its certificates, keys and authorities from; all are PEM."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class TlsFileError(OSError):
+    """A certificate, key or authority cannot be used; the message names the file."""
+
+
+@dataclass(frozen=True)
+class ChannelTls:
+    """What a client uses to know its server, and to be known by it.
+
+    Attributes:
+        ca_file: authorities that a server's certificate must come from; None for the system's.
+        certificate_file: our own certificate with its chain; None to show none.
+        key_file: its private key.
+        server_name: name that the server's certificate must bear; empty for the target's host.
+    """
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    server_name: str = ""
+
+    def check(self) -> None:
+        """Check that the files are there and belong together.
+
+        Raises:
+            TlsFileError: they do not.
+        """
+        _check_pair(self.certificate_file, self.key_file)
+        _check_authorities(self.ca_file)
+
+
+@dataclass(frozen=True)
+class ServerTls:
+    """What a server shows of itself, and asks of its clients.
+
+    Attributes:
+        certificate_file: the certificate with its chain.
+        key_file: its private key.
+        client_ca_file: authorities that a client's certificate must come from; None asks for none.
+    """
+
+    certificate_file: Path
+    key_file: Path
+    client_ca_file: Path | None = None
+
+    def check(self) -> None:
+        """Check that the files are there and belong together.
+
+        Raises:
+            TlsFileError: they do not.
+        """
+        _check_pair(self.certificate_file, self.key_file)
+        _check_authorities(self.client_ca_file)
+
+
+def _check_pair(certificate_file: Path | None, key_file: Path | None) -> None:
+    if certificate_file is None and key_file is None:
+        return
+    if certificate_file is None or key_file is None:
+        raise TlsFileError(
+            f"{certificate_file or key_file}: a certificate and its key are given together"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # Without a password, a locked key would have it asked for on the terminal.
+        context.load_cert_chain(certificate_file, key_file, password="")
+    except (OSError, ValueError) as error:
+        raise TlsFileError(
+            f"certificate {certificate_file} with key {key_file} cannot be used: {error}"
+        ) from error
+
+
+def _check_authorities(ca_file: Path | None) -> None:
+    if ca_file is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
+    except OSError as error:
+        raise TlsFileError(f"authorities {ca_file} cannot be used: {error}") from error

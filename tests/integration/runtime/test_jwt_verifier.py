@@ -1,0 +1,145 @@
+"""JSON Web Tokens: whose they are, and which of them are refused."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+from datetime import UTC, datetime, timedelta
+
+import jwt
+import pytest
+
+from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
+from earvoice.runtime.jwt_verifier import JwtVerifier, KeyFile, KeySource, KeyUrl
+from tests.deploy.tool import free_port
+from tests.integration.runtime.key_server import AUDIENCE, ISSUER, Issuer, published
+
+PAST = datetime.now(UTC) - timedelta(hours=1)
+FUTURE = datetime.now(UTC) + timedelta(hours=1)
+
+
+@pytest.fixture
+def issuer() -> Issuer:
+    """Who signs."""
+    return Issuer()
+
+
+@pytest.fixture
+def key_file(tmp_path, issuer) -> KeyFile:
+    """The issuer's keys, in a file."""
+    path = tmp_path / "keys.json"
+    path.write_text(issuer.key_set())
+    return KeyFile(path)
+
+
+def verifier(keys: KeySource, tenant_claim: str = "sub") -> JwtVerifier:
+    return JwtVerifier(keys, ISSUER, AUDIENCE, tenant_claim)
+
+
+async def test_a_valid_token_names_its_tenant(issuer, key_file):
+    """By the claim that the settings choose."""
+    assert await verifier(key_file).tenant_of(issuer.token()) == "calls"
+    token = issuer.token(customer="other")
+    assert await verifier(key_file, "customer").tenant_of(token) == "other"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iss": "https://else.example"},
+        {"aud": "else"},
+        {"exp": PAST},
+        {"nbf": FUTURE},
+        {"iss": None},
+        {"aud": None},
+        {"exp": None},
+    ],
+    ids=lambda changes: "-".join(f"{name}={value}" for name, value in changes.items())[:12],
+)
+async def test_a_token_for_elsewhere_or_another_time_is_not_known(issuer, key_file, changes):
+    """Issuer, audience and times are checked, and must be there."""
+    assert await verifier(key_file).tenant_of(issuer.token(**changes)) is None
+
+
+async def test_a_forged_token_is_not_known(issuer, key_file, tmp_path):
+    """Another's key, a changed body, no signature, the public key as a secret, no token at all."""
+    header, body, signature = issuer.token().split(".")
+    claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "calls", "exp": FUTURE}
+    forged = [
+        Issuer().token(),
+        f"{header}.{body[:-4]}AAAA.{signature}",
+        jwt.encode(claims, None, algorithm="none", headers={"kid": "first"}),
+        signed_with_secret(f"{encoded({'alg': 'HS256', 'kid': 'first'})}.{body}", issuer),
+        "no token",
+        "",
+    ]
+    assert [await verifier(key_file).tenant_of(token) for token in forged] == [None] * len(forged)
+
+
+def encoded(part: object) -> str:
+    """A part of a token."""
+    return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
+
+
+def signed_with_secret(signed: str, issuer: Issuer) -> str:
+    """A token whose secret is what everybody knows, the public keys; PyJWT itself makes none."""
+    digest = hmac.digest(issuer.key_set().encode(), signed.encode(), "sha256")
+    return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+async def test_a_valid_token_without_a_tenant_may_not_come_in(issuer, key_file):
+    """PERMISSION_DENIED names the claim that is missing."""
+    with pytest.raises(PermissionDeniedError, match="customer"):
+        await verifier(key_file, "customer").tenant_of(issuer.token())
+
+
+async def test_keys_are_fetched_once(issuer):
+    """Tokens of an unknown key do not have them fetched time and again."""
+    with published(issuer) as (url, asked):
+        known = verifier(KeyUrl(url))
+        assert [await known.tenant_of(issuer.token()) for _ in range(3)] == ["calls"] * 3
+        assert asked == ["/keys"]
+        issuer.rotate("second")
+        for _ in range(3):
+            await known.tenant_of(issuer.token())
+    assert len(asked) <= 2
+
+
+async def test_an_issuer_that_does_not_answer_is_asked_again_only_later(issuer):
+    """Callers are told to retry, and none of them waits for it."""
+    now_s = [0.0]
+    known = verifier(KeyUrl(f"http://127.0.0.1:{free_port()}/keys", lambda: now_s[0]))
+    for _ in range(2):
+        with pytest.raises(NotReadyError) as refused:
+            await known.tenant_of(issuer.token())
+        assert refused.value.retry_after_ms
+    with published(issuer) as (url, _):
+        known.keys._client.uri = url
+        with pytest.raises(NotReadyError):
+            await known.tenant_of(issuer.token())
+        now_s[0] += 10
+        assert await known.tenant_of(issuer.token()) == "calls"
+
+
+async def test_a_key_that_is_known_needs_no_issuer(issuer):
+    """Nobody locks others out by tokens of keys that there are not, while the issuer is down."""
+    with published(issuer) as (url, _):
+        keys = KeyUrl(url)
+        known = verifier(keys)
+        assert await known.tenant_of(issuer.token()) == "calls"
+    # As if the keys had been fetched long enough ago to be fetched again for a new key's sake.
+    keys._client.cooldown_duration = 0
+    stranger = Issuer()
+    stranger.rotate("unknown")
+    with pytest.raises(NotReadyError):
+        await known.tenant_of(stranger.token())
+    assert await known.tenant_of(issuer.token()) == "calls"
+
+
+def test_a_file_that_holds_no_keys_is_an_error(tmp_path):
+    """At the start, by what is wrong with it."""
+    path = tmp_path / "keys.json"
+    path.write_text('{"keys": []}')
+    with pytest.raises(ValueError, match="no JSON Web Key Set"):
+        KeyFile(path)
