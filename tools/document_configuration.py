@@ -10,9 +10,10 @@ import sys
 import types
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from earvoice.decoder.settings import DecoderSettings
@@ -36,10 +37,39 @@ fails when it is stale.
 
 A service is configured by environment variables, read once at its start. A variable with a
 service's prefix that names no setting is an error, and so is a value that is not allowed: the
-service says which on standard error and exits with 2. Nothing is read from files.
+service says which on standard error and exits with 2. A setting that names a file of certificates,
+keys or tokens has that file read at the start, and again when it changes ([security](security.md)).
 
 `earvoice up`, and every command that starts services for its run, passes its own environment on to
 them; it chooses their ports and addresses itself, and its options outrank the variables.
+"""
+
+CAPACITY = """\
+## Capacity
+
+`SESSION_LIMIT=auto` measures, before a service serves, what one segment of a live session takes of
+its engine: the encoder encodes a segment at the end of 10 s of audio, the decoder reads 40 tokens
+and a draft of 8 against 100 states and takes 8 steps, alone and in a batch of 8. The limit is the
+number of sessions whose segments, of the model's default duration, fill `TARGET_BUSY_RATIO` of the
+engine's time. The rest of the time is for longer utterances, for segments that arrive together and
+for audio that catches up. It takes about a second; the log says what was measured
+(`capacity measured`), and the gauge `earvoice.sessions.limit` what came of it.
+
+On a CPU with one thread the thread's own time is measured, so it does not matter what else the
+machine does meanwhile; with several threads or a GPU the time that passes, and the fastest of some
+repeats. A container's CPU limit that is below `TORCH_THREADS` counts. What is not known is what
+else will run on the same cores later: `auto` thinks that an engine has a core for each of its
+threads. So, with three services on two cores, where encoder and decoder have a core each and the
+policy service lives off what they leave, it is right as it is. Where both share one core, halve
+`TARGET_BUSY_RATIO` of both; where more shares it, or where a limit must be the same on every
+machine, set the number. A stream faster than real time, or with shorter segments than the model's
+default, counts as one session and takes more than one's share: it waits for its turns like all
+others, one computation a turn.
+
+The policy service measures nothing: a live session takes it about a hundredth of a core, and the
+engines refuse what is too much for them. Its `SESSION_LIMIT` bounds memory and the time of its one
+thread.
+Services that a command starts for its own run take 16 sessions and measure nothing.
 """
 
 THREADS = """\
@@ -56,6 +86,15 @@ What one stream wants (language, policy, segments, utterances) is in its first m
 `config.json`: `earvoice models` shows it.
 """
 
+NAMES = {
+    bool: "`true` or `false`",
+    int: "integer",
+    float: "number",
+    str: "text",
+    Path: "path",
+    SecretStr: "secret",
+}
+
 Row = tuple[str, str, str, str]
 
 
@@ -64,11 +103,16 @@ def configuration_page() -> str:
     shared = [name for name in ServiceSettings.model_fields if not _is_overridden(name)]
     parts = [INTRODUCTION, _shared_section(shared)]
     parts += [_service_section(name, shared) for name in SERVICES]
-    return "\n".join([*parts, THREADS])
+    return "\n".join([*parts, CAPACITY, THREADS])
 
 
 def _is_overridden(name: str) -> bool:
-    return any(name in settings.__annotations__ for settings in SERVICES.values())
+    """Whether a service, or what it shares with one other, has a default of its own."""
+    return any(
+        name in parent.__annotations__
+        for settings in SERVICES.values()
+        for parent in settings.__mro__[: settings.__mro__.index(ServiceSettings)]
+    )
 
 
 def _shared_section(names: Iterable[str]) -> str:
@@ -106,22 +150,31 @@ def _prefix(settings: type[ServiceSettings]) -> str:
 def _type_of(field: FieldInfo) -> str:
     """Return a field's type and range in words."""
     wanted: Any = field.annotation
-    if get_origin(wanted) is types.UnionType:
-        wanted = next(part for part in get_args(wanted) if part is not types.NoneType)
+    parts = get_args(wanted) if get_origin(wanted) in (types.UnionType, Union) else (wanted,)
+    shown = [_part_type(part, field) for part in parts if part is not types.NoneType]
+    return " or ".join(shown)
+
+
+def _part_type(wanted: Any, field: FieldInfo) -> str:
     if get_origin(wanted) is Literal:
-        return "one of " + ", ".join(f"`{value}`" for value in get_args(wanted))
-    names = {bool: "`true` or `false`", int: "integer", float: "number", str: "text", Path: "path"}
-    return names[wanted] + _range_of(field)
+        values = [f"`{value}`" for value in get_args(wanted)]
+        return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
+    metadata = field.metadata
+    if get_origin(wanted) is Annotated:
+        wanted, inner = get_args(wanted)
+        metadata = inner.metadata
+    return NAMES[wanted] + _range_of(metadata)
 
 
-def _range_of(field: FieldInfo) -> str:
-    bounds: dict[type, Any] = {type(item): item for item in field.metadata}
+def _range_of(metadata: Iterable[Any]) -> str:
+    bounds: dict[type, Any] = {type(item): item for item in metadata}
     if Ge in bounds and Le in bounds:
         return f", {bounds[Ge].ge:,} to {bounds[Le].le:,}"
     if MaxLen in bounds:
         return f", at most {bounds[MaxLen].max_length} characters"
     if MinLen in bounds:
-        return ", not empty"
+        least = bounds[MinLen].min_length
+        return ", not empty" if least == 1 else f", at least {least} characters"
     return ""
 
 

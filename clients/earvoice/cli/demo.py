@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.audio_input import RecordingInput
 from earvoice.cli.command import Command, CommandError
+from earvoice.cli.connection import open_client
 from earvoice.cli.event_loop import run_async
 from earvoice.cli.exit_code import ExitCode
 from earvoice.cli.server_choice import add_server_arguments, choose_server
@@ -23,7 +24,6 @@ from earvoice.cli.translate_arguments import (
     read_translation_options,
 )
 from earvoice.client.event import Committed, CommittedWord, EndOfUtterance, Started, Summary
-from earvoice.client.translation_client import connect
 from earvoice.latency.html_report import html_report
 from earvoice.latency.otlp_json import read_span_file
 from earvoice.latency.store_report import report_store
@@ -92,7 +92,10 @@ async def _translate(
     seconds = (recording.duration_ms or 0) / 1000
     print(f"{recording.name}: {seconds:.1f} s of audio, translated to {options.to} as it plays")
     began_s = time.monotonic()
-    async with choose_server(options, trace_folder) as address, connect(address) as client:
+    async with (
+        choose_server(options, trace_folder) as address,
+        open_client(address, options) as client,
+    ):
         print(f"services at {address} after {time.monotonic() - began_s:.1f} s")
         choices = read_translation_options(options, recording.audio, options.to, paced=True)
         stage = _Stage()

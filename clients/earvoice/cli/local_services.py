@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import sys
 import tempfile
 from contextlib import asynccontextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from earvoice.cli.log_relay import LogFolder
 
 START_TIMEOUT_S = 120.0
+UNMEASURED_SESSION_LIMIT = 16
+_KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,9 @@ class ServiceChoices:
             what its own settings say.
         policy_settings: further settings of the policy service, without their prefix.
         backend_settings: the same of both the encoder and the decoder.
+        measures_capacity: whether encoder and decoder measure at their start how many live
+            sessions they bear, where the environment does not say it. What runs for one command
+            need not wait for that.
         start_timeout_s: how long each may take to serve.
         trace_folder: where each writes its spans, complete once it has stopped; None leaves it to
             their own settings.
@@ -39,8 +45,18 @@ class ServiceChoices:
     ports: Mapping[str, int | None] = field(default_factory=dict)
     policy_settings: Mapping[str, str] = field(default_factory=dict)
     backend_settings: Mapping[str, str] = field(default_factory=dict)
+    measures_capacity: bool = False
     start_timeout_s: float = START_TIMEOUT_S
     trace_folder: Path | None = None
+
+    def default_settings(self, service: str) -> Mapping[str, str]:
+        """Return the settings of a service that its environment may change."""
+        if service == "policy":
+            # One that is started again takes the tokens of the one that died.
+            return {"RESUME_KEYS": secrets.token_hex(_KEY_BYTES)}
+        if self.measures_capacity:
+            return {}
+        return {"SESSION_LIMIT": str(UNMEASURED_SESSION_LIMIT)}
 
     def trace_settings(self, service: str) -> Mapping[str, str]:
         """Return the setting that has a service write its spans here, if any."""
@@ -127,6 +143,7 @@ class _Plant:
             port=self._choices.ports.get(service, 0),
             start_timeout_s=self._choices.start_timeout_s,
             settings={**(settings or {}), **self._choices.trace_settings(service)},
+            defaults=self._choices.default_settings(service),
         )
         child = SupervisedChild(plan, self._logs.relay(service), _notify)
         self._children[service] = child

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command
+from earvoice.cli.connection import open_client
 from earvoice.cli.event_loop import run_async
 from earvoice.cli.exit_code import ExitCode
 from earvoice.cli.server_choice import add_server_arguments, choose_server
-from earvoice.client.translation_client import connect
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     async def ask(_: Interruption) -> int:
-        async with choose_server(options) as address, connect(address) as client:
+        async with choose_server(options) as address, open_client(address, options) as client:
             catalog = await client.list_models()
         print(_as_json(catalog) if options.format == "json" else _as_text(catalog))
         return ExitCode.DONE

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from earvoice.cli.connection import add_connection_arguments
 from earvoice.cli.local_services import START_TIMEOUT_S, ServiceChoices, run_services
 from earvoice.cli.log_relay import LogFolder
 
@@ -30,6 +31,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         default=START_TIMEOUT_S,
         help="for each service (%(default)g)",
     )
+    add_connection_arguments(parser)
 
 
 @asynccontextmanager

@@ -36,6 +36,7 @@ def plan_service(
     port: int | None,
     start_timeout_s: float,
     settings: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
 ) -> ChildPlan:
     """Return how to run a service here.
 
@@ -46,9 +47,11 @@ def plan_service(
         start_timeout_s: how long it may take to serve.
         settings: further settings, by their names without the prefix; they outrank the
             environment.
+        defaults: the same for those that the environment outranks.
     """
     prefix = variable_prefix_of(service)
-    environment = dict(os.environ)
+    environment = {f"{prefix}{name}": value for name, value in (defaults or {}).items()}
+    environment |= os.environ
     # Two busy pools of threads on a small machine run many times slower than one.
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -15,6 +15,7 @@ from earvoice.cli.audio_input import (
     open_input,
 )
 from earvoice.cli.command import Command, CommandError
+from earvoice.cli.connection import open_client
 from earvoice.cli.event_loop import run_async
 from earvoice.cli.exit_code import ExitCode
 from earvoice.cli.json_lines import JsonLineWriter
@@ -28,8 +29,7 @@ from earvoice.cli.translate_arguments import (
     read_policy,
     read_translation_options,
 )
-from earvoice.client.event import Summary
-from earvoice.client.translation_client import connect
+from earvoice.client.event import Reconnected, Summary
 
 if TYPE_CHECKING:
     import argparse
@@ -78,7 +78,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 async def _translate_all(options: argparse.Namespace, interruption: Interruption) -> int:
-    async with choose_server(options) as address, connect(address) as client:
+    async with choose_server(options) as address, open_client(address, options) as client:
         target = options.to or await find_target(client, options.model)
         for source in options.sources:
             with open_input(source, options) as audio:
@@ -118,8 +118,15 @@ async def _translate(
             async for event in events:
                 writer.write(event)
                 progress.write(event)
+                if isinstance(event, Reconnected):
+                    _tell_of_loss(name, event)
     if isinstance(event, Summary):
         _tell_of_cuts(name, event)
+
+
+def _tell_of_loss(name: str, event: Reconnected) -> None:
+    seconds = event.gap_ms / 1000
+    sys.stderr.write(f"earvoice: {name}: {event.reason}; went on elsewhere after {seconds:.1f} s\n")
 
 
 def _tell_of_cuts(name: str, summary: Summary) -> None:

@@ -104,6 +104,11 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         help="of an utterance that goes on without end keep the last 1 to 200 words, or what "
         "follows the last end of a sentence (all)",
     )
+    group.add_argument(
+        "--reconnect-limit-s",
+        type=float,
+        help="how long to try to go on when the server is lost; 0 never tries (60)",
+    )
 
 
 def read_policy(options: argparse.Namespace) -> DecisionPolicy | None:
@@ -187,6 +192,7 @@ def _stream_choices(options: argparse.Namespace) -> dict[str, Any]:
         "endpointing": Endpointing(disabled=True) if options.no_endpointing else None,
         "disable_guards": options.no_guards or None,
         "history_selection": _read_history(options.history),
+        "reconnect_limit_s": options.reconnect_limit_s,
     }
     return {name: value for name, value in choices.items() if value is not None}
 

@@ -65,6 +65,7 @@ async def _serve(options: argparse.Namespace) -> int:
             "decoder": options.decoder_port,
         },
         policy_settings={"HOST": options.host} if options.host else {},
+        measures_capacity=True,
         start_timeout_s=options.start_timeout_s,
     )
     async with run_services(choices, LogFolder(sys.stderr, options.log_dir)) as services:

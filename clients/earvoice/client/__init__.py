@@ -6,6 +6,9 @@
                 case Committed(words=words):
                     print(*(word.text for word in words))
 
+A session outlives its server: it goes on at the next address, or at the same once it is back, and
+``Reconnected`` tells of it.
+
 Audio comes from anywhere that yields bytes; ``earvoice.client.audio_file`` reads recordings,
 ``earvoice.client.pcm_stream`` raw audio from a pipe, ``earvoice.client.pacing`` sends at real time.
 """
@@ -30,6 +33,7 @@ from earvoice.client.event import (
     CommittedWord,
     EndOfUtterance,
     GoAway,
+    Reconnected,
     SegmentDone,
     StageTimings,
     Started,
@@ -62,6 +66,7 @@ from earvoice.client.preset import Preset
 from earvoice.client.preset_table import PRESETS, find_preset
 from earvoice.client.translation_client import TranslationClient, connect
 from earvoice.client.translation_stream import TranslationStream
+from earvoice.runtime.tls import ChannelTls
 
 __all__ = [
     "PRESETS",
@@ -70,6 +75,7 @@ __all__ = [
     "AlignAtt",
     "AudioFormat",
     "AudioSourceError",
+    "ChannelTls",
     "Committed",
     "CommittedWord",
     "DecisionPolicy",
@@ -88,6 +94,7 @@ __all__ = [
     "Offline",
     "Preset",
     "ProtocolError",
+    "Reconnected",
     "RequestRefusedError",
     "SegmentDone",
     "ServerBusyError",

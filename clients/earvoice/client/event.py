@@ -158,13 +158,25 @@ class SegmentDone:
 
 @dataclass(frozen=True)
 class EndOfUtterance:
-    """Everything of an utterance has been released; the next begins where it ended."""
+    """Everything of an utterance has been released; the next begins where it ended.
+
+    Attributes:
+        utterance: from 0.
+        start_ms: where it began.
+        end_ms: where it ended.
+        cause: why.
+        source_transcript: what was heard, if asked for.
+        acknowledged_samples: audio before this position is never needed again.
+        resume_token: token to resume from here; empty when the server gives none.
+    """
 
     utterance: int
     start_ms: float
     end_ms: float
     cause: UtteranceEndCause
     source_transcript: str
+    acknowledged_samples: int = 0
+    resume_token: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -173,6 +185,23 @@ class GoAway:
 
     resume_token: bytes
     grace_ms: float
+
+
+@dataclass(frozen=True)
+class Reconnected:
+    """The session was lost, or its server leaves, and it goes on elsewhere: nothing is missing.
+
+    Attributes:
+        reason: what had happened.
+        gap_ms: from when that was known to when the session went on.
+        attempt_count: how often it was tried, 1 or more.
+        session_id: of the session from here on, for logs.
+    """
+
+    reason: str
+    gap_ms: float
+    attempt_count: int
+    session_id: str
 
 
 @dataclass(frozen=True)
@@ -188,6 +217,7 @@ class Summary:
         merged_segments: grid segments merged away.
         computation_ms: of all services.
         guards_hit: how often each guard cut a commit, by its name.
+        replays: how often the server lost an encoder or decoder and did its work again elsewhere.
     """
 
     audio_ms: float
@@ -198,6 +228,9 @@ class Summary:
     merged_segments: int
     computation_ms: float
     guards_hit: Mapping[str, int]
+    replays: int = 0
 
 
-TranslationEvent = Started | Committed | Tentative | SegmentDone | EndOfUtterance | GoAway | Summary
+TranslationEvent = (
+    Started | Committed | Tentative | SegmentDone | EndOfUtterance | GoAway | Reconnected | Summary
+)

@@ -45,12 +45,19 @@ class EventReader:
     Args:
         audio: format of the session's audio; positions are counted at its rate.
         received_ms: wall clock since the first sample, read when a response has arrived.
+        last_seq: of a session that goes on, the number of the response that its token came with.
+
+    Attributes:
+        last_seq: number of the response read last.
     """
 
-    def __init__(self, audio: AudioFormat, received_ms: Callable[[], float]) -> None:
+    def __init__(
+        self, audio: AudioFormat, received_ms: Callable[[], float], last_seq: int = 0
+    ) -> None:
         self._position_ms = audio.position_ms
         self._received_ms = received_ms
-        self._expected_seq = 1
+        self._first_seq = last_seq + 1
+        self.last_seq = last_seq
         self._ended = False
         self._readers: dict[str, Callable[[api.StreamingTranslateResponse], TranslationEvent]] = {
             "session_started": self._read_started,
@@ -71,7 +78,7 @@ class EventReader:
         """
         kind = response.WhichOneof("message")
         self._check_order(response.seq, kind)
-        self._expected_seq += 1
+        self.last_seq += 1
         self._ended = kind == "summary"
         return self._readers[kind or ""](response)
 
@@ -87,9 +94,9 @@ class EventReader:
     def _check_order(self, seq: int, kind: str | None) -> None:
         if kind not in self._readers:
             raise ProtocolError(f"response {seq} carries no message that this client knows")
-        if seq != self._expected_seq:
-            raise ProtocolError(f"response {self._expected_seq} expected, but {seq} came")
-        if (seq == 1) != (kind == "session_started"):
+        if seq != self.last_seq + 1:
+            raise ProtocolError(f"response {self.last_seq + 1} expected, but {seq} came")
+        if (seq == self._first_seq) != (kind == "session_started"):
             raise ProtocolError(f"response {seq} is {kind}; session_started comes first, and once")
         if self._ended:
             raise ProtocolError(f"response {seq} came after the summary")
@@ -164,6 +171,8 @@ class EventReader:
             end_ms=self._position_ms(end.end_sample),
             cause=_CAUSES[end.cause],
             source_transcript=end.source_transcript,
+            acknowledged_samples=end.acknowledged_samples,
+            resume_token=end.resume_token,
         )
 
     def _read_go_away(self, response: api.StreamingTranslateResponse) -> GoAway:
@@ -180,6 +189,7 @@ class EventReader:
             merged_segments=summary.merged_segments,
             computation_ms=summary.computation_ms,
             guards_hit=dict(summary.guards_hit),
+            replays=summary.replays,
         )
 
 

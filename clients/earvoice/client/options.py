@@ -85,6 +85,8 @@ class TranslationOptions:
         hypotheses: ask for each segment's whole hypothesis, for evaluation.
         target_lag_ms: mean word lag that the server is to hold by moving the policy's own
             parameter, 500 to 20000.
+        reconnect_limit_s: how long to try to go on with a session that is lost; 0 never tries.
+        stall_timeout_s: how late an answer may be before the server is asked whether it is there.
     """
 
     target_languages: tuple[str, ...]
@@ -107,3 +109,5 @@ class TranslationOptions:
     history_selection: HistorySelection | None = None
     hypotheses: bool = False
     target_lag_ms: int | None = None
+    reconnect_limit_s: float = 60.0
+    stall_timeout_s: float = 5.0

@@ -38,7 +38,7 @@ _COMMIT_UNITS: Mapping[CommitUnit, Any] = {
 }
 
 
-def write_config(options: TranslationOptions) -> api.StreamingConfig:
+def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:
     """Return the first message of a session; what the options leave open stays unset."""
     config = api.StreamingConfig(
         audio_encoding=_ENCODINGS[options.audio.encoding],
@@ -58,6 +58,7 @@ def write_config(options: TranslationOptions) -> api.StreamingConfig:
         enable_hypotheses=options.hypotheses,
         target_lag=_duration(options.target_lag_ms),
         history_selection=_write_history(options.history_selection),
+        resume_token=resume_token,
     )
     if options.catch_up:
         config.catch_up = _CATCH_UPS[options.catch_up]

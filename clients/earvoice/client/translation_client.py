@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1.speech_translation_service_pb2_grpc import SpeechTranslationServiceStub
+from earvoice.client.errors import ServerUnavailableError
 from earvoice.client.model_description import ModelCatalog, read_catalog
 from earvoice.client.rpc_failure import translate_failure
+from earvoice.client.server_channels import ServerChannel, ServerChannels
+from earvoice.client.server_target import ServerTarget, split_address
 from earvoice.client.translation_stream import TranslationStream
-from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, channel_options
+from earvoice.runtime.address import stays_here
+from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, bearer_metadata, open_channel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -21,24 +26,31 @@ if TYPE_CHECKING:
 
     from earvoice.client.event import TranslationEvent
     from earvoice.client.options import TranslationOptions, TranslationUpdate
+    from earvoice.runtime.tls import ChannelTls
 
 LIST_MODELS_TIMEOUT_S = 10.0
+AFFINITY_HEADER = "x-earvoice-session"
+"""The same for all calls of a session, so that a balancer may send them to one replica."""
 
 
 class TranslationClient:
     """A connection to a SpeechTranslationService; any number of translations may share it.
 
     Args:
-        channel: an open channel; it is closed with the client.
+        channels: to the server; they are closed with the client.
         now_s: a monotonic clock in seconds.
+        read_token: gives the bearer token to show with the next call; None shows none.
     """
 
     def __init__(
-        self, channel: grpc.aio.Channel, now_s: Callable[[], float] = time.monotonic
+        self,
+        channels: ServerChannels,
+        now_s: Callable[[], float] = time.monotonic,
+        read_token: Callable[[], str] | None = None,
     ) -> None:
-        self._channel = channel
-        self._stub = SpeechTranslationServiceStub(channel)
+        self._channels = channels
         self._now_s = now_s
+        self._read_token = read_token
 
     async def __aenter__(self) -> Self:
         return self
@@ -53,7 +65,7 @@ class TranslationClient:
 
     async def close(self) -> None:
         """Close the connection; running translations end with CANCELLED."""
-        await self._channel.close()
+        await self._channels.close()
 
     def open(
         self, audio: AsyncIterable[bytes | TranslationUpdate], options: TranslationOptions
@@ -65,7 +77,7 @@ class TranslationClient:
                 its end ends the session.
             options: what to translate, and how.
         """
-        return TranslationStream(self._stub.StreamingTranslate(), audio, options, self._now_s)
+        return TranslationStream(self._channels, self._call, audio, options, self._now_s)
 
     async def translate(
         self, audio: AsyncIterable[bytes | TranslationUpdate], options: TranslationOptions
@@ -93,23 +105,68 @@ class TranslationClient:
         Raises:
             TranslationError: see ``advice`` for what to do about it.
         """
+        lost: ServerChannel | None = None
+        for left in reversed(range(await self._channels.count())):
+            async with self._channels.use(lost) as channel:
+                try:
+                    return await self._list_models(channel, timeout_s)
+                except ServerUnavailableError:
+                    if not left:
+                        raise
+                    lost = channel
+        raise AssertionError  # there is at least one address
+
+    async def _list_models(self, channel: ServerChannel, timeout_s: float) -> ModelCatalog:
+        stub = SpeechTranslationServiceStub(channel.channel)
         try:
-            answer = await self._stub.ListModels(api.ListModelsRequest(), timeout=timeout_s)
+            answer = await stub.ListModels(
+                api.ListModelsRequest(), timeout=timeout_s, metadata=self._metadata()
+            )
         except grpc.aio.AioRpcError as failure:
             raise translate_failure(failure) from failure
         return read_catalog(answer)
 
+    def _call(self, channel: ServerChannel, affinity: str) -> Any:
+        stub = SpeechTranslationServiceStub(channel.channel)
+        metadata = (*self._metadata(), (AFFINITY_HEADER, affinity))
+        return stub.StreamingTranslate(metadata=metadata)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return bearer_metadata(self._read_token()) if self._read_token else ()
+
 
 def connect(
-    address: str, *, credentials: grpc.ChannelCredentials | None = None
+    address: str, *, tls: ChannelTls | None = None, token: str | Callable[[], str] = ""
 ) -> TranslationClient:
     """Return a client of the server at an address; nothing is sent before it is used.
 
     Args:
-        address: ``host:port``, or any gRPC target such as ``dns:///earvoice:50051``.
-        credentials: for TLS; None speaks plain HTTP/2.
+        address: ``host:port``, or any gRPC target; several, separated by commas, or
+            ``dns:///name:port``, which stands for all addresses of the name. When one is lost,
+            its sessions go on at the next.
+        tls: what to know the server by; None speaks plain HTTP/2.
+        token: the bearer token to show, or what gives it anew for each call.
+
+    Raises:
+        TlsFileError: a certificate, key or authority cannot be used.
+        ValueError: the token would leave this machine in the clear, or an address is empty.
     """
-    options = channel_options(PUBLIC_MESSAGE_LIMIT_BYTES)
-    if credentials is None:
-        return TranslationClient(grpc.aio.insecure_channel(address, options))
-    return TranslationClient(grpc.aio.secure_channel(address, credentials, options))
+    parts = split_address(address)
+    if token and tls is None and not all(map(stays_here, parts)):
+        raise ValueError(f"a token is shown to {address} only over TLS: everybody could read it")
+    if tls is not None:
+        tls.check()
+
+    def open_to(target: ServerTarget) -> grpc.aio.Channel:
+        known = tls
+        if tls is not None and target.host and not tls.server_name:
+            known = replace(tls, server_name=target.host)
+        return open_channel(target.address, PUBLIC_MESSAGE_LIMIT_BYTES, known)
+
+    return TranslationClient(ServerChannels(parts, open_to), read_token=_reader(token))
+
+
+def _reader(token: str | Callable[[], str]) -> Callable[[], str] | None:
+    if callable(token):
+        return token
+    return (lambda: token) if token else None

@@ -7,7 +7,11 @@ import logging
 import sys
 
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
+from earvoice.policy.authenticator import build_authenticator
 from earvoice.policy.backends import Backends
+from earvoice.policy.backends.access import BackendAccess
+from earvoice.policy.backends.patience import Patience
+from earvoice.policy.resume.token import build_mint
 from earvoice.policy.service import SERVICE_NAME, SpeechTranslationService
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.log import configure_logging
@@ -25,23 +29,51 @@ async def serve(settings: PolicySettings, turns: TurnSelector) -> None:
     Args:
         settings: the service's.
         turns: the event loop's selector.
+
+    Raises:
+        SettingsError: the callers' tokens cannot be checked.
+        OSError: the address cannot be bound, or a certificate not be used.
     """
+    authenticator = build_authenticator(settings)
     telemetry = ServiceTelemetry("policy", settings)
-    sessions = SessionLimit(settings.session_limit)
+    sessions = SessionLimit(settings.session_limit, settings.tenant_session_limit)
     telemetry.meters.observe_sessions(sessions)
-    backends = Backends(settings.encoder_target, settings.decoder_target, lambda: turns.starved_s)
-    service = SpeechTranslationService(settings, backends, sessions, telemetry)
-    server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
+    backends = _backends(settings, turns)
+    telemetry.meters.observe("earvoice.backend.ready", backends.ready_counts)
+    telemetry.meters.observe("earvoice.backend.replays", lambda: dict(backends.replays))
+    service = SpeechTranslationService(
+        settings, backends, sessions, telemetry, build_mint(settings)
+    )
+    server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES, authenticator)
     public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
     try:
         await server.start()
+        backends.start()
         async with asyncio.TaskGroup() as group:
+            watching = group.create_task(backends.watch())
             getting_ready = group.create_task(_serve_once_ready(server, backends))
             await server.run_until_stopped(service.drain)
             getting_ready.cancel()
+            watching.cancel()
         await backends.close()
     finally:
         telemetry.close()
+
+
+def _backends(settings: PolicySettings, turns: TurnSelector) -> Backends:
+    patience = Patience(
+        settings.answer_timeout_ms / 1000,
+        settings.slow_answer_timeout_ms / 1000,
+        settings.replacement_wait_ms / 1000,
+    )
+    access = BackendAccess(settings.backend_channel_tls, settings.backend_token)
+    return Backends(
+        settings.encoder_target,
+        settings.decoder_target,
+        lambda: turns.starved_s,
+        patience,
+        access,
+    )
 
 
 async def _serve_once_ready(server: ServiceServer, backends: Backends) -> None:
@@ -53,14 +85,13 @@ def main() -> int:
     """Run the service; return the process's exit code."""
     try:
         settings = load_settings(PolicySettings)
-    except SettingsError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - before there is a log
-        return 2
-    configure_logging("policy", settings.log_level)
-    turns = TurnSelector()
-    try:
+        configure_logging("policy", settings.log_level)
+        turns = TurnSelector()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(turns)) as runner:
             runner.run(serve(settings, turns))
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - it may be before there is a log
+        return 2
     except OSError as error:
         logging.getLogger("earvoice.policy").critical("cannot serve: %s", error)
         return 1

@@ -32,6 +32,10 @@ class ArrivalClock:
         while self._origins[0][0] < arrival_s - WINDOW_S:
             self._origins.popleft()
 
+    def assume(self, origin_s: float, now_s: float) -> None:
+        """Take over an origin from elsewhere: what comes first may be sent again, and late."""
+        self._origins.append((now_s, origin_s))
+
     @property
     def origin_s(self) -> float:
         """When the first sample existed, on the clock of ``note``.

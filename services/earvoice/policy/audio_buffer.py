@@ -9,6 +9,7 @@ from collections import deque
 from earvoice.runtime.errors import InvalidAudioError
 
 MESSAGE_LIMIT_BYTES = 1024 * 1024
+TINY_FRAMES = 8
 
 
 class AudioBuffer:
@@ -21,21 +22,23 @@ class AudioBuffer:
     Args:
         frame_bytes: bytes of one frame: bytes per sample times channels.
         limit_samples: frames that may wait to be worked on; the message that passes it gets in.
+        start_sample: position of the first frame that comes.
     """
 
-    def __init__(self, frame_bytes: int, limit_samples: int) -> None:
+    def __init__(self, frame_bytes: int, limit_samples: int, start_sample: int = 0) -> None:
         self._frame_bytes = frame_bytes
         self._limit_samples = limit_samples
         self._data = bytearray()
-        self._start_sample = 0
-        self._worked_sample = 0
+        self._start_sample = start_sample
+        self._worked_sample = start_sample
         self._wanted_sample = 0
         self._is_interrupted = False
         self._changed = asyncio.Condition()
         # Ends and arrival times of the messages whose audio is still held.
         self._end_samples: deque[int] = deque()
         self._arrivals_s: deque[float] = deque()
-        self.received_samples = 0
+        self._newest_frames = TINY_FRAMES
+        self.received_samples = start_sample
         self.ended = False
 
     async def append(self, data: bytes, arrival_s: float) -> None:
@@ -62,8 +65,7 @@ class AudioBuffer:
             await self._changed.wait_for(self._has_room)
             self._data += data
             self.received_samples += len(data) // self._frame_bytes
-            self._end_samples.append(self.received_samples)
-            self._arrivals_s.append(arrival_s)
+            self._note_arrival(len(data) // self._frame_bytes, arrival_s)
             self._changed.notify_all()
 
     async def end(self) -> None:
@@ -121,6 +123,20 @@ class AudioBuffer:
         while len(self._end_samples) > 1 and self._end_samples[0] < sample:
             self._end_samples.popleft()
             self._arrivals_s.popleft()
+
+    def _note_arrival(self, frames: int, arrival_s: float) -> None:
+        """Note when the newest frames came; of a row of tiny messages, when the last of them did.
+
+        A client that sends single frames must not have us hold more of times than of audio.
+        """
+        if max(frames, self._newest_frames) < TINY_FRAMES:
+            self._end_samples[-1] = self.received_samples
+            self._arrivals_s[-1] = arrival_s
+            self._newest_frames += frames
+            return
+        self._end_samples.append(self.received_samples)
+        self._arrivals_s.append(arrival_s)
+        self._newest_frames = frames
 
     def _has_room(self) -> bool:
         waiting_samples = self.received_samples - self._worked_sample

@@ -37,6 +37,8 @@ class GenerationSteps:
         alternatives: new token ids of every hypothesis of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy or they were not asked for.
         prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
+        restarts: whether the tokens before are void: a replica was lost, and another one, which
+            began the generation again, found other tokens.
     """
 
     tokens: Sequence[Token]
@@ -44,6 +46,7 @@ class GenerationSteps:
     timings: HopTimings
     alternatives: Sequence[Sequence[int]] = ()
     prefix_attention: Sequence[Sequence[float]] = ()
+    restarts: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,10 @@ class GenerationRequest:
 class EncoderBackend(Protocol):
     """An encoder session."""
 
+    @property
+    def replay_count(self) -> int:
+        """How often it went on elsewhere because a replica was lost."""
+
     async def encode(self, audio: bytes) -> Encoded:
         """Add audio to the utterance and return the next revision."""
 
@@ -106,10 +113,14 @@ class EncoderBackend(Protocol):
 class DecoderBackend(Protocol):
     """A decoder session."""
 
+    @property
+    def replay_count(self) -> int:
+        """How often it went on elsewhere because a replica was lost."""
+
     def generate(
         self, request: GenerationRequest
     ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
-        """Decode; yields steps, then exactly one end."""
+        """Decode; yields steps, then one end, which may be missing after a halt."""
 
     def halt(self) -> None:
         """Ask the running generation to stop; its end still comes."""

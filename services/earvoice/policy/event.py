@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from earvoice.policy.endpoint import EndCause
 from earvoice.policy.timeline import StageTimings
+
+if TYPE_CHECKING:
+    from earvoice.policy.resume.snapshot import SessionSnapshot
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,15 @@ class ReleasedItem:
 
 @dataclass(frozen=True)
 class WordsReleased:
-    """Words are released; audio before ``acknowledged_samples`` is never needed again."""
+    """Words are released; audio before ``acknowledged_samples`` is never needed again.
+
+    Attributes:
+        snapshot: the session when this segment is over; None where it cannot be resumed.
+    """
 
     items: Sequence[ReleasedItem]
     acknowledged_samples: int
+    snapshot: SessionSnapshot | None = None
 
 
 @dataclass(frozen=True)
@@ -96,13 +105,23 @@ class SegmentWorked:
 
 @dataclass(frozen=True)
 class UtteranceEnded:
-    """Everything of an utterance has been released."""
+    """Everything of an utterance has been released.
+
+    Attributes:
+        utterance: from 0.
+        start_sample: where it began.
+        end_sample: where it ended; audio before is never needed again.
+        cause: why.
+        source_transcript: what was heard, if asked for.
+        snapshot: the session now; None where it cannot be resumed.
+    """
 
     utterance: int
     start_sample: int
     end_sample: int
     cause: EndCause
     source_transcript: str
+    snapshot: SessionSnapshot | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,7 @@ class SessionTotals:
         merged_count: grid segments merged away.
         computation_ms: of all services.
         guards_hit: times each guard cut a commit, by its name.
+        replay_count: times an encoder or decoder was lost and its work done again elsewhere.
     """
 
     audio_samples: int = 0
@@ -135,6 +155,7 @@ class SessionTotals:
     merged_count: int = 0
     computation_ms: float = 0.0
     guards_hit: Mapping[str, int] = field(default_factory=dict)
+    replay_count: int = 0
 
     def add_segment(self, event: SegmentWorked) -> None:
         """Count a segment."""

@@ -28,7 +28,7 @@ class Evidence:
     """One revision's evidence.
 
     Attributes:
-        ctc_labels: label of each state.
+        ctc_labels: label of each state; none where the model has no CTC head.
         blank_label: the label that means blank.
         span_end_samples: per state, where the audio it covers ends.
         complete_word_count: source words known to be complete.
@@ -55,6 +55,11 @@ class Evidence:
     def state_count(self) -> int:
         """Number of encoder states."""
         return len(self.span_end_samples)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the model tells labels at all; without states none are missed."""
+        return bool(self.ctc_labels) or not self.span_end_samples
 
     @property
     def source_word_count(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from earvoice.policy.decisions.base import Hypothesis
@@ -39,6 +39,7 @@ class GuardEvidence:
         source_word_count: source words heard, a partial one included.
         committed_word_count: words committed in the utterance.
         has_speech: whether voice activity was found.
+        has_labels: whether the model tells labels at all; without them speech must do.
     """
 
     label_count: int
@@ -46,17 +47,21 @@ class GuardEvidence:
     source_word_count: int
     committed_word_count: int
     has_speech: bool
+    has_labels: bool = True
 
 
 class Guards:
     """Cuts commits and counts how often each guard did.
 
+    Args:
+        hits: counted before.
+
     Attributes:
         hits: times each guard cut a commit, by its name.
     """
 
-    def __init__(self) -> None:
-        self.hits: Counter[str] = Counter()
+    def __init__(self, hits: Mapping[str, int] | None = None) -> None:
+        self.hits: Counter[str] = Counter(hits)
 
     def allow(
         self, evidence: GuardEvidence, hypothesis: Hypothesis, new_token_count: int
@@ -80,7 +85,7 @@ class Guards:
         """Say whether too little was heard for any commit."""
         return (
             not evidence.has_speech
-            or evidence.label_count < MINIMUM_LABEL_COUNT
+            or (evidence.has_labels and evidence.label_count < MINIMUM_LABEL_COUNT)
             or evidence.frame_count < MINIMUM_FRAME_COUNT
         )
 

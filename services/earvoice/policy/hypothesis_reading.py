@@ -49,6 +49,8 @@ class HypothesisReading:
             if isinstance(answer, GenerationEnd):
                 self.end = answer
                 break
+            if answer.restarts:
+                tokens, alternatives = [], ()
             first = len(tokens)
             tokens += answer.tokens
             end = answer.end

@@ -29,14 +29,15 @@ class LagControl:
 
     Args:
         target_ms: mean word lag to hold, more than 0.
+        lag_ms: the place to go on from; None begins at the target.
 
     Attributes:
         lag_ms: the place on the scale, 0 to four times the target.
     """
 
-    def __init__(self, target_ms: float) -> None:
+    def __init__(self, target_ms: float, lag_ms: float | None = None) -> None:
         self._target_ms = target_ms
-        self.lag_ms = target_ms
+        self.lag_ms = target_ms if lag_ms is None else lag_ms
 
     def note(self, items: Sequence[ReleasedItem], options: StreamOptions) -> None:
         """Take note of a segment's words: release less end of source, on the session's clock.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from earvoice.policy.event import ReleasedItem
 from earvoice.policy.timeline import CommitTime
-from earvoice.policy.utterance import TokenOrigin
+from earvoice.policy.token_origin import TokenOrigin, joined_origin
 from earvoice.policy.words import Word
 
 
@@ -21,7 +21,8 @@ def released_item(
         now: when it is released.
         delay_samples: audio of the session received by now.
     """
-    committed = word.origins[-1].commit_time
+    origin = joined_origin(word.origins)
+    committed = origin.commit_time
     hold_ms = now.moment_ms - committed.moment_ms
     stages = replace(
         committed.stages, total_ms=committed.stages.total_ms + hold_ms, word_hold_ms=hold_ms
@@ -30,8 +31,8 @@ def released_item(
         word.text,
         word.starts_word,
         utterance,
-        min(origin.source_start_sample for origin in word.origins),
-        max(origin.source_end_sample for origin in word.origins),
+        origin.source_start_sample,
+        origin.source_end_sample,
         delay_samples,
         now.elapsed_ms,
         stages,

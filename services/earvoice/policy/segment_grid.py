@@ -33,6 +33,8 @@ class SegmentGrid:
         wait_ms: how much longer the first one is, 0 or more.
         anchor_sample: where the first one begins, counted from the session's first sample.
         anchor_index: the number of the boundary there: 0 at an utterance's start.
+
+    All but the rate are attributes, too.
     """
 
     def __init__(
@@ -44,17 +46,17 @@ class SegmentGrid:
         anchor_index: int = 0,
     ) -> None:
         self._rate_hertz = sample_rate_hertz
-        self._segment_ms = segment_ms
-        self._wait_ms = wait_ms
-        self._anchor_sample = anchor_sample
-        self._anchor_index = anchor_index
+        self.segment_ms = segment_ms
+        self.wait_ms = wait_ms
+        self.anchor_sample = anchor_sample
+        self.anchor_index = anchor_index
 
     def boundary(self, index: int) -> int:
         """Return where segment ``index`` ends; the anchor for all that end before it."""
-        if index <= self._anchor_index:
-            return self._anchor_sample
-        total_ms = self._wait_ms + (index - self._anchor_index) * self._segment_ms
-        return self._anchor_sample + total_ms * self._rate_hertz // 1000
+        if index <= self.anchor_index:
+            return self.anchor_sample
+        total_ms = self.wait_ms + (index - self.anchor_index) * self.segment_ms
+        return self.anchor_sample + total_ms * self._rate_hertz // 1000
 
     def moved(
         self, segment_ms: int, wait_ms: int, last_index: int, past_sample: int
@@ -115,7 +117,7 @@ class SegmentGrid:
 
     def index_at(self, sample: int) -> int:
         """Return the newest boundary that is not behind a position; the anchor's before it."""
-        waited = (sample - self._anchor_sample) * 1000 - self._wait_ms * self._rate_hertz
-        index = self._anchor_index + max(0, waited // (self._segment_ms * self._rate_hertz))
+        waited = (sample - self.anchor_sample) * 1000 - self.wait_ms * self._rate_hertz
+        index = self.anchor_index + max(0, waited // (self.segment_ms * self._rate_hertz))
         # Boundaries are rounded down to whole samples, so the next one may be reached already.
         return index + 1 if self.boundary(index + 1) <= sample else index

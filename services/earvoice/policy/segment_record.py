@@ -34,6 +34,7 @@ class SegmentRecord:
         released_s: their words are in the outbox.
         decoded_s: the generation has ended.
         state_count: encoder states.
+        replay_count: how often it went to another replica because one was lost.
         endpoint: of the utterance, if this segment is its last.
         request: what was decoded; None for nothing.
         proposed_token_count: new tokens that came of it before the decision.
@@ -60,6 +61,7 @@ class SegmentRecord:
     released_s: float | None = None
     decoded_s: float | None = None
     state_count: int = 0
+    replay_count: int = 0
     endpoint: Endpoint | None = None
     request: GenerationRequest | None = None
     proposed_token_count: int = 0

@@ -20,6 +20,8 @@ from earvoice.policy.backends import Backends
 from earvoice.policy.decisions.factory import POLICY_NAMES
 from earvoice.policy.observing.session_trace import SessionFacts
 from earvoice.policy.observing.session_watch import SessionWatch
+from earvoice.policy.resume.snapshot import SessionSnapshot, first_snapshot
+from earvoice.policy.resume.token import Bearer, ResumedSession, TokenMint
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream import TranslationStream
 from earvoice.policy.stream_options import StreamOptions
@@ -27,6 +29,7 @@ from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.request import RequestReader
 from earvoice.policy.wire.response import ResponseWriter
 from earvoice.runtime.errors import NotReadyError, find_error
+from earvoice.runtime.identity import current_tenant
 from earvoice.runtime.log import trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
@@ -49,6 +52,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         backends: the encoder and the decoder.
         sessions: how many streams at once.
         telemetry: hears of every session.
+        mint: of resume tokens.
     """
 
     def __init__(
@@ -57,7 +61,9 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         backends: Backends,
         sessions: SessionLimit,
         telemetry: ServiceTelemetry,
+        mint: TokenMint,
     ) -> None:
+        self._mint = mint
         self._settings = settings
         self._backends = backends
         self._sessions = sessions
@@ -74,27 +80,28 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         del context
         with self._sessions.admit():
             reader = RequestReader(request_iterator, self._settings.idle_timeout_ms / 1000)
-            model = self._model()
+            self._backends.fleet.choose()
             config = await reader.config()
-            options = stream_options(config, model)
+            resumed = self._resumed(config)
+            model = resumed.bearer.model if resumed else self._backends.fleet.choose(config.model)
+            start = resumed.snapshot if resumed else first_snapshot(stream_options(config, model))
+            options = start.options
             session_id = uuid.uuid4().hex
-            facts = SessionFacts(
-                session_id,
-                config.trace_context.traceparent,
-                options,
-                model.name,
-                model.hash,
-                model.source_language_code,
-            )
+            facts = _facts(session_id, config, options, model, resumed)
             watch = SessionWatch(self._telemetry, facts, time.perf_counter)
-            writer = ResponseWriter(options)
-            async with self._backends.open(options, session_id, watch.messages) as backends:
-                stream = TranslationStream(options, self._settings, *backends, watch)
+            writer = self._writer(facts, model, watch, resumed)
+            async with self._backends.open(
+                options, model.hash, session_id, watch.messages
+            ) as backends:
+                snapshot = resumed.snapshot if resumed else None
+                stream = TranslationStream(options, self._settings, *backends, watch, snapshot)
                 with _Ended(facts, stream, watch), self._listed(stream):
-                    yield writer.started(self._started(options, session_id))
+                    yield writer.started(_started(start, model, session_id))
                     if self._leaving_grace_s is not None:
                         await stream.leave(self._leaving_grace_s)
-                    messages = reader.messages(options, model)
+                    messages = reader.messages(
+                        options, model, start.start_sample, start.decided_sample
+                    )
                     async with aclosing(stream.events(messages)) as events:
                         async for event in events:
                             yield writer.response(event)
@@ -104,8 +111,9 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     ) -> public_pb.ListModelsResponse:
         """Say what can be asked for."""
         del request, context
+        self._backends.fleet.choose()
         return public_pb.ListModelsResponse(
-            models=[self._model()], policies=POLICY_NAMES, max_target_languages=1
+            models=self._backends.fleet.models, policies=POLICY_NAMES, max_target_languages=1
         )
 
     async def drain(self, grace_s: float) -> None:
@@ -126,31 +134,42 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
                     NotReadyError("this server is stopping", retry_after_ms=RETRY_AFTER_MS)
                 )
 
-    def _model(self) -> types_pb2.ModelDescription:
-        """Return the model that both backends serve.
+    def _resumed(self, config: public_pb.StreamingConfig) -> ResumedSession | None:
+        """Return the session that a config asks to go on with, if it does.
 
         Raises:
-            NotReadyError: they have not answered yet.
+            InvalidResumeTokenError: its token is not to be taken.
         """
-        if not self._backends.model.hash:
-            raise NotReadyError(
-                "the encoder and the decoder have not answered yet", retry_after_ms=RETRY_AFTER_MS
-            )
-        return self._backends.model
+        if not config.resume_token:
+            return None
+        return self._mint.take(
+            config.resume_token,
+            current_tenant(),
+            lambda model_hash: self._backends.fleet.choose(model_hash=model_hash),
+        )
+
+    def _writer(
+        self,
+        facts: SessionFacts,
+        model: types_pb2.ModelDescription,
+        watch: SessionWatch,
+        resumed: ResumedSession | None,
+    ) -> ResponseWriter:
+        bearer = Bearer(current_tenant(), model, facts.session_id, watch.messages.encoder)
+
+        def make_token(snapshot: SessionSnapshot, seq: int) -> bytes:
+            return self._mint.make(snapshot, seq, bearer)
+
+        if resumed is None:
+            return ResponseWriter(facts.options, make_token)
+        _LOG.info(
+            "session resumed",
+            extra={"session_id": facts.session_id, "from_session": resumed.bearer.session_id},
+        )
+        return ResponseWriter(facts.options, make_token, resumed.seq, resumed.token)
 
     def _listed(self, stream: TranslationStream) -> _Listed:
         return _Listed(self._streams, stream)
-
-    def _started(self, options: StreamOptions, session_id: str) -> public_pb.SessionStarted:
-        return public_pb.SessionStarted(
-            session_id=session_id,
-            config=effective_config(options, self._backends.model),
-            model=self._backends.model,
-            server_version=version("earvoice"),
-            elapsed_clock=public_pb.ELAPSED_CLOCK_LIVE
-            if options.merges_segments
-            else public_pb.ELAPSED_CLOCK_TRUE,
-        )
 
 
 class _Listed:
@@ -200,3 +219,33 @@ class _Ended:
                 "computation_ms": round(totals.computation_ms, 1),
             },
         )
+
+
+def _facts(
+    session_id: str,
+    config: public_pb.StreamingConfig,
+    options: StreamOptions,
+    model: types_pb2.ModelDescription,
+    resumed: ResumedSession | None,
+) -> SessionFacts:
+    traceparent = config.trace_context.traceparent
+    if not traceparent and resumed is not None:
+        traceparent = resumed.bearer.traceparent
+    return SessionFacts(
+        session_id, traceparent, options, model.name, model.hash, model.source_language_code
+    )
+
+
+def _started(
+    start: SessionSnapshot, model: types_pb2.ModelDescription, session_id: str
+) -> public_pb.SessionStarted:
+    return public_pb.SessionStarted(
+        session_id=session_id,
+        config=effective_config(start.options, model),
+        model=model,
+        server_version=version("earvoice"),
+        elapsed_clock=public_pb.ELAPSED_CLOCK_LIVE
+        if start.options.merges_segments
+        else public_pb.ELAPSED_CLOCK_TRUE,
+        next_sample=start.start_sample,
+    )

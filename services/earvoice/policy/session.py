@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from earvoice.policy.arrival_clock import ArrivalClock
 from earvoice.policy.audio_buffer import AudioBuffer
@@ -11,13 +12,15 @@ from earvoice.policy.decisions.factory import make_policy
 from earvoice.policy.end_finder import EndFinder
 from earvoice.policy.endpoint import Endpoint
 from earvoice.policy.event import Event, SegmentWorked, SessionTotals, UtteranceEnded
-from earvoice.policy.lag_control import LagControl
 from earvoice.policy.observer import SegmentObserver
-from earvoice.policy.segment_grid import Segment, SegmentGrid
+from earvoice.policy.resume.snapshot import SessionSnapshot, first_snapshot
+from earvoice.policy.segment_clock import SegmentClock
+from earvoice.policy.segment_grid import Segment
 from earvoice.policy.segment_record import SegmentRecord
+from earvoice.policy.session_state import SessionState, before_telling
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
-from earvoice.policy.translation import Translator
+from earvoice.policy.timeline import HopTimings, SegmentTimeline, TrueTimeline
+from earvoice.policy.translation import Translated, Translator
 from earvoice.policy.update_queue import UpdateQueue
 from earvoice.policy.utterance import Utterance
 
@@ -36,6 +39,7 @@ class TranslationSession:
         emit: sends an event to the client; waits while the client is slow.
         now_s: monotonic clock.
         observer: is told of every segment.
+        resumed: the session to go on with, in place of the options; None for a new one.
     """
 
     def __init__(
@@ -48,39 +52,44 @@ class TranslationSession:
         emit: Emit,
         now_s: Callable[[], float],
         observer: SegmentObserver | None = None,
+        resumed: SessionSnapshot | None = None,
     ) -> None:
-        rate = options.audio_format.sample_rate_hertz
-        self._lag = LagControl(options.target_lag_ms) if options.target_lag_ms else None
-        options = self._lag.adjusted(options) if self._lag else options
-        self._options = options
-        self._rate_hertz = rate
+        start = resumed or first_snapshot(options)
+        self._start = start
+        self._state = SessionState(start)
         self._encoder = encoder
+        self._backends = (encoder, decoder)
         self._audio = audio
-        self._arrivals = arrivals
+        self._clock = SegmentClock(start.options, audio, arrivals, now_s)
         self._emit = emit
         self._now_s = now_s
         self._observer = observer or SegmentObserver()
         self._updates = UpdateQueue()
-        self._grid = SegmentGrid(rate, options.segment_ms, options.initial_wait_ms)
-        self._ends = EndFinder(options)
-        self._translator = Translator(options, decoder, emit, now_s)
-        self._true_finished_ms = 0.0
-        # An utterance may begin before the end of the last one's audio, which stays received.
-        self._decided_sample = 0
-        self.totals = SessionTotals()
+        self._grid = start.grid or self._state.fresh_grid(start.start_sample)
+        self._ends = EndFinder(start.options)
+        # Of a session that goes on nobody can say which tail its client shows.
+        tail = None if resumed else ""
+        self._translator = Translator(
+            self._state.options, decoder, emit, now_s, self._state.guards, tail
+        )
+
+    @property
+    def totals(self) -> SessionTotals:
+        """The totals so far."""
+        return self._state.totals
 
     async def run(self) -> SessionTotals:
         """Work until the audio has ended and everything has been released."""
-        start_sample, index = 0, 0
-        while await self._has_audio_from(start_sample):
-            if index:
-                await self._encoder.reset(index, start_sample)
-            utterance = Utterance(index, start_sample, make_policy(self._options.policy))
-            start_sample = await self._run_utterance(utterance)
-            index += 1
-            self.totals.utterance_count = index
+        await self._tell_pending()
+        utterance = self._state.restored_utterance(self._start)
+        while await self._has_audio_from(utterance.start_sample):
+            await self._reset_encoder(utterance)
+            if not utterance.segment_index:
+                self._grid = self._state.fresh_grid(utterance.begin_sample)
+            end_sample = await self._run_utterance(utterance)
+            utterance = self._state.utterance_after(utterance, end_sample)
         self.totals.audio_samples = self._audio.received_samples
-        self.totals.guards_hit = dict(self._translator.guards.hits)
+        self.totals.guards_hit = dict(self._state.guards.hits)
         return self.totals
 
     async def update(self, options: StreamOptions) -> None:
@@ -92,6 +101,14 @@ class TranslationSession:
         await self._updates.add(self._audio.received_samples, options)
         await self._audio.interrupt()
 
+    @property
+    def _replay_count(self) -> int:
+        return sum(backend.replay_count for backend in self._backends)
+
+    def _count_replays(self) -> None:
+        """Count those between two segments, too."""
+        self.totals.replay_count = self._start.totals.replay_count + self._replay_count
+
     async def _has_audio_from(self, sample: int) -> bool:
         while self._audio.received_samples <= sample and not self._audio.ended:
             await self._audio.wait_for(sample + 1)
@@ -99,22 +116,15 @@ class TranslationSession:
 
     async def _run_utterance(self, utterance: Utterance) -> int:
         """Work on an utterance to its end and return where the next begins."""
-        self._grid = SegmentGrid(
-            self._rate_hertz,
-            self._options.segment_ms,
-            self._options.initial_wait_ms,
-            utterance.begin_sample,
-        )
         while True:
             free_s = self._now_s()
             segment = await self._next_segment(utterance)
-            record = self._record(utterance, segment, free_s)
+            record = self._clock.record(utterance, segment, free_s)
             endpoint = await self._work_on(utterance, segment, record)
             if endpoint is not None:
                 self._audio.release_before(endpoint.end_sample)
                 return endpoint.end_sample
             self._audio.release_before(utterance.start_sample)
-            self._adopt(utterance, self._options, segment.end_sample)
 
     async def _next_segment(self, utterance: Utterance) -> Segment:
         while True:
@@ -124,7 +134,7 @@ class TranslationSession:
                 utterance.segment_index,
                 self._audio.received_samples,
                 ended=self._audio.ended,
-                merge=self._options.merges_segments,
+                merge=self._state.options.merges_segments,
                 limit_sample=limit_sample,
             )
             # A final segment ends before its boundary, a merged one behind it.
@@ -140,10 +150,8 @@ class TranslationSession:
 
     def _adopt(self, utterance: Utterance, options: StreamOptions, position_sample: int) -> None:
         """Go on with other options; the next segment ends behind a position."""
-        if self._lag is not None:
-            options = self._lag.adjusted(options)
-        before, self._options = self._options, options
-        self._translator.options = options
+        before = self._state.options
+        options = self._choose(options)
         if options.policy != before.policy:
             utterance.switch_policy(make_policy(options.policy))
         waits = not utterance.segment_index
@@ -159,57 +167,103 @@ class TranslationSession:
         self, utterance: Utterance, segment: Segment, record: SegmentRecord
     ) -> Endpoint | None:
         """Encode, decode and decide one segment; return the utterance's end if this was it."""
-        timeline = self._timeline(segment, record)
-        hits_before = self._translator.guards.hits.copy()
+        timeline = self._clock.timeline(segment, record, self._state.true_finished_ms)
+        hits_before = self._state.guards.hits.copy()
+        replays_before = self._replay_count
         self._observer.begin(record)
         record.encoding_s = self._now_s()
         encoded, endpoint = await self._encode(utterance, segment, timeline)
         record.encoded(encoded, endpoint, self._now_s())
         utterance.segment_index = segment.index
-        self._decided_sample = max(self._decided_sample, segment.end_sample)
+        self._state.decided_sample = max(self._state.decided_sample, segment.end_sample)
+        end = self._ended(utterance, encoded, endpoint)
+
+        def settle(translated: Translated, deciding: HopTimings) -> SessionSnapshot | None:
+            self._settle(utterance, segment, translated, end)
+            if not translated.items:
+                return None
+            worked = _worked(utterance, segment, timeline, translated, end, deciding)
+            finished_ms = _finished_ms(timeline, deciding)
+            return before_telling(self._snapshot(utterance, end), finished_ms, worked, end)
+
         translated = await self._translator.translate(
-            utterance, encoded, timeline, self._decided_sample, record, final=endpoint is not None
+            utterance,
+            encoded,
+            timeline,
+            self._state.decided_sample,
+            record,
+            settle,
+            final=end is not None,
         )
-        record.guards = tuple(self._translator.guards.hits - hits_before)
-        self.totals.add_items(translated.items)
-        if self._lag is not None:
-            self._lag.note(translated.items, self._options)
-        if isinstance(timeline, TrueTimeline):
-            self._true_finished_ms = timeline.finished_ms
-        worked = SegmentWorked(
-            utterance.index,
-            segment.index,
-            segment.end_sample,
-            timeline.computation_ms,
-            timeline.queue_ms,
-            segment.merged_count,
-            len(translated.items),
-            translated.hypothesis,
-            ends_utterance=endpoint is not None,
-        )
+        record.guards = tuple(self._state.guards.hits - hits_before)
+        record.replay_count = self._replay_count - replays_before
+        self._count_replays()
+        worked = _worked(utterance, segment, timeline, translated, end)
+        self._state.true_finished_ms = _finished_ms(timeline)
         self.totals.add_segment(worked)
         self._observer.end(record, worked)
         await self._emit(worked)
-        if endpoint is not None:
-            transcript = encoded.evidence.source_transcript
-            await self._emit(
-                UtteranceEnded(
-                    utterance.index,
-                    utterance.begin_sample,
-                    endpoint.end_sample,
-                    endpoint.cause,
-                    transcript if self._options.sends_source_transcript else "",
-                )
-            )
+        if end is not None:
+            await self._emit(replace(end, snapshot=self._snapshot(utterance, end)))
         return endpoint
+
+    def _settle(
+        self,
+        utterance: Utterance,
+        segment: Segment,
+        translated: Translated,
+        end: UtteranceEnded | None,
+    ) -> None:
+        """Note what a segment decided; all that the next one depends on is known then."""
+        self._state.note_items(translated.items)
+        if end is None:
+            self._adopt(utterance, self._state.asked, segment.end_sample)
+        else:
+            self._choose(self._state.asked)
+            self.totals.utterance_count = utterance.index + 1
+
+    def _choose(self, asked: StreamOptions) -> StreamOptions:
+        self._translator.options = self._state.choose(asked)
+        return self._translator.options
+
+    def _ended(
+        self, utterance: Utterance, encoded: Encoded, endpoint: Endpoint | None
+    ) -> UtteranceEnded | None:
+        if endpoint is None:
+            return None
+        transcript = encoded.evidence.source_transcript
+        return UtteranceEnded(
+            utterance.index,
+            utterance.begin_sample,
+            endpoint.end_sample,
+            endpoint.cause,
+            transcript if self._state.options.sends_source_transcript else "",
+        )
+
+    def _snapshot(self, utterance: Utterance, end: UtteranceEnded | None) -> SessionSnapshot:
+        """Return the session as it is after a segment of an utterance, if need be its last."""
+        if end is not None:
+            utterance = self._state.utterance_after(utterance, end.end_sample)
+        self._count_replays()
+        return self._state.snapshot(utterance, self._grid, self._clock.origin_s)
+
+    async def _tell_pending(self) -> None:
+        """Tell what a session that goes on had still to tell."""
+        if self._start.segment is not None:
+            await self._emit(self._start.segment)
+        if self._start.end is not None:
+            await self._emit(replace(self._start.end, snapshot=self._start.told))
+
+    async def _reset_encoder(self, utterance: Utterance) -> None:
+        if utterance.needs_reset:
+            await self._encoder.reset(utterance.index, utterance.start_sample)
+            utterance.needs_reset = False
 
     async def _encode(
         self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
     ) -> tuple[Encoded, Endpoint | None]:
         """Send the segment's audio; finish the utterance if it ends here."""
-        if utterance.needs_reset:
-            await self._encoder.reset(utterance.index, utterance.start_sample)
-            utterance.needs_reset = False
+        await self._reset_encoder(utterance)
         audio = self._audio.read(utterance.sent_sample, segment.end_sample)
         utterance.sent_sample = segment.end_sample
         endpoint = self._ends.known_end(utterance, segment)
@@ -232,46 +286,31 @@ class TranslationSession:
         await self._audio.mark_worked(segment.end_sample)
         return encoded, endpoint
 
-    def _record(self, utterance: Utterance, segment: Segment, free_s: float) -> SegmentRecord:
-        """Return a segment's empty record.
 
-        Args:
-            utterance: that it belongs to.
-            segment: worked on next.
-            free_s: since when nothing of the segment before was left to do.
-        """
-        if not self._options.merges_segments:
-            now_s = self._now_s()
-            return SegmentRecord(
-                utterance.index,
-                utterance.begin_sample,
-                utterance.policy.name,
-                segment,
-                now_s,
-                now_s,
-                0.0,
-            )
-        grid_arrival_s = self._audio.arrival_s(segment.grid_end_sample)
-        expected_s = self._arrivals.origin_s + segment.grid_end_sample / self._rate_hertz
-        return SegmentRecord(
-            utterance.index,
-            utterance.begin_sample,
-            utterance.policy.name,
-            segment,
-            grid_arrival_s,
-            # A session that was free and still came late had no turn: that is its own work.
-            max(free_s, self._audio.arrival_s(segment.end_sample)),
-            (grid_arrival_s - expected_s) * 1000,
-        )
+def _worked(
+    utterance: Utterance,
+    segment: Segment,
+    timeline: SegmentTimeline,
+    translated: Translated,
+    end: UtteranceEnded | None,
+    deciding: HopTimings = HopTimings(),  # noqa: B008 - frozen
+) -> SegmentWorked:
+    """Return what a segment came to; the generation that decides runs on as `deciding`."""
+    return SegmentWorked(
+        utterance.index,
+        segment.index,
+        segment.end_sample,
+        timeline.computation_ms + deciding.compute_ms,
+        timeline.queue_ms + deciding.queue_ms,
+        segment.merged_count,
+        len(translated.items),
+        translated.hypothesis,
+        ends_utterance=end is not None,
+    )
 
-    def _timeline(self, segment: Segment, record: SegmentRecord) -> SegmentTimeline:
-        if not self._options.merges_segments:
-            arrival_ms = segment.end_sample * 1000 / self._rate_hertz
-            return TrueTimeline(arrival_ms, self._true_finished_ms, segment.index)
-        return LiveTimeline(
-            self._arrivals.origin_s,
-            record.grid_arrival_s,
-            self._audio.arrival_s(segment.end_sample),
-            record.started_s,
-            segment.index,
-        )
+
+def _finished_ms(timeline: SegmentTimeline, deciding: HopTimings | None = None) -> float:
+    """Return when a segment is finished, on the clock of a `TrueTimeline`; 0 on any other."""
+    if not isinstance(timeline, TrueTimeline):
+        return 0.0
+    return timeline.finished_ms + (deciding.compute_ms if deciding else 0.0)

@@ -12,10 +12,11 @@ from earvoice.policy.backend import DecoderBackend, EncoderBackend
 from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals
 from earvoice.policy.observer import SegmentObserver
 from earvoice.policy.outbox import Outbox
+from earvoice.policy.resume.snapshot import SessionSnapshot
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.runtime.errors import EarvoiceError, SessionTooLongError
+from earvoice.runtime.errors import EarvoiceError, OutOfOrderError, SessionTooLongError
 
 
 class TranslationStream:
@@ -27,6 +28,7 @@ class TranslationStream:
         encoder: an open encoder session.
         decoder: an open decoder session.
         observer: is told of every segment.
+        resumed: the session to go on with; None for a new one.
     """
 
     def __init__(
@@ -36,14 +38,23 @@ class TranslationStream:
         encoder: EncoderBackend,
         decoder: DecoderBackend,
         observer: SegmentObserver | None = None,
+        resumed: SessionSnapshot | None = None,
     ) -> None:
         audio_format = options.audio_format
         rate = audio_format.sample_rate_hertz
         self._max_samples = settings.max_session_ms * rate // 1000
         self._audio = AudioBuffer(
-            audio_format.frame_bytes, settings.max_buffered_audio_ms * rate // 1000
+            audio_format.frame_bytes,
+            min(
+                settings.max_buffered_audio_ms * rate // 1000,
+                settings.max_buffered_audio_bytes // audio_format.frame_bytes,
+            ),
+            resumed.start_sample if resumed else 0,
         )
+        self._decided_sample = resumed.decided_sample if resumed else 0
         self._arrivals = ArrivalClock(rate)
+        if resumed is not None and resumed.origin_s is not None:
+            self._arrivals.assume(resumed.origin_s, time.perf_counter())
         self._outbox = Outbox()
         self._session = TranslationSession(
             options,
@@ -54,6 +65,7 @@ class TranslationStream:
             self._outbox.put,
             time.perf_counter,
             observer,
+            resumed,
         )
 
     @property
@@ -103,6 +115,7 @@ class TranslationStream:
                     await self._session.update(message)
                 else:
                     await self._add(message)
+            self._check_end(self._audio.received_samples)
             await self._audio.end()
         except Exception as error:  # noqa: BLE001 - handed on, not swallowed
             await self._outbox.close(error)
@@ -118,6 +131,14 @@ class TranslationStream:
         if received_samples > self._max_samples:
             raise SessionTooLongError(
                 f"the session has {received_samples} samples; allowed: {self._max_samples}"
+            )
+
+    def _check_end(self, received_samples: int) -> None:
+        """A session that goes on must be given again what it had decided."""
+        if received_samples < self._decided_sample:
+            raise OutOfOrderError(
+                f"the audio ends at sample {received_samples}; this session has decided it up to "
+                f"{self._decided_sample} already: all of it from next_sample on must be sent again"
             )
 
     async def _work(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from earvoice.policy.backend import DecoderBackend, Encoded, GenerationRequest
 from earvoice.policy.decisions.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
+from earvoice.policy.decisions.wait_k import WORD_DURATION_MS
 from earvoice.policy.event import (
     DecidedHypothesis,
     Event,
@@ -20,11 +21,12 @@ from earvoice.policy.guards import GuardEvidence, Guards
 from earvoice.policy.history import forgotten_history
 from earvoice.policy.hypothesis_reading import HypothesisReading
 from earvoice.policy.release import released_item
+from earvoice.policy.resume.snapshot import SessionSnapshot
 from earvoice.policy.segment_record import SegmentRecord
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.timeline import CommitTime, HopTimings, SegmentTimeline
-from earvoice.policy.utterance import TokenOrigin, Utterance, tail_text
-from earvoice.policy.words import CommitUnit, Word, committable_count
+from earvoice.policy.timeline import HopTimings, SegmentTimeline
+from earvoice.policy.utterance import Utterance, tail_text
+from earvoice.policy.words import CommitUnit, committable_count
 
 MAX_TOKENS_PER_SECOND = 12
 """Fast German speech has some seven words' pieces a second; more is a model gone astray."""
@@ -48,6 +50,11 @@ class Translated:
     hypothesis: DecidedHypothesis | None = None
 
 
+Settle = Callable[[Translated, HopTimings], SessionSnapshot | None]
+"""Is told once a segment is decided, before its words leave, and of the generation up to then;
+returns the session as it is after the segment, if words leave."""
+
+
 class Translator:
     """Decodes and decides for one session.
 
@@ -56,10 +63,12 @@ class Translator:
         decoder: an open decoder session.
         emit: sends an event to the client.
         now_s: monotonic clock.
+        guards: count what they cut.
+        tail: that the client knows; None where nobody can say.
 
     Attributes:
         options: may be replaced between segments.
-        guards: count what they cut.
+        guards: see above.
     """
 
     def __init__(
@@ -68,13 +77,15 @@ class Translator:
         decoder: DecoderBackend,
         emit: Callable[[Event], Awaitable[None]],
         now_s: Callable[[], float],
+        guards: Guards,
+        tail: str | None = "",
     ) -> None:
         self.options = options
         self._decoder = decoder
         self._emit = emit
         self._now_s = now_s
-        self._tail = ""
-        self.guards = Guards()
+        self._tail = tail
+        self.guards = guards
 
     async def translate(
         self,
@@ -83,6 +94,7 @@ class Translator:
         timeline: SegmentTimeline,
         delay_samples: int,
         record: SegmentRecord,
+        settle: Settle,
         *,
         final: bool,
     ) -> Translated:
@@ -94,6 +106,7 @@ class Translator:
             timeline: gets the decoder's timings.
             delay_samples: audio received, counted from the session's first sample.
             record: is told what happens, and when.
+            settle: called once.
             final: whether the utterance ends with this segment.
         """
         evidence = encoded.evidence
@@ -102,7 +115,7 @@ class Translator:
         if request is None:
             await self._decoder.stay()
             return await self._release_rest(
-                utterance, evidence, timeline, delay_samples, record, final
+                utterance, evidence, timeline, delay_samples, record, settle, final=final
             )
         reading = HypothesisReading(self._decoder, request)
         record.decoding(request, self._now_s())
@@ -116,16 +129,18 @@ class Translator:
         holds = self.options.commit_unit is CommitUnit.TOKEN
         flush = not holds or final or utterance.is_closed
         words = utterance.commit(hypothesis, count, evidence, now, flush=flush)
-        items = await self._release(utterance, words, now, delay_samples)
+        items = [released_item(word, utterance.index, now, delay_samples) for word in words]
+        if not final:
+            self._forget(utterance, evidence, reading.prefix_attention, hypothesis)
+        translated = Translated(items, self._told(hypothesis, count))
+        await self._release(utterance, items, settle(translated, reading.deciding))
         record.released(now.stages, items, self._now_s())
         await self._send_tail(utterance, () if final else hypothesis.tokens[count:])
         timeline.decoder += await reading.drain()
         record.decoded(reading.end, self._now_s())
         if reading.end is not None and reading.end.hit_limit:
             self.guards.note("hypothesis_length")
-        if not final:
-            self._forget(utterance, evidence, reading.prefix_attention, hypothesis)
-        return Translated(items, self._told(hypothesis, count))
+        return translated
 
     def _halting_policy(self, utterance: Utterance, *, final: bool) -> DecisionPolicy | None:
         """Return the policy that may halt the decoder: none where the whole hypothesis is due.
@@ -238,30 +253,32 @@ class Translator:
         timeline: SegmentTimeline,
         delay_samples: int,
         record: SegmentRecord,
-        final: bool,  # noqa: FBT001 - private
+        settle: Settle,
+        *,
+        final: bool,
     ) -> Translated:
         """Without a hypothesis, only an utterance's end releases what is held back."""
         if not final:
+            settle(Translated(()), HopTimings())
             return Translated(())
         now = timeline.commit_time(record.committing(self._now_s()), HopTimings())
         nothing = Hypothesis(utterance.prefix, ())
         words = utterance.commit(nothing, 0, evidence, now, flush=True)
-        items = await self._release(utterance, words, now, delay_samples)
+        items = [released_item(word, utterance.index, now, delay_samples) for word in words]
+        translated = Translated(items)
+        await self._release(utterance, items, settle(translated, HopTimings()))
         record.released(now.stages, items, self._now_s())
         await self._send_tail(utterance, ())
-        return Translated(items)
+        return translated
 
     async def _release(
         self,
         utterance: Utterance,
-        words: Sequence[Word[TokenOrigin]],
-        now: CommitTime,
-        delay_samples: int,
-    ) -> list[ReleasedItem]:
-        items = [released_item(word, utterance.index, now, delay_samples) for word in words]
+        items: Sequence[ReleasedItem],
+        snapshot: SessionSnapshot | None,
+    ) -> None:
         if items:
-            await self._emit(WordsReleased(items, utterance.start_sample))
-        return items
+            await self._emit(WordsReleased(items, utterance.start_sample, snapshot))
 
     async def _send_tail(self, utterance: Utterance, tokens: Sequence[Token]) -> None:
         """Show what may still change; nothing can once the utterance has ended."""
@@ -280,10 +297,15 @@ def _decide(utterance: Utterance, heard: Heard, hypothesis: Hypothesis, *, final
 
 
 def _guard_evidence(utterance: Utterance, evidence: Evidence) -> GuardEvidence:
+    word_count = evidence.source_word_count
+    if not evidence.has_labels:
+        # Nobody has counted: as many as an English speaker says in that time.
+        word_count = int(evidence.frame_count * 1000 / FRAMES_PER_SECOND / WORD_DURATION_MS)
     return GuardEvidence(
         evidence.label_count,
         evidence.frame_count,
-        evidence.source_word_count,
+        word_count,
         utterance.committed_word_count,
         evidence.voice_activity.has_speech,
+        evidence.has_labels,
     )

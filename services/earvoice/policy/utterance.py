@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from earvoice.policy.decisions.base import DecisionPolicy, Hypothesis, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.guards import Allowance
 from earvoice.policy.history import ForgottenHistory
+from earvoice.policy.resume.snapshot import HeldPiece, UtteranceSnapshot
 from earvoice.policy.timeline import CommitTime
+from earvoice.policy.token_origin import TokenOrigin, joined_origin
 from earvoice.policy.words import CommittedToken, Word, WordAssembler
 
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
-
-
-@dataclass(frozen=True)
-class TokenOrigin:
-    """Where a committed token came from.
-
-    Attributes:
-        source_start_sample: where the state it attends to begins.
-        source_end_sample: where that state ends.
-        commit_time: when it was committed.
-    """
-
-    source_start_sample: int
-    source_end_sample: int
-    commit_time: CommitTime
 
 
 class Utterance:
@@ -45,7 +32,8 @@ class Utterance:
         kept: committed tokens that are kept, without attention: the forced prefix.
         draft: the uncommitted tail of the last hypothesis.
         sent_sample: audio before this has been sent to the encoder.
-        needs_reset: whether the encoder still holds audio that has been forgotten.
+        needs_reset: whether the encoder still holds other audio: an utterance's before, or what
+            has been forgotten of this one.
         segment_index: the segment worked on last, 0 for none.
         written_token_count: tokens committed, forgotten ones included.
         spoken_for_sample: committed tokens attend to audio up to here.
@@ -60,7 +48,7 @@ class Utterance:
         self.kept: list[Token] = []
         self.draft: list[int] = []
         self.sent_sample = start_sample
-        self.needs_reset = False
+        self.needs_reset = (index, start_sample) != (0, 0)
         self.segment_index = 0
         self.spoken_for_sample = start_sample
         self.is_closed = False
@@ -151,6 +139,54 @@ class Utterance:
         self._word_end_samples = [end for end in self._word_end_samples if end > self.start_sample]
         self.needs_reset = True
 
+    def snapshot(self) -> UtteranceSnapshot:
+        """Return the utterance as it is after a commit: whatever was committed was no loop."""
+        return UtteranceSnapshot(
+            self.index,
+            self.begin_sample,
+            self.start_sample,
+            self.segment_index,
+            tuple(self.kept),
+            tuple(self.draft),
+            tuple(self._word_end_samples),
+            self._written_word_count,
+            self.written_token_count,
+            self.spoken_for_sample,
+            self.is_closed,
+            _held_piece(self._assembler.held),
+            self.policy.snapshot(),
+        )
+
+    @classmethod
+    def restored(cls, snapshot: UtteranceSnapshot, policy: DecisionPolicy) -> Utterance:
+        """Return the utterance that a snapshot was taken of; its audio is to be sent again.
+
+        Args:
+            snapshot: taken between two segments.
+            policy: fresh, with the same parameters.
+
+        Raises:
+            ValueError: the policy's memory is another policy's.
+        """
+        utterance = cls(snapshot.index, snapshot.start_sample, policy)
+        if not snapshot.segment_index:
+            return utterance
+        policy.restore(snapshot.policy)
+        utterance.begin_sample = snapshot.begin_sample
+        utterance.segment_index = snapshot.segment_index
+        utterance.kept = list(snapshot.kept)
+        utterance.draft = list(snapshot.draft)
+        utterance._word_end_samples = list(snapshot.word_end_samples)
+        utterance._written_word_count = snapshot.written_word_count
+        utterance.written_token_count = snapshot.written_token_count
+        utterance.spoken_for_sample = snapshot.spoken_for_sample
+        utterance.is_closed = snapshot.is_closed
+        held = snapshot.held
+        if held is not None:
+            piece = CommittedToken(_piece_token(held), held.origin)
+            utterance._assembler = WordAssembler([piece])
+        return utterance
+
     def switch_policy(self, policy: DecisionPolicy) -> None:
         """Go on with another policy; the same one with other parameters keeps its memory."""
         if policy.name == self.policy.name:
@@ -165,6 +201,19 @@ class Utterance:
         state = max(range(len(row)), key=row.__getitem__)
         start, end = evidence.span(state, self.start_sample)
         return TokenOrigin(start, end, commit_time)
+
+
+def _held_piece(held: Sequence[CommittedToken[TokenOrigin]]) -> HeldPiece | None:
+    """Return tokens of one word as one piece: that they were several matters no more."""
+    if not held:
+        return None
+    text = b"".join(item.token.text for item in held)
+    return HeldPiece(text, held[0].token.starts_word, joined_origin([item.origin for item in held]))
+
+
+def _piece_token(held: HeldPiece) -> Token:
+    # It is in the forced prefix already: its id is asked for no more.
+    return Token(-1, held.text, held.starts_word, ())
 
 
 def tail_text(tokens: Sequence[Token]) -> str:

@@ -97,10 +97,19 @@ class Word(Generic[Origin]):
 
 
 class WordAssembler(Generic[Origin]):
-    """Joins committed tokens into words and holds back what is not complete."""
+    """Joins committed tokens into words and holds back what is not complete.
 
-    def __init__(self) -> None:
-        self._held: list[CommittedToken[Origin]] = []
+    Args:
+        held: held back already.
+    """
+
+    def __init__(self, held: Sequence[CommittedToken[Origin]] = ()) -> None:
+        self._held = list(held)
+
+    @property
+    def held(self) -> Sequence[CommittedToken[Origin]]:
+        """What is held back: the beginning of one word, or nothing."""
+        return tuple(self._held)
 
     def commit(
         self, tokens: Sequence[CommittedToken[Origin]], *, flush: bool

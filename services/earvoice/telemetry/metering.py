@@ -62,8 +62,9 @@ class Meters:
         self._counters[name].add(amount, {_DECLARED[name].attribute: kind} if kind else None)
 
     def observe_sessions(self, sessions: SessionLimit) -> None:
-        """Have the number of sessions read, and of those refused."""
+        """Have the number of sessions read, how many there may be, and how many were refused."""
         self.observe("earvoice.sessions.active", lambda: {"": sessions.active})
+        self.observe("earvoice.sessions.limit", lambda: {"": sessions.limit})
         # Zeros too: an alert sees no increase in a series that begins with its first refusal.
         none = dict.fromkeys(_DECLARED["earvoice.sessions.refused"].values, 0)
         self.observe("earvoice.sessions.refused", lambda: none | sessions.refused)

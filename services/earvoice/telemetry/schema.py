@@ -129,6 +129,9 @@ _SESSION = (
     Attribute("earvoice.session.audio_ms", "double", "Audio received."),
     Attribute("earvoice.session.words", "int", "Words released."),
     Attribute("earvoice.session.computation_ms", "double", "Computation of all services."),
+    Attribute(
+        "earvoice.session.replays", "int", "Utterances sent to another replica: one was lost."
+    ),
     _ERROR_TYPE,
 )
 
@@ -152,6 +155,9 @@ _SEGMENT = (
     Attribute("earvoice.segment.states", "int", "Encoder states."),
     Attribute("earvoice.segment.computation_ms", "double", "Computation of encoder and decoder."),
     Attribute("earvoice.segment.queue_ms", "double", "Time inside them that was none."),
+    Attribute(
+        "earvoice.segment.replays", "int", "Times it went to another replica: one was lost."
+    ),
     _ERROR_TYPE,
 )
 
@@ -296,6 +302,13 @@ METRICS = (
     ),
     Metric("earvoice.sessions.active", "up-down counter", "{session}", _ALL, "Sessions that run."),
     Metric(
+        "earvoice.sessions.limit",
+        "gauge",
+        "{session}",
+        _ALL,
+        "Sessions taken at once: as configured, or as measured at the start.",
+    ),
+    Metric(
         "earvoice.sessions.refused",
         "counter",
         "{session}",
@@ -303,6 +316,24 @@ METRICS = (
         "Sessions that were not taken, by the error's reason.",
         "reason",
         ("SESSION_LIMIT", "NOT_READY"),
+    ),
+    Metric(
+        "earvoice.backend.ready",
+        "gauge",
+        "{replica}",
+        ("policy",),
+        "Replicas of encoder and decoder that sessions may go to.",
+        "backend",
+        ("encoder", "decoder"),
+    ),
+    Metric(
+        "earvoice.backend.replays",
+        "counter",
+        "{replay}",
+        ("policy",),
+        "Utterances sent to another replica because one was lost.",
+        "backend",
+        ("encoder", "decoder"),
     ),
     Metric(
         "earvoice.engine.busy_ratio",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
-from typing import TextIO
 
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -41,15 +43,25 @@ class SpanFileExporter(SpanExporter):
             OSError: the disk is full, or the folder is gone.
         """
         if spans:
-            if self._file.tell() > self._max_bytes:
+            if self._size_bytes() > self._max_bytes:
                 self._rotate()
-            self._file.write(json.dumps(_request(spans), separators=(",", ":")) + "\n")
-            self._file.flush()
+            line = json.dumps(_request(spans), separators=(",", ":")) + "\n"
+            self._append(line.encode())
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _append(self, line: bytes) -> None:
+        """Write a whole line or nothing, so that what is written later can still be read."""
+        before_bytes = self._size_bytes()
+        if self._file.write(line) != len(line):
+            self._file.truncate(before_bytes)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+    def _size_bytes(self) -> int:
+        return os.fstat(self._file.fileno()).st_size
 
     def _rotate(self) -> None:
         self._file.close()
@@ -57,8 +69,9 @@ class SpanFileExporter(SpanExporter):
         self._file = _opened(self._path)
 
 
-def _opened(path: Path) -> TextIO:
-    return path.open("a", encoding="utf8")
+def _opened(path: Path) -> FileIO:
+    # Unbuffered: nothing that a full disk did not take is left to be written when it closes.
+    return FileIO(path, "a")
 
 
 def _request(spans: Sequence[ReadableSpan]) -> Json:

@@ -135,7 +135,8 @@ async def test_several_recordings_are_told_apart(recording):
 async def test_the_exit_status_says_what_to_do(recording, failure, fail_after, status, words):
     """Retry, resume and give up differ, in status and in words."""
     async with serve(ScriptedService(failure=failure, fail_after=fail_after)) as address:
-        ended, _, errors = await run("translate", recording, "--server", address)
+        server = ("--server", address, "--reconnect-limit-s", "0")
+        ended, _, errors = await run("translate", recording, *server)
     assert ended == status
     assert words in errors
 

@@ -24,11 +24,15 @@ from earvoice.client import (
     connect,
 )
 from earvoice.client.pacing import send_fast
+from earvoice.client.server_channels import ServerChannels
+from earvoice.client.translation_client import TranslationClient
 from earvoice.runtime.errors import (
     BackendUnavailableError,
     InvalidFieldError,
+    NotReadyError,
     SessionLimitError,
 )
+from earvoice.runtime.transport import open_channel
 from tests.integration.client.scripted_service import Response, ScriptedService, serve
 
 OPTIONS = TranslationOptions(("de",))
@@ -163,6 +167,50 @@ async def test_a_missing_summary_is_no_success():
     async with serve(Silent()) as address:
         with pytest.raises(ProtocolError, match="without a summary"):
             await translate(address, [b"12"])
+
+
+async def test_a_server_that_is_lost_behind_its_summary_has_told_everything():
+    """The session is neither begun again nor summed up twice."""
+
+    class Vanishing(ScriptedService):
+        async def StreamingTranslate(self, request_iterator, context):
+            async for response in super().StreamingTranslate(request_iterator, context):
+                yield response
+            raise NotReadyError("stopped meanwhile")
+
+    service = Vanishing([" Guten"])
+    async with serve(service) as address:
+        events = await translate(address, [b"12"])
+    assert [isinstance(event, Summary) for event in events].index(True) == len(events) - 1
+    assert len(service.configs) == 1
+
+
+async def test_a_session_that_comes_further_is_tried_anew():
+    """The limit counts from the last loss, also where silence has nothing to commit."""
+    now_s = 0.0
+
+    class Dying(ScriptedService):
+        async def StreamingTranslate(self, request_iterator, context):
+            self.configs.append((await anext(aiter(request_iterator))).config)
+            self._seq = 0
+            yield self._number(Response(session_started=self._start(self.configs[-1])))
+            for segment in range(1, len(self.configs) + 1):
+                yield self._number(Response(segment_done={"segment": segment}))
+            if len(self.configs) < 4:
+                raise NotReadyError("gone again")
+            yield self._number(Response(summary={}))
+
+    service = Dying()
+    options = TranslationOptions(("de",), reconnect_limit_s=60)
+    segments = []
+    async with serve(service) as address:
+        channels = ServerChannels((address,), lambda target: open_channel(target.address))
+        async with TranslationClient(channels, lambda: now_s) as client:
+            async for event in client.translate(send_fast([b"12"]), options):
+                if isinstance(event, SegmentDone):
+                    segments.append(event.segment)
+                    now_s += 40
+    assert segments == [1, 2, 3, 4]
 
 
 async def test_nobody_there_is_unavailable():

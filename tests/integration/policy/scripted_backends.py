@@ -1,4 +1,8 @@
-"""An encoder and a decoder that play a script over real gRPC: a word for every 320 ms of audio."""
+"""An encoder and a decoder that play a script over real gRPC: a word for every 320 ms of audio.
+
+A failure that is one of our errors is told as the services tell it; a code is told as a transport
+or a proxy tells it, without a reason.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ FIRST_TOKEN = 10
 END_TOKEN = 2
 BLANK = 0
 
+Failure = Exception | grpc.StatusCode
+
 MODEL = types_pb2.ModelDescription(
     name="scripted",
     hash="h1",
@@ -45,7 +51,8 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
 
     Attributes:
         gate: nothing is encoded while it is shut.
-        failure: raised instead of the next answer.
+        failure: instead of the next answer to anything but an opening.
+        refusal: instead of opening a session.
         commands: names of what came, with positions.
         session_count: sessions that run.
         idle: set while there is none.
@@ -53,14 +60,16 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
     """
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
-    failure: Exception | None = None
+    failure: Failure | None = None
+    refusal: Failure | None = None
     commands: list[tuple[object, ...]] = field(default_factory=list)
     session_count: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     max_state_count: int = 0
+    model: types_pb2.ModelDescription = field(default_factory=lambda: MODEL)
 
     async def DescribeModel(self, request, context):
-        return encoder_pb.EncoderServiceDescribeModelResponse(model=MODEL)
+        return encoder_pb.EncoderServiceDescribeModelResponse(model=self.model)
 
     async def Encode(self, request_iterator, context):
         self.session_count += 1
@@ -70,9 +79,11 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
             utterance = 0
             async for request in request_iterator:
                 kind = request.WhichOneof("command")
-                await self._wait()
+                await self.gate.wait()
+                await fail(self.refusal if kind == "open" else self.failure, context)
                 if kind == "open":
-                    yield encoder_pb.EncodeResponse(opened=encoder_pb.EncodeOpened(model=MODEL))
+                    opened = encoder_pb.EncodeOpened(model=self.model)
+                    yield encoder_pb.EncodeResponse(opened=opened)
                 elif kind == "reset":
                     utterance, start = request.reset.utterance, request.reset.start_sample
                     end = start
@@ -89,11 +100,6 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
             self.session_count -= 1
             if not self.session_count:
                 self.idle.set()
-
-    async def _wait(self) -> None:
-        await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
 
     def _encoded(self, utterance: int, revision: int, start: int, end: int):
         count = (end - start) // STATE_SAMPLES
@@ -131,6 +137,9 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
 
     Attributes:
         gate: no step is taken while it is shut.
+        failure: instead of the next answer.
+        failure_after: answers that come before.
+        refusal: instead of opening a session.
         requests: what was to be generated.
         asked: set once there is something.
         halted_count: generations that were halted.
@@ -139,14 +148,18 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
     """
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: Failure | None = None
+    refusal: Failure | None = None
+    failure_after: int = 0
     requests: list[decoder_pb.Generate] = field(default_factory=list)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     halted_count: int = 0
     session_count: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    model: types_pb2.ModelDescription = field(default_factory=lambda: MODEL)
 
     async def DescribeModel(self, request, context):
-        return decoder_pb.DecoderServiceDescribeModelResponse(model=MODEL)
+        return decoder_pb.DecoderServiceDescribeModelResponse(model=self.model)
 
     async def Decode(self, request_iterator, context):
         self.session_count += 1
@@ -159,7 +172,8 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
             while (request := await commands.get()) is not None:
                 match request.WhichOneof("command"):
                     case "open":
-                        opened = decoder_pb.DecodeOpened(model=MODEL)
+                        await fail(self.refusal, context)
+                        opened = decoder_pb.DecodeOpened(model=self.model)
                         yield decoder_pb.DecodeResponse(opened=opened)
                     case "states":
                         states = request.states
@@ -167,6 +181,9 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
                         self.requests.append(request.generate)
                         self.asked.set()
                         async for answer in self._generate(request.generate, states, halted):
+                            if self.failure_after <= 0:
+                                await fail(self.failure, context)
+                            self.failure_after -= 1
                             yield answer
         finally:
             reading.cancel()
@@ -205,6 +222,14 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
             generation_id=command.generation_id, reason=reason, timings=timings
         )
         yield decoder_pb.DecodeResponse(done=done)
+
+
+async def fail(failure: Failure | None, context) -> None:
+    """End a call, if it is to be ended."""
+    if isinstance(failure, grpc.StatusCode):
+        await context.abort(failure, "as a proxy says it")
+    elif failure is not None:
+        raise failure
 
 
 async def _read(requests, commands: asyncio.Queue, halted: set[int]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import grpc
+import pytest
 
-from earvoice.runtime.errors import NotReadyError
+from earvoice.runtime.errors import SessionTooLongError
 from tests.e2e.calling import Request
 from tests.e2e.open_stream import audio_messages, open_stream
 from tests.integration.policy.conftest import RunningPolicy, Start
@@ -15,9 +16,12 @@ from tests.integration.policy.scripted_backends import RATE_HERTZ
 SECOND = bytes(RATE_HERTZ * 2)
 
 
-async def test_audio_waits_while_it_is_not_worked_on(start: Start):
+@pytest.mark.parametrize(
+    "limit", [{"max_buffered_audio_ms": 1000}, {"max_buffered_audio_bytes": 65_536}]
+)
+async def test_audio_waits_while_it_is_not_worked_on(start: Start, limit: dict[str, int]):
     """A slow encoder stops the reading: the client's writes stop, and then go on."""
-    running = await start(max_buffered_audio_ms=1000)
+    running = await start(**limit)
     async with open_stream(running.address) as stream:
         await stream.read_until("session_started")
         running.encoder.gate.clear()
@@ -98,9 +102,8 @@ async def test_a_backend_s_refusal_reaches_the_client_as_it_is(running: RunningP
     """Status and reason are the backend's; the other backend's session ends, too."""
     async with open_stream(running.address) as stream:
         await stream.read_until("session_started")
-        running.encoder.failure = NotReadyError("the encoder stops", retry_after_ms=100)
+        running.encoder.failure = SessionTooLongError("the utterance is too long")
         await stream.send(*audio_messages(SECOND))
         outcome = await stream.read_rest()
-    assert (outcome.code, outcome.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_READY")
-    assert outcome.has_retry
+    assert (outcome.code, outcome.reason) == (grpc.StatusCode.OUT_OF_RANGE, "SESSION_TOO_LONG")
     await running.wait_until_idle()

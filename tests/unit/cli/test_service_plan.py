@@ -35,6 +35,21 @@ def test_a_service_gets_its_settings(tmp_path, monkeypatch):
     assert plan.stop_timeout_s == 7.0
 
 
+def test_the_environment_outranks_a_default(tmp_path, monkeypatch):
+    """A default stands where nobody has said anything."""
+
+    def limit() -> str:
+        plan = plan_service(
+            "encoder", tmp_path, port=0, start_timeout_s=3, defaults={"SESSION_LIMIT": "16"}
+        )
+        return plan.environment["EARVOICE_ENCODER_SESSION_LIMIT"]
+
+    monkeypatch.delenv("EARVOICE_ENCODER_SESSION_LIMIT", raising=False)
+    assert limit() == "16"
+    monkeypatch.setenv("EARVOICE_ENCODER_SESSION_LIMIT", "3")
+    assert limit() == "3"
+
+
 def test_a_grace_that_is_no_number_is_told(tmp_path, monkeypatch):
     """By variable, value and what is allowed."""
     monkeypatch.setenv("EARVOICE_ENCODER_DRAIN_GRACE_MS", "soon")

@@ -12,6 +12,7 @@ from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.decisions.edatt import EdattParameters
 from earvoice.policy.event import Event, ReleasedItem, WordsReleased
 from earvoice.policy.observer import SegmentObserver
+from earvoice.policy.resume.snapshot import SessionSnapshot
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.stream_options import AudioEncoding, AudioFormat, StreamOptions
 from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
@@ -34,6 +35,7 @@ def run_session(
     *,
     late: bool = False,
     observer: SegmentObserver | None = None,
+    resumed: SessionSnapshot | None = None,
 ) -> list[Event]:
     """Run a session over audio and updates to its end and return its events, totals last.
 
@@ -44,13 +46,17 @@ def run_session(
         decoder: the usual one unless given.
         late: whether everything has come before the first segment is looked at.
         observer: is told of every segment.
+        resumed: a session to go on with; the messages are then of its later audio.
     """
-    return asyncio.run(_run(messages, options, encoder, decoder, observer, late=late))
+    return asyncio.run(_run(messages, options, encoder, decoder, observer, resumed, late=late))
 
 
-async def _run(messages, options, encoder, decoder, observer, *, late: bool) -> list[Event]:
+async def _run(
+    messages, options, encoder, decoder, observer, resumed, *, late: bool
+) -> list[Event]:
     events: list[Event] = []
-    audio = AudioBuffer(options.audio_format.frame_bytes, 10**9)
+    start_sample = resumed.start_sample if resumed else 0
+    audio = AudioBuffer(options.audio_format.frame_bytes, 10**9, start_sample)
     arrivals = ArrivalClock(RATE_HERTZ)
     ticks = itertools.count()
 
@@ -66,6 +72,7 @@ async def _run(messages, options, encoder, decoder, observer, *, late: bool) -> 
         emit,
         now_s=lambda: 1000.0 + next(ticks) / 1000,
         observer=observer,
+        resumed=resumed,
     )
 
     async def feed() -> None:

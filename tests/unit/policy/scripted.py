@@ -50,6 +50,7 @@ class ScriptedEncoder:
     audio: bytearray = field(default_factory=bytearray)
     calls: list[tuple[object, ...]] = field(default_factory=list)
     compute_ms: float = 2.0
+    replay_count: int = 0
 
     async def encode(self, audio: bytes) -> Encoded:
         """Answer with a state per 80 ms."""
@@ -108,6 +109,7 @@ class ScriptedDecoder:
     steps_per_answer: int = 1
     requests: list[GenerationRequest] = field(default_factory=list)
     halts: int = 0
+    replay_count: int = 0
 
     def _sentence(self, state_count: int) -> list[Token]:
         tokens: list[Token] = []

@@ -90,3 +90,12 @@ async def test_each_frame_has_the_arrival_of_its_message(audio: AudioBuffer):
     assert [audio.arrival_s(sample) for sample in (1, 10, 11, 40)] == [0.0, 0.0, 1.0, 3.0]
     audio.release_before(20)
     assert [audio.arrival_s(sample) for sample in (1, 20, 21)] == [1.0, 1.0, 2.0]
+
+
+async def test_tiny_messages_share_their_arrival(audio: AudioBuffer):
+    """A flood of single frames is remembered by the eight, each with the last one's time."""
+    for index in range(20):
+        await audio.append(frames(1), float(index))
+    await audio.append(frames(10), 20.0)
+    arrivals = [audio.arrival_s(sample) for sample in (1, 8, 9, 16, 17, 20, 21, 30)]
+    assert arrivals == [7.0, 7.0, 15.0, 15.0, 19.0, 19.0, 20.0, 20.0]

@@ -37,6 +37,14 @@ def test_nothing_is_committed_without_evidence(change):
     assert allowed(replace(ENOUGH, **change), [5]) == (0, {"evidence": 1})
 
 
+def test_without_labels_speech_is_evidence():
+    """A model without a CTC head tells no labels: enough frames of speech must do."""
+    unlabelled = replace(ENOUGH, label_count=0, has_labels=False)
+    assert allowed(unlabelled, [5]) == (1, {})
+    assert allowed(replace(unlabelled, has_speech=False), [5]) == (0, {"evidence": 1})
+    assert allowed(replace(unlabelled, frame_count=19), [5]) == (0, {"evidence": 1})
+
+
 def test_at_most_twice_the_words_heard_plus_three():
     """One word heard allows five; two are committed already, so three more."""
     few = replace(ENOUGH, source_word_count=1, committed_word_count=2)

@@ -50,6 +50,7 @@ class TalkDecoder:
 
     requests: list[GenerationRequest] = field(default_factory=list)
     halts: int = 0
+    replay_count: int = 0
 
     async def generate(
         self, request: GenerationRequest

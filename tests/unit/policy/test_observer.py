@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.policy.event import SegmentWorked
+from earvoice.policy.backend import Encoded
+from earvoice.policy.event import SegmentWorked, SessionTotals, WordsReleased
 from earvoice.policy.observer import SegmentObserver
 from earvoice.policy.segment_record import SegmentRecord
+from earvoice.policy.stream_options import Endpointing
 from earvoice.policy.words import CommitUnit
 from tests.unit.policy.running import OPTIONS, items_of, run_session, seconds, with_options
+from tests.unit.policy.scripted import ScriptedEncoder
 
 
 class KeepingObserver(SegmentObserver):
@@ -81,3 +84,41 @@ def test_a_held_words_stages_are_those_of_the_segment_that_committed_it():
         assert committed is not None
         assert item.stages.decoder_compute_ms == committed.decoder_compute_ms
         assert item.stages.total_ms == pytest.approx(committed.total_ms + item.stages.word_hold_ms)
+
+
+class LosingEncoder(ScriptedEncoder):
+    """Loses its replica in the second segment."""
+
+    async def encode(self, audio: bytes) -> Encoded:
+        encoded = await super().encode(audio)
+        if len(self.calls) == 2:
+            self.replay_count += 1
+        return encoded
+
+
+def test_a_replay_is_told_of_the_segment_that_it_happened_in():
+    """And the totals tell how many there were."""
+    observer = KeepingObserver()
+    events = run_session([seconds(0.5)] * 8, encoder=LosingEncoder(), observer=observer)
+    assert [record.replay_count for record in observer.begun] == [0, 1, 0, 0, 0, 0]
+    assert isinstance(events[-1], SessionTotals)
+    assert events[-1].replay_count == 1
+    told = [event.snapshot for event in events if isinstance(event, WordsReleased)]
+    assert [snapshot.totals.replay_count for snapshot in told if snapshot][:2] == [0, 1]
+
+
+class LosingAtResetEncoder(ScriptedEncoder):
+    """Loses its replica whenever an utterance begins."""
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        await super().reset(utterance, start_sample)
+        self.replay_count += 1
+
+
+def test_a_replay_between_two_utterances_is_in_the_totals():
+    """It belongs to no segment."""
+    encoder = LosingAtResetEncoder()
+    options = with_options(endpointing=Endpointing(max_utterance_ms=5000))
+    *_, totals = run_session([seconds(0.5)] * 30, options, encoder=encoder)
+    assert isinstance(totals, SessionTotals)
+    assert totals.replay_count == encoder.replay_count > 1

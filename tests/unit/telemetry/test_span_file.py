@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from google.protobuf import json_format
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
@@ -69,3 +73,36 @@ def test_a_service_started_again_goes_on_with_its_file(tmp_path: Path):
         exporter.export(made_spans())
         exporter.shutdown()
     assert len(path.read_text().splitlines()) == 2
+
+
+@contextmanager
+def no_file_beyond(size_bytes: int) -> Iterator[None]:
+    """Writes end there, in the middle of a line too, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path):
+    """What does not fit is told; the lines before and after it can be read."""
+    path = tmp_path / "spans.jsonl"
+    exporter = SpanFileExporter(path)
+    exporter.export(made_spans(1))
+    size_bytes = path.stat().st_size
+    with no_file_beyond(size_bytes + 10), pytest.raises(OSError, match="space"):
+        exporter.export(made_spans(1))
+    assert path.stat().st_size == size_bytes
+    exporter.export(made_spans(1))
+    exporter.shutdown()
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == 2
+
+
+def test_a_full_disk_does_not_hinder_the_end():
+    """Nothing waits to be written when the file closes."""
+    exporter = SpanFileExporter(Path("/dev/full"))
+    with pytest.raises(OSError, match="space"):
+        exporter.export(made_spans(1))
+    exporter.shutdown()

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import grpc
 
+from earvoice.policy.backends.loss import ReplicaLostError
+from earvoice.policy.backends.patience import Patience
+from earvoice.policy.backends.replica import Replica
 from earvoice.policy.backends.request_clock import RequestClock
-from earvoice.runtime.errors import BackendUnavailableError, EarvoiceError
+from earvoice.policy.backends.silence_watch import SilenceWatch
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 from earvoice.runtime.status import remote_error
 
-RETRY_AFTER_MS = 1000
+Result = TypeVar("Result")
+
+_BROKEN = (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError)
+"""What grpc raises on a stream that has ended, or is about to."""
+
+_STRANGER = (UnauthenticatedError.reason, PermissionDeniedError.reason)
 
 
 @dataclass(slots=True)
@@ -30,26 +44,31 @@ class MessageTrace:
 
 
 class BackendCall:
-    """One stream. A status of ours is final; any other means that the service is gone.
+    """One stream. A status of ours is passed on; any other means that the replica is lost.
+
+    So does silence: see `SilenceWatch`.
 
     Args:
-        call: grpc's call object.
-        service: its name in messages.
+        replica: where it goes.
         traceparent: gives the trace that the next message belongs to, or an empty string.
         starved_s: see `RequestClock`.
+        patience: with silence.
     """
 
     def __init__(
         self,
-        call: Any,
-        service: str,
+        replica: Replica,
         traceparent: Callable[[], str],
         starved_s: Callable[[], float],
+        patience: Patience,
     ) -> None:
-        self._call = call
-        self._service = service
+        self._replica = replica
+        self._call = replica.open_call()
+        self._service = replica.kind.name
         self._traceparent = traceparent
         self._starved_s = starved_s
+        self._patience = patience
+        self._silence: ReplicaLostError | None = None
 
     def clock(self) -> RequestClock:
         """Return the clock of a request that is sent now."""
@@ -59,21 +78,18 @@ class BackendCall:
         """Send a request with the trace.
 
         Raises:
-            EarvoiceError: the stream has ended.
+            EarvoiceError: the stream has ended, or the replica is silent.
         """
         request.trace_context.traceparent = self._traceparent()
-        try:
-            await self._call.write(request)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise await self._ended() from error
+        await self._watched(self._write(request))
 
     async def read(self) -> Any:
         """Return the next answer.
 
         Raises:
-            EarvoiceError: the stream has ended instead.
+            EarvoiceError: the stream has ended instead, or the replica is silent.
         """
-        answer = await self._read()
+        answer = await self._watched(self._read())
         if answer is grpc.aio.EOF:
             raise self._gone()
         return answer
@@ -84,21 +100,30 @@ class BackendCall:
         Raises:
             EarvoiceError: it ended badly.
         """
-        try:
-            await self._call.done_writing()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            raise await self._ended() from error
-        while await self._read() is not grpc.aio.EOF:
+        await self._watched(self._half_close())
+        while await self._watched(self._read()) is not grpc.aio.EOF:
             pass
 
     def cancel(self) -> None:
         """End the stream at once; void after a good end."""
         self._call.cancel()
 
+    async def _write(self, request: Any) -> None:
+        try:
+            await self._call.write(request)
+        except _BROKEN as error:
+            raise await self._ended() from error
+
+    async def _half_close(self) -> None:
+        try:
+            await self._call.done_writing()
+        except _BROKEN as error:
+            raise await self._ended() from error
+
     async def _read(self) -> Any:
         try:
             return await self._call.read()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
+        except _BROKEN as error:
             raise await self._ended() from error
 
     async def _ended(self) -> EarvoiceError:
@@ -108,9 +133,36 @@ class BackendCall:
             await self._call.initial_metadata(),
             await self._call.trailing_metadata(),
         )
-        return remote_error(status) or self._gone()
+        told = remote_error(status)
+        if told is not None and told.reason in _STRANGER:
+            # It concerns our own token, and not the client's.
+            return ReplicaLostError(f"the {self._service} does not let us in")
+        return told or self._gone()
 
-    def _gone(self) -> BackendUnavailableError:
-        return BackendUnavailableError(
-            f"the {self._service} is gone", retry_after_ms=RETRY_AFTER_MS
-        )
+    def _gone(self) -> ReplicaLostError:
+        return ReplicaLostError(f"the {self._service} is gone")
+
+    async def _watched(self, work: Awaitable[Result]) -> Result:
+        """Return a piece of work's result unless the replica falls silent.
+
+        Raises:
+            ReplicaLostError: it has; the stream is cancelled.
+        """
+        try:
+            async with asyncio.timeout(None) as limit:
+                with SilenceWatch(self._replica, self._patience, partial(self._give_up, limit)):
+                    return await work
+        except TimeoutError:
+            self._call.cancel()
+            raise self._silence or self._gone() from None
+        except asyncio.CancelledError:
+            # A stream that was given up by another wait ends this one as if we were cancelled.
+            task = asyncio.current_task()
+            if self._silence is None or task is None or task.cancelling():
+                raise
+            raise self._silence from None
+
+    def _give_up(self, limit: asyncio.Timeout, silence: ReplicaLostError) -> None:
+        # To cancel the stream alone would not do: a write that waits for a connection stays.
+        self._silence = silence
+        limit.reschedule(asyncio.get_running_loop().time())

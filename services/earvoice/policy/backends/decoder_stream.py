@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 
 from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
 from earvoice.api.v1 import types_pb2
@@ -43,7 +43,7 @@ class DecoderStream:
 
     async def generate(
         self, request: GenerationRequest
-    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+    ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
         """Decode; yields steps, then exactly one end. A beam gives all its steps at once.
 
         Raises:

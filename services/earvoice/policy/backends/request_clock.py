@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.timeline import HopTimings
@@ -32,3 +33,13 @@ class RequestClock:
         starved_ms = (self._starved_s() - self._starved_before_s) * 1000
         outside_ms = max(0.0, passed_ms - told.elapsed_ms)
         return HopTimings(passed_ms - min(starved_ms, outside_ms), told.elapsed_ms, told.compute_ms)
+
+
+def lasting_since(timings: HopTimings, sent_s: float) -> HopTimings:
+    """Return a request's timings as of its first sending: what is lost counts as network.
+
+    Args:
+        timings: of the attempt that was answered now.
+        sent_s: the first attempt's time, on `time.perf_counter`.
+    """
+    return replace(timings, round_trip_ms=(time.perf_counter() - sent_s) * 1000)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
+from earvoice.policy.decisions.agreement import AgreementMemory
 from earvoice.policy.decisions.base import (
     Decision,
     DecisionPolicy,
@@ -12,9 +12,7 @@ from earvoice.policy.decisions.base import (
     Hypothesis,
     longest_common_prefix_tokens,
 )
-from earvoice.policy.decisions.snapshot import Snapshot, token_lists
-
-Beam = list[list[int]]
+from earvoice.policy.decisions.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -39,13 +37,11 @@ class SharedPrefixPolicy(DecisionPolicy):
 
     def __init__(self, parameters: SharedPrefixParameters) -> None:
         self.parameters = parameters
-        self._beams: deque[Beam] = deque(maxlen=parameters.n - 1)
+        # Of a beam only what its items share can ever be agreed on.
+        self._past = AgreementMemory(parameters.n - 1)
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         """Commit the agreement; nothing while there are fewer than n beams.
-
-        A beam of the past with an item that does not start with the prefix is forgotten, as in
-        LA-n.
 
         Raises:
             ValueError: there are tokens, but no beam.
@@ -55,33 +51,22 @@ class SharedPrefixPolicy(DecisionPolicy):
             if hypothesis.tokens:
                 raise ValueError("shared_prefix reads a beam, and the hypothesis has none")
             return Decision(0)
-        prefix = list(hypothesis.prefix)
-        current = [[*prefix, *item] for item in hypothesis.alternatives]
-        earlier = [
-            beam for beam in self._beams if all(item[: len(prefix)] == prefix for item in beam)
-        ]
-        self._beams = deque([*earlier, current], maxlen=self.parameters.n - 1)
-        if len(earlier) < self.parameters.n - 1:
-            return Decision(0)
-        items = [item for beam in [*earlier, current] for item in beam]
-        return Decision(longest_common_prefix_tokens(items) - len(prefix))
+        items = hypothesis.alternatives
+        shared = items[0][: longest_common_prefix_tokens(items)]
+        return Decision(self._past.agree(hypothesis.prefix, [*hypothesis.prefix, *shared]))
 
     def forget_prefix(self, token_count: int) -> None:
         """Take the same tokens off the beams, which begin with the prefix that they had."""
-        shorter = ([item[token_count:] for item in beam] for beam in self._beams)
-        self._beams = deque(shorter, maxlen=self.parameters.n - 1)
+        self._past.forget_prefix(token_count)
 
     def snapshot(self) -> Snapshot:
-        """Return the last n - 1 beams."""
-        return {"beams": [[list(item) for item in beam] for beam in self._beams]}
+        """Return what the items of the last n - 1 beams share."""
+        return self._past.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the last n - 1 beams.
+        """Take over what the items of the last n - 1 beams share.
 
         Raises:
-            ValueError: there is no list of beams.
+            ValueError: it is none.
         """
-        beams = snapshot.get("beams")
-        if not isinstance(beams, list):
-            raise ValueError(f"beams = {beams!r} is not a list of beams")
-        self._beams = deque(map(token_lists, beams), maxlen=self.parameters.n - 1)
+        self._past.restore(snapshot)

@@ -17,12 +17,13 @@ def integer_in(snapshot: Snapshot, name: str) -> int:
     return count
 
 
-def token_lists(value: object) -> list[list[int]]:
-    """Return a snapshot's list of token lists, copied.
+def integers_in(snapshot: Snapshot, name: str) -> list[int]:
+    """Return a list of integers of a snapshot, copied.
 
     Raises:
-        ValueError: it is none.
+        ValueError: there is no such list.
     """
-    if not isinstance(value, list) or not all(isinstance(tokens, list) for tokens in value):
-        raise ValueError(f"{value!r} is not a list of token lists")
-    return [list(tokens) for tokens in value]
+    values = snapshot.get(name)
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise ValueError(f"{name} = {values!r} is not a list of integers")
+    return list(values)

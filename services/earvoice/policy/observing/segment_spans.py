@@ -143,6 +143,7 @@ class SegmentSpans:
             "earvoice.segment.arrival_lateness_ms": record.arrival_lateness_ms,
             "earvoice.segment.merged": segment.merged_count,
             "earvoice.segment.states": record.state_count,
+            "earvoice.segment.replays": record.replay_count,
         }
         if worked is not None:
             attributes["earvoice.segment.computation_ms"] = worked.computation_ms

@@ -94,6 +94,7 @@ class SessionSpan:
             / options.audio_format.sample_rate_hertz,
             "earvoice.session.words": totals.word_count,
             "earvoice.session.computation_ms": totals.computation_ms,
+            "earvoice.session.replays": totals.replay_count,
         }
         if error:
             attributes["error.type"] = error

@@ -23,6 +23,7 @@ from earvoice.policy.wire.decoding import (
     checked_initial_wait_ms,
     checked_segment_ms,
 )
+from earvoice.policy.wire.model_fit import check_model_fit
 from earvoice.policy.words import CommitUnit
 from earvoice.runtime.errors import (
     InvalidFieldError,
@@ -69,7 +70,6 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
             f"model = {shown(config.model)} is not served; allowed: {model.name!r}",
             allowed=model.name,
         )
-    _refuse_reserved(config)
     check_language(
         "source_language_code", config.source_language_code, [model.source_language_code]
     )
@@ -98,6 +98,7 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
         target_lag_ms=_target_lag_ms(config),
     )
     check_consistency(options)
+    check_model_fit(options, model)
     return options
 
 
@@ -214,8 +215,3 @@ def _choice(field: str, number: int, meanings: Mapping[int, Choice]) -> Choice:
     if number not in meanings:
         raise InvalidFieldError(field, number, f"one of {sorted(meanings)}")
     return meanings[number]
-
-
-def _refuse_reserved(config: Config) -> None:
-    if config.resume_token:
-        raise UnimplementedFieldError("resume_token")

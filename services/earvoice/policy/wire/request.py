@@ -43,23 +43,33 @@ class RequestReader:
         return request.config
 
     async def messages(
-        self, options: StreamOptions, model: types_pb2.ModelDescription
+        self,
+        options: StreamOptions,
+        model: types_pb2.ModelDescription,
+        start_sample: int = 0,
+        settled_sample: int = 0,
     ) -> AsyncIterator[bytes | StreamOptions]:
         """Yield what every further message brings: audio, or the options after an update.
 
         Args:
             options: what the config asked for.
             model: what the updates are checked against.
+            start_sample: position of the first audio.
+            settled_sample: updates that lie before this are in the options already.
 
         Raises:
             OutOfOrderError: a second config came.
             InvalidFieldError: a message was empty, or an update asked for what is not allowed.
             IdleError: none came in time.
         """
+        position_sample = start_sample
         while (request := await self._next()) is not None:
             match request.WhichOneof("message"):
                 case "audio":
+                    position_sample += len(request.audio) // options.audio_format.frame_bytes
                     yield request.audio
+                case "update" if position_sample < settled_sample:
+                    continue
                 case "update":
                     options = updated_options(options, request.update, model)
                     yield options

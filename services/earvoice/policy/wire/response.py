@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
-from earvoice.policy.endpoint import EndCause
 from earvoice.policy.event import (
     Event,
     ReleasedItem,
@@ -16,16 +15,26 @@ from earvoice.policy.event import (
     UtteranceEnded,
     WordsReleased,
 )
+from earvoice.policy.resume.snapshot import SessionSnapshot
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.check import milliseconds
+from earvoice.policy.wire.event_message import (
+    end_message,
+    segment_message,
+    stages_message,
+    totals_message,
+)
 
 Response = public_pb.StreamingTranslateResponse
 
-CAUSES = {
-    EndCause.PAUSE: public_pb.UTTERANCE_END_CAUSE_PAUSE,
-    EndCause.FORCED: public_pb.UTTERANCE_END_CAUSE_FORCED,
-    EndCause.END_OF_AUDIO: public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
-}
+MakeToken = Callable[[SessionSnapshot, int], bytes]
+"""Makes a resume token of a session, to go with the message of a number."""
+
+
+def no_token(snapshot: SessionSnapshot, seq: int) -> bytes:
+    """Return nothing: the session cannot be resumed."""
+    del snapshot, seq
+    return b""
 
 
 class ResponseWriter:
@@ -33,11 +42,22 @@ class ResponseWriter:
 
     Args:
         options: what the stream asked for.
+        make_token: an empty token means that the session cannot be resumed there.
+        last_seq: of a session that goes on, the number of the message that its token came with.
+        token: of a session that goes on.
     """
 
-    def __init__(self, options: StreamOptions) -> None:
+    def __init__(
+        self,
+        options: StreamOptions,
+        make_token: MakeToken = no_token,
+        last_seq: int = 0,
+        token: bytes = b"",
+    ) -> None:
         self._options = options
-        self._seq = 0
+        self._make_token = make_token
+        self._seq = last_seq
+        self._newest_token = token
 
     def started(self, message: public_pb.SessionStarted) -> Response:
         """Return the first response."""
@@ -58,24 +78,32 @@ class ResponseWriter:
                     )
                 )
             case SegmentWorked():
-                response.segment_done.CopyFrom(_segment_done(event))
+                response.segment_done.CopyFrom(segment_message(event))
             case UtteranceEnded():
-                response.end_of_utterance.CopyFrom(_end_of_utterance(event))
+                response.end_of_utterance.CopyFrom(end_message(event))
+                response.end_of_utterance.resume_token = self._token(event.snapshot)
             case ReplicaLeaving():
                 grace = milliseconds(int(event.grace_s * 1000))
-                response.go_away.CopyFrom(public_pb.GoAway(grace=grace))
+                response.go_away.CopyFrom(
+                    public_pb.GoAway(resume_token=self._newest_token, grace=grace)
+                )
             case SessionTotals():
-                response.summary.CopyFrom(_summary(event))
+                response.summary.CopyFrom(totals_message(event))
         return response
 
     def _next_seq(self) -> int:
         self._seq += 1
         return self._seq
 
+    def _token(self, snapshot: SessionSnapshot | None) -> bytes:
+        self._newest_token = self._make_token(snapshot, self._seq) if snapshot else b""
+        return self._newest_token
+
     def _committed(self, event: WordsReleased) -> public_pb.Committed:
         return public_pb.Committed(
             items=[self._item(item) for item in event.items],
             acknowledged_samples=event.acknowledged_samples,
+            resume_token=self._token(event.snapshot),
         )
 
     def _item(self, item: ReleasedItem) -> public_pb.CommittedItem:
@@ -92,48 +120,5 @@ class ResponseWriter:
         if self._options.sends_stage_timings:
             rate = self._options.audio_format.sample_rate_hertz
             wait_ms = (item.delay_samples - item.source_end_sample) * 1000 / rate
-            message.stage_timings.CopyFrom(
-                public_pb.StageTimings(**asdict(item.stages), audio_wait_ms=wait_ms)
-            )
+            message.stage_timings.CopyFrom(stages_message(item.stages, wait_ms))
         return message
-
-
-def _segment_done(event: SegmentWorked) -> public_pb.SegmentDone:
-    message = public_pb.SegmentDone(
-        utterance=event.utterance,
-        segment=event.segment,
-        end_sample=event.end_sample,
-        computation_ms=event.computation_ms,
-        queue_ms=event.queue_ms,
-        merged_segments=event.merged_count,
-        item_count=event.item_count,
-        ends_utterance=event.ends_utterance,
-    )
-    if event.hypothesis is not None:
-        message.hypothesis_tokens.extend(event.hypothesis.tokens)
-        message.prefix_token_count = event.hypothesis.prefix_token_count
-        message.committed_token_count = event.hypothesis.committed_token_count
-    return message
-
-
-def _end_of_utterance(event: UtteranceEnded) -> public_pb.EndOfUtterance:
-    return public_pb.EndOfUtterance(
-        utterance=event.utterance,
-        start_sample=event.start_sample,
-        end_sample=event.end_sample,
-        cause=CAUSES[event.cause],
-        source_transcript=event.source_transcript,
-    )
-
-
-def _summary(totals: SessionTotals) -> public_pb.Summary:
-    return public_pb.Summary(
-        audio_samples=totals.audio_samples,
-        item_count=totals.item_count,
-        word_count=totals.word_count,
-        utterance_count=totals.utterance_count,
-        segment_count=totals.segment_count,
-        merged_segments=totals.merged_count,
-        computation_ms=totals.computation_ms,
-        guards_hit=totals.guards_hit,
-    )

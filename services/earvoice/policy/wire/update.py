@@ -16,6 +16,7 @@ from earvoice.policy.wire.decoding import (
     checked_initial_wait_ms,
     checked_segment_ms,
 )
+from earvoice.policy.wire.model_fit import check_model_fit
 from earvoice.runtime.errors import InvalidFieldError
 
 
@@ -48,4 +49,5 @@ def updated_options(
         initial_wait_ms=checked_initial_wait_ms(None, parameters, wait_ms),
     )
     check_consistency(updated)
+    check_model_fit(updated, model)
     return updated

@@ -1,0 +1,142 @@
+"""What has been sent and may have to be sent again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from earvoice.client.options import TranslationUpdate
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Audio or an update, with its place: that of its end."""
+
+    end_sample: int
+    content: bytes | TranslationUpdate
+
+    @property
+    def byte_count(self) -> int:
+        return len(self.content) if isinstance(self.content, bytes) else 0
+
+
+class AudioLog:
+    """A session's audio and updates since the position that the server has acknowledged.
+
+    One task adds, one at a time reads. While all goes well they keep pace; while nobody reads, or
+    the reader is behind, what comes is kept up to the limit.
+
+    Args:
+        frame_bytes: bytes of one frame.
+        limit_bytes: audio kept, 0 or more; past it what has been sent already is given up, oldest
+            first.
+
+    Attributes:
+        start_sample: position of the first frame that is kept.
+    """
+
+    def __init__(self, frame_bytes: int, limit_bytes: int) -> None:
+        self._frame_bytes = frame_bytes
+        self._limit_bytes = limit_bytes
+        self._entries: deque[_Entry] = deque()
+        self._first_index = 0
+        self._next_index = 0
+        self._held_bytes = 0
+        self._end_sample = 0
+        self._ended = False
+        self._keeps_pace = False
+        self._changed = asyncio.Condition()
+        self.start_sample = 0
+
+    async def add(self, content: bytes | TranslationUpdate) -> None:
+        """Add whole frames or an update, and wait until more may come."""
+        async with self._changed:
+            if isinstance(content, bytes):
+                self._end_sample += len(content) // self._frame_bytes
+                self._held_bytes += len(content)
+            self._entries.append(_Entry(self._end_sample, content))
+            self._changed.notify_all()
+            await self._changed.wait_for(self._has_room)
+
+    async def end(self) -> None:
+        """Say that nothing more comes."""
+        async with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    async def acknowledge(self, sample: int) -> None:
+        """Forget what lies before a position."""
+        async with self._changed:
+            while self._entries and self._is_before(self._entries[0], sample):
+                self._forget_first()
+            self._changed.notify_all()
+
+    async def read(self, start_sample: int) -> AsyncIterator[bytes | TranslationUpdate]:
+        """Yield audio and updates from a position on, as they come, to their end.
+
+        Args:
+            start_sample: at or behind `start_sample`, the attribute.
+        """
+        self._next_index = self._first_index
+        self._keeps_pace = False
+        position = start_sample
+        while (entry := await self._next()) is not None:
+            if self._is_before(entry, start_sample):
+                continue
+            if isinstance(entry.content, bytes):
+                begin_sample = entry.end_sample - len(entry.content) // self._frame_bytes
+                skipped_bytes = max(0, position - begin_sample) * self._frame_bytes
+                position = entry.end_sample
+                yield entry.content[skipped_bytes:]
+            else:
+                yield entry.content
+
+    async def stop_reading(self) -> None:
+        """Say that nobody reads now: what comes is kept."""
+        async with self._changed:
+            self._keeps_pace = False
+            self._changed.notify_all()
+
+    async def _next(self) -> _Entry | None:
+        async with self._changed:
+            if not self._has_more():
+                # The reader has caught up: from here on it says how fast audio may come.
+                self._keeps_pace = True
+                self._changed.notify_all()
+            await self._changed.wait_for(lambda: self._has_more() or self._ended)
+            if not self._has_more():
+                return None
+            entry = self._entries[self._next_index - self._first_index]
+            self._next_index += 1
+            self._forget_excess()
+            return entry
+
+    def _has_more(self) -> bool:
+        return self._next_index < self._first_index + len(self._entries)
+
+    def _has_room(self) -> bool:
+        if self._keeps_pace:
+            return not self._has_more()
+        return self._held_bytes < self._limit_bytes
+
+    def _is_before(self, entry: _Entry, sample: int) -> bool:
+        """Updates at the position itself are kept: the server may not have taken them."""
+        if isinstance(entry.content, bytes):
+            return entry.end_sample <= sample
+        return entry.end_sample < sample
+
+    def _forget_excess(self) -> None:
+        while self._held_bytes > self._limit_bytes and self._first_index < self._next_index - 1:
+            self._forget_first()
+
+    def _forget_first(self) -> None:
+        entry = self._entries.popleft()
+        self._first_index += 1
+        self._next_index = max(self._next_index, self._first_index)
+        self._held_bytes -= entry.byte_count
+        self.start_sample = entry.end_sample

@@ -1,0 +1,66 @@
+"""Where the replicas of a service are: addresses, or names that are looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOOKED_UP = "dns:///"
+MAX_PORT = 65_535
+ALLOWED = "host:port or dns:///name:port, several separated by commas"
+
+
+@dataclass(frozen=True)
+class NamedPort:
+    """A name behind which there may be several addresses.
+
+    Attributes:
+        name: looked up again and again.
+        port: the same on every address.
+    """
+
+    name: str
+    port: int
+
+
+@dataclass(frozen=True)
+class BackendTarget:
+    """One service's replicas.
+
+    Attributes:
+        addresses: ``host:port`` each, as given. A name here is one replica to us: what it leads to
+            is the transport's affair, or a proxy's.
+        names: every address of each is a replica.
+    """
+
+    addresses: tuple[str, ...]
+    names: tuple[NamedPort, ...] = ()
+
+
+def parse_target(text: str) -> BackendTarget:
+    """Read a setting's value.
+
+    Args:
+        text: ``host:port`` or ``dns:///name:port``, several separated by commas.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    addresses: dict[str, None] = {}
+    names: dict[NamedPort, None] = {}
+    for part in (part.strip() for part in text.split(",")):
+        host, port = _host_and_port(part.removeprefix(LOOKED_UP), text)
+        if part.startswith(LOOKED_UP):
+            names[NamedPort(host, port)] = None
+        else:
+            addresses[part] = None
+    return BackendTarget(tuple(addresses), tuple(names))
+
+
+def _host_and_port(part: str, text: str) -> tuple[str, int]:
+    host, _, port = part.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = bool(bare) and "/" not in bare and (":" not in bare or bare != host)
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT
+    if not (is_host and is_port):
+        raise ValueError(f"{text!r} is not allowed; allowed: {ALLOWED}")
+    return bare, int(port)

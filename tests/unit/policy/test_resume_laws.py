@@ -1,0 +1,209 @@
+"""A session that is interrupted and goes on from its token is what it would have been."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earvoice.policy.decisions.edatt import EdattParameters
+from earvoice.policy.decisions.hold_n import HoldNParameters
+from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
+from earvoice.policy.decisions.wait_k import WaitKParameters
+from earvoice.policy.event import SegmentWorked, UtteranceEnded
+from earvoice.policy.evidence import VoiceActivity
+from earvoice.policy.lag_scale import has_lag_parameter
+from earvoice.policy.stream_options import Endpointing, HistorySelection, StreamOptions
+from earvoice.policy.words import CommitUnit
+from tests.unit.policy.every_policy import each_policy
+from tests.unit.policy.resuming import essence, interruptions, sent_again, through_token
+from tests.unit.policy.running import items_of, run_session, with_options
+from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
+from tests.unit.policy.test_history import TalkDecoder
+from tests.unit.policy.test_laws import options_with, unstable_word
+
+MAX_SAMPLES = 120_000
+PAUSES = [
+    (start, start + RATE_HERTZ) for start in range(RATE_HERTZ * 2, MAX_SAMPLES, RATE_HERTZ * 3)
+]
+
+
+def voice_with_pauses(start: int, end: int) -> VoiceActivity:
+    """Speech with a pause of a second after every two."""
+    spoken = [
+        (max(a, start), min(b, end))
+        for a, b in itertools.pairwise([0, *(x for pause in PAUSES for x in pause), MAX_SAMPLES])
+        if (a, b) not in PAUSES and a < end and b > start
+    ]
+    if not spoken:
+        return VoiceActivity(False)
+    inside = [(a, b) for a, b in PAUSES if spoken[0][0] < a and b < spoken[-1][1]]
+    return VoiceActivity(True, spoken[0][0], spoken[-1][1], inside)
+
+
+def check_every_interruption(messages, options, decoder, data, *, merged=False) -> None:
+    """Cut a session at some place; what was told by then and what is told after are the whole."""
+
+    def run(messages, **changes):
+        encoder = ScriptedEncoder(voice=voice_with_pauses)
+        return run_session(messages, options, encoder, decoder(), late=merged, **changes)
+
+    whole = run(messages)
+    places = interruptions(whole)
+    if not places:
+        return
+    told_count, snapshot = data.draw(st.sampled_from(places))
+    resumed = through_token(snapshot)
+    if not any(isinstance(message, StreamOptions) for message in messages):
+        assert resumed.options == options
+    rest = run(sent_again(messages, resumed), resumed=resumed)
+    assert essence([*whole[:told_count], *rest]) == essence(whole)
+
+
+@each_policy
+@given(
+    seed=st.integers(0, 100),
+    samples=st.integers(6000, MAX_SAMPLES),
+    steps=st.integers(1, 4),
+    unit=st.sampled_from(CommitUnit),
+    lag_ms=st.sampled_from([None, 600, 2000]),
+    hypotheses=st.booleans(),
+    data=st.data(),
+)
+def test_an_interrupted_session_says_the_same(
+    parameters, seed, samples, steps, unit, lag_ms, hypotheses, data
+):
+    """Every policy, cut at any release or end of an utterance."""
+    options = options_with(
+        parameters,
+        commit_unit=unit,
+        target_lag_ms=lag_ms if has_lag_parameter(parameters) else None,
+        sends_hypotheses=hypotheses,
+        sends_source_transcript=True,
+        endpointing=Endpointing(600, 5000),
+    )
+    check_every_interruption(
+        [bytes(samples * 2)],
+        options,
+        lambda: ScriptedDecoder(word=unstable_word(seed), steps_per_answer=steps),
+        data,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    choices=st.lists(
+        st.tuples(
+            st.integers(0, 40_000),
+            st.sampled_from(
+                [
+                    with_options(policy=HoldNParameters(2), segment_ms=500),
+                    with_options(policy=LocalAgreementParameters(2)),
+                    with_options(policy=LocalAgreementParameters(3), segment_ms=1100),
+                    with_options(policy=WaitKParameters(2)),
+                    with_options(policy=EdattParameters(0.5, 2, 1)),
+                ]
+            ),
+        ),
+        max_size=4,
+    ),
+    seed=st.integers(0, 100),
+    lag_ms=st.sampled_from([None, 900]),
+    data=st.data(),
+)
+def test_updates_keep_their_place(choices, seed, lag_ms, data):
+    """What was changed before the interruption stays, what comes after is sent again."""
+    messages = []
+    for samples, options in choices:
+        messages += [bytes(samples * 2), replace(options, target_lag_ms=lag_ms)]
+    messages.append(bytes(60_000))
+    check_every_interruption(
+        messages,
+        with_options(target_lag_ms=lag_ms),
+        lambda: ScriptedDecoder(word=unstable_word(seed)),
+        data,
+    )
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        EdattParameters(0.5, 2, 1),
+        LocalAgreementParameters(3),
+        WaitKParameters(2),
+        WaitKParameters(2, detection="adaptive"),
+    ],
+    ids=["edatt", "local-agreement", "wait-k", "adaptive-wait-k"],
+)
+@settings(max_examples=15, deadline=None)
+@given(
+    samples=st.integers(30_000, 200_000),
+    words=st.integers(1, 5),
+    unit=st.sampled_from(CommitUnit),
+    data=st.data(),
+)
+def test_what_is_forgotten_stays_forgotten(policy, samples, words, unit, data):
+    """With history selection the audio that is sent again begins within the utterance."""
+    options = with_options(
+        policy=policy,
+        commit_unit=unit,
+        endpointing=None,
+        history_selection=HistorySelection(words),
+    )
+    messages = [bytes(samples * 2)]
+    whole = run_session(messages, options, ScriptedEncoder(), TalkDecoder())
+    places = interruptions(whole)
+    told_count, snapshot = data.draw(st.sampled_from(places))
+    resumed = through_token(snapshot)
+    again = sent_again(messages, resumed)
+    rest = run_session(again, options, ScriptedEncoder(), TalkDecoder(), resumed=resumed)
+    assert essence([*whole[:told_count], *rest]) == essence(whole)
+
+
+@each_policy
+@given(
+    seed=st.integers(0, 100),
+    samples=st.integers(20_000, MAX_SAMPLES),
+    unit=st.sampled_from(CommitUnit),
+    data=st.data(),
+)
+def test_a_late_machine_keeps_what_it_has_said(parameters, seed, samples, unit, data):
+    """MERGE: committed text stays the prefix, and utterances still lie end to end."""
+    options = options_with(
+        parameters, commit_unit=unit, merges_segments=True, endpointing=Endpointing(600, 5000)
+    )
+    first = ScriptedDecoder(word=unstable_word(seed))
+    piece = data.draw(st.integers(500, 20_000)) * 2
+    audio = bytes(samples * 2)
+    messages = [audio[at : at + piece] for at in range(0, len(audio), piece)]
+    whole = run_session(messages, options, ScriptedEncoder(voice_with_pauses), first)
+    places = interruptions(whole)
+    if not places:
+        return
+    told_count, snapshot = data.draw(st.sampled_from(places))
+    resumed = through_token(snapshot)
+    second = ScriptedDecoder(word=unstable_word(seed))
+    rest = run_session(
+        [audio[2 * resumed.start_sample :]],
+        options,
+        ScriptedEncoder(voice_with_pauses),
+        second,
+        late=True,
+        resumed=resumed,
+    )
+    events = [*whole[:told_count], *rest]
+    ends = [event for event in events if isinstance(event, UtteranceEnded)]
+    assert [(e.utterance, e.start_sample) for e in ends] == list(
+        enumerate([0, *(e.end_sample for e in ends[:-1])])
+    )
+    assert ends[-1].end_sample == samples
+    committed = tuple(token.token_id for token in resumed.utterance.kept)
+    for request in second.requests:
+        if request.states[0] == resumed.start_sample:
+            assert request.prefix[: len(committed)] == committed
+    totals = rest[-1]
+    assert totals.item_count == len(items_of(events))
+    assert totals.segment_count == sum(isinstance(event, SegmentWorked) for event in events)

@@ -1,0 +1,176 @@
+"""Resume tokens: short enough for any session, and taken from nobody who has no right to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.policy.decisions.base import Token
+from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
+from earvoice.policy.event import DecidedHypothesis, SegmentWorked, SessionTotals
+from earvoice.policy.resume.seal import ForgedError, Seal, parse_keys
+from earvoice.policy.resume.snapshot import (
+    HeldPiece,
+    SessionSnapshot,
+    UtteranceSnapshot,
+    first_snapshot,
+)
+from earvoice.policy.resume.token import TOKEN_LIMIT_BYTES, Bearer, TokenMint
+from earvoice.policy.segment_grid import SegmentGrid
+from earvoice.policy.timeline import CommitTime, StageTimings
+from earvoice.policy.token_origin import TokenOrigin
+from earvoice.policy.translation import MAX_HYPOTHESIS_TOKENS
+from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
+from tests.unit.policy.resuming import MODEL, through_token
+from tests.unit.policy.running import OPTIONS, with_options
+
+BEARER = Bearer("anna", MODEL, "s1", "00-" + "a" * 32 + "-" + "b" * 16 + "-01")
+LONG_AGO_SAMPLES = 48_000 * 3600 * 24
+LARGEST_TOKEN_ID = 300_000
+
+
+def mint_at(unix_s: float, *keys: bytes) -> TokenMint:
+    """A mint whose tokens are good for a minute."""
+    return TokenMint(Seal(keys or (b"k" * 32,)), 60.0, lambda: unix_s, lambda: 0.0)
+
+
+def refusal_of(token: bytes, mint: TokenMint, tenant: str = "anna", find=lambda _: MODEL) -> str:
+    """Why a token is not taken."""
+    with pytest.raises(InvalidResumeTokenError) as caught:
+        mint.take(token, tenant, find)
+    assert "resume_token" in caught.value.message
+    return caught.value.metadata["cause"]
+
+
+def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
+    """A session of a day, in an utterance whose hypothesis is as long as any may be."""
+    ids = [LARGEST_TOKEN_ID - index for index in range(MAX_HYPOTHESIS_TOKENS)]
+    start_sample = LONG_AGO_SAMPLES
+    stages = StageTimings(*[1234.56789 + index for index in range(11)])
+    origin = TokenOrigin(start_sample, start_sample + 9, CommitTime(9e7, 9e7, stages, 90))
+    utterance = UtteranceSnapshot(
+        index=9000,
+        begin_sample=start_sample - 10**7,
+        start_sample=start_sample,
+        segment_index=200,
+        kept=tuple(Token(i, b"x.", True, ()) for i in ids[:committed_count]),
+        draft=tuple(ids[committed_count:]),
+        word_end_samples=tuple(start_sample + 8000 * n for n in range(committed_count)),
+        written_word_count=10**5,
+        written_token_count=10**5,
+        spoken_for_sample=start_sample + 10**6,
+        held=HeldPiece(held_text, True, origin),
+        policy={"newest": ids, "shared": [committed_count] * 62},
+    )
+    worked = SegmentWorked(
+        9000, 200, LONG_AGO_SAMPLES, 1e5, 1e5, 50, 9, DecidedHypothesis(ids, committed_count, 9)
+    )
+    return SessionSnapshot(
+        with_options(policy=LocalAgreementParameters(64), target_lag_ms=2000),
+        utterance,
+        SegmentGrid(8000, 800, 800, LONG_AGO_SAMPLES, 199),
+        2345.678,
+        LONG_AGO_SAMPLES,
+        9e7,
+        -9e6,
+        SessionTotals(10**9, 10**6, 10**6, 9000, 10**6, 10**6, 1e9, {"loop": 999, "length": 9}, 9),
+        worked,
+    )
+
+
+@given(st.integers(0, MAX_HYPOTHESIS_TOKENS), st.binary(max_size=100))
+def test_the_longest_session_has_a_short_token(committed_count: int, held_text: bytes):
+    """4 KiB hold the longest utterance, sixty hypotheses of the past and what is held back."""
+    snapshot = longest_session(committed_count, held_text)
+    token = mint_at(1e9).make(snapshot, 10**9, BEARER)
+    assert 0 < len(token) <= TOKEN_LIMIT_BYTES
+    resumed = mint_at(1e9).take(token, "anna", lambda _: MODEL)
+    assert (resumed.seq, resumed.bearer) == (10**9, BEARER)
+    was, now = snapshot.utterance, resumed.snapshot.utterance
+    assert replace(now, kept=(), held=None) == replace(was, kept=(), held=None)
+    assert [(t.token_id, t.starts_word) for t in now.kept] == [
+        (t.token_id, t.starts_word) for t in was.kept
+    ]
+    assert now.held.text == held_text
+    assert resumed.snapshot.segment == snapshot.segment
+    assert resumed.snapshot.totals == snapshot.totals
+
+
+def test_what_does_not_fit_gives_no_token():
+    """A word without end is no reason to fail: it cannot be resumed until it has ended."""
+    assert mint_at(0).make(longest_session(400, b"x" * 4096), 1, BEARER) == b""
+
+
+def test_a_token_survives_other_clocks():
+    """The first sample existed when it did, whatever a replica's clock shows."""
+    resumed = through_token(replace(first_snapshot(OPTIONS), origin_s=990.0))
+    # 10 s ago here; there it is a second later.
+    assert resumed.origin_s == pytest.approx(77.0 - 11.0)
+
+
+@given(st.binary(max_size=200), st.data())
+def test_no_forged_token_is_taken(noise: bytes, data):
+    """Neither noise nor a token with one bit changed."""
+    mint = mint_at(0)
+    assert refusal_of(noise, mint) == "forged"
+    token = bytearray(mint.make(first_snapshot(OPTIONS), 1, BEARER))
+    token[data.draw(st.integers(0, len(token) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    assert refusal_of(bytes(token), mint) == "forged"
+
+
+def test_a_token_that_is_too_long_is_not_looked_at():
+    """Whatever it is, it is none of ours."""
+    assert refusal_of(bytes(TOKEN_LIMIT_BYTES + 1), mint_at(0)) == "forged"
+
+
+def test_a_token_expires():
+    """It is good for as long as the settings say."""
+    token = mint_at(1000.0).make(first_snapshot(OPTIONS), 1, BEARER)
+    assert mint_at(1059.0).take(token, "anna", lambda _: MODEL).seq == 1
+    assert refusal_of(token, mint_at(1061.0)) == "expired"
+
+
+def test_a_token_is_its_tenant_s_own():
+    """Another one may have found it."""
+    token = mint_at(0).make(first_snapshot(OPTIONS), 1, BEARER)
+    assert refusal_of(token, mint_at(0), tenant="bert") == "tenant"
+
+
+def test_a_token_belongs_to_a_model():
+    """Another model's tokens mean something else."""
+
+    def find(model_hash: str):
+        raise ModelNotFoundError(model_hash)
+
+    token = mint_at(0).make(first_snapshot(OPTIONS), 1, BEARER)
+    assert refusal_of(token, mint_at(0), find=find) == "model"
+
+
+def test_a_memory_that_is_not_understood_is_refused():
+    """A later version may remember something else; that is no bug of this one."""
+    utterance = UtteranceSnapshot(0, 0, 0, segment_index=1, policy={"seen": 3})
+    token = mint_at(0).make(SessionSnapshot(OPTIONS, utterance), 1, BEARER)
+    assert refusal_of(token, mint_at(0)) == "version"
+
+
+def test_keys_can_be_changed_without_a_pause():
+    """The first key signs; those after it are still taken, and no others."""
+    old, new = b"a" * 32, b"b" * 32
+    token = mint_at(0, old).make(first_snapshot(OPTIONS), 1, BEARER)
+    assert mint_at(0, new, old).take(token, "anna", lambda _: MODEL).seq == 1
+    assert refusal_of(token, mint_at(0, new)) == "forged"
+    assert Seal([new]).verify(Seal([new, old]).sign(b"x")) == b"x"
+    with pytest.raises(ForgedError):
+        Seal([old]).verify(Seal([new, old]).sign(b"x"))
+
+
+def test_keys_are_written_in_hex_or_base64():
+    """What is neither, or too short, is named by its number and not shown."""
+    assert parse_keys("61" * 32 + ", " + "YmJi" * 11) == [b"a" * 32, b"b" * 33]
+    for text, why in (("secret!", "key 1 is neither"), ("61" * 32 + ",6161", "key 2 has 2 bytes")):
+        with pytest.raises(ValueError, match=why) as caught:
+            parse_keys(text)
+        assert "secret" not in str(caught.value)
