@@ -1,0 +1,155 @@
+"""Envoy before the policy services: the real one, with the configuration of deploy/k8s."""
+
+import asyncio
+import copy
+import subprocess
+import urllib.error
+import urllib.request
+
+import grpc
+import pytest
+
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
+from tests.deploy.envoy_process import (
+    envoy_before,
+    envoy_program,
+    place_configuration,
+    read_configuration,
+    wait_until_healthy,
+)
+from tests.deploy.named_service import HEADER, SERVICE, named_services, replica_of
+from tests.deploy.tool import output_of
+
+SESSIONS = [str(number) for number in range(30)]
+
+
+def without_tls(configuration):
+    """A configuration's listeners and clusters, less what encrypts."""
+    plain = copy.deepcopy(configuration["static_resources"])
+    for listener in plain["listeners"]:
+        for chain in listener["filter_chains"]:
+            chain.pop("transport_socket", None)
+    for cluster in plain["clusters"]:
+        cluster.pop("transport_socket", None)
+    return plain
+
+
+def test_both_configurations_are_one():
+    """With TLS and without they differ in the encryption, and in nothing else."""
+    plain, encrypted = (read_configuration(name) for name in ("envoy.yaml", "envoy-tls.yaml"))
+    assert without_tls(encrypted) == plain["static_resources"] == without_tls(plain)
+    assert plain["admin"] == encrypted["admin"]
+
+
+def test_it_asks_for_the_services_health():
+    """By the name that the policy service tells, at the address that its Service has."""
+    policy, _ = read_configuration("envoy.yaml")["static_resources"]["clusters"]
+    (check,) = policy["health_checks"]
+    assert check["grpc_health_check"]["service_name"] == SERVICE
+
+
+@pytest.mark.parametrize("name", ["envoy.yaml", "envoy-tls.yaml"])
+def test_envoy_takes_the_configuration(name, tmp_path):
+    """By its own check."""
+    place_configuration(name, tmp_path, ["127.0.0.1:1"], tmp_path)
+    assert "OK" in output_of(envoy_program(), "--mode", "validate", "-c", tmp_path / name)
+
+
+def test_envoy_refuses_a_wrong_one(tmp_path):
+    """The check can fail."""
+    place_configuration("envoy.yaml", tmp_path, ["127.0.0.1:1"])
+    text = (tmp_path / "envoy.yaml").read_text(encoding="utf8").replace("RING_HASH", "RING")
+    (tmp_path / "envoy.yaml").write_text(text, encoding="utf8")
+    command = [envoy_program(), "--mode", "validate", "-c", tmp_path / "envoy.yaml"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+async def test_a_session_comes_back_to_its_replica(tmp_path):
+    """And the sessions are spread over all; a second connection changes nothing."""
+    async with named_services(3) as services, envoy_before(services, tmp_path) as (address, _):
+        places = []
+        for _ in range(2):
+            async with grpc.aio.insecure_channel(address) as channel:
+                places.append([await replica_of(channel, session) for session in SESSIONS])
+    assert places[0] == places[1]
+    assert set(places[0]) == {"0", "1", "2"}
+
+
+async def test_a_full_replica_s_sessions_are_taken_elsewhere(tmp_path):
+    """RESOURCE_EXHAUSTED at the opening is no answer while another has room."""
+    async with named_services(3) as services, envoy_before(services, tmp_path) as (address, _):
+        services[0].is_full = True
+        async with grpc.aio.insecure_channel(address) as channel:
+            places = [await replica_of(channel, session) for session in SESSIONS]
+        assert services[0].asked
+    assert set(places) == {"1", "2"}
+
+
+async def test_all_full_is_said(tmp_path):
+    """The client hears the replica's own status."""
+    async with named_services(2) as services, envoy_before(services, tmp_path) as (address, _):
+        for service in services:
+            service.is_full = True
+        async with grpc.aio.insecure_channel(address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await replica_of(channel, "1")
+    assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert failure.value.details() == "full"
+
+
+async def test_a_lost_replica_s_sessions_are_taken_by_others(tmp_path):
+    """From the moment it is gone: every new stream is served, and others keep their place."""
+    async with (
+        named_services(3) as services,
+        envoy_before(services, tmp_path) as (address, _),
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        before = [await replica_of(channel, session) for session in SESSIONS]
+        await services[0].stop()
+        after = [await replica_of(channel, session) for session in SESSIONS]
+    assert "0" not in after
+    kept = [old == new for old, new in zip(before, after, strict=True) if old != "0"]
+    assert sum(kept) >= 0.8 * len(kept)
+
+
+async def test_a_draining_replica_keeps_its_streams(tmp_path):
+    """NOT_SERVING turns new streams away; those that run go on to their end."""
+    async with (
+        named_services(3) as services,
+        envoy_before(services, tmp_path) as (address, status),
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        calls = [await running_call(channel, session) for session in SESSIONS]
+        await services[0].serve(serving=False)
+        await asyncio.to_thread(wait_until_healthy, status, 2)
+        asked = services[0].asked
+        assert "0" not in [await replica_of(channel, session) for session in SESSIONS]
+        assert services[0].asked == asked > 0
+        for call in calls:
+            await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
+            assert await call.read() != grpc.aio.EOF
+            call.cancel()
+
+
+async def running_call(channel, session):
+    """A stream that has had its first answer."""
+    stub = public_grpc.SpeechTranslationServiceStub(channel)
+    call = stub.StreamingTranslate(metadata=[(HEADER, session)])
+    await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
+    await call.read()
+    return call
+
+
+async def test_the_admin_interface_stays_inside(tmp_path):
+    """The port of the probes answers them and Prometheus, and nothing else."""
+    async with named_services(1) as services, envoy_before(services, tmp_path) as (_, status):
+        codes = {}
+        for path in ("ready", "metrics", "quitquitquit", "config_dump"):
+            url = f"http://127.0.0.1:{status}/{path}"
+            try:
+                with await asyncio.to_thread(urllib.request.urlopen, url) as answer:
+                    codes[path] = answer.status
+            except urllib.error.HTTPError as error:
+                codes[path] = error.code
+    assert codes == {"ready": 200, "metrics": 200, "quitquitquit": 404, "config_dump": 404}
