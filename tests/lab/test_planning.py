@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from earvoice.training.bucketing import make_batches
 from earvoice.training.example import Example, SpokenClip, plan_epoch
 from earvoice.training.recipe import TrainingRecipe
-from earvoice.training.schedule import batch_frames, ctc_weight, joined_share, learning_rate
+from earvoice.training.schedule import (
+    batch_frames,
+    ctc_weight,
+    decays,
+    joined_share,
+    learning_rate,
+)
 
 RECIPE = TrainingRecipe()
 POOL = [
@@ -78,6 +84,18 @@ def test_learning_rate_rises_then_falls() -> None:
     assert abs(at_peak - RECIPE.peak_learning_rate) < 1e-9
     assert learning_rate(10_000, 0.5, RECIPE) < at_peak
     assert abs(learning_rate(10_000, 1.0, RECIPE) - RECIPE.final_learning_rate) < 1e-9
+
+
+def test_a_constant_rate_falls_only_at_the_end() -> None:
+    """With a decay over the last fifth, the rate is the same from warm-up to four fifths."""
+    recipe = replace(RECIPE, decay_share=0.2)
+    early, late = (learning_rate(10_000, progress, recipe) for progress in (0.1, 0.8))
+    assert abs(early - recipe.peak_learning_rate) < 1e-9
+    assert abs(late - recipe.peak_learning_rate) < 1e-9
+    assert not decays(0.7, recipe)
+    assert decays(0.9, recipe)
+    half = (recipe.peak_learning_rate + recipe.final_learning_rate) / 2
+    assert abs(learning_rate(10_000, 0.9, recipe) - half) < 1e-9
 
 
 def test_weights_and_shares_reach_their_ends() -> None:

@@ -1,5 +1,7 @@
 """A training run survives interruption."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,15 +9,17 @@ import torch
 
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
 from earvoice.training.dev_set import DevClip, score
 from earvoice.training.metric import Score
 from earvoice.training.normalisation import Normalisation, measure_normalisation
+from earvoice.training.peers import Peers
 from earvoice.training.recipe import TextRecipe, TrainingRecipe
 from earvoice.training.run_state import RunFolder, average_snapshots, default_run_folder
 from earvoice.training.target_text import TargetText
 from earvoice.training.text_data import TextData
-from earvoice.training.trainer import Budget, Trainer
+from earvoice.training.trainer import Trainer
 from tests.lab.tiny_corpus import make_sentence, tiny_model, write_corpus
 
 pytestmark = pytest.mark.torch
@@ -27,6 +31,7 @@ RECIPE = TrainingRecipe(
     text=TextRecipe(batch_sentences=4, buckets=2),
 )
 STEPS = 10
+Measure = Callable[[SpeechTranslationModel], list[Score]]
 
 
 class InterruptionError(Exception):
@@ -56,17 +61,41 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_trainer(corpus: Path, run: Path, calls: int = 10_000) -> Trainer:
-    """A trainer that saves and measures after every step."""
+class Worse:
+    """A measurement that finds every network worse than the one before."""
+
+    def __init__(self) -> None:
+        self._errors = 0.0
+
+    def __call__(self, network: SpeechTranslationModel) -> list[Score]:
+        self._errors += 0.1
+        return [Score("none", 0, self._errors)]
+
+
+BUDGET = Budget(steps=STEPS, save_every_s=0.0, measure_every_s=0.0)
+"""Saves and measures after every step."""
+
+
+def make_trainer(
+    corpus: Path,
+    run: Path,
+    calls: int = 10_000,
+    *,
+    measure: Measure | None = None,
+    budget: Budget = BUDGET,
+    recipe: TrainingRecipe = RECIPE,
+    peers: Peers | None = None,
+) -> Trainer:
+    """A trainer of a tiny network."""
     torch.manual_seed(1)
     torch.set_num_threads(1)
     source = Vocabulary.from_file(corpus / "source.model")
     target = TargetText(Vocabulary.from_file(corpus / "target.model"), {"de": ""})
     network = SpeechTranslationModel(tiny_model(len(source), len(target.vocabulary)), dropout=0.1)
-    data = TrainingData(corpus, RECIPE, source, target, Normalisation.read(corpus))
-    budget = Budget(steps=STEPS, save_every_s=0.0, measure_every_s=0.0)
-    text = TextData(corpus, RECIPE.text, source, target)
-    return Trainer(network, data, text, RECIPE, budget, RunFolder(run, 3), Killer(calls))
+    data = TrainingData(corpus, recipe, source, target, Normalisation.read(corpus))
+    text = TextData(corpus, recipe.text, source, target)
+    folder = RunFolder(run, 3)
+    return Trainer(network, data, text, recipe, budget, folder, measure or Killer(calls), peers)
 
 
 @pytest.mark.parametrize("calls", [2, 5, 8])
@@ -89,17 +118,64 @@ def test_an_interrupted_run_ends_as_an_uninterrupted_one(
 
 
 def test_snapshots_are_kept_and_averaged(corpus: Path, tmp_path: Path) -> None:
-    """The last snapshots stay, and their average is their mean."""
+    """The snapshots around the best measurement stay, and their average is their mean."""
     make_trainer(corpus, tmp_path).run()
-    paths = RunFolder(tmp_path, 3).snapshots()
-    assert [path.stem for path in paths] == ["0000008", "0000009", "0000010"]
-    mean = average_snapshots(paths)
+    run = RunFolder(tmp_path, 3)
+    assert [int(path.stem) for path in run.snapshots()] == [4, 5, 6, 7, 8, 9, 10]
+    assert [int(path.stem) for path in run.best_snapshots(2)] == [9, 10]
+    mean = average_snapshots(run.snapshots())
     name = "encoder.ctc_fc.weight"
-    single = [torch.load(path, weights_only=True)[name] for path in paths]
+    single = [torch.load(path, weights_only=True)[name] for path in run.snapshots()]
     torch.testing.assert_close(mean[name], torch.stack(single).mean(0))
-    milestones = RunFolder(tmp_path, 3).milestones()
-    assert [path.stem for path in milestones] == ["1", "2", "3", "4", "5", "6"]
+    assert [path.stem for path in run.milestones()] == ["1", "2", "3", "4", "5", "6"]
     assert (tmp_path / "curve.csv").read_text().startswith("step,elapsed_s,set")
+
+
+def test_a_run_without_progress_ends_early(corpus: Path, tmp_path: Path) -> None:
+    """The second measurement that is no better ends it, and the best snapshot is still there."""
+    trainer = make_trainer(corpus, tmp_path, measure=Worse(), budget=replace(BUDGET, patience=2))
+    trainer.run()
+    assert trainer.state.step == 3
+    assert [int(path.stem) for path in RunFolder(tmp_path).best_snapshots(1)] == [1]
+
+
+def test_a_longer_run_goes_on_from_before_the_decay(corpus: Path, tmp_path: Path) -> None:
+    """The state before the decay is kept; a new run begins with it, warms up and ends later."""
+    recipe = replace(RECIPE, decay_share=0.3)
+    make_trainer(corpus, tmp_path / "first", recipe=recipe).run()
+    longer = RunFolder(tmp_path / "longer")
+    longer.begin_after(tmp_path / "first" / "before-decay.pt")
+    trainer = make_trainer(
+        corpus, tmp_path / "longer", recipe=recipe, budget=replace(BUDGET, steps=2 * STEPS)
+    )
+    assert trainer.state.step == trainer.state.warmup_step == 8
+    assert not trainer.state.decayed
+    trainer.run()
+    assert trainer.state.step == 2 * STEPS
+    assert (tmp_path / "longer" / "before-decay.pt").exists()
+
+
+def test_a_run_that_has_begun_is_not_begun_again(corpus: Path, tmp_path: Path) -> None:
+    """Started once more with the same command, an interrupted run continues."""
+    recipe = replace(RECIPE, decay_share=0.3)
+    make_trainer(corpus, tmp_path, recipe=recipe).run()
+    folder = RunFolder(tmp_path)
+    folder.begin_after(tmp_path / "before-decay.pt")
+    content = folder.load()
+    assert content is not None
+    assert content["state"]["step"] == STEPS
+
+
+def test_a_continued_run_follows_the_recipe_of_today(corpus: Path, tmp_path: Path) -> None:
+    """A rate that is changed between two parts of a run holds in the second."""
+    make_trainer(corpus, tmp_path).run()
+    still = replace(RECIPE, lower_learning_rate=0.0)
+    trainer = make_trainer(corpus, tmp_path, recipe=still, budget=replace(BUDGET, steps=STEPS + 2))
+    names = ("encoder.ctc_fc.weight", "decoder.layers.0.fc1.weight")
+    before = {name: trainer.network.get_parameter(name).detach().clone() for name in names}
+    trainer.run()
+    moved = [not torch.equal(trainer.network.get_parameter(n), before[n]) for n in names]
+    assert moved == [False, True]
 
 
 def test_averaging_nothing_is_an_error() -> None:

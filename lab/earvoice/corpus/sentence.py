@@ -53,6 +53,14 @@ def write_sentences(path: Path, sentences: Iterable[Sentence]) -> None:
         writer.writerows(astuple(sentence) for sentence in sentences)
 
 
+def append_sentences(path: Path, sentences: Iterable[Sentence]) -> None:
+    """Add rows to a table, whole or not at all; it is made when missing."""
+    rows = read_sentences(path) if path.exists() else []
+    partial = path.with_suffix(".part")
+    write_sentences(partial, [*rows, *sentences])
+    partial.replace(path)
+
+
 def read_sentences(path: Path) -> list[Sentence]:
     """Read what `write_sentences` wrote.
 

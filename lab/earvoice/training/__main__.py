@@ -9,18 +9,34 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
 from earvoice.training.dev_set import read_dev_sets, score, with_translation
+from earvoice.training.distillation import distil
 from earvoice.training.export import export, write
 from earvoice.training.growth import grow
 from earvoice.training.halves import set_lower_dropout
 from earvoice.training.model_shape import TARGET_TAGS, grown_model
 from earvoice.training.normalisation import measure_normalisation
-from earvoice.training.recipe import FIRST_STAGE, SECOND_STAGE
-from earvoice.training.run_state import RunFolder, default_run_folder
+from earvoice.training.peers import find_peers
+from earvoice.training.recipe import (
+    FIRST_STAGE,
+    HEARD_EXACTLY,
+    SECOND_STAGE,
+    TeacherRecipe,
+    distilled,
+)
+from earvoice.training.run_state import (
+    AVERAGED_SNAPSHOTS,
+    RunFolder,
+    average_snapshots,
+    default_run_folder,
+)
 from earvoice.training.start import TrainingStart
+from earvoice.training.teacher import TextTeacher
+from earvoice.training.teacher_run import TeacherRun
 from earvoice.training.text_data import TextData
-from earvoice.training.trainer import Budget, Trainer
+from earvoice.training.trainer import Trainer
 from earvoice.training.vocabulary_training import train_joint_target, train_vocabularies
 
 if TYPE_CHECKING:
@@ -47,15 +63,25 @@ def main() -> None:
     growing.add_argument("--to", type=Path, required=True, help="checkpoint directory to write")
     train = steps.add_parser("train", help="train, or continue an interrupted run")
     _add_budget(train)
-    exporting = steps.add_parser("export", help="average the last snapshots into a checkpoint")
-    exporting.add_argument("--snapshots", type=int, default=5, help="how many are averaged")
+    exporting = steps.add_parser("export", help="average the best snapshots into a checkpoint")
+    exporting.add_argument(
+        "--snapshots",
+        type=int,
+        default=AVERAGED_SNAPSHOTS,
+        help="how many are averaged, around the best measurement (default: %(default)s)",
+    )
     exporting.add_argument(
         "--milestones", action="store_true", help="write the run's milestones instead, TO/1, TO/2 …"
     )
     exporting.add_argument("--to", type=Path, required=True, help="checkpoint directory")
-    for step in (prepare, growing, train, exporting):
+    teaching = steps.add_parser("teach", help="train a text-to-text teacher on the same texts")
+    teaching.add_argument("--minutes", type=float, default=Budget.minutes)
+    distilling = steps.add_parser("distil", help="write the teacher's translations: distilled.tsv")
+    for step in (teaching, distilling):
+        step.add_argument("--teacher", type=Path, required=True, help="file of the teacher")
+    for step in (prepare, growing, train, exporting, teaching, distilling):
         step.add_argument("--corpus", type=Path, required=True, help="folder of the corpus")
-    for step in (growing, train, exporting):
+    for step in (growing, train, exporting, teaching, distilling):
         step.add_argument(
             "--start",
             type=Path,
@@ -81,6 +107,15 @@ def _add_budget(train: argparse.ArgumentParser) -> None:
         "--wall-minutes", type=float, default=Budget.wall_minutes, help="limit by the clock"
     )
     train.add_argument("--threads", type=int, default=1, help="cores to compute on")
+    train.add_argument(
+        "--distilled", action="store_true", help="learn from the teacher's translations too"
+    )
+    train.add_argument(
+        "--patience", type=int, help="end after so many measurements without a better one"
+    )
+    train.add_argument(
+        "--after", type=Path, help="go on, in a new --run, from another's before-decay.pt"
+    )
 
 
 def _prepare(options: argparse.Namespace) -> None:
@@ -99,6 +134,8 @@ def _grow(options: argparse.Namespace) -> None:
 
 def _train(options: argparse.Namespace) -> None:
     recipe = SECOND_STAGE if options.start else FIRST_STAGE
+    if options.distilled:
+        recipe = distilled(recipe)
     torch.set_num_threads(options.threads)
     torch.manual_seed(recipe.seed)
     torch.set_flush_denormal(True)
@@ -106,6 +143,8 @@ def _train(options: argparse.Namespace) -> None:
     source, target = start.source(), start.target()
     network = start.network(recipe.dropout)
     set_lower_dropout(network, recipe.lower_dropout)
+    peers = find_peers()
+    torch.manual_seed(recipe.seed + peers.rank)
     data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
     sets = read_dev_sets(options.corpus, start.normalisation.for_model())
     measured = [
@@ -120,9 +159,14 @@ def _train(options: argparse.Namespace) -> None:
             for name, language, clips in measured
         ]
 
-    budget = Budget(minutes=options.minutes, wall_minutes=options.wall_minutes)
+    budget = Budget(
+        minutes=options.minutes, wall_minutes=options.wall_minutes, patience=options.patience
+    )
     text = TextData(options.corpus, recipe.text, source, target)
-    Trainer(network, data, text, recipe, budget, RunFolder(options.run), measure).run()
+    folder = RunFolder(options.run)
+    if options.after:
+        folder.begin_after(options.after)
+    Trainer(network, data, text, recipe, budget, folder, measure, peers).run()
 
 
 def _chosen(clips: list[DevClip], language: str) -> list[DevClip]:
@@ -134,9 +178,29 @@ def _export(options: argparse.Namespace) -> None:
     run, start = RunFolder(options.run), _start(options)
     if options.milestones:
         for path in run.milestones():
-            export(start, [path], options.to / path.stem)
+            write(start, average_snapshots([path]), options.to / path.stem, torch.float16)
         return
-    export(start, run.snapshots()[-options.snapshots :], options.to)
+    recipe = SECOND_STAGE if options.start else FIRST_STAGE
+    torch.manual_seed(recipe.seed)
+    target, source = start.target(), start.source()
+    data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
+    export(start, run.best_snapshots(options.snapshots), options.to, data, recipe)
+
+
+def _teach(options: argparse.Namespace) -> None:
+    recipe = TeacherRecipe()
+    torch.manual_seed(recipe.seed)
+    start = _start(options)
+    text = TextData(options.corpus, HEARD_EXACTLY, start.source(), start.target())
+    teacher = TextTeacher(start.config, recipe)
+    TeacherRun(teacher, text, recipe, Budget(minutes=options.minutes), options.teacher).run()
+
+
+def _distil(options: argparse.Namespace) -> None:
+    start = _start(options)
+    teacher = TextTeacher(start.config, TeacherRecipe())
+    teacher.load_state_dict(torch.load(options.teacher, weights_only=True)["teacher"])
+    distil(options.corpus, teacher, start.source(), start.target())
 
 
 def _start(options: argparse.Namespace) -> TrainingStart:
@@ -145,7 +209,14 @@ def _start(options: argparse.Namespace) -> TrainingStart:
     return TrainingStart.fresh(options.corpus)
 
 
-_STEPS = {"prepare": _prepare, "grow": _grow, "train": _train, "export": _export}
+_STEPS = {
+    "prepare": _prepare,
+    "grow": _grow,
+    "train": _train,
+    "export": _export,
+    "teach": _teach,
+    "distil": _distil,
+}
 
 if __name__ == "__main__":
     main()

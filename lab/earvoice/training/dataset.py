@@ -21,6 +21,7 @@ from earvoice.training.augmentation import (
     vary_channel,
     vary_speaker,
 )
+from earvoice.training.distillation import read_distilled
 from earvoice.training.example import SpokenClip
 
 if TYPE_CHECKING:
@@ -111,6 +112,10 @@ class TrainingData:
         self._source = [source.encode(row.transcript) for row in self._sentences]
         self._characters = [[len(source.pieces[i]) for i in ids] for ids in self._source]
         self._targets = [target.encode(row) for row in self._sentences]
+        taught = {row.key: row for row in read_distilled(corpus)} if recipe.distilled_share else {}
+        self._taught = [
+            target.encode(taught[row.key]) if row.key in taught else {} for row in self._sentences
+        ]
         self._bank = NoiseBank(_white_noise(recipe.seed), voices)
         self._normalisation = normalisation
 
@@ -145,9 +150,17 @@ class TrainingData:
         ]
         if not languages:
             return Target([EOS], [], known=False)
-        language = random.Random(example.seed).choice(languages)
-        ids = [token for clip in example.clips for token in self._targets[clip][language]]
+        generator = random.Random(example.seed)
+        language = generator.choice(languages)
+        ids = [t for clip in example.clips for t in self._written(clip, language, generator)]
         return Target(self._target_text.opening(language), ids)
+
+    def _written(self, clip: int, language: str, generator: random.Random) -> list[int]:
+        """Return a translation of one clip: gold, or at times the teacher's."""
+        taught = self._taught[clip].get(language)
+        if taught and generator.random() < self._recipe.distilled_share:
+            return taught
+        return self._targets[clip][language]
 
     def _make(
         self, example: Example, augmentation: AugmentationRecipe

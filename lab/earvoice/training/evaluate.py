@@ -5,7 +5,8 @@ sacreBLEU of the translation of whole inputs (offline). ``joined/VOICE`` are nei
 sentences in inputs of 5 to 15 s, ``telephone/VOICE`` the chat sentences over an 8 kHz line, and
 ``librispeech`` the transcribed LibriSpeech clips among the samples. Then the same joined inputs
 segment by segment under EDAtt with the model's own layer, alpha and segment (lambda 2, mean of all
-heads), the words that silence and babble give, and the cost of an encoder pass.
+heads), the words that silence and babble give, and the cost of an encoder pass; at the end a table
+of what is to be reached. What a live stream costs, ``benchmarks/live_streams.py`` measures.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from earvoice.training.derived_set import (
     read_samples,
 )
 from earvoice.training.dev_set import read_dev_sets, score, with_translation
+from earvoice.training.goal import Measurements, goal_table
 from earvoice.training.metric import bleu
 from earvoice.training.target_text import TargetText
 
@@ -48,6 +50,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="checkpoint directory")
     parser.add_argument("--beam", type=int, default=5, help="hypotheses kept; 1 is greedy")
     parser.add_argument("--clips", type=int, default=200, help="of each set, at most")
+    parser.add_argument(
+        "--live-clips", type=int, default=60, help="joined inputs translated live, at most"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     checkpoint = load_checkpoint(options.model)
@@ -59,23 +64,26 @@ def main() -> None:
     for name in sorted(sets):
         evaluation.print_offline(name, sets[name], options.clips)
     for language in evaluation.target.languages:
-        evaluation.print_simultaneous(chosen_clips(sets, language)[: options.clips], language)
+        clips = chosen_clips(sets, language)[: options.live_clips]
+        evaluation.print_simultaneous(clips, language)
     for clip in (
         make_silence(checkpoint.normalisation),
         make_babble(options.data / "speech", checkpoint.normalisation),
     ):
         evaluation.print_wordless(clip)
-    _say(f"sacreBLEU {bleu([''], [''])[2]}")
     _say(f"encoder pass over 10 s: {encoder_ms(checkpoint):.1f} ms")
+    _say(f"sacreBLEU {bleu([''], [''])[2]}, beam {options.beam}")
+    _say(goal_table(evaluation.found))
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A checkpoint, and how it is asked."""
+    """A checkpoint, how it is asked, and what has been found."""
 
     checkpoint: Checkpoint
     target: TargetText
     beam: int
+    found: Measurements = field(default_factory=Measurements)
 
     def print_offline(self, name: str, clips: list[DevClip], limit: int) -> None:
         """Print word error rate and BLEU in every language in which the set has references."""
@@ -91,6 +99,7 @@ class Evaluation:
                 suffix.strip() or self.target.languages[0],
                 self.beam,
             )
+            self.found.scores[result.name] = result
             _say(str(result))
 
     def print_simultaneous(self, clips: list[DevClip], language: str) -> None:
@@ -111,6 +120,7 @@ class Evaluation:
             self.target,
             language,
         )
+        self.found.live[language] = live, offline
         share = 100 * live.bleu / offline.bleu if offline.bleu else 0.0
         _say(f"simultaneous {language}: {live}, {share:.0f} % of greedy {offline}")
 
@@ -118,13 +128,15 @@ class Evaluation:
         """Print how many words a minute without speech gives."""
         defaults = self.checkpoint.config.policy_defaults
         grid = [(defaults.attention_layer, defaults.alpha)]
-        counts = []
+        counts = {}
         for language in self.target.languages:
             opening = self.target.opening(language)
             (run,) = translate(clip, grid, defaults.segment_ms, self.checkpoint, opening)
             text = self.target.vocabulary.decode(run.committed)
-            counts.append(f"{len(text.split())} {language}")
-        _say(f"{clip.sentence.key}, 60 s: words committed: {', '.join(counts)}")
+            counts[language] = len(text.split())
+        self.found.words[clip.sentence.key] = sum(counts.values())
+        shown = ", ".join(f"{count} {language}" for language, count in counts.items())
+        _say(f"{clip.sentence.key}, 60 s: words committed: {shown}")
 
 
 def read_sets(corpus: Path, speech: Path, checkpoint: Checkpoint) -> dict[str, list[DevClip]]:

@@ -7,18 +7,42 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.models.checkpoint import save_checkpoint
+from earvoice.training.batch_statistics import measure_statistics
+from earvoice.training.bucketing import make_batches
+from earvoice.training.example import plan_epoch
 from earvoice.training.run_state import average_snapshots
+from earvoice.training.schedule import batch_frames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from earvoice.training.dataset import TrainingData
+    from earvoice.training.recipe import TrainingRecipe
     from earvoice.training.start import TrainingStart
 
+_BATCHES = 60
 
-def export(start: TrainingStart, snapshots: Sequence[Path], directory: Path) -> None:
-    """Average snapshots of a run that began with `start`; write them with 16-bit matrices."""
-    write(start, average_snapshots(snapshots), directory, torch.float16)
+
+def export(
+    start: TrainingStart,
+    snapshots: Sequence[Path],
+    directory: Path,
+    data: TrainingData,
+    recipe: TrainingRecipe,
+) -> None:
+    """Average snapshots of a run that began with `start`; write them with 16-bit matrices.
+
+    BatchNorm's statistics are measured anew on inputs as the end of the run has them.
+    """
+    network = start.network(0.0)
+    network.load_state_dict(average_snapshots(snapshots))
+    examples = plan_epoch(data.pool(), 0, recipe.joined_share, recipe)
+    batches = make_batches(examples, batch_frames(together=True, recipe=recipe), recipe.seed)
+    measure_statistics(
+        network, (data.assemble(batch, recipe.augmentation) for batch in batches[:_BATCHES])
+    )
+    write(start, network.state_dict(), directory, torch.float16)
 
 
 def write(

@@ -50,11 +50,11 @@ def first_model(source_pieces: int, target_pieces: int) -> ModelConfig:
 
 
 def grown_model(source_pieces: int, target_pieces: int) -> ModelConfig:
-    """Return the configuration of ``earvoice-en-x``, which grew: about 6.8 million parameters."""
+    """Return the configuration of ``earvoice-en-x-small``: about 6.8 million parameters."""
     first = first_model(source_pieces, target_pieces)
     return dataclasses.replace(
         first,
-        name="earvoice-en-x",
+        name="earvoice-en-x-small",
         target_languages=tuple(TargetLanguage(tag[1:-1], tag) for tag in TARGET_TAGS),
         encoder=dataclasses.replace(first.encoder, layers=9, ctc_layer=7),
         decoder=dataclasses.replace(first.decoder, layers=4),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class TextRecipe:
         blank_chance: a blank stands between two pieces.
         weight: weight of the loss beside that of speech.
         every_steps: text comes every so many steps.
+        distilled: a teacher's translations count beside people's.
     """
 
     batch_sentences: int = 32
@@ -76,6 +77,27 @@ class TextRecipe:
     blank_chance: float = 0.75
     weight: float = 0.5
     every_steps: int = 2
+    distilled: bool = False
+
+
+HEARD_EXACTLY = TextRecipe(substitution_chance=0.0, drop_chance=0.0, blank_chance=0.0)
+"""What a text-to-text teacher learns from: nothing is misheard."""
+
+
+@dataclass(frozen=True)
+class TeacherRecipe:
+    """Size and training of a text-to-text teacher: about 10 million parameters."""
+
+    seed: int = 3
+    width: int = 256
+    heads: int = 4
+    encoder_layers: int = 5
+    decoder_layers: int = 4
+    dropout: float = 0.1
+    peak_learning_rate: float = 1.0e-3
+    warmup_steps: int = 400
+    label_smoothing: float = 0.1
+    gradient_norm: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,7 @@ class TrainingRecipe:
     Attributes:
         peak_learning_rate: AdamW's learning rate after `warmup_steps`, falling linearly to
             `final_learning_rate` at the end of the run.
+        decay_share: share of the run in which it falls, from 0 to 1; it is constant before.
         lower_learning_rate: that of the layers up to the CTC head, as a share of the others'.
         ctc_weight: weight of the CTC loss at the start and at the end; cross-entropy has 1.
         dropout: of the decoder and the layers above the CTC head.
@@ -99,11 +122,13 @@ class TrainingRecipe:
         real_repeats: how often real transcribed clips are heard in an epoch.
         gentle_augmentation: what is heard until the network is trained as a whole.
         empty_share: examples of noise and babble with an empty target.
+        distilled_share: chance that a spoken sentence's target is a teacher's instead of gold.
     """
 
     seed: int = 1
     peak_learning_rate: float = 1.5e-3
     final_learning_rate: float = 2.0e-5
+    decay_share: float = 1.0
     lower_learning_rate: float = 1.0
     warmup_steps: int = 400
     weight_decay: float = 0.01
@@ -125,6 +150,7 @@ class TrainingRecipe:
     edge_frames: tuple[int, int] = (0, 80)
     real_repeats: int = 4
     empty_share: float = 0.02
+    distilled_share: float = 0.0
     source_pieces: int = 300
     target_pieces: int = 2_500
     text: TextRecipe = field(default_factory=TextRecipe)
@@ -137,14 +163,22 @@ FIRST_STAGE = TrainingRecipe()
 
 SECOND_STAGE = TrainingRecipe(
     seed=2,
-    peak_learning_rate=1.2e-3,
-    lower_learning_rate=0.3,
+    peak_learning_rate=1.5e-3,
+    decay_share=0.3,
+    lower_learning_rate=0.15,
     warmup_steps=100,
+    dropout=0.0,
     batch_frames=(8_000, 8_000),
     together_progress=0.0,
     joined_progress=0.0,
     target_pieces=4_000,
-    text=TextRecipe(every_steps=1),
+    text=TextRecipe(weight=1.0, every_steps=1),
     augmentation=AugmentationRecipe(telephone_chance=0.2),
 )
 """A network that grew from the first stage's learns Spanish too, and everything better."""
+
+
+def distilled(recipe: TrainingRecipe) -> TrainingRecipe:
+    """Return a recipe that learns from a teacher's translations as often as from gold ones."""
+    text = replace(recipe.text, distilled=True)
+    return replace(recipe, distilled_share=0.5, text=text)

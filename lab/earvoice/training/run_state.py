@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from earvoice.training.curve import Curve
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+AVERAGED_SNAPSHOTS = 7
 
 
 @dataclass
@@ -27,6 +31,8 @@ class RunState:
         together: whether the halves of the network are trained together yet.
         ctc: running mean of the CTC loss, nats a transcript token.
         milestone: how many milestones have been kept.
+        warmup_step: the step at which the learning rate began to rise, last.
+        decayed: whether it has begun to fall.
     """
 
     step: int = 0
@@ -38,6 +44,8 @@ class RunState:
     together: bool = False
     ctc: float = 10.0
     milestone: int = 0
+    warmup_step: int = 0
+    decayed: bool = False
 
 
 def default_run_folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -53,30 +61,49 @@ def default_run_folder(environment: Mapping[str, str] = os.environ) -> Path:
 class RunFolder:
     """The folder of one run.
 
-    ``latest.pt``, ``snapshots/STEP.pt``, ``milestones/NUMBER.pt`` and ``curve.csv``.
+    ``latest.pt``, ``before-decay.pt``, ``snapshots/STEP.pt``, ``milestones/NUMBER.pt`` and
+    ``curve.csv``.
 
-    Every file is written beside its name and then moved there: an interruption at any moment
-    leaves the last complete one.
+    The last `snapshots` stay, and those around the best measurement. Every file is written
+    beside its name and then moved there: an interruption at any moment leaves the last complete
+    one.
     """
 
     def __init__(self, folder: Path, snapshots: int = 8) -> None:
-        """Open a run folder; it is made when missing. The last `snapshots` are kept."""
+        """Open a run folder; it is made when missing."""
         self.folder = folder
         self._kept = snapshots
         (folder / "snapshots").mkdir(parents=True, exist_ok=True)
         (folder / "milestones").mkdir(exist_ok=True)
 
     @property
-    def curve(self) -> Path:
-        """The measurements of the run, CSV."""
-        return self.folder / "curve.csv"
+    def curve(self) -> Curve:
+        """The measurements of the run."""
+        return Curve(self.folder / "curve.csv")
 
     def save(self, content: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> None:
         """Write the resumable state, and the weights as a snapshot named by its step."""
         _write(self.folder / "latest.pt", dict(content))
         _write(self._snapshot(content["state"]["step"]), dict(weights))
-        for path in self.snapshots()[: -self._kept]:
+        kept = {*self.snapshots()[-self._kept :], *self.best_snapshots(AVERAGED_SNAPSHOTS)}
+        for path in set(self.snapshots()) - kept:
             path.unlink()
+
+    def keep_before_decay(self, content: Mapping[str, Any]) -> None:
+        """Keep the resumable state from which a longer run can go on."""
+        _write(self.folder / "before-decay.pt", dict(content))
+
+    def begin_after(self, state: Path) -> None:
+        """Begin this run with the kept state of another; one that has begun stays as it is.
+
+        An epoch and a warm-up begin with it.
+        """
+        if (self.folder / "latest.pt").exists():
+            return
+        content: dict[str, Any] = torch.load(state, map_location="cpu", weights_only=True)
+        place = content["state"]
+        place |= {"epoch": place["epoch"] + 1, "epoch_step": 0, "warmup_step": place["step"]}
+        _write(self.folder / "latest.pt", content)
 
     def keep_milestone(self, number: int, weights: Mapping[str, torch.Tensor]) -> None:
         """Keep the weights at an equal distance of the run, for good."""
@@ -97,6 +124,16 @@ class RunFolder:
     def snapshots(self) -> list[Path]:
         """Return the snapshots, oldest first."""
         return sorted((self.folder / "snapshots").glob("*.pt"))
+
+    def best_snapshots(self, count: int) -> list[Path]:
+        """Return the snapshots nearest to the best measurement, oldest first.
+
+        Those are the last ones where nothing was measured.
+        """
+        best, paths = self.curve.best_step(), self.snapshots()
+        if best is None:
+            return paths[-count:]
+        return sorted(sorted(paths, key=lambda path: abs(int(path.stem) - best))[:count])
 
     def _snapshot(self, step: int) -> Path:
         return self.folder / "snapshots" / f"{step:07d}.pt"

@@ -9,10 +9,24 @@ if TYPE_CHECKING:
 
 
 def learning_rate(step: int, progress: float, recipe: TrainingRecipe) -> float:
-    """Linear warm-up over steps (counted from 0), then linear decay over progress."""
+    """Linear warm-up over steps (counted from 0), a constant rate, then linear decay.
+
+    The decay takes the last `decay_share` of the progress.
+    """
     warmup = min(1.0, (step + 1) / recipe.warmup_steps)
     span = recipe.peak_learning_rate - recipe.final_learning_rate
-    return warmup * (recipe.final_learning_rate + span * (1.0 - min(progress, 1.0)))
+    left = min((1.0 - min(progress, 1.0)) / recipe.decay_share, 1.0)
+    return warmup * (recipe.final_learning_rate + span * left)
+
+
+def decayed_rate(step: int, progress: float, peak: float, warmup_steps: int) -> float:
+    """Linear warm-up over steps (counted from 0), then linear decay to nothing over progress."""
+    return peak * min(1.0, (step + 1) / warmup_steps) * (1.0 - min(progress, 1.0))
+
+
+def decays(progress: float, recipe: TrainingRecipe) -> bool:
+    """Tell whether the learning rate falls already."""
+    return progress > 1.0 - recipe.decay_share
 
 
 def ctc_weight(progress: float, recipe: TrainingRecipe) -> float:

@@ -11,6 +11,7 @@ import torch
 from earvoice.corpus.sentence import read_sentences
 from earvoice.models.vocabulary import SPECIALS
 from earvoice.training.dataset import Target, teach
+from earvoice.training.distillation import read_distilled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,9 +54,11 @@ class TextData:
     def __init__(
         self, corpus: Path, recipe: TextRecipe, source: Vocabulary, target: TargetText
     ) -> None:
-        """Load the train sentences of ``sentences.tsv`` and all of ``texts.tsv``."""
+        """Load the train sentences, all of ``texts.tsv``, and a teacher's where it is asked."""
         spoken = [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
         rows = spoken * recipe.spoken_repeats + read_sentences(corpus / "texts.tsv")
+        if recipe.distilled:
+            rows += read_distilled(corpus)
         self._recipe = recipe
         self._blank = len(source)
         self._target_text = target

@@ -13,6 +13,7 @@ from earvoice.models.vocabulary import EOS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from earvoice.models.decoding import CachedDecoder
     from earvoice.models.encoder import EncoderOutput
     from earvoice.models.translation import SpeechTranslationModel
 
@@ -29,20 +30,32 @@ def ctc_tokens(encoded: EncoderOutput, blank: int) -> list[int]:
 def greedy_translations(
     network: SpeechTranslationModel, encoded: Sequence[EncoderOutput], opening: Sequence[int]
 ) -> list[list[int]]:
-    """Return the most probable token after token for several utterances side by side.
+    """Return `greedy_hypotheses` of several utterances."""
+    return greedy_hypotheses(network.decoder, [output.states for output in encoded], opening)
+
+
+def greedy_hypotheses(
+    decoder: CachedDecoder, memories: Sequence[torch.Tensor], opening: Sequence[int]
+) -> list[list[int]]:
+    """Return the most probable token after token for several inputs side by side.
 
     Every hypothesis stands behind the forced tokens of `opening`, start token first, and ends at
     the end token, or at a length that no translation reaches.
+
+    Args:
+        decoder: in evaluation mode.
+        memories: encoder states of each input, each [S, d] float32.
+        opening: start token, and perhaps a language tag.
     """
-    caches = [network.decoder.open_cache(output.states) for output in encoded]
+    caches = [decoder.open_cache(states) for states in memories]
     for forced in opening[:-1]:
-        network.decoder.step([forced] * len(caches), caches, [1] * len(caches))
-    limits = [_SPARE_TOKENS + _TOKENS_PER_STATE * len(output.states) for output in encoded]
-    hypotheses: list[list[int]] = [[] for _ in encoded]
-    open_ones = list(range(len(encoded)))
+        decoder.step([forced] * len(caches), caches, [1] * len(caches))
+    limits = [_SPARE_TOKENS + _TOKENS_PER_STATE * len(states) for states in memories]
+    hypotheses: list[list[int]] = [[] for _ in memories]
+    open_ones = list(range(len(memories)))
     while open_ones:
         last = [hypotheses[i][-1] if hypotheses[i] else opening[-1] for i in open_ones]
-        logits, _ = network.decoder.step(last, [caches[i] for i in open_ones], [1] * len(open_ones))
+        logits, _ = decoder.step(last, [caches[i] for i in open_ones], [1] * len(open_ones))
         still_open = []
         for index, token in zip(open_ones, logits.argmax(-1).tolist(), strict=True):
             if token != EOS:
