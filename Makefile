@@ -21,10 +21,14 @@ SECOND_MODEL ?= $(wildcard $(WORK)/earvoice-en-x)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
 SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k festvox-kdlpc16k
 
+# Without systemd, podman needs to be told how to do without it.
+PODMAN_ENVIRONMENT := $(if $(wildcard /run/systemd/system),,CONTAINERS_CONF=$(CURDIR)/tests/deploy/containers.conf)
+PODMAN := $(PODMAN_ENVIRONMENT) podman
+
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo test lint format check check-observability soak bench model grown-model evaluate-model results landed-protos clean
+.PHONY: help setup demo test lint format check check-observability images check-deploy check-images soak faults fuzz bench model grown-model evaluate-model results landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -47,8 +51,36 @@ check-observability: setup ## install what the checks of deploy/observability ne
 	@if command -v npm > /dev/null; then npm install --silent --prefix .work/node $(NODE_PACKAGES); fi
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy tests/e2e/test_shifted_clocks.py
 
-soak: setup ## an hour of audio, noise, ten live streams: a quarter of an hour
+images: ## build the images of the three services: IMAGE_OPTIONS="--build-arg TORCH=..."
+	@for service in policy encoder decoder; do \
+		$(PODMAN) build --format docker $(IMAGE_OPTIONS) --target $$service \
+			--tag localhost/earvoice-$$service:dev --file deploy/docker/Containerfile . || exit 1; \
+	done
+
+check-deploy: setup ## install what the checks of deploy/k8s need, and run them
+	@$(PYTHON3) tools/setup_environment.py --system-packages prometheus \
+		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy
+
+check-images: setup ## build the images, and run them under podman
+	@$(PYTHON3) tools/setup_environment.py --system-packages podman runc conmon netavark aardvark-dns \
+		catatonit iptables mmdebstrap
+	@$(BIN)/python -m pip install --quiet podman-compose==1.6.0
+	@$(PODMAN) pull --quiet docker.io/library/python:3.11-slim 2> /dev/null \
+		|| $(PODMAN_ENVIRONMENT) $(PYTHON3) tools/make_base_image.py
+	@$(MAKE) --no-print-directory images
+	@OMP_NUM_THREADS=1 EARVOICE_TEST_IMAGES=1 $(PODMAN_ENVIRONMENT) $(BIN)/python -m pytest \
+		tests/deploy/test_images.py tests/deploy/test_compose.py tests/deploy/test_kube_play.py
+
+soak: setup ## an hour at half capacity, an hour of audio, noise: an hour and a half
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/soak
+
+faults: setup ## break things under live streams, write docs/faults.md: half an hour
+	@$(PYTHON3) tools/setup_environment.py --system-packages iptables iproute2
+	@$(BIN)/python -m tests.faults --page docs/faults.md
+
+fuzz: setup ## send nonsense to the public service for two minutes
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/fuzz
 
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
@@ -73,7 +105,9 @@ evaluate-model: setup ## measure a model on held-out speech: DATA=folder WORK=fo
 	@$(CORPUS) texts --data $(DATA) --corpus $(WORK)/held-out
 	@$(CORPUS) speech --dev-only --corpus $(WORK)/held-out
 	@$(CORPUS) features --data $(DATA) --corpus $(WORK)/held-out
-	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --model $(MODEL)
+	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --model $(MODEL) $(EVALUATE_OPTIONS)
+	@EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL)) \
+		$(BIN)/python benchmarks/live_streams.py --streams 1
 
 results: setup ## test the papers' claims, write docs/results.md: DATA=folder WORK=folder (1.5 hours of one core a model)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)

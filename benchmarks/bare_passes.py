@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -90,6 +91,7 @@ class _LocalEncoder:
         wire_format = audio_format.AudioFormat(audio_format.AudioEncoding.LINEAR16, rate_hertz)
         self._session.apply(command.Open(wire_format))
         self._revision = 0
+        self.replay_count = 0
 
     async def encode(self, audio: bytes) -> Encoded:
         """Add audio and hear."""
@@ -149,6 +151,7 @@ class _LocalDecoder:
         self._tape = tape
         self._is_halted = False
         self._run: Any = None
+        self.replay_count = 0
 
     async def generate(
         self, request: GenerationRequest
@@ -184,7 +187,8 @@ class _LocalDecoder:
         opening = Opening(forced, tuple(request.draft), self._layer, request.forbid_end)
 
         def begin_again() -> None:
-            self._run, _ = self._strategy.begin(states, opening)
+            # A copy, because the strategy keeps what it has computed of states that it knows.
+            self._run, _ = self._strategy.begin(replace(states), opening)
 
         self._tape.add("decoder", begin_again)
         return self._strategy.begin(states, opening)

@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, default=shipped_model_path())
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--segment-ms", type=int, default=800)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--precision", choices=("fp32", "bf16", "int8"), default="fp32")
     parser.add_argument("--rates-hz", type=int, nargs="+", default=[16000, 48000])
     arguments = parser.parse_args()
     settings = load_settings(

@@ -71,6 +71,21 @@ async def listen(
                     to.merged_segments += event.merged_segments
 
 
+async def carry(
+    client: TranslationClient, audio_format: AudioFormat, streams: Sequence[bytes]
+) -> Heard:
+    """Send all streams at real time, side by side; return what they gave."""
+    target = (await client.list_models()).models[0].target_languages[0]
+    options = TranslationOptions((target,), audio_format, catch_up="merge", paced=True)
+    heard = Heard()
+    async with asyncio.TaskGroup() as group:
+        for index, audio in enumerate(streams):
+            # Spread over one chunk, as independent speakers would be.
+            delay_s = REALTIME_CHUNK_MS / 1000 * index / len(streams)
+            group.create_task(listen(client, audio, options, delay_s, heard))
+    return heard
+
+
 def chunks(audio: bytes, audio_format: AudioFormat) -> AsyncIterator[bytes]:
     """The audio as it comes into being."""
     size = 2 * audio_format.sample_rate_hz * REALTIME_CHUNK_MS // 1000
@@ -80,16 +95,9 @@ def chunks(audio: bytes, audio_format: AudioFormat) -> AsyncIterator[bytes]:
 async def measure(services: ServiceProcesses, arguments: argparse.Namespace) -> None:
     """Run the streams and print."""
     audio_format, streams = read_streams(arguments.audio, arguments.streams, arguments.seconds)
-    heard = Heard()
     async with connect(services.address) as client:
-        target = (await client.list_models()).models[0].target_languages[0]
-        options = TranslationOptions((target,), audio_format, catch_up="merge", paced=True)
         before, began_s = services.cpu_seconds(), time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for index, audio in enumerate(streams):
-                # Spread over one chunk, as independent speakers would be.
-                delay_s = REALTIME_CHUNK_MS / 1000 * index / len(streams)
-                group.create_task(listen(client, audio, options, delay_s, heard))
+        heard = await carry(client, audio_format, streams)
         wall_s, after = time.monotonic() - began_s, services.cpu_seconds()
     spent = {service: after[service] - before[service] for service in SERVICES}
     print_cost(spent, wall_s, len(streams))

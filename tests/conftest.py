@@ -1,6 +1,12 @@
 """What holds for every test."""
 
+import os
+
 from hypothesis import settings
+
+# Texts that tests expect are those of fp32, whatever the machine is fast in.
+for service in ("ENCODER", "DECODER"):
+    os.environ.setdefault(f"EARVOICE_{service}_PRECISION", "fp32")
 
 # A law says nothing about time, and a busy machine would break it by the clock.
 settings.register_profile("earvoice", deadline=None)

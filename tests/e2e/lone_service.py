@@ -33,7 +33,8 @@ class LoneService:
         folder.mkdir(parents=True)
         self._address_file = folder / "address"
         self._log_file = folder / "log"
-        own = {"PORT": "0", "ADDRESS_FILE": str(self._address_file), **settings}
+        own = {"PORT": "0", "ADDRESS_FILE": str(self._address_file), "SESSION_LIMIT": "16"}
+        own |= settings
         variables = {f"{prefix}{name}": value for name, value in own.items()}
         with self._log_file.open("w") as log:
             self.process = subprocess.Popen(

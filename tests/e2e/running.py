@@ -15,6 +15,8 @@ import psutil
 
 SERVICES = ("policy", "encoder", "decoder")
 START_TIMEOUT_S = 120
+# What `auto` measures depends on the machine and on what else it does.
+LIMITS = {f"EARVOICE_{service.upper()}_SESSION_LIMIT": "16" for service in SERVICES}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def start(folder: Path, **environment: str) -> Running:
     command = [sys.executable, "-m", "earvoice.cli", "up", "--port", "0"]
     process = subprocess.Popen(
         [*command, "--ready-file", str(ready), "--log-dir", str(logs)],
-        env={**os.environ, **environment},
+        env={**os.environ, **LIMITS, **environment},
         stdout=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + START_TIMEOUT_S

@@ -143,7 +143,12 @@ BAD = {
         "segment_duration",
     ),
     "beam": (with_config(beam_size=17), "INVALID_ARGUMENT", "INVALID_FIELD", "1 to 16"),
-    "resume": (with_config(resume_token=b"x"), "UNIMPLEMENTED", "NOT_IMPLEMENTED", "resume_token"),
+    "resume": (
+        with_config(resume_token=b"x"),
+        "FAILED_PRECONDITION",
+        "INVALID_RESUME_TOKEN",
+        "resume_token",
+    ),
     "target lag": (
         with_config(target_lag=duration_pb2.Duration(nanos=1_000_000)),
         "INVALID_ARGUMENT",

@@ -140,7 +140,7 @@ def test_acknowledged_audio_only_grows(told: dict):
     assert acknowledged == sorted(acknowledged)
     for response in committed:
         assert response["items"]
-        assert response["resume_token"] == 0
+        assert 0 < response["resume_token"] <= 4096
         for item in response["items"]:
             assert response["acknowledged_samples"] <= ends[item["utterance"]]["start_sample"]
 

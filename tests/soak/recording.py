@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,12 @@ import soxr
 
 from tests.e2e.calling import RATE_HERTZ
 
+ROOT = Path(__file__).parents[2]
 SILENCE_S = 2.0
 SUFFIXES = (".wav", ".flac")
+# Every grid that an utterance lies on (voice activity 512, states 640, segments 12,800 samples)
+# divides it, so that utterances of later rounds can begin where those of earlier ones did.
+GRID_SAMPLES = 12_800
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ def join(clips: Sequence[Clip], seconds: float) -> LongRecording:
     # A quiet line instead of digital silence, which no microphone gives.
     noise = np.random.default_rng(5).normal(0, 8, int(SILENCE_S * RATE_HERTZ)).astype("<i2")
     one_round = np.concatenate([part for clip in clips for part in (clip.samples, noise)])
+    rest = np.resize(noise, -len(one_round) % GRID_SAMPLES)
+    one_round = np.concatenate([one_round, rest])
     rounds = 3 * -(-int(seconds * RATE_HERTZ) // (3 * len(one_round)))
     placements, position = [], 0
     for _ in range(rounds):
@@ -66,4 +73,19 @@ def join(clips: Sequence[Clip], seconds: float) -> LongRecording:
             end = position + len(clip.samples)
             placements.append(Placement(clip.name, position, end))
             position = end + len(noise)
+        position += len(rest)
     return LongRecording(np.tile(one_round, rounds).tobytes(), len(one_round), placements)
+
+
+def cut(audio: bytes, count: int, seconds: int) -> list[bytes]:
+    """As many stretches of a recording, each beginning elsewhere."""
+    size, twice = 2 * RATE_HERTZ * seconds, audio + audio
+    starts = [2 * (len(audio) // 2 * index // count) for index in range(count)]
+    return [twice[start : start + size] for start in starts]
+
+
+def sample_folders() -> list[Path]:
+    """Where recordings are: the demo's folder, and the shared one where it is."""
+    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
+    folders = [ROOT / "demo", shared / "data" / "speech" / "samples"]
+    return [folder for folder in folders if folder.is_dir()]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from tests.e2e.calling import (
     RATE_HERTZ,
-    Outcome,
     Request,
     assert_well_formed,
     call,
@@ -20,14 +18,14 @@ from tests.e2e.calling import (
     requests,
 )
 from tests.e2e.running import Running
-from tests.soak.recording import Clip, join
+from tests.soak.growth import Tell
+from tests.soak.live_lag import lag_ms, percentile
+from tests.soak.recording import Clip, cut, join
 
 STREAM_COUNT = 10
 STREAM_S = 60
 CHUNK_MS = 100
 CHUNK_BYTES = 2 * RATE_HERTZ * CHUNK_MS // 1000
-
-Tell = Callable[[str], None]
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -43,26 +41,9 @@ async def live(audio: bytes, delay_s: float) -> AsyncIterator[Request]:
         yield Request(audio=piece)
 
 
-def cuts(audio: bytes, count: int, seconds: int) -> list[bytes]:
-    """As many stretches of a recording, each beginning elsewhere."""
-    size, twice = 2 * RATE_HERTZ * seconds, audio + audio
-    starts = [2 * (len(audio) // 2 * index // count) for index in range(count)]
-    return [twice[start : start + size] for start in starts]
-
-
-def lag_ms(outcome: Outcome) -> list[float]:
-    """Each word's release less the end of the audio that it is about."""
-    return [i.elapsed_ms - i.source_end_sample * 1000 / RATE_HERTZ for i in outcome.items]
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """A percentile, 1 to 99."""
-    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
-
-
 async def test_ten_live_streams_are_each_whole(services: Running, clips: list[Clip], tell: Tell):
     """Words for every stream; where nothing was merged, exactly those of EVERY_SEGMENT."""
-    stretches = cuts(join(clips, 2 * STREAM_S).audio, STREAM_COUNT, STREAM_S)
+    stretches = cut(join(clips, 2 * STREAM_S).audio, STREAM_COUNT, STREAM_S)
     streams = [
         call(services.address, live(audio, index * CHUNK_MS / 1000 / STREAM_COUNT))
         for index, audio in enumerate(stretches)

@@ -1,0 +1,138 @@
+"""Policy services that stop, die or stand still under running sessions: the client goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from earvoice.client import (
+    Committed,
+    CommittedWord,
+    Reconnected,
+    SegmentDone,
+    TranslationOptions,
+    connect,
+)
+from earvoice.client.pacing import send_fast
+from tests.e2e.calling import pieces, speech
+from tests.e2e.lone_service import LoneService, ServiceYard, service_yard
+
+KEYS = "6b" * 32
+GRACE_MS = 20_000
+PATIENCE_S = 120
+OPTIONS = TranslationOptions(("de",), catch_up="every-segment", stall_timeout_s=2)
+
+pytestmark = pytest.mark.torch
+
+
+@dataclass
+class Plant:
+    """An encoder and a decoder, and policy services as they are needed."""
+
+    yard: ServiceYard
+    targets: dict[str, str]
+
+    def policy(self, port: str = "0") -> LoneService:
+        """Start another policy service."""
+        return self.yard.start(
+            "policy", PORT=port, RESUME_KEYS=KEYS, DRAIN_GRACE_MS=str(GRACE_MS), **self.targets
+        )
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
+    """Backends for all tests here."""
+    with service_yard(tmp_path_factory.mktemp("plant")) as yard:
+        backends = {name: yard.start(name) for name in ("encoder", "decoder")}
+        targets = {
+            f"{name.upper()}_TARGET": service.address() for name, service in backends.items()
+        }
+        yield Plant(yard, targets)
+
+
+async def audio(resumed: asyncio.Event) -> AsyncIterator[bytes]:
+    """Speech, of which the end waits until the session has moved."""
+    chunks = pieces(speech())
+    async for chunk in send_fast(chunks[: len(chunks) * 3 // 4]):
+        yield chunk
+    await resumed.wait()
+    async for chunk in send_fast(chunks[len(chunks) * 3 // 4 :]):
+        yield chunk
+
+
+async def translate(
+    addresses: list[str], service: LoneService | None = None, number: int = 0
+) -> tuple[list[CommittedWord], list[tuple[int, int]], list[Reconnected]]:
+    """Translate, and send a service a signal when the first words have come."""
+    words, segments, losses = [], [], []
+    resumed = asyncio.Event()
+    if service is None:
+        resumed.set()
+    async with connect(",".join(addresses)) as client, asyncio.timeout(PATIENCE_S):
+        async for event in client.translate(audio(resumed), OPTIONS):
+            match event:
+                case Committed():
+                    if service is not None and not words:
+                        service.process.send_signal(number)
+                    words += event.words
+                case SegmentDone():
+                    segments.append((event.utterance, event.segment))
+                case Reconnected():
+                    losses.append(event)
+                    resumed.set()
+    return words, segments, losses
+
+
+def text(words: list[CommittedWord]) -> list[tuple[str, bool, int, float]]:
+    """What does not depend on time."""
+    return [(word.text, word.starts_word, word.utterance, word.delay_ms) for word in words]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP])
+async def test_a_session_outlives_its_policy_service(plant: Plant, number: signal.Signals):
+    """Told to stop, killed or standing still: the other one says the rest, and nothing twice."""
+    first, second = plant.policy(), plant.policy()
+    addresses = [first.address(), second.address()]
+    whole, all_segments, _ = await translate(addresses[1:])
+    words, segments, losses = await translate(addresses, first, number)
+    assert text(words) == text(whole)
+    assert segments == all_segments
+    assert len(losses) == 1
+    if number == signal.SIGTERM:
+        assert await asyncio.to_thread(first.process.wait, PATIENCE_S) == 0
+    else:
+        first.process.kill()
+        first.process.wait()
+
+
+async def test_the_command_goes_on_where_the_service_is_started_again(plant: Plant):
+    """One address: killed in mid-stream and started again, the command says so and the text."""
+    service = plant.policy()
+    address = service.address()
+    whole, _, _ = await translate([address])
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "earvoice.cli", "translate", "-", "--server", address),
+        *("--to", "de", "--rate", "16000", "--fast"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    half = len(speech()) // 4 * 2
+    process.stdin.write(speech()[:half])
+    async with asyncio.timeout(PATIENCE_S):
+        begin = await process.stdout.read(1)
+        service.process.kill()
+        service.process.wait()
+        plant.policy(address.rsplit(":", 1)[1]).address()
+        output, errors = await process.communicate(speech()[half:])
+    assert process.returncode == 0, errors.decode()
+    assert "went on elsewhere" in errors.decode()
+    said = "".join(f" {w.text}" if w.starts_word else w.text for w in whole).split()
+    assert (begin + output).decode().split() == said

@@ -1,0 +1,150 @@
+"""Whatever is sent to the public service: clear statuses, no crash, nothing held, others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+
+import psutil
+import pytest
+
+from tests.e2e.calling import assert_well_formed, call, requests, speech
+from tests.e2e.running import SERVICES, Running
+from tests.fuzz import message_attack, pace_attack, socket_attack
+from tests.fuzz.attack import Attack
+from tests.fuzz.exchange import Ending
+from tests.fuzz.holding import Holding, look
+from tests.soak.growth import Tell
+
+ATTACKS = (*message_attack.ATTACKS, *pace_attack.ATTACKS, *socket_attack.ATTACKS)
+BY_NAME = {attack.name: attack for attack in ATTACKS}
+SECONDS = float(os.environ.get("EARVOICE_FUZZ_S", "120"))
+SEED = int(os.environ.get("EARVOICE_FUZZ_SEED", "1"))
+# NAME:SEED of one attack that failed, to run it alone.
+ONLY = os.environ.get("EARVOICE_FUZZ_ONLY", "")
+ATTACKERS = 3
+WITNESS = speech()[: 2 * 16_000 * 5]
+QUIET_S = 60
+CALMING_STREAMS = 30
+ATTACK_S = 120
+
+BAD_CODES = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "HUNG"}
+BAD_LOG = ("Traceback", "unexpected error", "never awaited", "never retrieved")
+
+pytestmark = pytest.mark.timeout(SECONDS * 3 + 600)
+
+
+class Siege:
+    """Attackers at one service, and a good stream beside them.
+
+    Args:
+        address: of the public service.
+
+    Attributes:
+        endings: how many calls ended so, by code and reason.
+        findings: attacks after which something was wrong, each as text.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.endings: Counter[tuple[str, str]] = Counter()
+        self.findings: list[str] = []
+        self._address = address
+        self._number = 0
+
+    async def attack(self, attack: Attack, seed: int) -> None:
+        """Run one attack and judge how its calls ended."""
+        try:
+            async with asyncio.timeout(ATTACK_S):
+                endings = await attack.strike(self._address, random.Random(seed))
+        except TimeoutError:
+            endings = [Ending("HUNG")]
+        self.endings.update((ending.code, ending.reason) for ending in endings)
+        bad = [ending for ending in endings if ending.code in BAD_CODES]
+        self.findings += [f"{attack.name}:{seed}: {_text(ending)}" for ending in bad]
+
+    async def run(self, expected: list) -> None:
+        """Attack and witness for the whole time."""
+        deadline_s = time.monotonic() + SECONDS
+        async with asyncio.TaskGroup() as group:
+            for _ in range(ATTACKERS):
+                group.create_task(self.attack_until(deadline_s))
+            group.create_task(self.witness_until(deadline_s, expected))
+
+    async def attack_until(self, deadline_s: float) -> None:
+        """Run attack after attack; their order and their seeds follow from the number."""
+        while time.monotonic() < deadline_s:
+            self._number += 1
+            seed = SEED * 1_000_000 + self._number
+            await self.attack(random.Random(seed).choice(ATTACKS), seed)
+
+    async def witness_until(self, deadline_s: float, expected: list) -> None:
+        """Translate a recording again and again: it says the same whatever goes on beside it."""
+        while time.monotonic() < deadline_s:
+            outcome = await call(self._address, requests(WITNESS))
+            if outcome.text != expected:
+                self.findings.append(f"the good stream: {outcome.code.name} {outcome.details}")
+
+
+def _text(ending: Ending) -> str:
+    return f"{ending.code} {ending.reason}: {ending.details}"
+
+
+async def test_nothing_that_is_sent_harms(services: Running, tell: Tell):
+    """Attacks of all kinds at once, seeded, for two minutes (EARVOICE_FUZZ_S)."""
+    processes = {service: services.process_of(service) for service in SERVICES}
+    siege = Siege(services.address)
+    expected = (await call(services.address, requests(WITNESS))).text
+    assert expected
+    before = look(processes)
+    if ONLY:
+        name, _, seed = ONLY.partition(":")
+        await siege.attack(BY_NAME[name], int(seed))
+    else:
+        await siege.run(expected)
+    tell(f"seed {SEED}: {siege.endings.total()} calls ended")
+    for (code, reason), count in siege.endings.most_common():
+        tell(f"{count:6} {code} {reason}")
+    assert siege.findings == []
+    assert all(process.is_running() for process in processes.values())
+    logs = {service: services.log(service) for service in SERVICES}
+    assert [(s, words) for s, log in logs.items() for words in BAD_LOG if words in log] == []
+    await wait_until_quiet(processes["policy"])
+    after = await calmed(services.address, processes, before)
+    for service in SERVICES:
+        tell(f"{service}: {before[service]}; afterwards {after[service]}")
+    assert [s for s in SERVICES if not after[s].is_about(before[s])] == []
+
+
+async def calmed(
+    address: str, processes: dict[str, psutil.Process], before: dict[str, Holding]
+) -> dict[str, Holding]:
+    """What the services hold once good streams have let them give back what they can."""
+    for _ in range(CALMING_STREAMS):
+        assert_well_formed(await call(address, requests(WITNESS)))
+        after = look(processes)
+        if all(after[service].is_about(before[service]) for service in after):
+            break
+    return after
+
+
+async def wait_until_quiet(process: psutil.Process) -> None:
+    """Return once nobody is connected to a service any more."""
+    deadline_s = time.monotonic() + QUIET_S
+    while held := held_connections(process):
+        assert time.monotonic() < deadline_s, f"still open: {held}"
+        await asyncio.sleep(0.1)
+
+
+def held_connections(process: psutil.Process) -> list[str]:
+    """Connections of callers: each one's state, and whether it is open on our side."""
+    connections = process.net_connections("tcp")
+    ports = {c.laddr.port for c in connections if c.status == psutil.CONN_LISTEN}
+    ours = {c.laddr.port for c in psutil.Process().net_connections("tcp")}
+    return [
+        f"{c.status}, {'ours' if c.raddr.port in ours else 'gone on our side'}"
+        for c in connections
+        if c.laddr.port in ports and c.status != psutil.CONN_LISTEN
+    ]
