@@ -8,16 +8,17 @@ BIN := .venv/bin
 # `make model`: where the texts and recordings are, and where the work is kept and resumed.
 DATA ?= ../shared/data
 WORK ?= $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/earvoice
-MODEL ?= models/earvoice-en-de
+MODEL ?= models/earvoice-en-x-small
+FIRST_MODEL ?= $(WORK)/earvoice-en-de
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
 	$(BIN)/python -m earvoice.training
-# `make results`: the second checkpoint is the grown model, where `make grown-model` has made it.
+# `make results`: the first checkpoint is the one that the shipped model grew from.
 CLAIMS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.claims
 TEST_SET := $(WORK)/testset/joined
 INPUTS := --testset $(TEST_SET) --limit 300
-SECOND_MODEL ?= $(wildcard $(WORK)/earvoice-en-x)
+SECOND_MODEL ?= $(MODEL)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
 SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k festvox-kdlpc16k
 
@@ -28,7 +29,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo test lint format check check-observability images check-deploy check-images soak faults fuzz bench model grown-model evaluate-model results landed-protos clean
+.PHONY: help setup demo test lint format check check-observability images check-deploy check-images soak faults fuzz bench model evaluate-model results landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -85,7 +86,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup ## make the shipped model anew: DATA=folder WORK=folder (some 90 minutes of one core)
+model: setup ## make the shipped model anew: DATA=folder WORK=folder (four hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus, training states and snapshots are in $(WORK); run again to continue"
 	$(CORPUS) texts --data $(DATA) --corpus $(WORK)/corpus
@@ -93,12 +94,10 @@ model: setup ## make the shipped model anew: DATA=folder WORK=folder (some 90 mi
 	$(CORPUS) features --data $(DATA) --corpus $(WORK)/corpus
 	$(TRAINING) prepare --corpus $(WORK)/corpus
 	$(TRAINING) train --corpus $(WORK)/corpus --run $(WORK)/first
-	$(TRAINING) export --corpus $(WORK)/corpus --run $(WORK)/first --to $(MODEL)
-
-grown-model: setup ## grow MODEL for German and Spanish and train it on, after `make model` (hours)
-	$(TRAINING) grow --corpus $(WORK)/corpus --start $(MODEL) --to $(WORK)/grown
-	$(TRAINING) train --corpus $(WORK)/corpus --start $(WORK)/grown --run $(WORK)/second
-	$(TRAINING) export --corpus $(WORK)/corpus --start $(WORK)/grown --run $(WORK)/second --to $(WORK)/earvoice-en-x
+	$(TRAINING) export --corpus $(WORK)/corpus --run $(WORK)/first --to $(FIRST_MODEL)
+	$(TRAINING) grow --corpus $(WORK)/corpus --start $(FIRST_MODEL) --to $(WORK)/grown
+	$(TRAINING) train --corpus $(WORK)/corpus --start $(WORK)/grown --run $(WORK)/second --minutes 150
+	$(TRAINING) export --corpus $(WORK)/corpus --start $(WORK)/grown --run $(WORK)/second --to $(MODEL)
 
 evaluate-model: setup ## measure a model on held-out speech: DATA=folder WORK=folder MODEL=folder
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
@@ -113,7 +112,7 @@ results: setup ## test the papers' claims, write docs/results.md: DATA=folder WO
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "test set and logs are in $(WORK); run again to continue"
 	test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
-	$(CLAIMS) run --model $(MODEL) --label first $(INPUTS) --output $(WORK)/results/first
+	$(CLAIMS) run --model $(FIRST_MODEL) --label first $(INPUTS) --output $(WORK)/results/first
 	$(if $(SECOND_MODEL),$(CLAIMS) run --model $(SECOND_MODEL) --label second $(INPUTS) --output $(WORK)/results/second)
 	$(CLAIMS) report $(WORK)/results/first $(if $(SECOND_MODEL),$(WORK)/results/second)
 

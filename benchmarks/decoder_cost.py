@@ -3,7 +3,7 @@
 Processor time, so that other work on the machine disturbs less.
 
     python benchmarks/decoder_cost.py --preset paper --states 100
-    python benchmarks/decoder_cost.py --model models/earvoice-en-de
+    python benchmarks/decoder_cost.py --model models/earvoice-en-x-small
 
 Weights of a preset are random; the cost is that of trained ones.
 """

@@ -71,7 +71,7 @@ class Kill(Fault):
     @property
     def name(self) -> str:
         """For the table."""
-        return f"SIGKILL of a {self.service}"
+        return f"SIGKILL of one {self.service}"
 
     async def strike(self, cluster: Cluster) -> None:
         """Kill and start again."""
@@ -90,7 +90,7 @@ class Freeze(Fault):
     @property
     def name(self) -> str:
         """For the table."""
-        return f"SIGSTOP of a {self.service} for {FROZEN_S:g} s"
+        return f"SIGSTOP of one {self.service} for {FROZEN_S:g} s"
 
     async def strike(self, cluster: Cluster) -> None:
         """Stop and go on."""

@@ -45,7 +45,7 @@ class BlackHole(Fault):
     @property
     def name(self) -> str:
         """For the table."""
-        return f"black hole before a {self.service} for {BLACK_HOLE_S:g} s"
+        return f"black hole before one {self.service} for {BLACK_HOLE_S:g} s"
 
     async def strike(self, cluster: Cluster) -> None:
         """Swallow, then release."""

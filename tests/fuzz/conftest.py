@@ -26,9 +26,11 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         tmp_path_factory.mktemp("services"),
         EARVOICE_POLICY_IDLE_TIMEOUT_MS="2000",
         EARVOICE_POLICY_WRITE_TIMEOUT_MS="1000",
-        EARVOICE_POLICY_SESSION_LIMIT="100",
-        EARVOICE_ENCODER_SESSION_LIMIT="100",
-        EARVOICE_DECODER_SESSION_LIMIT="100",
+        EARVOICE_POLICY_SESSION_LIMIT="1000",
+        EARVOICE_ENCODER_SESSION_LIMIT="1000",
+        EARVOICE_DECODER_SESSION_LIMIT="1000",
+        # Large blocks go back to the system when they are freed, at once: what is left is held.
+        MALLOC_MMAP_THRESHOLD_="131072",
     )
     yield running
     assert running.stop() == 0

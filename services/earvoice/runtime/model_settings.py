@@ -11,7 +11,7 @@ from earvoice.runtime.address import is_loopback
 from earvoice.runtime.settings import ServiceSettings
 
 SHORTEST_TOKEN_CHARACTERS = 16
-SHIPPED_MODEL = "earvoice-en-de"
+SHIPPED_MODEL = "earvoice-en-x-small"
 
 
 def shipped_model_path() -> Path:

@@ -155,9 +155,7 @@ _SEGMENT = (
     Attribute("earvoice.segment.states", "int", "Encoder states."),
     Attribute("earvoice.segment.computation_ms", "double", "Computation of encoder and decoder."),
     Attribute("earvoice.segment.queue_ms", "double", "Time inside them that was none."),
-    Attribute(
-        "earvoice.segment.replays", "int", "Times it went to another replica: one was lost."
-    ),
+    Attribute("earvoice.segment.replays", "int", "Times it went to another replica: one was lost."),
     _ERROR_TYPE,
 )
 
