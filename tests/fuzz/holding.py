@@ -9,7 +9,8 @@ import psutil
 
 MOST_GROWTH_OF_MEMORY = 1.10
 MEBIBYTE = 2**20
-SPARE_BYTES = 20 * MEBIBYTE
+# The transport's pools keep some of what messages of 5 MiB made them take, more or less of it.
+SPARE_BYTES = 64 * MEBIBYTE
 SPARE_HANDLES = 3
 
 
