@@ -78,14 +78,14 @@ def test_a_study_writes_tables_pictures_and_the_oracle(
     )
     header, *rows = (line.split("\t") for line in (tmp_path / "study.tsv").open())
     values = [(row[0], row[1]) for row in rows]
-    layers, heads = (*"123", "mean"), ("mean", *"1234")
+    layers, heads = (*"1234", "mean"), ("mean", *"1234")
     assert values[0] == ("oracle", "")
     assert sorted(values[1:-1]) == sorted(
         [("layer", value) for value in layers] * 2 + [("heads", value) for value in heads] * 2
     )
     assert header[:3] == ["part", "value", "setting"]
     assert (tmp_path / "attention_0000.png").read_bytes().startswith(b"\x89PNG")
-    assert len((tmp_path / "attention_share.tsv").read_text().splitlines()) == 4
+    assert len((tmp_path / "attention_share.tsv").read_text().splitlines()) == 5
     oracle, offline = (
         read_records(tmp_path / name / "instances.log")
         for name in ("oracle@segment=400", "offline@segment=400")
