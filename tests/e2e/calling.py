@@ -140,3 +140,19 @@ def assert_well_formed(outcome: Outcome) -> None:
     assert summary.item_count == len(outcome.items)
     assert summary.segment_count == len(outcome.of("segment_done"))
     assert summary.utterance_count == len(ends)
+
+
+def released_words(items: Iterable[pb.CommittedItem]) -> list[pb.CommittedItem]:
+    """Whole words: one that a later piece completes has been released with that piece."""
+    words: list[pb.CommittedItem] = []
+    for item in items:
+        word = pb.CommittedItem()
+        word.CopyFrom(item)
+        if words and not item.starts_word:
+            before = words.pop()
+            word.text = before.text + item.text
+            word.starts_word = True
+            word.source_start_sample = min(before.source_start_sample, item.source_start_sample)
+            word.source_end_sample = max(before.source_end_sample, item.source_end_sample)
+        words.append(word)
+    return words

@@ -104,7 +104,10 @@ async def test_the_policy_serves_only_once_its_backends_answer():
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
-    address = json.loads(await process.stderr.readline())["address"]
+    line: dict[str, str] = {}
+    while "address" not in line:
+        line = json.loads(await process.stderr.readline())
+    address = line["address"]
     assert await health_of(address, HEALTH_NAMES["policy"]) == NOT_SERVING
     outcome = await call(address, requests(speech()))
     assert (outcome.code.name, outcome.reason) == ("UNAVAILABLE", "NOT_READY")

@@ -15,7 +15,7 @@ from earvoice.latency.session_report import SessionReport, report_session
 from earvoice.latency.trace_store import TraceStore
 from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import STAGES
-from tests.e2e.calling import Outcome, call, paced, speech
+from tests.e2e.calling import Outcome, call, paced, released_words, speech
 from tests.e2e.lone_service import service_yard
 
 pytestmark = pytest.mark.torch
@@ -79,7 +79,7 @@ def test_wall_clocks_that_disagree_move_no_number(tmp_path: Path):
         assert sum(stages) == pytest.approx(item.stage_timings.total_ms, abs=1)
     lag = report_of(list(files.values())).own_clock.lag
     assert lag is not None
-    words = [item for item in outcome.items if item.starts_word]
+    words = released_words(outcome.items)
     told_ms = mean_word_lag(
         [item.elapsed_ms for item in words],
         [item.source_end_sample / SAMPLES_PER_MS for item in words],

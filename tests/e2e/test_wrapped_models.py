@@ -82,7 +82,10 @@ def _sound() -> bytes:
 async def test_policies_translate(served: Served, name: str):
     """A whole stream without an error; what is said is nonsense, what is told is consistent."""
     outcome = await call(
-        served.running.address, requests(_sound(), policy=POLICIES[name], disable_guards=True)
+        served.running.address,
+        requests(
+            _sound(), target_language_codes=["en"], policy=POLICIES[name], disable_guards=True
+        ),
     )
     assert outcome.code is grpc.StatusCode.OK, outcome.details
     done = outcome.of("segment_done")
@@ -94,7 +97,8 @@ async def test_policies_translate(served: Served, name: str):
 async def test_guards_do_without_labels(served: Served):
     """Speech alone is evidence enough, and its duration bounds how many words it may give."""
     outcome = await call(
-        served.running.address, requests(_sound(), policy=POLICIES["local_agreement"])
+        served.running.address,
+        requests(_sound(), target_language_codes=["en"], policy=POLICIES["local_agreement"]),
     )
     assert outcome.code is grpc.StatusCode.OK, outcome.details
     assert "evidence" not in outcome.of("summary")[0].guards_hit
@@ -105,7 +109,9 @@ async def test_guards_do_without_labels(served: Served):
 @pytest.mark.parametrize("field", REFUSED)
 async def test_what_needs_a_ctc_head_is_refused(served: Served, field: str):
     """By name, before any audio is computed."""
-    outcome = await call(served.running.address, requests(_sound(), **REFUSED[field]))
+    outcome = await call(
+        served.running.address, requests(_sound(), target_language_codes=["en"], **REFUSED[field])
+    )
     assert outcome.code is grpc.StatusCode.INVALID_ARGUMENT
     assert field in outcome.details
     assert "model" in outcome.details
@@ -117,6 +123,7 @@ async def test_offline_equals_transformers(served: Served):
         served.running.address,
         requests(
             _sound(),
+            target_language_codes=["en"],
             policy=policy_pb.DecisionPolicy(offline={}),
             endpointing=pb.Endpointing(disabled=True),
             disable_guards=True,
