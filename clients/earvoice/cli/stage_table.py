@@ -34,7 +34,9 @@ def stage_table(words: Sequence[CommittedWord], clock: ElapsedClock) -> str:
         clock: the session's clock; the client's residual exists on the live one only.
     """
     timings = [word.stage_timings for word in words if word.stage_timings is not None]
-    lines = [f"{f'where the time of {len(words)} words went':{_WIDTH}}  mean ms   max ms"]
+    # A later piece of a word has a time of its own, and is no other word.
+    count = sum(word.starts_word for word in words)
+    lines = [f"{f'where the time of {count} words went':{_WIDTH}}  mean ms   max ms"]
     for field, name in _STAGES:
         lines.append(_row(f"  {name}", [getattr(timing, field) for timing in timings]))
     lines.append(_row("in the services", [timing.total_ms for timing in timings]))
