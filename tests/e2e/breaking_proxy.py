@@ -60,7 +60,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             writer.write(data)
             await writer.drain()
     except ConnectionError:
-        pass
+        pass  # to lose connections is what it is for
     writer.close()
 
 

@@ -28,6 +28,15 @@ from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.wrapped.piece_table import _byte_alphabet
 
 WIDTH = 16
+SHAPE = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "d_model": WIDTH,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+}
 
 
 def speech_to_text(folder: Path, target_model: bytes) -> Path:
@@ -44,13 +53,7 @@ def speech_to_text(folder: Path, target_model: bytes) -> Path:
     Speech2TextFeatureExtractor().save_pretrained(folder)
     config = Speech2TextConfig(
         vocab_size=len(pieces),
-        encoder_layers=2,
-        decoder_layers=2,
-        d_model=WIDTH,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
+        **SHAPE,
         conv_channels=16,
         max_target_positions=256,
         init_std=0.5,
@@ -119,13 +122,7 @@ def whisper(folder: Path) -> Path:
     end = ids["<|endoftext|>"]
     config = WhisperConfig(
         vocab_size=len(tokenizer) + 20,
-        encoder_layers=2,
-        decoder_layers=2,
-        d_model=WIDTH,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
+        **SHAPE,
         max_target_positions=256,
         init_std=0.5,
         decoder_start_token_id=ids["<|startoftranscript|>"],

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from earvoice.cli.command import Command, CommandError
 from earvoice.cli.exit_code import ExitCode
+from earvoice.evaluation.model_trial_arguments import add_model_trial_arguments
 from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.recording import Grid, Recording, RecordingError
 from earvoice.evaluation.replay.command import check_segment_ms
@@ -19,16 +20,7 @@ from earvoice.runtime.errors import EarvoiceError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", metavar="DIR", type=Path, required=True, help="checkpoint; its config is changed"
-    )
-    parser.add_argument(
-        "--source", metavar="FILE", type=Path, required=True, help="paths of recordings, one a line"
-    )
-    parser.add_argument(
-        "--target", metavar="FILE", type=Path, required=True, help="their translations, one a line"
-    )
-    parser.add_argument("--to", metavar="TAG", help="target language (the model's first)")
+    add_model_trial_arguments(parser)
     parser.add_argument(
         "--segment", metavar="MS", type=int, default=800, help="of the streams (%(default)s)"
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError
 from earvoice.cli.exit_code import ExitCode
 from earvoice.client.errors import AudioSourceError
+from earvoice.evaluation.model_trial_arguments import add_model_trial_arguments
 from earvoice.evaluation.quality import QualityError
 from earvoice.evaluation.run.source_list import read_lines, read_sources
 from earvoice.runtime.errors import EarvoiceError
@@ -24,16 +24,7 @@ _FORMATS = ("bf16", "int8")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", metavar="DIR", type=Path, required=True, help="checkpoint; its config is changed"
-    )
-    parser.add_argument(
-        "--source", metavar="FILE", type=Path, required=True, help="paths of recordings, one a line"
-    )
-    parser.add_argument(
-        "--target", metavar="FILE", type=Path, required=True, help="their translations, one a line"
-    )
-    parser.add_argument("--to", metavar="TAG", help="target language (the model's first)")
+    add_model_trial_arguments(parser)
     parser.add_argument(
         "--precisions", nargs="+", choices=_FORMATS, default=_FORMATS, help="to try (%(default)s)"
     )
