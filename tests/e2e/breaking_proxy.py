@@ -15,22 +15,26 @@ class BreakingProxy:
 
     Attributes:
         connection_count: connections so far.
+        broken: set once it has broken connections.
     """
 
     def __init__(self, target: str) -> None:
         self.target = target
         self.connection_count = 0
+        self.broken = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._ways: set[asyncio.Task[None]] = set()
 
     def reset(self) -> None:
         """Reset every connection."""
+        self.broken.set()
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
 
     def go_dead(self) -> None:
         """Pass nothing on any more over the connections that there are; they stay open."""
+        self.broken.set()
         for way in self._ways:
             way.cancel()
 

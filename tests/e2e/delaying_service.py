@@ -93,8 +93,7 @@ async def serve_encoder(delay_s: float) -> None:
     service.add_to(server.grpc_server)
     service.serve(StateNetwork(load_model(settings), delay_s))
     await server.start()
-    await server.set_serving(serving=True)
-    await server.run_until_stopped(lambda _: limit.drain())
+    await server.serve_until_stopped(lambda _: limit.drain())
     engine.close()
 
 
@@ -118,8 +117,7 @@ async def serve_decoder(delay_s: float) -> None:
     engine.start()
     service.serve(loaded.model, engine)
     await server.start()
-    await server.set_serving(serving=True)
-    await server.run_until_stopped(service.drain)
+    await server.serve_until_stopped(service.drain)
     await engine.close()
 
 

@@ -6,7 +6,7 @@ TranslationError
 │   ├── NotServedError       NOT_FOUND, UNIMPLEMENTED
 │   └── AccessDeniedError    UNAUTHENTICATED, PERMISSION_DENIED
 ├── ServerBusyError          RESOURCE_EXHAUSTED
-├── ServerUnavailableError   UNAVAILABLE
+├── ServerUnavailableError   UNAVAILABLE; INTERNAL and UNKNOWN that only the transport tells
 ├── SessionEndedError        OUT_OF_RANGE, DEADLINE_EXCEEDED, CANCELLED, ABORTED
 ├── ServerFaultError         INTERNAL, UNKNOWN, DATA_LOSS
 │   └── ProtocolError        the server broke the protocol (no status of its own)

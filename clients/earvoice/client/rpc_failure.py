@@ -47,6 +47,9 @@ ERROR_BY_STATUS: dict[StatusCode, type[TranslationError]] = {
     StatusCode.DATA_LOSS: ServerFaultError,
 }
 
+# Without a reason of ours these tell of a connection that broke or of a proxy whose server is gone.
+_BROKEN_WAY = (StatusCode.INTERNAL, StatusCode.UNKNOWN)
+
 # Whether the same request may succeed later, by the server's reason.
 PASSING_BY_REASON: dict[str, bool] = {
     "INVALID_FIELD": False,
@@ -71,6 +74,13 @@ PASSING_BY_REASON: dict[str, bool] = {
 }
 
 
+def error_class(status: StatusCode, reason: str) -> type[TranslationError]:
+    """Return the class of a status, with the server's reason or an empty one."""
+    if status in _BROKEN_WAY and not reason:
+        return ServerUnavailableError
+    return ERROR_BY_STATUS[status]
+
+
 def translate_failure(failure: AioRpcError) -> TranslationError:
     """Return the error that a failed call means.
 
@@ -85,7 +95,7 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
     info = error_details_pb2.ErrorInfo()
     ours = _unpack(details, info) and info.domain == _DOMAIN
     reason = info.reason if ours else ""
-    return ERROR_BY_STATUS[status](
+    return error_class(status, reason)(
         failure.details() or "the server gave no message",
         code=status.name,
         reason=reason,

@@ -72,8 +72,7 @@ async def _serve(settings: DecoderSettings) -> int:
     telemetry.meters.observe_sessions(service.sessions)
     telemetry.meters.observe_engine(engine.load)
     service.serve(loaded.model, engine)
-    await server.set_serving(serving=True)
-    await server.run_until_stopped(service.drain)
+    await server.serve_until_stopped(service.drain)
     await engine.close()
     telemetry.close()
     return 0

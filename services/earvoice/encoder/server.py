@@ -49,8 +49,7 @@ async def serve(settings: EncoderSettings) -> None:
             cost = await engine.run(partial(measure_segment_cost, loaded.value, clock_s))
             limit.limit = bearable_sessions(cost.value, loaded.value.facts, settings)
         service.serve(loaded.value)
-        await server.set_serving(serving=True)
-        await server.run_until_stopped(drain)
+        await server.serve_until_stopped(drain)
     finally:
         await server.stop()
         engine.close()

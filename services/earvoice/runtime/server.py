@@ -97,17 +97,21 @@ class ServiceServer:
         if serving:
             _LOG.info("serving", extra={"address": self._address})
 
+    async def serve_until_stopped(self, on_drain: Drain) -> None:
+        """Tell SERVING and ``run_until_stopped``; who reads that it serves may stop it at once."""
+        self._take_signals()
+        await self.set_serving(serving=True)
+        await self.run_until_stopped(on_drain)
+
     async def run_until_stopped(self, on_drain: Drain) -> None:
-        """Serve until SIGTERM or SIGINT, then drain and stop.
+        """Run until SIGTERM or SIGINT, then drain and stop.
 
         Args:
             on_drain: awaited with the grace in seconds, after NOT_SERVING has been told; it
                 returns when every session has ended. The server stops then, or when the grace
                 has passed.
         """
-        loop = asyncio.get_running_loop()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, self.draining.set)
+        self._take_signals()
         await self.draining.wait()
         grace_s = self._settings.drain_grace_ms / 1000
         _LOG.info("draining", extra={"grace_s": grace_s})
@@ -119,6 +123,11 @@ class ServiceServer:
         # A session that has ended may still be telling its status.
         await self.stop(grace_s=LAST_WORDS_S)
         _LOG.info("stopped")
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, self.draining.set)
 
     async def stop(self, grace_s: float = 0) -> None:
         """Close every connection; void when that has been done.

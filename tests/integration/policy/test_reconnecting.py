@@ -32,6 +32,8 @@ from tests.integration.policy.scripted_backends import RATE_HERTZ
 KEY = "5a" * 32
 OPTIONS = TranslationOptions(("de",), catch_up="every-segment", reconnect_limit_s=20)
 CHUNKS = pieces(bytes(RATE_HERTZ * 2 * 30), 9000)
+# Two utterances end before the audio does.
+LONG_CHUNKS = pieces(bytes(RATE_HERTZ * 2 * 50), 9000)
 
 OnEvent = Callable[[TranslationEvent], None]
 
@@ -43,16 +45,25 @@ def ignore(event: TranslationEvent) -> None:
 async def translate(
     address: str,
     on_event: OnEvent = ignore,
-    chunks: list[bytes | TranslationUpdate] = CHUNKS,
+    chunks: AsyncIterator[bytes] | list[bytes | TranslationUpdate] = CHUNKS,
     options: TranslationOptions = OPTIONS,
 ) -> list[TranslationEvent]:
     """All events of a translation."""
     events = []
     async with connect(address) as client, asyncio.timeout(60):
-        async for event in client.translate(send_fast(chunks), options):
+        source = send_fast(chunks) if isinstance(chunks, list) else chunks
+        async for event in client.translate(source, options):
             events.append(event)
             on_event(event)
     return events
+
+
+async def held(until: asyncio.Event, chunks: list[bytes] = CHUNKS) -> AsyncIterator[bytes]:
+    """All but the last at once, and that one afterwards: nothing can end before the break."""
+    for chunk in chunks[:-1]:
+        yield chunk
+    await until.wait()
+    yield chunks[-1]
 
 
 def told(events: list[TranslationEvent]) -> list[object]:
@@ -96,9 +107,10 @@ def breaking(proxy: BreakingProxy, places: set[int], kind: type[TranslationEvent
 async def test_a_connection_that_is_reset_costs_nothing(start: Start, kind, places):
     """Wherever it happens, and however often."""
     running = await start(resume_keys=KEY)
-    whole = await translate(running.address)
+    whole = await translate(running.address, chunks=LONG_CHUNKS)
     async with breaking_proxy(running.address) as (proxy, address):
-        broken = await translate(address, breaking(proxy, places, kind))
+        audio = held(proxy.broken, LONG_CHUNKS)
+        broken = await translate(address, breaking(proxy, places, kind), audio)
     assert told(broken) == told(whole)
     assert sum(isinstance(event, Started) for event in broken) == 1
     losses = [event for event in broken if isinstance(event, Reconnected)]
@@ -157,7 +169,7 @@ async def test_a_merging_session_says_every_word_once(start: Start):
     options = replace(OPTIONS, catch_up="merge")
     async with breaking_proxy(running.address) as (proxy, address):
         on_event = breaking(proxy, {1, 2, 4}, Committed)
-        events = await translate(address, on_event, options=options)
+        events = await translate(address, on_event, held(proxy.broken), options)
     words = [word for event in events if isinstance(event, Committed) for word in event.words]
     # A word that an utterance's end cuts apart belongs to both.
     said = [(int(word.text[1:]), word.utterance) for word in words]
@@ -183,7 +195,7 @@ async def test_a_connection_that_goes_dead_is_left(start: Start):
                 cut = True
                 proxy.go_dead()
 
-        broken = await translate(address, on_event, options=options)
+        broken = await translate(address, on_event, held(proxy.broken), options)
     assert told(broken) == told(whole)
     [loss] = [event for event in broken if isinstance(event, Reconnected)]
     assert "stopped answering" in loss.reason
@@ -200,7 +212,7 @@ async def test_another_replica_takes_over(start: Start):
                 proxy.target = "127.0.0.1:1"
                 proxy.reset()
 
-        broken = await translate(f"{address},{second.address}", on_event)
+        broken = await translate(f"{address},{second.address}", on_event, held(proxy.broken))
         late = await translate(f"{address},{second.address}")
     assert told(broken) == told(late) == told(whole)
 
@@ -243,8 +255,9 @@ async def test_who_does_not_want_to_go_on_is_told(start: Start):
         with pytest.raises(ServerUnavailableError) as caught:
             await translate(
                 address,
-                breaking(proxy, {2}, EndOfUtterance),
-                options=replace(OPTIONS, reconnect_limit_s=0),
+                breaking(proxy, {1}, EndOfUtterance),
+                held(proxy.broken),
+                replace(OPTIONS, reconnect_limit_s=0),
             )
     assert caught.value.resume_token
     assert caught.value.acknowledged_samples > 0

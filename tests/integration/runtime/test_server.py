@@ -178,16 +178,17 @@ async def test_health_is_truthful_from_start_to_drain(tmp_path):
 
         await note_health()
         assert not address_file.exists()
-        await server.set_serving(serving=True)
-        await note_health()
-        assert address_file.read_text().startswith("127.0.0.1:")
 
         async def on_drain(grace_s: float) -> None:
             assert grace_s == 5.0
             await note_health()
 
-        running = asyncio.create_task(server.run_until_stopped(on_drain))
-        await asyncio.sleep(0)
+        running = asyncio.create_task(server.serve_until_stopped(on_drain))
+        # The file says that it serves: from then on a signal drains it.
+        while not address_file.exists():  # noqa: ASYNC110 - a file sets no event
+            await asyncio.sleep(0)
+        assert address_file.read_text().startswith("127.0.0.1:")
+        await note_health()
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.wait_for(running, 10)
     response = health_pb2.HealthCheckResponse

@@ -8,8 +8,18 @@ import pytest
 from grpc.aio import AioRpcError, Metadata
 
 from earvoice.api.v1 import error_reason_pb2
-from earvoice.client.errors import Advice, ServerUnavailableError, SessionEndedError
-from earvoice.client.rpc_failure import ERROR_BY_STATUS, PASSING_BY_REASON, translate_failure
+from earvoice.client.errors import (
+    Advice,
+    ServerFaultError,
+    ServerUnavailableError,
+    SessionEndedError,
+)
+from earvoice.client.rpc_failure import (
+    ERROR_BY_STATUS,
+    PASSING_BY_REASON,
+    error_class,
+    translate_failure,
+)
 from earvoice.runtime import errors as server_errors
 from earvoice.runtime.status import status_proto
 
@@ -40,10 +50,17 @@ def test_every_reason_is_judged():
 def test_a_status_of_the_transport_becomes_its_class(status):
     """Without ErrorInfo there is no reason, and the class decides the advice."""
     error = translate_failure(AioRpcError(status, Metadata(), Metadata(), details="x"))
-    assert type(error) is ERROR_BY_STATUS[status]
+    assert type(error) is error_class(status, "")
     assert (error.message, error.code, error.reason) == ("x", status.name, "")
     passing = isinstance(error, ServerUnavailableError | SessionEndedError)
     assert error.advice is (Advice.RETRY if passing else Advice.GIVE_UP)
+
+
+@pytest.mark.parametrize("status", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN])
+def test_a_broken_connection_is_no_fault_of_the_server(status):
+    """What gRPC says of a reset in mid-message, or a proxy of a server that died, may pass."""
+    assert error_class(status, "") is ServerUnavailableError
+    assert error_class(status, "INTERNAL") is ServerFaultError
 
 
 def test_reason_metadata_and_retry_are_read():
@@ -95,9 +112,9 @@ def documented_rows() -> list[list[str]]:
 
 def test_the_document_says_what_the_client_does():
     """Each row of docs/errors.md has the class and the advice of the code."""
-    for status, reason, error_class, advice in documented_rows():
-        kind = ERROR_BY_STATUS[grpc.StatusCode[status]]
-        assert kind.__name__ == error_class, (status, reason)
+    for status, reason, named, advice in documented_rows():
+        kind = error_class(grpc.StatusCode[status], "" if reason == "none" else reason)
+        assert kind.__name__ == named, (status, reason)
         passing = PASSING_BY_REASON.get(reason, kind.passing_by_default)
         expected = "retry or resume" if passing else "give up"
         assert advice.split(":")[0] == expected, (status, reason)
