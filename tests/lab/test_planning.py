@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from earvoice.training.schedule import (
     decays,
     joined_share,
     learning_rate,
+    lower_rate_share,
 )
 
 RECIPE = TrainingRecipe()
@@ -102,6 +104,9 @@ def test_weights_and_shares_reach_their_ends() -> None:
     """The CTC weight falls from first to last; joined inputs come gradually."""
     assert ctc_weight(0.0, RECIPE) == RECIPE.ctc_weight[0]
     assert abs(ctc_weight(1.0, RECIPE) - RECIPE.ctc_weight[1]) < 1e-9
+    rising = replace(RECIPE, lower_learning_rate=(0.2, 0.5))
+    shares = [lower_rate_share(progress, rising) for progress in (0.0, 1 / 6, 1 / 3, 1.0)]
+    assert shares == pytest.approx([0.2, 0.35, 0.5, 0.5])
     assert joined_share(0.0, RECIPE) == 0.0
     assert joined_share(1.0, RECIPE) == RECIPE.joined_share
     assert batch_frames(together=False, recipe=RECIPE) == RECIPE.batch_frames[0]

@@ -169,7 +169,7 @@ def test_a_run_that_has_begun_is_not_begun_again(corpus: Path, tmp_path: Path) -
 def test_a_continued_run_follows_the_recipe_of_today(corpus: Path, tmp_path: Path) -> None:
     """A rate that is changed between two parts of a run holds in the second."""
     make_trainer(corpus, tmp_path).run()
-    still = replace(RECIPE, lower_learning_rate=0.0)
+    still = replace(RECIPE, lower_learning_rate=(0.0, 0.0))
     trainer = make_trainer(corpus, tmp_path, recipe=still, budget=replace(BUDGET, steps=STEPS + 2))
     names = ("encoder.ctc_fc.weight", "decoder.layers.0.fc1.weight")
     before = {name: trainer.network.get_parameter(name).detach().clone() for name in names}

@@ -10,7 +10,7 @@ import torch
 
 from earvoice.corpus.clip_store import ClipStore
 from earvoice.corpus.feature_store import FeatureClip, FeatureStore
-from earvoice.corpus.recording import list_recordings, read_recording
+from earvoice.corpus.recording import VOICES, is_held_out_voice, list_recordings, read_recording
 from earvoice.models.frontend import INT16_SCALE, Filterbank
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def extract(corpus: Path, speech: Path) -> None:
             _extract_shard(clips, shard, store, name)
             sys.stdout.write(f"{name}\n")
             sys.stdout.flush()
-    for name in ("ljspeech", "librispeech-unlabelled"):
+    for name in ("ljspeech", VOICES):
         if not store.has(name):
             _extract_recordings(speech, name, store)
             sys.stdout.write(f"{name}\n")
@@ -60,6 +60,8 @@ def _extract_shard(clips: ClipStore, shard: int, store: FeatureStore, name: str)
 def _extract_recordings(speech: Path, name: str, store: FeatureStore) -> None:
     rows, features = [], []
     for path in list_recordings(speech, name):
+        if name == VOICES and is_held_out_voice(path):
+            continue
         frames = log_mel(read_recording(path))
         sentence = f"ljspeech-{path.stem}" if name == "ljspeech" else ""
         rows.append(FeatureClip(f"{name}-{path.stem}", sentence, name, len(frames)))

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SAMPLE_RATE_HZ = 16_000
+VOICES = "librispeech-unlabelled"
+"""The folder of clips whose words are not known: one a speaker."""
 _DEV_EVERY = 12
+_HELD_OUT_EVERY = 5
 
 
 def read_ljspeech(speech: Path) -> list[Sentence]:
@@ -48,6 +51,11 @@ def read_ljspeech(speech: Path) -> list[Sentence]:
 def list_recordings(speech: Path, name: str) -> list[Path]:
     """Return the clips of one folder of recordings, sorted by name."""
     return sorted((speech / name).glob("*.flac"))
+
+
+def is_held_out_voice(path: Path) -> bool:
+    """Tell whether the speaker of a LibriSpeech clip, ``103-1240-0000.flac``, is kept for tests."""
+    return int(path.stem.split("-")[0]) % _HELD_OUT_EVERY == 0
 
 
 def read_recording(path: Path) -> NDArray[np.float32]:

@@ -179,10 +179,17 @@ class TrainingData:
             anchors += [begin + a for a in anchor_frames(features, self._characters[clip])]
             parts.append(features)
         if not example.clips:
-            parts.append(_silence(example.frames))
+            parts.append(self._nobody(example.frames, generator))
         parts.append(_silence(edges[1]))
         heard = vary_channel(np.concatenate(parts), self._bank, augmentation, generator)
         return mask(self._normalisation(heard), augmentation, generator), anchors
+
+    def _nobody(self, frames: int, generator: np.random.Generator) -> NDArray[np.float32]:
+        """Return what nobody says to us: silence, or the voices of others."""
+        if generator.random() >= self._recipe.empty_babble_chance:
+            return _silence(frames)
+        loudness_nats = np.float32(generator.uniform(*self._recipe.empty_babble_nats))
+        return self._bank.babble(frames, generator) + loudness_nats
 
 
 def collate(

@@ -9,7 +9,12 @@ import numpy as np
 import torch
 
 from earvoice.corpus.extraction import log_mel
-from earvoice.corpus.recording import list_recordings, read_recording
+from earvoice.corpus.recording import (
+    VOICES,
+    is_held_out_voice,
+    list_recordings,
+    read_recording,
+)
 from earvoice.corpus.sentence import Sentence
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.training.augmentation import telephone
@@ -72,11 +77,11 @@ def make_silence(normalisation: FeatureNormalisation) -> DevClip:
 
 
 def make_babble(speech: Path, normalisation: FeatureNormalisation) -> DevClip:
-    """Return a minute of six real voices at once."""
-    paths = list_recordings(speech, "librispeech-unlabelled")
+    """Return a minute of six real voices at once, none of which training has heard."""
+    paths = [path for path in list_recordings(speech, VOICES) if is_held_out_voice(path)]
     babble = np.zeros(_MINUTE_SAMPLES)
     for voice in range(_BABBLE_VOICES):
-        said = np.concatenate([read_recording(p) for p in paths[voice :: len(paths) // 8]])
+        said = np.concatenate([read_recording(path) for path in paths[voice::_BABBLE_VOICES]])
         babble += np.resize(said, _MINUTE_SAMPLES) / _BABBLE_VOICES
     return _wordless("babble", babble, normalisation)
 

@@ -93,18 +93,17 @@ def set_lower_dropout(network: SpeechTranslationModel, probability: float) -> No
             module.threshold = threshold
 
 
-def parameter_groups(network: SpeechTranslationModel, lower_share: float) -> list[dict[str, Any]]:
-    """Return the layers up to the CTC head, and all others, as groups of an optimiser.
+def parameter_groups(network: SpeechTranslationModel) -> list[dict[str, Any]]:
+    """Return the layers up to the CTC head, then all others, as two groups of an optimiser.
 
-    Each holds its share of the learning rate under ``share``. A network that reads already
-    loses what it has learned at a rate that a new vocabulary needs.
+    A network that reads already loses what it has learned at a rate that a new vocabulary needs.
     """
     encoder = network.encoder
     reading = (encoder.subsample, *encoder.layers[: encoder.config.ctc_layer], encoder.ctc_fc)
     lower = [parameter for module in reading for parameter in module.parameters()]
     known = {id(parameter) for parameter in lower}
     upper = [parameter for parameter in network.parameters() if id(parameter) not in known]
-    return [{"params": lower, "share": lower_share}, {"params": upper, "share": 1.0}]
+    return [{"params": lower}, {"params": upper}]
 
 
 def hold_statistics(network: SpeechTranslationModel, *, held: bool) -> None:

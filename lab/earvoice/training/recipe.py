@@ -108,7 +108,8 @@ class TrainingRecipe:
         peak_learning_rate: AdamW's learning rate after `warmup_steps`, falling linearly to
             `final_learning_rate` at the end of the run.
         decay_share: share of the run in which it falls, from 0 to 1; it is constant before.
-        lower_learning_rate: that of the layers up to the CTC head, as a share of the others'.
+        lower_learning_rate: that of the layers up to the CTC head, as a share of the others', at
+            the start of the run and from a third of it on.
         ctc_weight: weight of the CTC loss at the start and at the end; cross-entropy has 1.
         dropout: of the decoder and the layers above the CTC head.
         lower_dropout: of the layers below it, where augmentation does the work.
@@ -122,6 +123,8 @@ class TrainingRecipe:
         real_repeats: how often real transcribed clips are heard in an epoch.
         gentle_augmentation: what is heard until the network is trained as a whole.
         empty_share: examples of noise and babble with an empty target.
+        empty_babble_chance: chance that such an example is babble.
+        empty_babble_nats: how loud the babble is, its mean log-mel.
         distilled_share: chance that a spoken sentence's target is a teacher's instead of gold.
     """
 
@@ -129,7 +132,7 @@ class TrainingRecipe:
     peak_learning_rate: float = 1.5e-3
     final_learning_rate: float = 2.0e-5
     decay_share: float = 1.0
-    lower_learning_rate: float = 1.0
+    lower_learning_rate: tuple[float, float] = (1.0, 1.0)
     warmup_steps: int = 400
     weight_decay: float = 0.01
     gradient_norm: float = 2.0
@@ -149,7 +152,9 @@ class TrainingRecipe:
     pause_frames: tuple[int, int] = (10, 80)
     edge_frames: tuple[int, int] = (0, 80)
     real_repeats: int = 4
-    empty_share: float = 0.02
+    empty_share: float = 0.03
+    empty_babble_chance: float = 0.5
+    empty_babble_nats: tuple[float, float] = (2.0, 12.0)
     distilled_share: float = 0.0
     source_pieces: int = 300
     target_pieces: int = 2_500
@@ -165,7 +170,7 @@ SECOND_STAGE = TrainingRecipe(
     seed=2,
     peak_learning_rate=1.5e-3,
     decay_share=0.3,
-    lower_learning_rate=0.15,
+    lower_learning_rate=(0.15, 0.5),
     warmup_steps=100,
     dropout=0.0,
     batch_frames=(8_000, 8_000),

@@ -19,6 +19,12 @@ def learning_rate(step: int, progress: float, recipe: TrainingRecipe) -> float:
     return warmup * (recipe.final_learning_rate + span * left)
 
 
+def lower_rate_share(progress: float, recipe: TrainingRecipe) -> float:
+    """Share of the rate that the layers up to the CTC head have: linear for a third of the run."""
+    first, last = recipe.lower_learning_rate
+    return first + (last - first) * min(3.0 * progress, 1.0)
+
+
 def decayed_rate(step: int, progress: float, peak: float, warmup_steps: int) -> float:
     """Linear warm-up over steps (counted from 0), then linear decay to nothing over progress."""
     return peak * min(1.0, (step + 1) / warmup_steps) * (1.0 - min(progress, 1.0))

@@ -15,7 +15,13 @@ from earvoice.training.halves import parameter_groups
 from earvoice.training.objective import apart, together
 from earvoice.training.peers import NoPeers
 from earvoice.training.run_state import RunState
-from earvoice.training.schedule import batch_frames, decays, joined_share, learning_rate
+from earvoice.training.schedule import (
+    batch_frames,
+    decays,
+    joined_share,
+    learning_rate,
+    lower_rate_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +69,7 @@ class Trainer:
         self._peers = peers or NoPeers()
         self._pool = data.pool()
         self._optimizer = torch.optim.AdamW(
-            parameter_groups(network, recipe.lower_learning_rate),
+            parameter_groups(network),
             lr=recipe.peak_learning_rate,
             betas=(0.9, 0.98),
             weight_decay=recipe.weight_decay,
@@ -145,8 +151,9 @@ class Trainer:
         progress = self._budget.progress(self.state)
         warm_steps = self.state.step - self.state.warmup_step
         rate = learning_rate(warm_steps, progress, self._recipe)
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate * group["share"]
+        lower, upper = self._optimizer.param_groups
+        lower["lr"] = rate * lower_rate_share(progress, self._recipe)
+        upper["lr"] = rate
         losses = self._losses(examples, progress)
         self._optimizer.zero_grad()
         torch.autograd.backward(losses.total)
@@ -222,10 +229,7 @@ class Trainer:
             return
         self.state = RunState(**content["state"])
         self.network.load_state_dict(content["network"])
-        shares = [group["share"] for group in self._optimizer.param_groups]
         self._optimizer.load_state_dict(content["optimizer"])
-        for group, share in zip(self._optimizer.param_groups, shares, strict=True):
-            group["share"] = share
         if self._peers.rank == 0:
             torch.set_rng_state(content["random"])
 
