@@ -61,7 +61,3 @@ def generate(root: Path) -> None:
 def _plugin(name: str, scripts: Path) -> str | None:
     """Find a protoc plugin beside the running interpreter, else on the PATH."""
     return shutil.which(name, path=str(scripts)) or shutil.which(name)
-
-
-if __name__ == "__main__":
-    generate(Path(__file__).resolve().parent)
