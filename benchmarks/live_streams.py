@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -32,6 +33,8 @@ from earvoice.client.pacing import REALTIME_CHUNK_MS, pace
 
 DEMO = Path(__file__).parents[1] / "demo" / "librispeech_1995-1837-0001.wav"
 SILENCE_S = 1.0
+BEGIN_SPREAD_S = 8.0
+"""Streams that begin together would end all their segments together, too."""
 
 
 @dataclass
@@ -79,11 +82,15 @@ async def carry(
     options = TranslationOptions((target,), audio_format, catch_up="merge", paced=True)
     heard = Heard()
     async with asyncio.TaskGroup() as group:
-        for index, audio in enumerate(streams):
-            # Spread over one chunk, as independent speakers would be.
-            delay_s = REALTIME_CHUNK_MS / 1000 * index / len(streams)
+        for audio, delay_s in zip(streams, begin_delays_s(len(streams)), strict=True):
             group.create_task(listen(client, audio, options, delay_s, heard))
     return heard
+
+
+def begin_delays_s(count: int) -> list[float]:
+    """When each stream begins: independent speakers do so at any time."""
+    generator = random.Random(1)  # noqa: S311 - no secret
+    return [generator.uniform(0.0, BEGIN_SPREAD_S) for _ in range(count)]
 
 
 def chunks(audio: bytes, audio_format: AudioFormat) -> AsyncIterator[bytes]:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from live_streams import DEMO, Heard, chunks, listen, percentile, read_streams
+from live_streams import DEMO, Heard, begin_delays_s, chunks, listen, percentile, read_streams
 from service_processes import run_service_processes
 
 from earvoice.client import (
@@ -25,11 +25,9 @@ from earvoice.client import (
     TranslationOptions,
     connect,
 )
-from earvoice.client.pacing import REALTIME_CHUNK_MS
 
 MOST_SESSIONS = 1000
 RETRY_S = 1.0
-# All streams are in before anybody knocks.
 HEAD_START_S = 1.0
 BACKENDS = ("ENCODER", "DECODER")
 
@@ -86,27 +84,22 @@ async def knock(
 
 async def fill(client: TranslationClient, plan: Plan, side: Side, knocker_count: int) -> None:
     """Run one round: all admitted streams to their end, and knockers beside them."""
+    delays_s = begin_delays_s(len(plan.streams))
     async with asyncio.TaskGroup() as group:
         streams = [
-            group.create_task(
-                # Spread over one chunk, as independent speakers would be.
-                listen(client, audio, plan.options, spread_s(index, plan), side.heard)
-            )
-            for index, audio in enumerate(plan.streams)
+            group.create_task(listen(client, audio, plan.options, delay_s, side.heard))
+            for audio, delay_s in zip(plan.streams, delays_s, strict=True)
         ]
-        await asyncio.sleep(HEAD_START_S)
+        # All streams are in before anybody knocks.
+        await asyncio.sleep(max(delays_s) + HEAD_START_S)
         knockers = [
             group.create_task(knock(client, plan.streams[0], plan.options, side))
             for _ in range(knocker_count)
         ]
-        await asyncio.wait(streams)
+        # Whoever is let in from then on would add load that the other rounds do not have.
+        await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
         for knocker in knockers:
             knocker.cancel()
-
-
-def spread_s(index: int, plan: Plan) -> float:
-    """Return when a stream begins."""
-    return REALTIME_CHUNK_MS / 1000 * index / len(plan.streams)
 
 
 async def measure(address: str, arguments: argparse.Namespace) -> None:

@@ -101,8 +101,16 @@ class SimultaneousRun:
         chosen = [choice.token for choice in progress.choices]
         while len(chosen) < segment.draft_right:
             chosen += [choice.token for choice in self._strategy.step([run])[0].choices]
-        draft = (*chosen[: segment.draft_right], *[WRONG_TOKEN] * segment.draft_wrong)
-        return Opening(forced, draft, layer, forbid_end=True)
+        chosen = chosen[: segment.draft_right]
+        while True:
+            draft = (*chosen, *[WRONG_TOKEN] * segment.draft_wrong)
+            opening = Opening(forced, draft, layer, forbid_end=True)
+            _, progress = self._strategy.begin(block, opening)
+            stood = len(progress.choices) - 1
+            if stood >= segment.draft_right:
+                return opening
+            # Random weights choose between near ties, and 8 bits round a row beside others anew.
+            chosen[stood] = progress.choices[stood].token
 
 
 def _no_normalisation() -> FeatureNormalisation:

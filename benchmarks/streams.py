@@ -1,8 +1,9 @@
 """How many live streams this machine carries: `python benchmarks/streams.py`.
 
 Starts the services without a limit of sessions and sends more and more streams at real time, until
-the 95th percentile of word lag has moved by more than a tenth from that of few streams. Whoever
-speaks, every stream begins at another place of the recording.
+the 95th percentile of word lag has moved by more than a tenth from that of few streams. All say the
+same, so that their lags can be compared, and each begins when it likes, so that none waits for
+another's segments more than strangers do.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Load:
 
 async def measured(services: ServiceProcesses, path: Path, count: int, seconds: float) -> Load:
     """Send so many streams at real time."""
-    audio_format, streams = read_streams(path, count, seconds)
+    audio_format, stretches = read_streams(path, 1, seconds)
+    streams = stretches * count
     async with connect(services.address) as client:
         before, before_own = sum(services.cpu_seconds().values()), time.process_time()
         began_s = time.monotonic()

@@ -1,9 +1,13 @@
 """The container images: confined as in production, and they translate."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from tests.deploy.container import (
     IMAGES,
+    Container,
     assert_confined,
     container,
     network,
@@ -16,8 +20,8 @@ from tests.deploy.translation import translate_demo
 DOCKER = ROOT / "deploy" / "docker"
 
 
-@pytest.fixture(scope="module")
-def services():
+@contextmanager
+def started() -> Iterator[dict[str, Container]]:
     """The three of them in a network."""
     with (
         network() as net,
@@ -37,6 +41,13 @@ def services():
         yield running
 
 
+@pytest.fixture(scope="module")
+def services() -> Iterator[dict[str, Container]]:
+    """Services that stay."""
+    with started() as running:
+        yield running
+
+
 @pytest.mark.timeout(900)
 def test_they_translate(services):
     """A real recording through three containers gives what three processes give."""
@@ -53,9 +64,10 @@ def test_it_has_no_rights(services, service):
 
 
 @pytest.mark.timeout(900)
-def test_they_stop_when_told(services):
+def test_they_stop_when_told():
     """SIGTERM, in the order of a roll-out: each drains and ends with 0."""
-    assert [services[name].stop() for name in ("policy", "encoder", "decoder")] == [0, 0, 0]
+    with started() as services:
+        assert [services[name].stop() for name in ("policy", "encoder", "decoder")] == [0, 0, 0]
 
 
 @pytest.mark.timeout(300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from earvoice.runtime.errors import EarvoiceError, NotReadyError, SessionLimitEr
 from earvoice.runtime.identity import current_tenant
 
 RETRY_AFTER_MS = 1000
+RETRY_SPREAD = 1.0
+"""Up to this share later, each at another time: those who knocked together must not again."""
 
 
 class SessionLimit:
@@ -79,4 +82,5 @@ class SessionLimit:
 
 
 def _full(message: str, limit: int) -> SessionLimitError:
-    return SessionLimitError(message, retry_after_ms=RETRY_AFTER_MS, limit=str(limit))
+    later_ms = round(RETRY_AFTER_MS * (1 + RETRY_SPREAD * random.random()))  # noqa: S311 - no secret
+    return SessionLimitError(message, retry_after_ms=later_ms, limit=str(limit))
