@@ -26,6 +26,8 @@ from tests.models.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
 
+Change = Callable[[dict[str, torch.Tensor]], None]
+
 NORMALISATION = FeatureNormalisation(torch.linspace(8, 12, 80), torch.linspace(2, 3, 80))
 
 
@@ -91,6 +93,26 @@ def test_half_size_storage(
     assert states.dtype == torch.float32
 
 
+def test_numbers_too_large_for_the_storage_are_refused(
+    directory: Path, config: ModelConfig, source_model: bytes, target_model: bytes
+) -> None:
+    """What would be infinite in two bytes is told when saving, and the old files stay."""
+    state = random_network(config).state_dict()
+    state["encoder.ctc_fc.weight"][0, 0] = 1e6
+    before = load_checkpoint(directory).hash
+    with pytest.raises(CheckpointError, match=r"encoder\.ctc_fc\.weight holds NaN or infinity"):
+        save_checkpoint(
+            directory,
+            config,
+            state,
+            normalisation=NORMALISATION,
+            source_model=source_model,
+            target_model=target_model,
+            storage_dtype=torch.float16,
+        )
+    assert load_checkpoint(directory).hash == before
+
+
 def test_hash_names_the_content(directory: Path) -> None:
     """The hash repeats, and changes with any field."""
     first = load_checkpoint(directory).hash
@@ -135,9 +157,10 @@ def test_missing_and_broken_descriptions_are_refused(tmp_path: Path) -> None:
     """No directory, or a configuration that is no JSON, is an error of ours."""
     with pytest.raises(CheckpointError, match=r"config\.json"):
         load_checkpoint(tmp_path / "nowhere")
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match="damaged"):
-        load_checkpoint(tmp_path)
+    for broken in ("{", "[" * 100_000):
+        (tmp_path / "config.json").write_text(broken)
+        with pytest.raises(CheckpointError, match="damaged"):
+            load_checkpoint(tmp_path)
 
 
 def test_contradictions_are_refused_when_saving(
@@ -160,7 +183,7 @@ def test_contradictions_are_refused_when_saving(
     assert not (tmp_path / "wrong").exists()
 
 
-def _rewrite(directory: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+def _rewrite(directory: Path, change: Change) -> None:
     """Change the tensors and keep the hashes right: what is left is only wrong in itself."""
     weights = directory / "model.safetensors"
     tensors = load_file(weights)
@@ -171,7 +194,7 @@ def _rewrite(directory: Path, change: Callable[[dict[str, torch.Tensor]], None])
     (directory / "config.json").write_text(json.dumps(description))
 
 
-def _spoil(name: str, value: float) -> Callable[[dict[str, torch.Tensor]], None]:
+def _spoil(name: str, value: float) -> Change:
     def change(tensors: dict[str, torch.Tensor]) -> None:
         tensors[name].view(-1)[0] = value
 
@@ -190,6 +213,16 @@ def _reshape(tensors: dict[str, torch.Tensor]) -> None:
     tensors["encoder.ctc_fc.bias"] = tensors["encoder.ctc_fc.bias"][1:].clone()
 
 
+def _convert(name: str, dtype: torch.dtype, factor: float = 1) -> Change:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors[name] = (factor * tensors[name].double()).to(dtype)
+
+    return change
+
+
+VARIANCE = "encoder.layers.0.conv_module.batchnorm.running_var"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -199,11 +232,13 @@ def _reshape(tensors: dict[str, torch.Tensor]) -> None:
         (_drop, r"encoder\.ctc_fc\.bias is missing"),
         (_add, r"encoder\.extra is not one of this network"),
         (_reshape, r"encoder\.ctc_fc\.bias is \(\d+,\); allowed"),
+        (_convert("encoder.ctc_fc.bias", torch.int64), r"bias is torch\.int64; allowed: torch"),
+        (_convert("encoder.ctc_fc.bias", torch.float8_e4m3fn), r"bias is torch\.float8_e4m3fn"),
+        (_convert("encoder.ctc_fc.bias", torch.float64, 1e300), r"bias holds NaN or infinity"),
+        (_spoil(VARIANCE, -0.5), r"batchnorm\.running_var is -0\.5; allowed: 0 and more"),
     ],
 )
-def test_wrong_tensors_are_refused(
-    directory: Path, change: Callable[[dict[str, torch.Tensor]], None], message: str
-) -> None:
+def test_wrong_tensors_are_refused(directory: Path, change: Change, message: str) -> None:
     """Numbers that are none, and tensors that do not fit, are refused by the tensor's name."""
     _rewrite(directory, change)
     with pytest.raises(CheckpointError, match=message):

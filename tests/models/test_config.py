@@ -26,6 +26,7 @@ def test_round_trip(name: str) -> None:
     [
         (("encoder", "width"), 3, r"EncoderConfig\.width is not a field"),
         (("encoder", "layers"), "12", r"EncoderConfig\.layers is '12'; allowed: int"),
+        (("encoder", "d_model"), 2, r"EncoderConfig\.d_model is 2; allowed: 4 to 4096"),
         (("encoder", "layers"), 0, r"EncoderConfig\.layers is 0; allowed: 1 to 96"),
         (("encoder", "ctc_layer"), 13, r"EncoderConfig\.ctc_layer is 13; allowed: 1 to 12"),
         (("encoder", "heads"), 7, r"EncoderConfig\.heads is 7; allowed: divisors"),

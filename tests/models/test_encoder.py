@@ -37,11 +37,13 @@ def _variant(config: ModelConfig, encoder: str) -> ModelConfig:
 
 
 @pytest.mark.parametrize("prepared", [False, True], ids=["plain", "prepared"])
+@pytest.mark.parametrize("lengths", [[90, 33, 171], [90]], ids=["three", "one"])
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_padded_batch_equals_single(config: ModelConfig, encoder: str, *, prepared: bool) -> None:
+def test_padded_batch_equals_single(
+    config: ModelConfig, encoder: str, lengths: list[int], *, prepared: bool
+) -> None:
     """In evaluation, each utterance of a padded batch gets the states it gets alone."""
     network = random_network(_variant(config, encoder))
-    lengths = [90, 33, 171]
     utterances = [torch.randn(length, 80) for length in lengths]
     alone = [network.encoder.encode(features) for features in utterances]
     if prepared:

@@ -80,6 +80,18 @@ def test_int8_takes_zeros() -> None:
     torch.testing.assert_close(output, linear.bias.expand(2, -1))
 
 
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_int8_hides_no_overflow(wrong: float) -> None:
+    """A row that holds no number gives none, as in other formats; its neighbours do not see it."""
+    layer = InferenceLinear.from_linear(_linear(), torch.int8)
+    inputs = torch.randn(3, 48)
+    expected = layer(inputs)
+    inputs[1, 7] = wrong
+    output = layer(inputs)
+    assert not output[1].isfinite().any()
+    assert torch.equal(output[[0, 2]], expected[[0, 2]])
+
+
 @pytest.mark.parametrize("frames", [1, 2, 3, 8, 41])
 def test_strided_convolution_is_one(frames: int) -> None:
     """The same as the convolution and its gated linear unit, for odd and even lengths."""

@@ -4,7 +4,7 @@ import pytest
 
 from earvoice.models.errors import VocabularyError
 from earvoice.models.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from tests.models.tiny_model import TARGET_TEXT
+from tests.models.tiny_model import TARGET_TEXT, train_sentencepiece
 
 pytestmark = pytest.mark.torch
 
@@ -37,6 +37,22 @@ def test_specials_and_tags_are_silent(target_model: bytes) -> None:
         assert tagged.is_silent(index)
         assert tagged.text_bytes(index) == b""
         assert not tagged.starts_word(index)
+
+
+def test_bytes_make_characters() -> None:
+    """Characters that the vocabulary lacks are written byte by byte, and read as characters."""
+    vocabulary = Vocabulary(train_sentencepiece(TARGET_TEXT, byte_fallback=True))
+    ids = vocabulary.encode("die Tür")
+    assert "<0xC3>" in [vocabulary.pieces[index] for index in ids]
+    assert vocabulary.decode(ids) == "die Tür"
+    half = [vocabulary.id_of("<0xC3>"), vocabulary.id_of("▁d")]
+    assert vocabulary.decode(half) == "\N{REPLACEMENT CHARACTER} d"
+
+
+def test_pieces_must_be_text(target_model: bytes) -> None:
+    """A SentencePiece model with a piece that is no UTF-8 is refused."""
+    with pytest.raises(VocabularyError, match="not a SentencePiece model: 'utf-8' codec"):
+        Vocabulary(target_model.replace("▁".encode(), b"\xff\xff\xff"))
 
 
 def test_what_is_not_there_is_refused(target_model: bytes) -> None:

@@ -86,10 +86,11 @@ class Outbox:
                 raise self._failure
             return None
         event = self._events.popleft()
-        was_full = self.full
         self._taken += 1
         self._refresh()
-        if was_full:
+        # Looked at after the event is counted: whoever found the outbox full before is woken, and
+        # whoever fills it from now on sees the room.
+        if self._announced - self._taken >= self._capacity_events - 1:
             self._on_room()
         return event
 

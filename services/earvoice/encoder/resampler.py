@@ -15,6 +15,9 @@ ZERO_CROSSINGS = 6
 ROLLOFF = 0.99
 """Cut-off as a share of the lower Nyquist frequency."""
 
+BLOCK_OUTPUTS = 16_000
+"""Outputs computed at once: each takes a copy of the samples under its window."""
+
 
 class Resampler:
     """Windowed-sinc interpolation: a pure function of the samples and of the positions asked for.
@@ -73,6 +76,15 @@ class Resampler:
             return samples[start:stop]
         if stop <= start:
             return np.zeros(0, np.float32)
+        return np.concatenate(
+            [
+                self._block(samples, first, min(first + BLOCK_OUTPUTS, stop))
+                for first in range(start, stop, BLOCK_OUTPUTS)
+            ]
+        )
+
+    def _block(self, samples: Samples, start: int, stop: int) -> Samples:
+        """See `outputs`; here start < stop."""
         output = np.arange(start, stop)
         period, phase = np.divmod(output, self._to)
         first = period * self._from + self._first_tap[phase]

@@ -27,6 +27,9 @@ from earvoice.runtime.errors import (
     SessionTooLongError,
 )
 
+LAST_START_SAMPLE = 2**62
+"""Positions on the wire have 64 bits; behind this one an utterance still fits."""
+
 
 @dataclasses.dataclass
 class _Opened:
@@ -108,8 +111,9 @@ class EncodeSession:
     def _reset(self, session: _Opened, command: Reset) -> ResetDone:
         if command.utterance < 0:
             raise InvalidFieldError("reset.utterance", command.utterance, "0 or more")
-        if command.start_sample < 0:
-            raise InvalidFieldError("reset.start_sample", command.start_sample, "0 or more")
+        if not 0 <= command.start_sample <= LAST_START_SAMPLE:
+            allowed = f"0 to {LAST_START_SAMPLE}"
+            raise InvalidFieldError("reset.start_sample", command.start_sample, allowed)
         session.utterance = Utterance(
             self._network, session.audio_format, session.resampler, command.start_sample
         )

@@ -15,6 +15,9 @@ from earvoice.models.vocabulary import Vocabulary
 EMBEDDING_WEIGHT = "decoder.embed_tokens.weight"
 OUTPUT_WEIGHT = "decoder.output_projection.weight"
 
+STORED_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+"""Number formats that become float32 and stay the same numbers, or nearly so."""
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointParts:
@@ -41,7 +44,8 @@ def build_network(
     """A network in evaluation mode with these tensors, converted to float32.
 
     Raises:
-        CheckpointError: a tensor is missing, left over, of another shape, or holds NaN or infinity.
+        CheckpointError: a tensor is missing, left over, of another shape or kind of number, or
+            holds NaN or infinity.
     """
     network = network_without_storage(config)
     expected = network.state_dict()
@@ -70,7 +74,13 @@ def _check_tensors(expected: Mapping[str, torch.Tensor], given: Mapping[str, tor
         if given[name].shape != tensor.shape:
             message = f"tensor {name} is {tuple(given[name].shape)}; allowed: {tuple(tensor.shape)}"
             raise CheckpointError(message)
-        check_finite(name, given[name])
+        if given[name].dtype not in STORED_DTYPES:
+            allowed = ", ".join(map(str, STORED_DTYPES))
+            raise CheckpointError(f"tensor {name} is {given[name].dtype}; allowed: {allowed}")
+        check_finite(name, given[name].float())
+        if name.endswith(".running_var") and bool((given[name] < 0).any()):
+            message = f"tensor {name} is {float(given[name].min())}; allowed: 0 and more"
+            raise CheckpointError(message)
 
 
 def check_finite(name: str, tensor: torch.Tensor) -> None:

@@ -35,7 +35,7 @@ class EncoderConfig(Record):
     """The speech encoder; `ctc_layer` counts from 1."""
 
     architecture: Literal["conformer", "transformer"] = "conformer"
-    d_model: int = bounded(512, minimum=2, maximum=4096)
+    d_model: int = bounded(512, minimum=4, maximum=4096)
     heads: int = bounded(8, minimum=1, maximum=64)
     ffn_multiplier: int = bounded(4, minimum=1, maximum=16)
     layers: int = bounded(12, minimum=1, maximum=96)

@@ -151,9 +151,12 @@ class SpeechEncoder(nn.Module):
     def _through_fused(
         self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
     ) -> torch.Tensor:
-        """[B, T, d] → [B, T, d]; one utterance gets its rows rounded once for all layers."""
+        """[B, T, d] → [B, T, d]; one utterance gets its rows rounded once for all layers.
+
+        Not where its length is given: masks are of T frames.
+        """
         frames = hidden.shape[1]
-        if hidden.shape[0] == 1:
+        if hidden.shape[0] == 1 and lengths is None:
             rows = rounded_rows(frames) if self._packed else frames + -frames % PLAIN_ROW_STEP
             hidden = functional.pad(hidden, (0, 0, 0, rows - frames))
         for layer in layers:

@@ -32,6 +32,9 @@ class QuantisedMatrix:
 
 
 def _scales(rows: torch.Tensor) -> torch.Tensor:
-    """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of zeros."""
+    """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of zeros.
+
+    No number for a row that holds NaN or infinity, which 8 bits cannot say: so the result has it.
+    """
     largest = rows.abs().amax(1, keepdim=True)
-    return torch.where(largest > 0, largest / LARGEST, torch.ones_like(largest))
+    return torch.where(largest == 0, torch.ones_like(largest), largest / LARGEST)

@@ -21,6 +21,7 @@ from safetensors.torch import save as save_tensors
 from earvoice.models.assembly import (
     CheckpointParts,
     build_network,
+    check_finite,
     check_vocabularies,
     is_derived,
     language_tags,
@@ -65,7 +66,8 @@ def save_checkpoint(
         storage_dtype: of matrices; vectors stay float32. float32, bfloat16 or float16.
 
     Raises:
-        CheckpointError: the tensors, vocabularies and configuration contradict each other.
+        CheckpointError: the tensors, vocabularies and configuration contradict each other, or
+            `storage_dtype` cannot hold a number.
     """
     if storage_dtype not in STORAGE_DTYPES:
         message = f"storage_dtype is {storage_dtype}; allowed: {STORAGE_DTYPES}"
@@ -79,6 +81,8 @@ def save_checkpoint(
         for name, tensor in state_dict.items()
         if not is_derived(name, config)
     }
+    for name, tensor in tensors.items():
+        check_finite(name, tensor)
     tensors["normalisation.mean"] = normalisation.mean.float().contiguous()
     tensors["normalisation.deviation"] = normalisation.deviation.float().contiguous()
     contents = {
@@ -204,7 +208,7 @@ def _read_description(
         version, model = description["format_version"], description["model"]
         hashes = description["sha256"]
         trials = [*description.get("precision_trials", ())]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         message = f"checkpoint {directory.name}: {CONFIG_FILE} is damaged ({error!r})"
         raise CheckpointError(message) from error
     if version != FORMAT_VERSION:

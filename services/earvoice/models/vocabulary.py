@@ -35,12 +35,11 @@ class Vocabulary:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
+            count = self._processor.GetPieceSize()
+            own = tuple(self._processor.IdToPiece(index) for index in range(count))
+        except (RuntimeError, UnicodeDecodeError) as error:
             message = f"the vocabulary of {len(model)} bytes is not a SentencePiece model: {error}"
             raise VocabularyError(message) from error
-        own = tuple(
-            self._processor.IdToPiece(index) for index in range(self._processor.GetPieceSize())
-        )
         self.pieces: tuple[str, ...] = (*own, *(tag for tag in tags if tag not in own))
         if self.pieces[: len(SPECIALS)] != SPECIALS:
             message = f"the first pieces are {self.pieces[:4]}; allowed: {SPECIALS}"
@@ -73,8 +72,12 @@ class Vocabulary:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a row of ids; specials and tags are silent."""
-        return "".join(self.text(index) for index in ids).removeprefix(" ")
+        """The text of a row of ids; specials and tags are silent.
+
+        Bytes of byte-fallback pieces that make no character become U+FFFD.
+        """
+        text = b"".join(map(self.text_bytes, ids)).decode(errors="replace")
+        return text.removeprefix(" ")
 
     def id_of(self, piece: str) -> int:
         """The id of a piece or tag.

@@ -1,5 +1,9 @@
 """Events between engine and stream."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 import pytest
 
 from earvoice.decoder.event import Ended, EndReason, Event, Opened, Spent
@@ -51,6 +55,35 @@ async def test_full_counts_what_is_on_its_way() -> None:
     await outbox.take()
     assert not outbox.full
     assert woken
+
+
+class _Interruption(int):
+    """A capacity at whose comparison something else happens first, as in another thread."""
+
+    def __init__(self, _capacity: int) -> None:
+        self.then: list[Callable[[], None]] = []
+
+    def __le__(self, other: int) -> bool:
+        while self.then:
+            self.then.pop()()
+        return super().__le__(other)
+
+
+async def test_an_engine_that_fills_the_outbox_meanwhile_is_woken() -> None:
+    """Whatever comes while an event is taken: who finds no room is woken when there is some."""
+    capacity, slept, woken = _Interruption(2), list[int](), list[int]()
+    outbox = Outbox(capacity, lambda: woken.append(1))
+
+    def fill() -> None:
+        outbox.announce()
+        if outbox.full:
+            slept.append(1)
+
+    put(outbox, Opened())
+    capacity.then.append(fill)
+    await outbox.take()
+    assert not outbox.full
+    assert len(woken) >= len(slept)
 
 
 async def test_room_needs_the_generation_before_the_last_to_have_ended() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,3 +89,13 @@ def test_the_models_own_rate_passes_through():
 def test_memory_is_bounded_for_awkward_rates():
     """Rates without a common divisor take a table of a few megabytes, not gigabytes."""
     assert Resampler(47999, 16000)._weights.nbytes < 8 * 2**20
+
+
+def test_memory_is_bounded_for_long_signals():
+    """Half a minute at once, as after a lost encoder, takes little more than its own samples."""
+    resampler, samples = Resampler(44100, 16000), noise(30 * 44100)
+    tracemalloc.start()
+    output = resampler.outputs(samples, 0, resampler.total_count(len(samples)))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 2 * output.nbytes + 16 * 2**20

@@ -88,9 +88,9 @@ def test_the_end_lies_within_the_utterance(session, end_sample):
         session.apply(Finish(1, silence(100), end_sample))
 
 
-@pytest.mark.parametrize("command", [Reset(-1, 0), Reset(0, -1)])
-def test_reset_takes_no_negative_numbers(session, command):
-    """Utterances and positions count from 0."""
+@pytest.mark.parametrize("command", [Reset(-1, 0), Reset(0, -1), Reset(0, 2**63 - 1)])
+def test_reset_takes_no_impossible_positions(session, command):
+    """Utterances and positions count from 0, and 64 bits must hold where the utterance ends."""
     with pytest.raises(InvalidFieldError):
         session.apply(command)
 

@@ -26,7 +26,7 @@ def open_archive(path: Path) -> Iterator[dict[str, Any]]:
     """
     try:
         archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         message = f"checkpoint {path.name}: not a readable zip archive ({error})"
         raise CheckpointError(message) from error
     with archive:
@@ -82,6 +82,7 @@ def _read(archive: zipfile.ZipFile, entry: str, name: str) -> bytes:
     except KeyError as error:
         message = f"checkpoint {name} lacks {entry}"
         raise CheckpointError(message) from error
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError) as error:
+        # The last two: a name that is no UTF-8, an entry that claims to be encrypted.
         message = f"checkpoint {name}: {entry} is damaged ({error})"
         raise CheckpointError(message) from error

@@ -1,6 +1,7 @@
 """The data configuration that stands beside a checkpoint of the papers' code."""
 
 import hashlib
+import reprlib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import yaml
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.vocabulary import SPECIALS, Vocabulary
+
+MAX_STATISTICS_BYTES = 2**20
+"""Two rows of 80 numbers take a thousandth of it; a compressed file may claim to be any size."""
 
 
 class DataSettings:
@@ -30,8 +34,9 @@ class DataSettings:
         self._path = preferred[0]
         try:
             self._values = yaml.safe_load(self._path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            message = f"{self._path.name} is not readable YAML ({error})"
+        except Exception as error:
+            # YAML breaks in many ways: a date that is none, for one, is a ValueError.
+            message = f"{self._path.name} is not readable YAML ({type(error).__name__}: {error})"
             raise CheckpointError(message) from error
         if not isinstance(self._values, dict):
             message = f"{self._path.name} holds {type(self._values).__name__}; allowed: a mapping"
@@ -66,23 +71,18 @@ class DataSettings:
         Raises:
             CheckpointError: another transform is asked for, or the statistics are not usable.
         """
-        transforms = self._values.get("transforms", {}).get("*", [])
+        transforms = self._values.get("transforms") or {}
+        if isinstance(transforms, dict):
+            # As the papers' code chooses: what is for evaluation alone comes first.
+            chosen = transforms.get("_eval")
+            transforms = (transforms.get("*") if chosen is None else chosen) or []
         if transforms == []:
             return FeatureNormalisation.identity()
         if transforms != ["global_cmvn"]:
-            message = f"{self._path.name} transforms are {transforms}; allowed: ['global_cmvn']"
+            told = reprlib.repr(transforms)
+            message = f"{self._path.name} transforms are {told}; allowed: ['global_cmvn']"
             raise CheckpointError(message)
-        path = self._file("global_cmvn", "stats_npz_path")
-        try:
-            with np.load(path, allow_pickle=False) as statistics:
-                mean, deviation = statistics["mean"], statistics["std"]
-        except (ValueError, KeyError, zipfile.BadZipFile) as error:
-            message = f"{path.name} does not hold mean and std ({error})"
-            raise CheckpointError(message) from error
-        return FeatureNormalisation(
-            torch.from_numpy(mean.astype(np.float32)),
-            torch.from_numpy(deviation.astype(np.float32)),
-        )
+        return FeatureNormalisation(*_statistics(self._file("global_cmvn", "stats_npz_path")))
 
     def digest(self, checkpoint: Path) -> str:
         """SHA-256 in hexadecimal over the checkpoint and every file read for it, by name."""
@@ -94,8 +94,13 @@ class DataSettings:
 
     def _dictionary(self, field: str) -> tuple[str, ...]:
         """The dictionary's symbols: one `symbol count` a line, behind the four specials."""
-        text = self._file(field).read_text(encoding="utf-8")
-        return (*SPECIALS, *(line.rsplit(" ", 1)[0] for line in text.splitlines() if line))
+        path = self._file(field)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise CheckpointError(f"{path.name} is not UTF-8 ({error})") from error
+        # Not splitlines(): it ends lines at characters that a symbol may have.
+        return (*SPECIALS, *(line.rsplit(" ", 1)[0] for line in text.split("\n") if line))
 
     def _file(self, *fields: str) -> Path:
         name: Any = self._values
@@ -104,7 +109,38 @@ class DataSettings:
         # Only the name counts: training left absolute paths of another machine.
         path = self._folder / Path(name).name if isinstance(name, str) else None
         if path is None or not path.is_file():
-            message = f"{self._path.name} {'.'.join(fields)} is {name!r}; allowed: a file beside it"
-            raise CheckpointError(message)
+            told = f"{self._path.name} {'.'.join(fields)} is {reprlib.repr(name)}"
+            raise CheckpointError(f"{told}; allowed: a file beside it")
         self._used.add(path)
         return path
+
+
+def _statistics(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and deviation, float32, of a `.npz` file.
+
+    Raises:
+        CheckpointError: it holds no such arrays of real numbers, or too much.
+    """
+    try:
+        _check_size(path)
+        with np.load(path, allow_pickle=False) as statistics:
+            # Of complex numbers a part would be lost, and letters are none.
+            mean, deviation = (
+                statistics[name].astype(np.float32, casting="same_kind") for name in ("mean", "std")
+            )
+    except CheckpointError:
+        raise
+    except Exception as error:
+        # What is damaged raises almost any built-in exception, according to where it breaks.
+        told = f"{type(error).__name__}: {error}"
+        message = f"{path.name} does not hold mean and std ({told})"
+        raise CheckpointError(message) from error
+    return torch.from_numpy(mean), torch.from_numpy(deviation)
+
+
+def _check_size(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        size_bytes = sum(item.file_size for item in archive.infolist())
+    if size_bytes > MAX_STATISTICS_BYTES:
+        message = f"{path.name} unpacks to {size_bytes} bytes; allowed: {MAX_STATISTICS_BYTES}"
+        raise CheckpointError(message)

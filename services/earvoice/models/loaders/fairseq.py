@@ -115,13 +115,14 @@ def shifts_by_batch(path: Path) -> bool:
 
 def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The flat options of `cfg.model`, or of the older `args`."""
-    configuration = content.get("cfg")
-    options = configuration.plain() if isinstance(configuration, Opaque) else None
-    options = options.get("model") if isinstance(options, dict) else content.get("args")
+    cfg = content.get("cfg")
+    groups = cfg.content if isinstance(cfg, Opaque) else None
+    options = groups.get("model") if isinstance(groups, dict) else content.get("args")
+    options = options.content if isinstance(options, Opaque) else options
     if not isinstance(options, argparse.Namespace):
         message = f"checkpoint {name} has no cfg.model with options; allowed: a namespace"
         raise CheckpointError(message)
-    values = vars(options)
+    values = {option: _scalar(value) for option, value in vars(options).items()}
     for option, required in REQUIRED_OPTIONS.items():
         if values.get(option, required) != required:
             message = f"checkpoint {name} {option} is {values[option]!r}; allowed: {required!r}"
@@ -129,14 +130,26 @@ def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return values
 
 
+def _scalar(value: Any) -> Any:
+    """A scalar as it is; of anything else its type, since its text could be without end."""
+    whole = isinstance(value, int) and -(2**63) <= value < 2**63
+    return value if whole or isinstance(value, str | float | None) else type(value)
+
+
 def _tensors(content: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
     """The state dictionary in our names; pointwise convolutions become matrices."""
     state = content.get("model")
-    if not isinstance(state, dict) or not all(isinstance(v, StoredTensor) for v in state.values()):
-        message = f"checkpoint {name} has no model; allowed: a dictionary of tensors"
+    if not isinstance(state, dict) or not all(
+        isinstance(key, str) and isinstance(value, StoredTensor) for key, value in state.items()
+    ):
+        message = f"checkpoint {name} has no model; allowed: a dictionary of tensors by name"
         raise CheckpointError(message)
     wanted = {key: value for key, value in state.items() if not key.endswith(IGNORED_SUFFIXES)}
-    needed = loading_bytes(0, sum(stored.numel for stored in wanted.values()))
+    storages = {stored.storage for stored in wanted.values()}
+    needed = loading_bytes(
+        sum(storage.size_bytes for storage in storages),
+        sum(stored.numel for stored in wanted.values()),
+    )
     check_memory(name, needed, available_memory_bytes())
     tensors = {}
     for theirs, stored in wanted.items():
@@ -186,6 +199,9 @@ def _config(
             f"checkpoint {path.name} lacks {error}; a Conformer or Transformer with a CTC head is "
             "expected"
         )
+        raise CheckpointError(message) from error
+    except (IndexError, TypeError, ValueError, ArithmeticError) as error:
+        message = f"checkpoint {path.name}: its options or shapes describe no network ({error})"
         raise CheckpointError(message) from error
 
 

@@ -58,20 +58,13 @@ class Opaque(metaclass=_Sealed):
         if isinstance(state, dict):
             self.attributes = state
 
-    def plain(self) -> Any:
-        """The dictionary, list or value inside, with all nested containers opened."""
-        content = self.attributes.get("_content", self.attributes.get("_val"))
-        return _opened(content)
+    @property
+    def content(self) -> Any:
+        """What is inside: a container's dictionary or list, or a node's value.
 
-
-def _opened(content: Any) -> Any:
-    if isinstance(content, Opaque):
-        return content.plain()
-    if isinstance(content, dict):
-        return {key: _opened(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_opened(value) for value in content]
-    return content
+        What is nested in it stays closed: a few bytes of pickle nest more than memory holds.
+        """
+        return self.attributes.get("_content", self.attributes.get("_val"))
 
 
 class _StorageType:
@@ -130,19 +123,21 @@ class RestrictedUnpickler(pickle.Unpickler):
         try:
             kind, storage_type, key, _location, count = pid
         except (TypeError, ValueError) as error:
-            message = f"persistent reference {pid!r}; allowed: a storage of five fields"
+            # Never the reference itself: a few bytes of pickle nest to endless text.
+            message = f"persistent reference of {type(pid)}; allowed: a storage of five fields"
             raise CheckpointError(message) from error
         if (
             kind != "storage"
             or not isinstance(storage_type, _StorageType)
+            or not isinstance(key, str)
             or not isinstance(count, int)
         ):
-            message = f"persistent reference {kind!r}; allowed: 'storage'"
+            message = "persistent reference of five other fields; allowed: those of a storage"
             raise CheckpointError(message)
-        known = self._storages.get(str(key))
+        known = self._storages.get(key)
         if known is None:
-            known = Storage(str(key), storage_type.dtype, count, self._read_storage)
-            self._storages[str(key)] = known
+            known = Storage(key, storage_type.dtype, count, self._read_storage)
+            self._storages[key] = known
         return known
 
 

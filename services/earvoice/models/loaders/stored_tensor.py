@@ -21,6 +21,9 @@ STORAGE_TYPES = {
 }
 """Storage classes by their name under `torch`, and the element type each stands for."""
 
+COUNT_LIMIT = 2**63
+"""Sizes, strides and offsets are integers of 64 bits."""
+
 
 class Storage:
     """One storage of the archive; its bytes are read when a tensor that is wanted needs them."""
@@ -29,6 +32,7 @@ class Storage:
         self, key: str, dtype: torch.dtype, count: int, read: Callable[[str], bytes]
     ) -> None:
         self.count = count
+        self.size_bytes = count * dtype.itemsize
         self._key = key
         self._dtype = dtype
         self._read = read
@@ -42,7 +46,7 @@ class Storage:
         """
         if self._flat is None:
             content = self._read(self._key)
-            if len(content) != self.count * self._dtype.itemsize:
+            if len(content) != self.size_bytes:
                 message = (
                     f"storage {self._key} has {len(content)} bytes; "
                     f"{self.count} elements are declared"
@@ -60,13 +64,14 @@ class StoredTensor:
 
     Attributes:
         numel: number of elements.
+        storage: where they are.
     """
 
     def __init__(
         self, storage: Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
     ) -> None:
         self.numel = math.prod(size)
-        self._storage = storage
+        self.storage = storage
         self._offset = offset
         self._size = size
         self._stride = stride
@@ -77,7 +82,7 @@ class StoredTensor:
         Raises:
             CheckpointError: its storage is missing or of another size.
         """
-        return self._storage.flat().as_strided(self._size, self._stride, self._offset)
+        return self.storage.flat().as_strided(self._size, self._stride, self._offset)
 
 
 def rebuilt_tensor(
@@ -86,16 +91,22 @@ def rebuilt_tensor(
     """Describe a tensor as its pickle does; whether it requires a gradient does not matter.
 
     Raises:
-        CheckpointError: it would reach outside its storage.
+        CheckpointError: it would reach outside its storage, or has no shape.
     """
-    reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
-    if not isinstance(storage, Storage) or offset < 0 or min((*size, *stride), default=0) < 0:
+    counts = (offset, *size, *stride, math.prod(size))
+    if not isinstance(storage, Storage) or not all(map(_is_count, counts)):
         message = "a tensor in the checkpoint has no storage, or a negative size, offset or stride"
-        raise CheckpointError(message)
+        raise CheckpointError(f"{message}, or one that is no integer of 64 bits")
+    reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
     if math.prod(size) and reach > storage.count:
         message = f"a tensor of size {size} reaches past its storage of {storage.count}"
         raise CheckpointError(message)
-    return StoredTensor(storage, offset, size, stride)
+    return StoredTensor(storage, offset, tuple(size), tuple(stride))
+
+
+def _is_count(value: object) -> bool:
+    # A pickle's numbers may be of any type; a bool is an int by inheritance.
+    return type(value) is int and 0 <= value < COUNT_LIMIT
 
 
 def rebuilt_parameter(value: StoredTensor, *_rest: object) -> StoredTensor:

@@ -23,7 +23,7 @@ def is_wrapped(path: Path) -> bool:
     """Whether a directory holds a checkpoint of another family: its config names a model type."""
     try:
         config = json.loads((path / CONFIG_FILE).read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         # Whoever reads it as a checkpoint of ours says what is wrong with it.
         return False
     return isinstance(config, dict) and "model_type" in config
@@ -48,7 +48,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
     """
     try:
         config = json.loads((path / CONFIG_FILE).read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         message = f"checkpoint {path.name}: {CONFIG_FILE} is not readable ({error})"
         raise CheckpointError(message) from error
     if not isinstance(config, dict):

@@ -18,7 +18,7 @@ from transformers import (
 from transformers.utils import logging
 
 from earvoice.models.assembly import check_finite
-from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.models.errors import CheckpointError, ModelConfigError, ModelError
 from earvoice.models.footprint import check_memory, loading_bytes
 from earvoice.models.vocabulary import BOS, EOS, PAD
 from earvoice.models.wrapped.decoder import WrappedDecoder
@@ -90,14 +90,25 @@ def load_wrapped(
     _check_fits(path)
     _log_as_we_do()
     try:
-        model = _read_model(path).to(device=device, dtype=dtype).eval()
-        tokenizer = AutoTokenizer.from_pretrained(path, **FROM_THIS_FOLDER)
-        extractor = AutoFeatureExtractor.from_pretrained(path, **FROM_THIS_FOLDER)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        message = f"checkpoint {path.name} is not usable ({error})"
+        return _assembled(path, dtype, device, (source_language, target_language), name)
+    except ModelError:
+        raise
+    except Exception as error:
+        # Settings of another type than expected make `transformers` raise almost any exception.
+        message = f"checkpoint {path.name} is not usable ({type(error).__name__}: {error})"
         raise CheckpointError(message) from error
-    prompt = prompt_of(model, tokenizer, source_language, target_language)
+
+
+def _assembled(
+    path: Path, dtype: torch.dtype, device: torch.device, languages: tuple[str, str], name: str
+) -> WrappedModel:
+    """Read the directory; `languages` are source and target."""
+    model = _read_model(path).to(device=device, dtype=dtype).eval()
+    tokenizer = AutoTokenizer.from_pretrained(path, **FROM_THIS_FOLDER)
+    extractor = AutoFeatureExtractor.from_pretrained(path, **FROM_THIS_FOLDER)
+    prompt = prompt_of(model, tokenizer, *languages)
     text = _text_config(model)
+    prompt.check(text.vocab_size)
     pieces = piece_table(tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt))
     return WrappedModel(
         hearing=WrappedHearing(model, extractor),
@@ -108,7 +119,7 @@ def load_wrapped(
         },
         head_count=text.decoder_attention_heads,
         max_tokens=getattr(text, "max_target_positions", None) or text.max_position_embeddings,
-        facts=_facts(path, model, prompt, dtype, source_language, name),
+        facts=_facts(path, model, prompt, dtype, languages[0], name),
     )
 
 

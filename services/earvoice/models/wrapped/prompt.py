@@ -23,6 +23,20 @@ class Prompt:
     suppressed_first: tuple[int, ...] = ()
     """Never chosen as the first token after the prompt."""
 
+    def check(self, vocabulary_size: int) -> None:
+        """Refuse ids that the network does not know.
+
+        Raises:
+            ModelConfigError: naming one.
+        """
+        forced = (token for tokens in self.language_tokens.values() for token in tokens)
+        for token in (self.start, self.end, *forced, *self.suppressed, *self.suppressed_first):
+            if not 0 <= token < vocabulary_size:
+                message = (
+                    f"generation config names token {token}; allowed: 0 to {vocabulary_size - 1}"
+                )
+                raise ModelConfigError(message)
+
 
 def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language: str) -> Prompt:
     """Read a model's generation settings.
