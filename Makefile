@@ -18,7 +18,11 @@ TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRE
 CLAIMS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.claims
 TEST_SET := $(WORK)/testset/joined
 INPUTS := --testset $(TEST_SET) --limit 300
+FEWER_INPUTS := --testset $(TEST_SET) --limit 100
 SECOND_MODEL ?= $(MODEL)
+# Claim 13: milestones of the second stage, where `make model` has run. Claims 14 and 15 need
+# trainings of their own (docs/training.md): REPORT_OPTIONS="--distilled A B --wait-k A C D".
+SNAPSHOTS = $(if $(wildcard $(WORK)/second/milestones/6.pt $(WORK)/snapshots/6),1 2 3 4 5 6)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
 SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k festvox-kdlpc16k
 
@@ -114,7 +118,14 @@ results: setup ## test the papers' claims, write docs/results.md: DATA=folder WO
 	test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
 	$(CLAIMS) run --model $(FIRST_MODEL) --label first $(INPUTS) --output $(WORK)/results/first
 	$(if $(SECOND_MODEL),$(CLAIMS) run --model $(SECOND_MODEL) --label second $(INPUTS) --output $(WORK)/results/second)
-	$(CLAIMS) report $(WORK)/results/first $(if $(SECOND_MODEL),$(WORK)/results/second)
+	test -z "$(SNAPSHOTS)" -o -d $(WORK)/snapshots || $(TRAINING) export --corpus $(WORK)/corpus \
+		--start $(WORK)/grown --run $(WORK)/second --milestones --to $(WORK)/snapshots
+	for number in $(SNAPSHOTS); do \
+		$(CLAIMS) run --model $(WORK)/snapshots/$$number --label "snapshot $$number" --parts training \
+			$(FEWER_INPUTS) --output $(WORK)/results/13/$$number || exit 1; \
+	done
+	$(CLAIMS) report $(WORK)/results/first $(if $(SECOND_MODEL),$(WORK)/results/second) \
+		$(if $(SNAPSHOTS),--snapshots $(SNAPSHOTS:%=$(WORK)/results/13/%)) $(REPORT_OPTIONS)
 
 lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

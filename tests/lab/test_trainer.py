@@ -1,5 +1,6 @@
 """A training run survives interruption."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.translation import SightMask, SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.training.__main__ import main
 from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
 from earvoice.training.dev_set import DevClip, score
@@ -85,6 +87,7 @@ def make_trainer(
     budget: Budget = BUDGET,
     recipe: TrainingRecipe = RECIPE,
     peers: Peers | None = None,
+    mask: SightMask | None = None,
 ) -> Trainer:
     """A trainer of a tiny network."""
     torch.manual_seed(1)
@@ -95,7 +98,8 @@ def make_trainer(
     data = TrainingData(corpus, recipe, source, target, Normalisation.read(corpus))
     text = TextData(corpus, recipe.text, source, target)
     folder = RunFolder(run, 3)
-    return Trainer(network, data, text, recipe, budget, folder, measure or Killer(calls), peers)
+    ask = measure or Killer(calls)
+    return Trainer(network, data, text, recipe, budget, folder, ask, peers, mask)
 
 
 @pytest.mark.parametrize("calls", [2, 5, 8])
@@ -176,6 +180,31 @@ def test_a_continued_run_follows_the_recipe_of_today(corpus: Path, tmp_path: Pat
     trainer.run()
     moved = [not torch.equal(trainer.network.get_parameter(n), before[n]) for n in names]
     assert moved == [False, True]
+
+
+def test_a_mask_covers_speech_and_text(corpus: Path, tmp_path: Path) -> None:
+    """From the moment when the halves are together, every translation is written through it."""
+    asked = []
+
+    def see_all(labels: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        asked.append(len(tokens))
+        return torch.ones((*tokens.shape, labels.shape[1]), dtype=torch.bool)
+
+    recipe = replace(RECIPE, together_progress=0.0, text=replace(RECIPE.text, every_steps=2))
+    make_trainer(corpus, tmp_path, recipe=recipe, mask=see_all).run()
+    assert len(asked) == STEPS + STEPS // 2
+    assert asked.count(RECIPE.text.batch_sentences) >= STEPS // 2
+
+
+def test_fine_tuning_needs_a_network(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without a checkpoint to begin with, the command line refuses it at once."""
+    command = ["training", "train", "--corpus", str(tmp_path), "--fine-tune"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit):
+        main()
+    assert "--fine-tune needs --start" in capsys.readouterr().err
 
 
 def test_averaging_nothing_is_an_error() -> None:

@@ -20,15 +20,16 @@ SOURCE_TEXT = ("the small cat sees the old house", "today the teacher brings the
 TARGET_TEXT = ("die kleine Katze sieht das alte Haus", "heute bringt der Lehrer das alte Buch")
 
 
-def train_sentencepiece(sentences: tuple[str, ...]) -> bytes:
-    """A SentencePiece model of a few sentences, with our specials."""
+def train_sentencepiece(sentences: tuple[str, ...], *, byte_fallback: bool = False) -> bytes:
+    """A SentencePiece model of a few sentences, with our specials and perhaps every byte."""
     bos, pad, eos, unk = SPECIALS
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
         model_writer=model,
         model_type="bpe",
-        vocab_size=48,
+        vocab_size=304 if byte_fallback else 48,
+        byte_fallback=byte_fallback,
         hard_vocab_limit=False,
         normalization_rule_name="identity",
         bos_id=0,

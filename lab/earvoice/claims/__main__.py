@@ -6,9 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-_PARTS = (
-    "attention", "text", "attention-study", "text-study", "shares", "beams", "schedules", "snapshot"
-)  # fmt: skip
+_PARTS = ("attention", "text", "attention-study", "text-study", "shares", "beams", "schedules")
+_TRAINING_PART = "training"
 
 
 def main() -> None:
@@ -26,9 +25,9 @@ def main() -> None:
     run.add_argument(
         "--parts",
         nargs="+",
-        choices=_PARTS,
-        default=_PARTS[:7],
-        help="(%(default)s); snapshot: what claim 13 asks of training snapshots",
+        choices=(*_PARTS, _TRAINING_PART),
+        default=_PARTS,
+        help="(%(default)s); training, alone: what claims 13 to 15 ask of each checkpoint",
     )
     run.add_argument(
         "--grids",
@@ -39,7 +38,28 @@ def main() -> None:
     run.add_argument("--limit", type=int, help="the first so many inputs only")
     report = steps.add_parser("report", help="write the page, its figure and its table")
     report.add_argument("results", nargs="+", type=Path, help="folders of runs")
-    report.add_argument("--snapshots", nargs="*", type=Path, default=[], help="the youngest first")
+    report.add_argument(
+        "--snapshots",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="claim 13: folders of runs of one training's milestones, the youngest first",
+    )
+    report.add_argument(
+        "--distilled",
+        nargs=2,
+        type=Path,
+        default=[],
+        metavar=("WITHOUT", "WITH"),
+        help="claim 14: a training without a teacher's translations, and one with them",
+    )
+    report.add_argument(
+        "--wait-k",
+        nargs="+",
+        type=Path,
+        default=[],
+        help="claim 15: an offline training, then those with wait-k masks",
+    )
     report.add_argument("--page", type=Path, default=Path("docs/results.md"))
     options = parser.parse_args()
     _STEPS[options.step](options)
@@ -68,8 +88,10 @@ def _run(options: argparse.Namespace) -> None:
 
 def _report(options: argparse.Namespace) -> None:
     from earvoice.claims.report import write_report  # noqa: PLC0415
+    from earvoice.claims.training_study import TrainingFolders  # noqa: PLC0415
 
-    write_report(options.results, options.snapshots, options.page)
+    folders = TrainingFolders(options.snapshots, options.distilled, options.wait_k)
+    write_report(options.results, folders, options.page)
 
 
 _STEPS = {"run": _run, "report": _report}

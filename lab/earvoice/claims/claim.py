@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from earvoice.claims import plan
 from earvoice.claims.answer import Answer, Finding, together
 from earvoice.claims.experiment import Experiment
 from earvoice.claims.judges import agreement, attention, metric, schedule, training
-from earvoice.claims.judges.comparison import Judge
+from earvoice.claims.training_study import TrainingStudy
+
+Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A claim of a paper.
+class Claim(Generic[Subject]):
+    """A claim of a paper, about one checkpoint's results or about several trainings.
 
     Attributes:
         number: its place in the list.
@@ -30,19 +33,19 @@ class Claim:
     source: str
     experiment: str
     rule: str
-    judge: Judge
+    judge: Callable[[Subject], list[Finding]]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A claim's answer on one checkpoint.
+    """A claim's answer.
 
     Attributes:
         claim: the claim.
         findings: its parts.
     """
 
-    claim: Claim
+    claim: Claim[Any]
     findings: Sequence[Finding]
 
     @property
@@ -52,8 +55,13 @@ class Judgement:
 
 
 def judge(experiment: Experiment) -> list[Judgement]:
-    """Return the answer to every claim."""
+    """Return the answer to every claim about one checkpoint."""
     return [Judgement(claim, claim.judge(experiment)) for claim in CLAIMS]
+
+
+def judge_trainings(study: TrainingStudy) -> list[Judgement]:
+    """Return the answer to every claim about trainings."""
+    return [Judgement(claim, claim.judge(study)) for claim in TRAINING_CLAIMS]
 
 
 def _listed(values: Sequence[object]) -> str:
@@ -73,10 +81,13 @@ _SCHEDULES = (
     f"k {_listed(plan.SCHEDULE_WAITS_FRAMES)}, s {plan.SCHEDULE_STRIDE_FRAMES} (the paper: 10 and "
     f"20) and N {_listed(plan.SCHEDULE_TOKENS)}"
 )
+_TRAINING_EDATT = f"EDAtt with alpha {_listed(plan.TRAINING_ALPHAS)}"
+_TRAINING_WAITS = f"adaptive wait-k with k {_listed(plan.WAITS)}"
+_TRAINING_SEGMENT = f"decided every {plan.TRAINING_SEGMENT_MS} ms"
 _BLEU = "at least 1 BLEU higher, and 0 outside the interval"
 _EQUAL = "the interval lies within 1 BLEU of 0"
 
-CLAIMS = (
+CLAIMS: tuple[Claim[Experiment], ...] = (
     Claim(
         1,
         "The chunk size rules LA-2: 250 ms is far below 1000 ms.",
@@ -177,30 +188,6 @@ CLAIMS = (
         schedule.judge_detection,
     ),
     Claim(
-        13,
-        "A better offline model is better at every latency.",
-        "Papi 2022",
-        "snapshots of one training, offline and in six online settings",
-        "Spearman's rho 0.8 or more for each setting, and 0 outside the interval",
-        training.judge_snapshots,
-    ),
-    Claim(
-        14,
-        "Knowledge distillation brings 1 BLEU or more at equal LAAL.",
-        "Papi 2022",
-        "two trainings",
-        _BLEU,
-        training.judge_distillation,
-    ),
-    Claim(
-        15,
-        "Offline training is at least as good as wait-k training at each k.",
-        "Papi 2022",
-        "fine-tuning with k 3 and 7",
-        _BLEU,
-        training.judge_wait_k_training,
-    ),
-    Claim(
         16,
         "At high latency online reaches offline.",
         "Polák 2022, Papi 2023",
@@ -231,5 +218,35 @@ CLAIMS = (
         f"AlignAtt with f {_listed(plan.FRAMES)}; {_ALPHAS}",
         _BLEU,
         attention.judge_align_att,
+    ),
+)
+
+TRAINING_CLAIMS: tuple[Claim[TrainingStudy], ...] = (
+    Claim(
+        13,
+        "A better offline model is better at every latency.",
+        "Papi 2022",
+        f"snapshots of one training, offline and online: {_TRAINING_EDATT}, "
+        f"{_TRAINING_WAITS} and LA-2, {_TRAINING_SEGMENT}",
+        "Spearman's rho 0.8 or more for each setting, and 0 outside the interval",
+        training.judge_snapshots,
+    ),
+    Claim(
+        14,
+        "Knowledge distillation brings 1 BLEU or more at equal LAAL.",
+        "Papi 2022",
+        "two trainings that differ in a text teacher's translations alone; "
+        f"{_TRAINING_EDATT} and {_TRAINING_WAITS}, {_TRAINING_SEGMENT}",
+        _BLEU,
+        training.judge_distillation,
+    ),
+    Claim(
+        15,
+        "Offline training is at least as good as wait-k training at each k.",
+        "Papi 2022",
+        "trainings that differ in wait-k masks of cross-attention alone, by words of the CTC "
+        f"transcript, with k 3 and 7; {_TRAINING_WAITS}, {_TRAINING_SEGMENT}",
+        _BLEU,
+        training.judge_wait_k_training,
     ),
 )

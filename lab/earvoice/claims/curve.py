@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from earvoice.evaluation.resampling import Estimate, estimate
+
 Floats = NDArray[np.float64]
 
 _STEPS = 41
@@ -79,3 +81,27 @@ def mean_between(curve: Curve, between_ms: tuple[float, float]) -> Floats:
 def mean_difference(first: Curve, second: Curve, between_ms: tuple[float, float]) -> Floats:
     """Return the first minus the second, averaged over latencies, in every draw."""
     return mean_between(first, between_ms) - mean_between(second, between_ms)
+
+
+def compare(
+    first: Curve | None, second: Curve | None, part: tuple[float, float] = (0.0, 1.0)
+) -> tuple[Estimate, tuple[float, float]] | None:
+    """Return one curve less another, averaged over a part of what both reach.
+
+    Args:
+        first: a curve, or None where too few settings were run.
+        second: the other, over the same draws.
+        part: of the common range, as shares of it.
+
+    Returns:
+        The mean difference and the latencies in ms that it is the mean over; None if a curve is
+        missing or the two have no latency in common.
+    """
+    if first is None or second is None:
+        return None
+    both = overlap_ms(first, second)
+    if both is None:
+        return None
+    low, high = both
+    between_ms = low + part[0] * (high - low), low + part[1] * (high - low)
+    return estimate(mean_difference(first, second, between_ms)), between_ms

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.claims.curve import Curve, mean_difference, overlap_ms
+from earvoice.claims.curve import Curve
 from earvoice.claims.result import METRICS, Metric, Result
 from earvoice.evaluation.clock import Clock
 from earvoice.evaluation.replay.setting import ReplaySetting
-from earvoice.evaluation.resampling import Estimate, Resampling, estimate
+from earvoice.evaluation.resampling import Resampling
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,6 @@ class Experiment:
         layers: of the model's decoder.
         heads: of each of them.
         attention: by layer; empty if it was not measured.
-        snapshots: results of the training snapshots, the youngest first; empty if there are none.
     """
 
     label: str
@@ -53,7 +52,6 @@ class Experiment:
     layers: int
     heads: int
     attention: Sequence[Attention] = ()
-    snapshots: Sequence[Mapping[ReplaySetting, Result]] = ()
 
     @cached_property
     def resampling(self) -> Resampling:
@@ -127,34 +125,3 @@ class Experiment:
             [self.latency_ms(setting, "AL") for setting in known],
             [self.resampling.mean(self.results[it].overheads_ms["simuleval"]) for it in known],
         )
-
-    def curve_difference(
-        self,
-        first: Sequence[ReplaySetting],
-        second: Sequence[ReplaySetting],
-        metric: Metric = "LAAL",
-        clock: Clock = "ideal",
-        part: tuple[float, float] = (0.0, 1.0),
-    ) -> tuple[Estimate, tuple[float, float]] | None:
-        """Return BLEU of one curve less another's, averaged over a part of what both reach.
-
-        Args:
-            first: settings of one curve.
-            second: settings of the other.
-            metric: of latency.
-            clock: of latency.
-            part: of the common range, as shares of it.
-
-        Returns:
-            The mean difference and the latencies in ms that it is the mean over; None if the
-            curves have too few settings or no latency in common.
-        """
-        curves = self.curve(first, metric, clock), self.curve(second, metric, clock)
-        if curves[0] is None or curves[1] is None:
-            return None
-        both = overlap_ms(curves[0], curves[1])
-        if both is None:
-            return None
-        low, high = both
-        between_ms = low + part[0] * (high - low), low + part[1] * (high - low)
-        return estimate(mean_difference(curves[0], curves[1], between_ms)), between_ms

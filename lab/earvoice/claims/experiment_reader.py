@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from earvoice.claims.experiment import Attention, Experiment
 from earvoice.claims.facts import Facts
-from earvoice.claims.plan import SNAPSHOT, plan
-from earvoice.claims.result import Result, measure
+from earvoice.claims.plan import TRAINING, plan
+from earvoice.claims.result import measure
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.scoring import ScoringOptions, read_instances
 
@@ -21,48 +21,54 @@ ATTENTION_FILE = "attention.json"
 LOG_FILE = "instances.log"
 
 
-def read_experiment(
-    folder: Path, snapshot_folders: Sequence[Path] = ()
-) -> tuple[Experiment, Facts]:
+def read_experiment(folder: Path) -> tuple[Experiment, Facts]:
     """Return a checkpoint's results.
 
     Args:
         folder: of the results, with what `run_plan` writes.
-        snapshot_folders: results of the training's snapshots, the youngest first.
 
     Raises:
         LogError: a log cannot be read, or has another number of inputs.
         OSError: there are no facts.
-        ValueError: the facts, or what was measured of attention, cannot be read.
+        ValueError: the facts, or what was measured of attention, cannot be read; or no setting
+            was run.
     """
     facts = Facts.read(folder)
-    settings = plan(facts.layers, facts.heads)
-    words = folder / WORDS_FILE
-    experiment = Experiment(
-        facts.label,
-        _read_results(folder / SETTINGS_FOLDER, settings, facts, words),
-        facts.layers,
-        facts.heads,
-        _read_attention(folder / ATTENTION_FILE),
-        [
-            _read_results(snapshot / SETTINGS_FOLDER, SNAPSHOT, facts, words)
-            for snapshot in snapshot_folders
-        ],
-    )
-    return experiment, facts
+    attention = _read_attention(folder / ATTENTION_FILE)
+    return _read(folder, plan(facts.layers, facts.heads), facts, attention), facts
 
 
-def _read_results(
-    folder: Path, settings: Sequence[ReplaySetting], facts: Facts, words: Path
-) -> Mapping[ReplaySetting, Result]:
+def read_training(folder: Path) -> tuple[Experiment, Facts]:
+    """Return a checkpoint's results in the settings that compare trainings.
+
+    Args:
+        folder: of the results, with what `run_plan` writes.
+
+    Raises:
+        LogError: a log cannot be read, or has another number of inputs.
+        OSError: there are no facts.
+        ValueError: the facts cannot be read, or no setting was run.
+    """
+    facts = Facts.read(folder)
+    return _read(folder, TRAINING, facts, []), facts
+
+
+def _read(
+    folder: Path,
+    settings: Sequence[ReplaySetting],
+    facts: Facts,
+    attention: Sequence[Attention],
+) -> Experiment:
     results = {}
+    options = ScoringOptions(language=facts.target_language, words=folder / WORDS_FILE)
     for setting in settings:
-        path = folder / setting.name / LOG_FILE
+        path = folder / SETTINGS_FOLDER / setting.name / LOG_FILE
         if path.exists():
-            options = ScoringOptions(language=facts.target_language, words=words)
             log, language = read_instances(path, options)
             results[setting] = measure(setting, log.instances, language)
-    return results
+    if not results:
+        raise ValueError(f"{folder} holds no result of the plan")
+    return Experiment(facts.label, results, facts.layers, facts.heads, attention)
 
 
 def _read_attention(path: Path) -> list[Attention]:

@@ -16,6 +16,8 @@ from earvoice.claims.experiment import Experiment
 from earvoice.claims.facts import Facts
 from earvoice.claims.plan import plan
 from earvoice.claims.table import MISSING, table, with_interval
+from earvoice.claims.training_section import describe_answers, describe_trainings
+from earvoice.claims.training_study import TrainingStudy
 from earvoice.evaluation.resampling import RESAMPLES, SEED
 
 _INTRODUCTION = """\
@@ -52,6 +54,7 @@ def write_page(
     experiments: Sequence[Experiment],
     facts: Sequence[Facts],
     judgements: Sequence[Sequence[Judgement]],
+    trainings: tuple[TrainingStudy, Sequence[Judgement]],
     signature: str,
     figure_name: str,
 ) -> str:
@@ -61,19 +64,28 @@ def write_page(
         experiments: one a checkpoint.
         facts: of each.
         judgements: of each.
+        trainings: the checkpoints whose trainings are compared, and what that says.
         signature: sacreBLEU's.
         figure_name: file name of the figure, beside the page.
     """
     labels = [experiment.label for experiment in experiments]
+    study, study_judgements = trainings
+    claims = [
+        *((labels, each) for each in zip(*judgements, strict=True)),
+        *((["trainings"], [judgement]) for judgement in study_judgements),
+    ]
+    claims.sort(key=lambda it: it[1][0].claim.number)
     blocks = [
         [_INTRODUCTION.format(resamples=RESAMPLES, seed=SEED).rstrip()],
         ["## What was run", "", *_describe_facts(facts, experiments, signature)],
         ["## Answers", "", *_answers(labels, judgements)],
+        describe_answers(study_judgements),
         ["## Curves", "", f"![BLEU over latency]({figure_name})", "", _FIGURE_TEXT],
         *(describe_latencies(experiment) for experiment in experiments),
         *(describe_points(experiment) for experiment in experiments),
+        *filter(None, [describe_trainings(study)]),
         ["## Claims"],
-        *(_describe_claim(labels, each) for each in zip(*judgements, strict=True)),
+        *(_describe_claim(columns, each) for columns, each in claims),
         ["## A word lag that is asked for", "", _HELD_TEXT],
         *filter(None, map(describe_held, experiments)),
         ["## Which metric follows the true lag", "", _LAG_TEXT],

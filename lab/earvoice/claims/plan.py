@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -46,7 +46,9 @@ BEAM_SIZE = 5
 TARGET_LAGS_MS = (1500, 2000, 3000)
 MAIN_GRIDS_MS = (CHUNKS_MS[0], ATTENTION_SEGMENT_MS)
 """Segments of all settings: every boundary lies on one of them."""
-SNAPSHOT_GRIDS_MS = (500, ATTENTION_SEGMENT_MS)
+TRAINING_SEGMENT_MS = 1000
+"""Of settings that compare trainings: there are many checkpoints, and few revisions are cheap."""
+TRAINING_ALPHAS = (0.6, 0.2, 0.05)
 
 
 def edatt(
@@ -156,8 +158,18 @@ LAG_HELD = {
 }
 """A word lag is asked for and the policy's own parameter moves (no claim of a paper)."""
 
-SNAPSHOT = (*EDATT[:4], *AGREEMENT[2][1:3], offline())
-"""What each training snapshot is asked (claim 13)."""
+TRAINING_CURVES = {
+    "EDAtt": tuple(
+        replace(edatt(alpha), segment_ms=TRAINING_SEGMENT_MS) for alpha in TRAINING_ALPHAS
+    ),
+    "LA-2": (agreement(2, TRAINING_SEGMENT_MS),),
+    "wait-k, adaptive": tuple(
+        replace(wait_k(k, "adaptive"), segment_ms=TRAINING_SEGMENT_MS) for k in WAITS
+    ),
+}
+TRAINING_ONLINE = tuple(chain(*TRAINING_CURVES.values()))
+TRAINING = (offline(), *TRAINING_ONLINE)
+"""What each checkpoint is asked whose training is compared (claims 13 to 15)."""
 
 
 @dataclass(frozen=True)
@@ -226,5 +238,8 @@ def parts(layers: int, heads: int) -> dict[str, Part]:
         "text-study": Part("recording", MAIN_GRIDS_MS, tuple(text_study)),
         "beams": Part("recording", MAIN_GRIDS_MS, tuple(beams)),
         "schedules": Part("recording", MAIN_GRIDS_MS, tuple(chain(*SCHEDULE.values()))),
-        "snapshot": Part("recording", SNAPSHOT_GRIDS_MS, SNAPSHOT),
     }
+
+
+TRAINING_PART = Part("recording", (TRAINING_SEGMENT_MS,), TRAINING)
+"""Run by itself: its recording has no other boundaries."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from earvoice.claims.attention_share import measure_attention
 from earvoice.claims.experiment_reader import ATTENTION_FILE, SETTINGS_FOLDER, WORDS_FILE
 from earvoice.claims.facts import Facts
-from earvoice.claims.plan import Part, parts
+from earvoice.claims.plan import TRAINING_PART, Part, parts
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import Grid, RecordedInput, Recording
 from earvoice.evaluation.replay.replay_model import load_replay_model
@@ -25,6 +25,9 @@ from earvoice.models.checkpoint import load_checkpoint
 _TOOLS = ("earvoice", "torch", "numpy", "sacrebleu")
 SHARES = "shares"
 """The part that asks no policy: where each layer of the decoder looks."""
+
+TRAINING = "training"
+"""The part that compares trainings."""
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 
@@ -71,7 +74,7 @@ def run_plan(run: PlanRun, sources: Sequence[SourceRecording], words: Sequence[s
     lines = "".join(f"{line}\n" for line in words)
     (run.output / WORDS_FILE).write_text(lines, encoding="utf8")
     layers, heads = _describe(run, sources)
-    known = parts(layers, heads)
+    known = {**parts(layers, heads), TRAINING: TRAINING_PART}
     chosen = [known[name] for name in run.parts if name != SHARES]
     # Together, settings share what is searched.
     for (folder, grids_ms), group in groupby(chosen, lambda part: (part.recording, part.grids_ms)):

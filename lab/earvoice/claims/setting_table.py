@@ -43,7 +43,7 @@ def describe_point(experiment: Experiment, setting: ReplaySetting, family: str) 
         experiment.resampling.mean(result.overheads_ms["simuleval"]),
     )
     return (
-        f"{family}: {_distinction(setting)}",
+        f"{family}: {distinguish(setting)}",
         with_interval(estimate(experiment.bleu(setting)), "BLEU"),
         *(number(float(lag_ms[0]), 0) for lag_ms in lags_ms),
         number(_core_seconds_per_hour(result), 0),
@@ -51,7 +51,7 @@ def describe_point(experiment: Experiment, setting: ReplaySetting, family: str) 
     )
 
 
-def _distinction(setting: ReplaySetting) -> str:
+def distinguish(setting: ReplaySetting) -> str:
     """Return what tells a setting from others of its family."""
     if isinstance(setting.policy, Offline):
         return f"beam {setting.beam_size}" if setting.beam_size else "greedy"

@@ -25,6 +25,7 @@ from earvoice.training.recipe import (
     SECOND_STAGE,
     TeacherRecipe,
     distilled,
+    fine_tuned,
 )
 from earvoice.training.run_state import (
     AVERAGED_SNAPSHOTS,
@@ -38,6 +39,7 @@ from earvoice.training.teacher_run import TeacherRun
 from earvoice.training.text_data import TextData
 from earvoice.training.trainer import Trainer
 from earvoice.training.vocabulary_training import train_joint_target, train_vocabularies
+from earvoice.training.wait_k_mask import WaitKMask
 
 if TYPE_CHECKING:
     from earvoice.models.translation import SpeechTranslationModel
@@ -96,6 +98,8 @@ def main() -> None:
             help="folder of states and snapshots (default: %(default)s)",
         )
     options = parser.parse_args()
+    if options.step == "train" and options.fine_tune and not options.start:
+        parser.error("--fine-tune needs --start: a network that is trained already")
     _STEPS[options.step](options)
 
 
@@ -109,6 +113,12 @@ def _add_budget(train: argparse.ArgumentParser) -> None:
     train.add_argument("--threads", type=int, default=1, help="cores to compute on")
     train.add_argument(
         "--distilled", action="store_true", help="learn from the teacher's translations too"
+    )
+    train.add_argument(
+        "--fine-tune", action="store_true", help="some minutes more of a finished network"
+    )
+    train.add_argument(
+        "--wait-k", type=int, help="show the t-th target word only the first K + t - 1 source words"
     )
     train.add_argument(
         "--patience", type=int, help="end after so many measurements without a better one"
@@ -134,6 +144,8 @@ def _grow(options: argparse.Namespace) -> None:
 
 def _train(options: argparse.Namespace) -> None:
     recipe = SECOND_STAGE if options.start else FIRST_STAGE
+    if options.fine_tune:
+        recipe = fine_tuned(recipe)
     if options.distilled:
         recipe = distilled(recipe)
     torch.set_num_threads(options.threads)
@@ -141,6 +153,9 @@ def _train(options: argparse.Namespace) -> None:
     torch.set_flush_denormal(True)
     start = _start(options)
     source, target = start.source(), start.target()
+    mask = (
+        WaitKMask(options.wait_k, source, target.vocabulary) if options.wait_k is not None else None
+    )
     network = start.network(recipe.dropout)
     set_lower_dropout(network, recipe.lower_dropout)
     peers = find_peers()
@@ -166,7 +181,7 @@ def _train(options: argparse.Namespace) -> None:
     folder = RunFolder(options.run)
     if options.after:
         folder.begin_after(options.after)
-    Trainer(network, data, text, recipe, budget, folder, measure, peers).run()
+    Trainer(network, data, text, recipe, budget, folder, measure, peers, mask).run()
 
 
 def _chosen(clips: list[DevClip], language: str) -> list[DevClip]:

@@ -14,7 +14,7 @@ from earvoice.models.relative_attention import position_rows
 from earvoice.models.subsampler import valid_frames
 
 if TYPE_CHECKING:
-    from earvoice.models.translation import SpeechTranslationModel
+    from earvoice.models.translation import SightMask, SpeechTranslationModel
 
 _NOISE = 0.3
 _GATED_GAIN = 1.8
@@ -46,6 +46,7 @@ def translate_labels(
     labels: torch.Tensor,
     lengths: torch.Tensor,
     previous_tokens: torch.Tensor,
+    mask: SightMask | None = None,
 ) -> torch.Tensor:
     """Run the layers above the CTC head and the decoder on labels instead of speech.
 
@@ -57,6 +58,7 @@ def translate_labels(
         labels: [B, S] int64 CTC labels, blanks included.
         lengths: [B] int64 valid labels.
         previous_tokens: [B, L] int64, start token first.
+        mask: which labels each token is written with; None is all of them.
 
     Returns:
         Logits [B, L, V] float32.
@@ -67,7 +69,8 @@ def translate_labels(
     states = states + _NOISE * torch.randn_like(states)
     states = states * valid_frames(lengths, states.shape[1])[..., None]
     states = _through(network, encoder.layers[encoder.config.ctc_layer :], states, lengths)
-    logits: torch.Tensor = network.decoder(previous_tokens, states, lengths)
+    visible = None if mask is None else mask(labels, previous_tokens)
+    logits: torch.Tensor = network.decoder(previous_tokens, states, lengths, visible)
     return logits
 
 

@@ -12,7 +12,7 @@ from earvoice.training.loss import anchor_loss, ctc_loss, smoothed_cross_entropy
 from earvoice.training.schedule import ctc_weight
 
 if TYPE_CHECKING:
-    from earvoice.models.translation import SpeechTranslationModel
+    from earvoice.models.translation import SightMask, SpeechTranslationModel
     from earvoice.training.dataset import Batch
     from earvoice.training.recipe import TrainingRecipe
     from earvoice.training.text_data import TextBatch
@@ -64,26 +64,33 @@ def together(
     text: TextBatch | None,
     progress: float,
     recipe: TrainingRecipe,
+    mask: SightMask | None = None,
 ) -> Losses:
-    """Cross-entropy + weight · CTC on speech (Papi 2022), at times with text beside it."""
+    """Cross-entropy + weight · CTC on speech (Papi 2022), at times with text beside it.
+
+    With a mask, both are written with what it lets be seen.
+    """
     smoothing = recipe.label_smoothing
     written = torch.zeros(())
     with half_precision():
-        output = network(speech.features, speech.lengths, speech.previous_tokens)
+        output = network(speech.features, speech.lengths, speech.previous_tokens, mask)
     spoken = smoothed_cross_entropy(output.logits, speech.next_tokens, smoothing)
     ctc = ctc_loss(output.ctc_log_probs, output.ctc_lengths, speech)
     total = spoken + ctc_weight(progress, recipe) * ctc
     if text is not None:
         hold_statistics(network, held=True)
-        written = _text_loss(network, text, recipe)
+        written = _text_loss(network, text, recipe, mask)
         hold_statistics(network, held=False)
         total = total + recipe.text.weight * written
     return Losses(total, spoken.detach(), written.detach(), ctc.detach())
 
 
 def _text_loss(
-    network: SpeechTranslationModel, text: TextBatch, recipe: TrainingRecipe
+    network: SpeechTranslationModel,
+    text: TextBatch,
+    recipe: TrainingRecipe,
+    mask: SightMask | None = None,
 ) -> torch.Tensor:
     with half_precision():
-        logits = translate_labels(network, text.labels, text.lengths, text.previous_tokens)
+        logits = translate_labels(network, text.labels, text.lengths, text.previous_tokens, mask)
     return smoothed_cross_entropy(logits, text.next_tokens, recipe.label_smoothing)

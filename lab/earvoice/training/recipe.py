@@ -170,7 +170,7 @@ SECOND_STAGE = TrainingRecipe(
     seed=2,
     peak_learning_rate=1.5e-3,
     decay_share=0.3,
-    lower_learning_rate=(0.15, 0.5),
+    lower_learning_rate=(0.15, 0.3),
     warmup_steps=100,
     dropout=0.0,
     batch_frames=(8_000, 8_000),
@@ -181,6 +181,18 @@ SECOND_STAGE = TrainingRecipe(
     augmentation=AugmentationRecipe(telephone_chance=0.2),
 )
 """A network that grew from the first stage's learns Spanish too, and everything better."""
+
+
+def fine_tuned(recipe: TrainingRecipe) -> TrainingRecipe:
+    """Return a recipe for some minutes more of a network that a long run has finished."""
+    return replace(
+        recipe,
+        peak_learning_rate=4.0e-4,
+        decay_share=0.8,
+        lower_learning_rate=(0.5, 0.5),
+        ctc_weight=(recipe.ctc_weight[1], recipe.ctc_weight[1]),
+        warmup_steps=50,
+    )
 
 
 def distilled(recipe: TrainingRecipe) -> TrainingRecipe:

@@ -26,7 +26,7 @@ from earvoice.training.schedule import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from earvoice.models.translation import SpeechTranslationModel
+    from earvoice.models.translation import SightMask, SpeechTranslationModel
     from earvoice.training.budget import Budget
     from earvoice.training.dataset import TrainingData
     from earvoice.training.example import Example
@@ -61,12 +61,17 @@ class Trainer:
         folder: RunFolder,
         measure: Measure,
         peers: Peers | None = None,
+        mask: SightMask | None = None,
     ) -> None:
-        """Prepare a run, or continue the one that the folder holds."""
+        """Prepare a run, or continue the one that the folder holds.
+
+        A mask limits what of the source each token is written with, once the halves are together.
+        """
         self.network, self._data, self._text = network, data, text
         self._recipe, self._budget = recipe, budget
         self._folder, self._measure = folder, measure
         self._peers = peers or NoPeers()
+        self._mask = mask
         self._pool = data.pool()
         self._optimizer = torch.optim.AdamW(
             parameter_groups(network),
@@ -188,7 +193,7 @@ class Trainer:
             speech = self._data.assemble(examples, recipe.gentle_augmentation)
             return apart(self.network, speech, text, recipe)
         speech = self._data.assemble(examples, recipe.augmentation)
-        return together(self.network, speech, text, progress, recipe)
+        return together(self.network, speech, text, progress, recipe, self._mask)
 
     def _reads_well(self) -> bool:
         """Tell whether the lower layers read speech well enough to translate what they read."""

@@ -31,7 +31,7 @@ class MultiHeadAttention(nn.Module):
     ) -> torch.Tensor:
         """[B, L, d] queries over [B, S, d] memory → [B, L, d].
 
-        `allowed` [B, 1, 1, S] bool masks padded memory; None lets all of it be seen.
+        `allowed` [B, 1, 1 or L, S] bool masks memory; None lets all of it be seen.
         """
         attended = functional.scaled_dot_product_attention(
             self.by_head(self.q_proj(queries)),

@@ -32,7 +32,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
     ) -> torch.Tensor:
-        """[B, L, d] → [B, L, d]; `memory` [B, S, d], `allowed` [B, 1, 1, S] bool."""
+        """[B, L, d] → [B, L, d]; `memory` [B, S, d], `allowed` [B, 1, 1 or L, S] bool."""
         normed = self.self_attn_layer_norm(hidden)
         hidden = hidden + self.dropout(self.self_attn(normed, normed, causal=True))
         normed = self.encoder_attn_layer_norm(hidden)
@@ -106,7 +106,11 @@ class TransformerDecoder(nn.Module):
             self.output_projection.weight = self.embed_tokens.weight
 
     def forward(
-        self, tokens: torch.Tensor, memory: torch.Tensor, memory_lengths: torch.Tensor
+        self,
+        tokens: torch.Tensor,
+        memory: torch.Tensor,
+        memory_lengths: torch.Tensor,
+        visible: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Teacher forcing.
 
@@ -114,12 +118,15 @@ class TransformerDecoder(nn.Module):
             tokens: [B, L] int64, beginning with the start token, padded on the right.
             memory: [B, S, d] encoder states.
             memory_lengths: [B] int64.
+            visible: [B, L, S] bool, which states each row may look at, one at least; None is all.
 
         Returns:
             [B, L, V] float32 logits; row t predicts token t + 1.
         """
         frames = torch.arange(memory.shape[1], device=memory.device)
         allowed = (frames < memory_lengths[:, None])[:, None, None]
+        if visible is not None:
+            allowed = allowed & visible[:, None]
         positions = self.positions.up_to(tokens.shape[1], tokens.device)
         hidden = self.dropout(self.embed(tokens, positions))
         for layer in self.layers:

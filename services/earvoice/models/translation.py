@@ -13,6 +13,9 @@ from earvoice.models.decoding import CachedDecoder
 from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.inference import check_inference_dtype
 
+SightMask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""From the states' CTC labels [B, S] and tokens [B, L] to what each row sees, [B, L, S] bool."""
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOutput:
@@ -36,7 +39,11 @@ class SpeechTranslationModel(nn.Module):
         self.decoder = CachedDecoder(config, dropout)
 
     def forward(
-        self, features: torch.Tensor, lengths: torch.Tensor, previous_tokens: torch.Tensor
+        self,
+        features: torch.Tensor,
+        lengths: torch.Tensor,
+        previous_tokens: torch.Tensor,
+        mask: SightMask | None = None,
     ) -> TrainingOutput:
         """Teacher-forced pass over a padded batch.
 
@@ -44,10 +51,12 @@ class SpeechTranslationModel(nn.Module):
             features: [B, T, mel] float32, normalised, zero where padded.
             lengths: [B] int64 frames.
             previous_tokens: [B, L] int64, start token first, padded on the right.
+            mask: what of the source each token is written with; None is all of it.
         """
         encoded = self.encoder(features, lengths)
         memory = encoded.compressed
-        logits = self.decoder(previous_tokens, memory.states, memory.lengths)
+        visible = None if mask is None else mask(memory.labels, previous_tokens)
+        logits = self.decoder(previous_tokens, memory.states, memory.lengths, visible)
         return TrainingOutput(logits, encoded.ctc_log_probs, encoded.ctc_lengths)
 
     def prepare_inference(self, dtype: torch.dtype) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from earvoice.claims import plan
 from earvoice.claims.answer import Answer
-from earvoice.claims.claim import CLAIMS, judge
+from earvoice.claims.claim import CLAIMS, TRAINING_CLAIMS, judge, judge_trainings
 from earvoice.claims.experiment import Attention
 from earvoice.claims.judges import agreement, attention, metric, training
 from earvoice.claims.judges.comparison import APART, rank_correlation
 from earvoice.claims.lag_study import study_lags
+from earvoice.claims.training_study import TrainingStudy
 from tests.lab.claims.tiny_results import HEADS, LAYERS, experiment
 
 
@@ -36,7 +39,7 @@ def whole():
 
 
 def test_plan_holds_what_the_claims_need(whole):
-    """With every setting run, only claims that need other trainings or measures are untested."""
+    """With every setting run, every claim about one checkpoint is tested."""
     untested = {
         judgement.claim.number
         for judgement in judge(whole)
@@ -45,12 +48,13 @@ def test_plan_holds_what_the_claims_need(whole):
         and finding.where != APART
         and "share of the last" not in finding.text
     }
-    assert untested == {13, 14, 15}
+    assert untested == set()
 
 
 def test_all_claims_are_there():
-    """There are nineteen, in order."""
-    assert [claim.number for claim in CLAIMS] == list(range(1, 20))
+    """There are nineteen, each once."""
+    numbers = [claim.number for claim in (*CLAIMS, *TRAINING_CLAIMS)]
+    assert sorted(numbers) == list(range(1, 20))
 
 
 @pytest.mark.parametrize(
@@ -93,14 +97,82 @@ def test_online_that_reaches_offline():
         assert {finding.answer for finding in findings} == {answer}
 
 
-def test_better_snapshots_are_better_online():
-    """Snapshots in the same order offline and online agree with claim 13."""
+def trained(share, later_ms=0.0, label="made up"):
+    """Return a checkpoint that has a share right offline, and less the earlier it writes."""
+    chosen = {plan.offline(): (share, 9000.0)}
+    for settings in plan.TRAINING_CURVES.values():
+        for place, setting in enumerate(settings):
+            lost = 0.1 * (len(settings) - place)
+            chosen[setting] = (share - lost, 800.0 + 600 * place + later_ms)
+    return replace(experiment(chosen, inputs=60), label=label)
+
+
+@pytest.mark.parametrize(
+    ("online", "answer"),
+    [((0.3, 0.5, 0.7, 0.9), Answer.AGREES), ((0.9, 0.7, 0.5, 0.3), Answer.DISAGREES)],
+)
+def test_snapshots_in_one_order(online, answer):
+    """Snapshots in the same order offline and online agree with claim 13, turned they disagree."""
     snapshots = [
-        experiment(dict.fromkeys(plan.SNAPSHOT, (share, 1000.0)), inputs=60).results
-        for share in (0.3, 0.5, 0.7, 0.9)
+        experiment(
+            dict.fromkeys(plan.TRAINING_ONLINE, (share, 1000.0))
+            | {plan.offline(): (0.4 + 0.1 * place, 9000.0)},
+            inputs=60,
+        )
+        for place, share in enumerate(online)
     ]
-    results = experiment({plan.offline(): (0.9, 9000.0)}, inputs=60, snapshots=snapshots)
-    assert {it.answer for it in training.judge_snapshots(results)} == {Answer.AGREES}
+    findings = training.judge_snapshots(TrainingStudy(snapshots=snapshots))
+    assert len(findings) == len(plan.TRAINING_ONLINE)
+    assert {it.answer for it in findings} == {answer}
+
+
+def test_two_snapshots_say_nothing():
+    """Two points always lie in some order."""
+    findings = training.judge_snapshots(TrainingStudy(snapshots=[trained(0.5), trained(0.9)]))
+    assert {it.answer for it in findings} == {Answer.NOT_TESTED}
+    assert findings[0].where == "(2 snapshots were run; at least 3 are needed)"
+
+
+@pytest.mark.parametrize(
+    ("plain", "distilled", "answer"),
+    [
+        (0.6, 0.9, Answer.AGREES),
+        (0.9, 0.6, Answer.DISAGREES),
+        (0.8, 0.8, Answer.UNDECIDED),
+    ],
+)
+def test_distilled_training_wins_at_equal_lagging(plain, distilled, answer):
+    """The better of two trainings wins, and neither of two that are alike."""
+    pair = [trained(plain, label="plain"), trained(distilled, label="distilled")]
+    findings = training.judge_distillation(TrainingStudy(distilled=pair))
+    assert [it.text.split(":")[0] for it in findings] == 2 * ["distilled less plain"]
+    assert {it.answer for it in findings} == {answer}
+
+
+def test_distilled_training_that_only_waits_longer_wins_nothing():
+    """What a later checkpoint gains at each setting is lost at equal latency."""
+    plain, patient = trained(0.8, label="plain"), trained(0.9, 600.0, "patient")
+    gap = patient.bleu(plan.TRAINING_ONLINE[0])[0] - plain.bleu(plan.TRAINING_ONLINE[0])[0]
+    findings = training.judge_distillation(TrainingStudy(distilled=[plain, patient]))
+    assert gap > 5
+    assert all(abs(it.estimate.value) < gap / 2 for it in findings)
+
+
+def test_offline_training_against_each_masked_one():
+    """Claim 15 has a part for each k, and one that beats offline training is enough against it."""
+    family = [trained(0.7, label="offline"), trained(0.5, label="k 3"), trained(0.9, label="k 7")]
+    findings = training.judge_wait_k_training(TrainingStudy(wait_k=family))
+    assert {it.text.split(":")[0]: it.answer for it in findings} == {
+        "offline less k 3": Answer.AGREES,
+        "offline less k 7": Answer.DISAGREES,
+    }
+
+
+def test_trainings_that_were_not_run_are_told():
+    """Without checkpoints all three claims are not tested, and each says why."""
+    judgements = judge_trainings(TrainingStudy())
+    assert {judgement.answer for judgement in judgements} == {Answer.NOT_TESTED}
+    assert all(finding.where for judgement in judgements for finding in judgement.findings)
 
 
 @pytest.mark.parametrize(("last", "answer"), [(0.7, Answer.AGREES), (0.05, Answer.DISAGREES)])

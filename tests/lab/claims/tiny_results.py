@@ -75,10 +75,10 @@ def experiment(chosen, inputs=40, **more):
     return Experiment("made up", results, LAYERS, HEADS, **more)
 
 
-def write_folder(folder: Path, label: str, inputs: int = 6) -> None:
-    """Write the results of every setting of the plan."""
+def write_folder(folder: Path, label: str, inputs: int = 6, settings=None) -> None:
+    """Write the results of every setting of the plan, or of those that are given."""
     texts = references(inputs)
-    settings = plan(LAYERS, HEADS)
+    settings = settings or plan(LAYERS, HEADS)
     for place, setting in enumerate(settings):
         path = folder / "settings" / setting.name
         path.mkdir(parents=True)

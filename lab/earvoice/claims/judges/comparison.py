@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earvoice.claims.answer import SMALLEST_BLEU, Answer, Finding, above, equal
+from earvoice.claims.curve import Curve, compare
 from earvoice.claims.experiment import Experiment
 from earvoice.claims.result import Metric
 from earvoice.evaluation.clock import Clock
@@ -15,7 +16,6 @@ from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.resampling import Estimate, estimate
 
 Floats = NDArray[np.float64]
-Judge = Callable[[Experiment], list[Finding]]
 
 WHOLE = (0.0, 1.0)
 APART = "(no latency in common)"
@@ -66,11 +66,21 @@ def _compare(
     ask: Callable[[Estimate], Answer],
 ) -> Finding:
     axis = metric if clock == "ideal" else f"{metric} on `{clock}`"
-    text = f"{text}, at equal {axis}"
-    compared = experiment.curve_difference(first, second, metric, clock, part)
+    curves = [experiment.curve(settings, metric, clock) for settings in (first, second)]
+    return curve_finding(f"{text}, at equal {axis}", curves[0], curves[1], ask, part)
+
+
+def curve_finding(
+    text: str,
+    first: Curve | None,
+    second: Curve | None,
+    ask: Callable[[Estimate], Answer],
+    part: tuple[float, float] = WHOLE,
+) -> Finding:
+    """Return the finding about one curve less another over a part of the range of both."""
+    compared = compare(first, second, part)
     if compared is None:
-        both_run = experiment.curve(first) is not None and experiment.curve(second) is not None
-        return untested(text, APART) if both_run else untested(text)
+        return untested(text) if first is None or second is None else untested(text, APART)
     number, between_ms = compared
     return Finding(text, number, "BLEU", ask(number), describe_range(between_ms))
 

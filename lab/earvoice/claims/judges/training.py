@@ -1,42 +1,45 @@
-"""Claims 13 and 16: what the offline model decides. 14 and 15 need models trained otherwise."""
+"""Claims 13 to 16: what the offline model decides, and how it was trained."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from earvoice.claims import plan
-from earvoice.claims.answer import Answer, Finding
+from earvoice.claims.answer import SMALLEST_BLEU, Answer, Finding, above
 from earvoice.claims.experiment import Experiment
-from earvoice.claims.judges.comparison import difference, rank_correlation, untested
+from earvoice.claims.judges.comparison import (
+    curve_finding,
+    difference,
+    rank_correlation,
+    untested,
+)
+from earvoice.claims.training_study import TrainingStudy
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.resampling import Estimate
 
 _LARGEST_LOSS_BLEU = 0.5
 _STRONG = 0.8
+_UNTRAINED = "(no such model was trained)"
 
 
-def judge_snapshots(experiment: Experiment) -> list[Finding]:
+def judge_snapshots(study: TrainingStudy) -> list[Finding]:
     """Ask whether snapshots that are better offline are better in every online setting."""
-    online = [setting for setting in plan.SNAPSHOT if setting != plan.offline()]
-    return [_follow(experiment, setting) for setting in online]
+    return [_follow(study.snapshots, setting) for setting in plan.TRAINING_ONLINE]
 
 
-def _follow(experiment: Experiment, setting: ReplaySetting) -> Finding:
+def _follow(snapshots: Sequence[Experiment], setting: ReplaySetting) -> Finding:
     offline = plan.offline()
     text = f"rank correlation of BLEU offline and with {setting.name}"
-    snapshots = [
-        results for results in experiment.snapshots if setting in results and offline in results
-    ]
-    if len(snapshots) < 3:  # noqa: PLR2004 - two points always lie in some order
-        return untested(text, f"({len(snapshots)} snapshots were run; at least 3 are needed)")
+    run = [snapshot for snapshot in snapshots if snapshot.has(setting, offline)]
+    if len(run) < 3:  # noqa: PLR2004 - two points always lie in some order
+        return untested(text, f"({len(run)} snapshots were run; at least 3 are needed)")
     bleus = [
-        np.stack(
-            [experiment.resampling.bleu(results[one].statistics) for results in snapshots], axis=-1
-        )
-        for one in (offline, setting)
+        np.stack([snapshot.bleu(one) for snapshot in run], axis=-1) for one in (offline, setting)
     ]
     return difference(
-        f"{text}, {len(snapshots)} snapshots", rank_correlation(*bleus), "rho", _answer_follow
+        f"{text}, {len(run)} snapshots", rank_correlation(*bleus), "rho", _answer_follow
     )
 
 
@@ -70,13 +73,30 @@ def _answer_loss(loss: Estimate) -> Answer:
     return Answer.DISAGREES if loss.low > _LARGEST_LOSS_BLEU else Answer.UNDECIDED
 
 
-def judge_distillation(_: Experiment) -> list[Finding]:
-    """Say why claim 14 has no answer."""
-    text = "a model trained on a text teacher's translations less one that was not"
-    return [untested(text, "(no such model was trained)")]
+def judge_distillation(study: TrainingStudy) -> list[Finding]:
+    """Ask whether a training with a teacher's translations is above one without them."""
+    if not study.distilled:
+        text = "a model trained on a text teacher's translations less one that was not"
+        return [untested(text, _UNTRAINED)]
+    plain, distilled = study.distilled
+    return [_lead(distilled, plain, name) for name in ("EDAtt", "wait-k, adaptive")]
 
 
-def judge_wait_k_training(_: Experiment) -> list[Finding]:
-    """Say why claim 15 has no answer."""
-    text = "offline training less training with wait-k masks, k 3 and 7"
-    return [untested(text, "(no such model was trained)")]
+def judge_wait_k_training(study: TrainingStudy) -> list[Finding]:
+    """Ask whether an offline training is above those with wait-k masks, under wait-k."""
+    if not study.wait_k[1:]:
+        text = "offline training less training with wait-k masks, k 3 and 7"
+        return [untested(text, _UNTRAINED)]
+    offline, *trained = study.wait_k
+    return [_lead(offline, masked, "wait-k, adaptive") for masked in trained]
+
+
+def _lead(first: Experiment, second: Experiment, name: str) -> Finding:
+    """Ask whether the first checkpoint's curve of a policy lies above the second's."""
+    settings = plan.TRAINING_CURVES[name]
+    return curve_finding(
+        f"{first.label} less {second.label}: {name}, at equal LAAL",
+        first.curve(settings),
+        second.curve(settings),
+        lambda it: above(it, SMALLEST_BLEU),
+    )

@@ -1,0 +1,66 @@
+"""Wait-k training (Ma 2019; Papi 2022, section 3): what of the source each target word is shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from earvoice.models.vocabulary import EOS, PAD
+
+if TYPE_CHECKING:
+    from earvoice.models.vocabulary import Vocabulary
+
+
+class WaitKMask:
+    """Lets the t-th target word look at the first g(t) = k + t - 1 words of the source.
+
+    The encoder hears everything; it is cross-attention that is masked. Source words are those of
+    the greedy CTC transcript (adaptive detection): a word's states reach from the piece that
+    begins it to the next such piece, blanks included, and what comes before the first word is
+    always seen. All pieces of a target word are written with the same source, its first one
+    included; the end of the sentence counts as one word more.
+    """
+
+    def __init__(self, k: int, source: Vocabulary, target: Vocabulary) -> None:
+        """Prepare masks for a network's vocabularies.
+
+        Args:
+            k: words of the source that are heard before the first word is written.
+            source: pieces of the transcript; the label behind its last is CTC's blank.
+            target: pieces of the translation.
+
+        Raises:
+            ValueError: k is below 1.
+        """
+        if k < 1:
+            message = f"wait_k = {k}; allowed: 1 and above"
+            raise ValueError(message)
+        self._k = k
+        # A padded state's label is -1 and finds the blank.
+        self._starts_source = torch.tensor([*_word_starts(source), False])
+        self._starts_target = torch.tensor(_word_starts(target))
+        self._starts_target[[EOS, PAD]] = True
+
+    def __call__(self, labels: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """Return which states each row sees.
+
+        Args:
+            labels: [B, S] int64 CTC label of each state, -1 where padded.
+            tokens: [B, L] int64, start token first, padded on the right; row t predicts token
+                t + 1.
+
+        Returns:
+            [B, L, S] bool; what a row sees, all later ones see.
+        """
+        begins = self._starts_source[labels]
+        begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
+        heard = begins.cumsum(1)
+        following = functional.pad(tokens[:, 1:], (0, 1), value=EOS)
+        word = self._starts_target[following].cumsum(1).clamp(min=1)
+        return heard[:, None, :] <= self._k + word[:, :, None] - 1
+
+
+def _word_starts(vocabulary: Vocabulary) -> list[bool]:
+    return [vocabulary.starts_word(index) for index in range(len(vocabulary))]
