@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import random
 import statistics
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -103,21 +102,21 @@ async def measure(services: ServiceProcesses, arguments: argparse.Namespace) -> 
     """Run the streams and print."""
     audio_format, streams = read_streams(arguments.audio, arguments.streams, arguments.seconds)
     async with connect(services.address) as client:
-        before, began_s = services.cpu_seconds(), time.monotonic()
+        before = services.cpu_seconds()
         heard = await carry(client, audio_format, streams)
-        wall_s, after = time.monotonic() - began_s, services.cpu_seconds()
+        after = services.cpu_seconds()
     spent = {service: after[service] - before[service] for service in SERVICES}
-    print_cost(spent, wall_s, len(streams))
+    print_cost(spent, arguments.seconds, len(streams))
     print_lag(heard)
 
 
-def print_cost(spent_s: dict[str, float], wall_s: float, stream_count: int) -> None:
-    """Cores used, all together and a stream."""
-    print(f"{stream_count} streams for {wall_s:.1f} s")
+def print_cost(spent_s: dict[str, float], stream_s: float, stream_count: int) -> None:
+    """Cores used while all streams run, all together and a stream."""
+    print(f"{stream_count} streams of {stream_s:.1f} s")
     for service, seconds in spent_s.items():
-        share = seconds / wall_s
+        share = seconds / stream_s
         print(f"  {service:8} {share:6.3f} cores, {share / stream_count:7.4f} a stream")
-    share = sum(spent_s.values()) / wall_s
+    share = sum(spent_s.values()) / stream_s
     print(f"  {'all':8} {share:6.3f} cores, {share / stream_count:7.4f} a stream; aim: 0.08")
 
 

@@ -34,7 +34,7 @@ class Load:
 
     Attributes:
         count: streams side by side.
-        cores: that the three services used, all together.
+        cores: that the three services used, all together, while all streams ran.
         client_cores: that the senders of this process used, on the same machine.
         p50_ms: word lag when a word was released.
         p95_ms: the same, 95th percentile.
@@ -57,13 +57,11 @@ async def measured(services: ServiceProcesses, path: Path, count: int, seconds: 
     streams = stretches * count
     async with connect(services.address) as client:
         before, before_own = sum(services.cpu_seconds().values()), time.process_time()
-        began_s = time.monotonic()
         heard = await carry(client, audio_format, streams)
-        wall_s = time.monotonic() - began_s
     return Load(
         count,
-        (sum(services.cpu_seconds().values()) - before) / wall_s,
-        (time.process_time() - before_own) / wall_s,
+        (sum(services.cpu_seconds().values()) - before) / seconds,
+        (time.process_time() - before_own) / seconds,
         percentile(heard.lags_ms, 50),
         percentile(heard.lags_ms, 95),
         heard.merged_segments / max(1, heard.segments + heard.merged_segments),
