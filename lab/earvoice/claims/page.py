@@ -16,7 +16,7 @@ from earvoice.claims.experiment import Experiment
 from earvoice.claims.facts import Facts
 from earvoice.claims.plan import plan
 from earvoice.claims.table import MISSING, table, with_interval
-from earvoice.claims.training_section import describe_answers, describe_trainings
+from earvoice.claims.training_section import describe_trainings
 from earvoice.claims.training_study import TrainingStudy
 from earvoice.evaluation.resampling import RESAMPLES, SEED
 
@@ -78,8 +78,8 @@ def write_page(
     blocks = [
         [_INTRODUCTION.format(resamples=RESAMPLES, seed=SEED).rstrip()],
         ["## What was run", "", *_describe_facts(facts, experiments, signature)],
-        ["## Answers", "", *_answers(labels, judgements)],
-        describe_answers(study_judgements),
+        ["## Answers", "", *_answers(("claim", *labels), judgements)],
+        _answers(("claim about trainings", "answer"), [study_judgements]),
         ["## Curves", "", f"![BLEU over latency]({figure_name})", "", _FIGURE_TEXT],
         *(describe_latencies(experiment) for experiment in experiments),
         *(describe_points(experiment) for experiment in experiments),
@@ -151,7 +151,7 @@ def _describe_facts(
     ]
 
 
-def _answers(labels: Sequence[str], judgements: Sequence[Sequence[Judgement]]) -> list[str]:
+def _answers(header: Sequence[str], judgements: Sequence[Sequence[Judgement]]) -> list[str]:
     rows = [
         (
             f"{each[0].claim.number}. {each[0].claim.statement} ({each[0].claim.source})",
@@ -159,7 +159,7 @@ def _answers(labels: Sequence[str], judgements: Sequence[Sequence[Judgement]]) -
         )
         for each in zip(*judgements, strict=True)
     ]
-    return table(("claim", *labels), rows)
+    return table(header, rows)
 
 
 def _describe_claim(labels: Sequence[str], judgements: Sequence[Judgement]) -> list[str]:

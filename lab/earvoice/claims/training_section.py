@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from earvoice.claims.claim import Judgement
 from earvoice.claims.experiment import Experiment
 from earvoice.claims.plan import TRAINING_CURVES, offline
 from earvoice.claims.setting_table import distinguish
 from earvoice.claims.table import MISSING, number, table
 from earvoice.claims.training_study import TrainingStudy
 from earvoice.evaluation.replay.setting import ReplaySetting
-
-
-def describe_answers(judgements: Sequence[Judgement]) -> list[str]:
-    """Return the answers to claims about trainings."""
-    rows = [
-        (
-            f"{judgement.claim.number}. {judgement.claim.statement} ({judgement.claim.source})",
-            judgement.answer.value,
-        )
-        for judgement in judgements
-    ]
-    return table(("claim about trainings", "answer"), rows)
 
 
 def describe_trainings(study: TrainingStudy) -> list[str]:
