@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +10,9 @@ from typing import Literal
 
 from earvoice.runtime.errors import EarvoiceError, NotReadyError, SessionLimitError
 from earvoice.runtime.identity import current_tenant
+from earvoice.runtime.return_times import ReturnTimes
 
 RETRY_AFTER_MS = 1000
-RETRY_SPREAD = 1.0
-"""Up to this share later, each at another time: those who knocked together must not again."""
 
 
 class SessionLimit:
@@ -34,6 +32,7 @@ class SessionLimit:
         self.limit = 1 if limit == "auto" else limit
         self._tenant_limit = tenant_limit
         self._active_by_tenant: Counter[str] = Counter()
+        self._return_times = ReturnTimes()
         self.active = 0
         self.refused: Counter[str] = Counter()
         self._closed = False
@@ -74,13 +73,11 @@ class SessionLimit:
         if self._closed:
             raise NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
         if self.active >= self.limit:
-            raise _full(f"all {self.limit} sessions are taken", self.limit)
+            raise self._full("sessions", self.limit)
         if self._tenant_limit and self._active_by_tenant[tenant] >= self._tenant_limit:
-            raise _full(
-                f"all {self._tenant_limit} sessions of this tenant are taken", self._tenant_limit
-            )
+            raise self._full("sessions of this tenant", self._tenant_limit)
 
-
-def _full(message: str, limit: int) -> SessionLimitError:
-    later_ms = round(RETRY_AFTER_MS * (1 + RETRY_SPREAD * random.random()))  # noqa: S311 - no secret
-    return SessionLimitError(message, retry_after_ms=later_ms, limit=str(limit))
+    def _full(self, what: str, limit: int) -> SessionLimitError:
+        message = f"all {limit} {what} are taken"
+        later_ms = self._return_times.next_ms()
+        return SessionLimitError(message, retry_after_ms=later_ms, limit=str(limit))

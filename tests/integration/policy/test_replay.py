@@ -216,6 +216,22 @@ async def test_when_all_are_full_the_client_is_told_when_to_come_again(fleet: Fl
     assert outcome.has_retry
 
 
+async def test_who_knocks_while_all_are_full_does_not_reach_them(fleet: Fleet):
+    """Until a session on one of them ends: then its place is given at once."""
+    async with open_stream(fleet.address) as first, asyncio.timeout(60):
+        await first.read_until("session_started")
+        for encoder in fleet.encoders:
+            encoder.servicer.refusal = SessionLimitError("all 1 sessions are taken")
+        outcomes = [await call(fleet.address, requests(AUDIO)) for _ in range(3)]
+        assert {outcome.reason for outcome in outcomes} == {"SESSION_LIMIT"}
+        # One has opened the first session; both were asked for the second.
+        assert sum(encoder.servicer.opening_count for encoder in fleet.encoders) == 3
+        fleet.busy("encoder").servicer.refusal = None
+        await first.send(*HALF)
+        await rest_of(first)
+    assert_undisturbed(await call(fleet.address, requests(AUDIO)))
+
+
 async def test_a_draining_encoder_is_left_at_the_utterance_s_end(fleet: Fleet):
     """That is a move and no replay: what it holds is done with."""
     cut = {"endpointing": {"max_utterance": {"seconds": 5}}}

@@ -14,6 +14,7 @@ from earvoice.policy.backends.loss import RETRY_AFTER_MS, is_refusal, most_helpf
 from earvoice.policy.backends.replica import Replica
 from earvoice.policy.backends.roster import ReplicaRoster, wait_at_most
 from earvoice.runtime.errors import BackendUnavailableError, EarvoiceError, SessionLimitError
+from earvoice.runtime.return_times import ReturnTimes
 
 _LOG = logging.getLogger("earvoice.policy.backends")
 
@@ -42,6 +43,7 @@ class ReplicaPool:
         self.kind = kind
         self._roster = ReplicaRoster(kind, target, access, self._note_change)
         self._on_change = on_change
+        self._return_times = ReturnTimes()
         self._turn = 0
         self._changed = asyncio.Event()
 
@@ -82,6 +84,8 @@ class ReplicaPool:
     ) -> Opened:
         """Open something on the best replica, or on the next best if that refuses.
 
+        One that was full a moment ago is not asked, unless this session insists.
+
         Args:
             open_on: does it.
             model_hash: that the replica must serve.
@@ -100,13 +104,17 @@ class ReplicaPool:
                 # It may have gone, its channel closed, while another one was asked.
                 if not replica.is_ready:
                     continue
+                full = replica.fullness.answer
+                if full is not None and not insists:
+                    refusal = most_helpful(refusal, full)
+                    continue
                 try:
                     return await open_on(replica)
                 except EarvoiceError as error:
                     refusal = most_helpful(refusal, self._refused(replica, error))
             left_s = deadline_s - loop.time()
             if left_s <= 0 or (refusal is not None and not insists):
-                raise refusal or self._missing(wait_s)
+                raise self._told(refusal) if refusal is not None else self._missing(wait_s)
             await wait_at_most(self._changed, min(left_s, RETRY_INTERVAL_S))
 
     def _refused(self, replica: Replica, error: EarvoiceError) -> EarvoiceError:
@@ -115,9 +123,18 @@ class ReplicaPool:
             raise error
         told = {"backend": self.kind.name, "address": replica.address, "reason": error.reason}
         _LOG.info("session refused", extra=told)
-        if error.reason != SessionLimitError.reason:
+        if error.reason == SessionLimitError.reason:
+            replica.fullness.note(error)
+        else:
             self.doubt(replica)
         return error
+
+    def _told(self, refusal: EarvoiceError) -> EarvoiceError:
+        """Return a refusal as the client gets it: each is to come back at a time of its own."""
+        if refusal.reason != SessionLimitError.reason:
+            return refusal
+        wait_ms = max(refusal.retry_after_ms or 0, self._return_times.next_ms())
+        return SessionLimitError(refusal.message, retry_after_ms=wait_ms, **refusal.metadata)
 
     def _missing(self, wait_s: float) -> BackendUnavailableError:
         return BackendUnavailableError(

@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backends.access import BackendAccess
+from earvoice.policy.backends.fullness import Fullness
 from earvoice.policy.backends.kind import BackendKind
 from earvoice.runtime.tls import TlsFileError
 
@@ -40,6 +41,7 @@ class Replica:
         model: that it serves, told by it; None while it is not known to serve.
         is_listed: whether its address is still one of the service's.
         session_count: sessions of ours on it.
+        fullness: its answer to the last session, if that found no room.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Replica:
         self.model: types_pb2.ModelDescription | None = None
         self.is_listed = True
         self.session_count = 0
+        self.fullness = Fullness()
 
     @property
     def is_ready(self) -> bool:

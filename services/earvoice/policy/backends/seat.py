@@ -178,6 +178,7 @@ class Seat(Generic[Stream]):
         if self._place is not None:
             self._place.call.cancel()
             self._place.replica.session_count -= 1
+            self._place.replica.fullness.forget()
             self._place = None
 
     def _others(self) -> bool:
