@@ -37,8 +37,8 @@ async def serve(settings: PolicySettings, turns: TurnSelector) -> None:
     authenticator = build_authenticator(settings)
     telemetry = ServiceTelemetry("policy", settings)
     sessions = SessionLimit(settings.session_limit, settings.tenant_session_limit)
-    telemetry.meters.observe_sessions(sessions)
     backends = _backends(settings, turns)
+    telemetry.meters.observe_sessions(sessions, backends.refused)
     telemetry.meters.observe("earvoice.backend.ready", backends.ready_counts)
     telemetry.meters.observe("earvoice.backend.replays", lambda: dict(backends.replays))
     service = SpeechTranslationService(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from opentelemetry import metrics
@@ -61,13 +62,25 @@ class Meters:
             self._counters[name] = self._meter.create_counter(name, metric.unit, metric.meaning)
         self._counters[name].add(amount, {_DECLARED[name].attribute: kind} if kind else None)
 
-    def observe_sessions(self, sessions: SessionLimit) -> None:
-        """Have the number of sessions read, how many there may be, and how many were refused."""
+    def observe_sessions(
+        self, sessions: SessionLimit, refused_behind: Mapping[str, int] | None = None
+    ) -> None:
+        """Have the number of sessions read, how many there may be, and how many were refused.
+
+        Args:
+            sessions: of this service.
+            refused_behind: those that it took and a service behind it did not, by reason.
+        """
         self.observe("earvoice.sessions.active", lambda: {"": sessions.active})
         self.observe("earvoice.sessions.limit", lambda: {"": sessions.limit})
         # Zeros too: an alert sees no increase in a series that begins with its first refusal.
         none = dict.fromkeys(_DECLARED["earvoice.sessions.refused"].values, 0)
-        self.observe("earvoice.sessions.refused", lambda: none | sessions.refused)
+        behind = refused_behind if refused_behind is not None else {}
+
+        def refused() -> dict[str, int]:
+            return none | Counter(sessions.refused) + Counter(behind)
+
+        self.observe("earvoice.sessions.refused", refused)
 
     def observe_engine(self, load: EngineLoad) -> None:
         """Have the engine's load read, and its batches measured."""

@@ -313,7 +313,7 @@ METRICS = (
         _ALL,
         "Sessions that were not taken, by the error's reason.",
         "reason",
-        ("SESSION_LIMIT", "NOT_READY"),
+        ("SESSION_LIMIT", "NOT_READY", "BACKEND_UNAVAILABLE", "MODEL_MISMATCH"),
     ),
     Metric(
         "earvoice.backend.ready",

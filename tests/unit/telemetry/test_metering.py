@@ -62,7 +62,23 @@ def test_sessions_that_run_and_that_are_refused_are_counted():
         points = metered.read()
     assert points["earvoice.sessions.active"][0].value == 1
     refused = {p.attributes["reason"]: p.value for p in points["earvoice.sessions.refused"]}
-    assert refused == {"SESSION_LIMIT": 1, "NOT_READY": 0}
+    assert refused == {
+        "SESSION_LIMIT": 1,
+        "NOT_READY": 0,
+        "BACKEND_UNAVAILABLE": 0,
+        "MODEL_MISMATCH": 0,
+    }
+
+
+def test_sessions_that_a_service_behind_refused_are_counted_too():
+    """They were not taken either."""
+    metered, sessions = Metered("policy"), SessionLimit(1)
+    metered.meters.observe_sessions(sessions, {"SESSION_LIMIT": 2, "MODEL_MISMATCH": 1})
+    with sessions.admit(), pytest.raises(SessionLimitError), sessions.admit():
+        pass
+    points = metered.read()
+    refused = {p.attributes["reason"]: p.value for p in points["earvoice.sessions.refused"]}
+    assert (refused["SESSION_LIMIT"], refused["MODEL_MISMATCH"]) == (3, 1)
 
 
 def test_a_counter_counts_by_its_attribute():

@@ -15,6 +15,7 @@ from earvoice.policy.backends.decoder_stream import DecoderStream
 from earvoice.policy.backends.encoder_stream import EncoderStream
 from earvoice.policy.backends.fleet import ModelFleet
 from earvoice.policy.backends.kind import DECODER, ENCODER
+from earvoice.policy.backends.loss import is_refusal
 from earvoice.policy.backends.patience import Patience
 from earvoice.policy.backends.pool import ReplicaPool
 from earvoice.policy.backends.replay_budget import ReplayBudget
@@ -23,6 +24,7 @@ from earvoice.policy.backends.replaying_encoder import ReplayingEncoder
 from earvoice.policy.backends.replica import Replica
 from earvoice.policy.backends.seat import Seat, SessionOpening
 from earvoice.policy.stream_options import StreamOptions
+from earvoice.runtime.errors import EarvoiceError
 
 Stream = TypeVar("Stream", EncoderStream, DecoderStream)
 
@@ -40,6 +42,7 @@ class Backends:
     Attributes:
         fleet: the models that both serve.
         replays: how often a session went on elsewhere because a replica was lost, by service.
+        refused: sessions that no replica took, by the error's reason.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Backends:
         self.fleet = ModelFleet(self._encoders, self._decoders)
         # Zeros too: an alert sees no increase in a series that begins with its first replay.
         self.replays: Counter[str] = Counter({ENCODER.name: 0, DECODER.name: 0})
+        self.refused: Counter[str] = Counter()
 
     def start(self) -> None:
         """Begin to look for replicas and to follow their health."""
@@ -109,8 +113,7 @@ class Backends:
             self._decoders, DecoderStream, session, budget, lambda: trace.decoder
         )
         try:
-            await encoder_seat.take()
-            await decoder_seat.take()
+            await self._take(encoder_seat, decoder_seat)
             frame_bytes = options.audio_format.frame_bytes
             yield (
                 ReplayingEncoder(encoder_seat, budget, frame_bytes),
@@ -133,6 +136,15 @@ class Backends:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._encoders.run())
             group.create_task(self._decoders.run())
+
+    async def _take(self, *seats: Seat[EncoderStream] | Seat[DecoderStream]) -> None:
+        try:
+            for seat in seats:
+                await seat.take()
+        except EarvoiceError as error:
+            if is_refusal(error):
+                self.refused[error.reason] += 1
+            raise
 
     def _refresh(self) -> None:
         self.fleet.refresh()
