@@ -116,16 +116,17 @@ def _draw(options: argparse.Namespace) -> int:
     folders = [found for folder in options.folders for found in find_points(folder)]
     if not folders and not settings:
         raise CommandError("nothing to draw: give folders, or --sweep")
-    status: int = ExitCode.DONE
     if settings:
-        status = _sweep(options, settings)
+        if status := _sweep(options, settings):
+            # A point without some of the recordings lies on no line with the others.
+            return status
         folders += [options.output / setting.name for setting in settings]
     scoring = read_scoring(options)
     # A folder may be named twice, or be what a sweep has just written: it is one point.
     once = {folder.resolve(): folder for folder in folders}.values()
     points = [read_point(folder, scoring) for folder in once]
     _write(group_points(points, drawing.keys), drawing, options.output)
-    return status
+    return ExitCode.DONE
 
 
 def _read_drawing(options: argparse.Namespace) -> _Drawing:

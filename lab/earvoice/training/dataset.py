@@ -13,6 +13,7 @@ from earvoice.corpus.extraction import log_mel
 from earvoice.corpus.feature_store import FeatureStore
 from earvoice.corpus.sentence import read_sentences
 from earvoice.models.vocabulary import EOS, PAD
+from earvoice.training.anchor import anchor_frames, end_frame
 from earvoice.training.augmentation import (
     MEL_BINS,
     SILENCE_NATS,
@@ -23,6 +24,7 @@ from earvoice.training.augmentation import (
 )
 from earvoice.training.distillation import read_distilled
 from earvoice.training.example import SpokenClip
+from earvoice.training.truncation import count_words, heard_pieces, writable_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,9 +43,6 @@ NO_TARGET = -100
 """Where cross-entropy looks away: padding, and whole clips without a translation."""
 
 NO_ANCHOR = -1
-
-_PAUSE_NATS = 9.0
-"""Frames this far under the loudest one are pauses."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +108,7 @@ class TrainingData:
             elif sentences[clip.sentence].split == "train":
                 self._features.append(features)
                 self._sentences.append(sentences[clip.sentence])
+        self._source_vocabulary = source
         self._source = [source.encode(row.transcript) for row in self._sentences]
         self._characters = [[len(source.pieces[i]) for i in ids] for ids in self._source]
         self._targets = [target.encode(row) for row in self._sentences]
@@ -133,15 +133,22 @@ class TrainingData:
 
     def assemble(self, examples: Sequence[Example], augmentation: AugmentationRecipe) -> Batch:
         """Make one batch; all chance comes from the examples' seeds."""
-        made = [self._make(example, augmentation) for example in examples]
-        sources = [
-            [t for clip in example.clips for t in self._source[clip]] for example in examples
-        ]
-        targets = [self._draw_target(example) for example in examples]
+        heard = [self._hear(example) for example in examples]
+        parts = list(zip(examples, heard, strict=True))
+        made = [self._make(example, pieces, augmentation) for example, pieces in parts]
+        sources = [[piece for clip in pieces for piece in clip] for pieces in heard]
+        targets = [self._draw_target(example, pieces) for example, pieces in parts]
         features = [rows for rows, _ in made]
         return collate(features, sources, targets, [anchors for _, anchors in made])
 
-    def _draw_target(self, example: Example) -> Target:
+    def _hear(self, example: Example) -> list[list[int]]:
+        """Return what is heard of each clip, source ids; the last one may be cut off."""
+        heard = [self._source[clip] for clip in example.clips]
+        if example.heard_share < 1.0:
+            heard[-1] = heard_pieces(heard[-1], example.heard_share, self._source_vocabulary)
+        return heard
+
+    def _draw_target(self, example: Example, heard: list[list[int]]) -> Target:
         """Draw a language into which everything that is said has a translation."""
         languages = [
             language
@@ -152,8 +159,19 @@ class TrainingData:
             return Target([EOS], [], known=False)
         generator = random.Random(example.seed)
         language = generator.choice(languages)
-        ids = [t for clip in example.clips for t in self._written(clip, language, generator)]
+        written = [self._written(clip, language, generator) for clip in example.clips]
+        if example.heard_share < 1.0:
+            # The end token stands behind a part, too. A policy that has heard a part asks how
+            # far it can be written, and that token is the only way to say "no further": without
+            # it, a network would learn nothing here but what whole sentences teach it.
+            written[-1] = self._writable(written[-1], heard[-1], self._source[example.clips[-1]])
+        ids = [piece for clip in written for piece in clip]
         return Target(self._target_text.opening(language), ids)
+
+    def _writable(self, written: list[int], heard: list[int], whole: list[int]) -> list[int]:
+        """Return what of a clip's translation can be written once a part of it is heard."""
+        heard_words, words = (count_words(ids, self._source_vocabulary) for ids in (heard, whole))
+        return writable_pieces(written, heard_words, words, self._target_text.vocabulary)
 
     def _written(self, clip: int, language: str, generator: random.Random) -> list[int]:
         """Return a translation of one clip: gold, or at times the teacher's."""
@@ -163,7 +181,7 @@ class TrainingData:
         return self._targets[clip][language]
 
     def _make(
-        self, example: Example, augmentation: AugmentationRecipe
+        self, example: Example, heard: list[list[int]], augmentation: AugmentationRecipe
     ) -> tuple[NDArray[np.float32], list[int]]:
         """Return normalised features, [frames, 80], and the anchors of the transcript."""
         generator = np.random.default_rng(example.seed)
@@ -175,14 +193,18 @@ class TrainingData:
                 parts.append(_silence(int(generator.integers(*self._recipe.pause_frames))))
             features = self._features[clip].astype(np.float32)
             features = vary_speaker(features, augmentation, generator)
-            begin = sum(map(len, parts))
-            anchors += [begin + a for a in anchor_frames(features, self._characters[clip])]
+            begin, pieces = sum(map(len, parts)), len(heard[number])
+            places = anchor_frames(features, self._characters[clip])[:pieces]
+            anchors += [begin + place for place in places]
+            if pieces < len(self._characters[clip]):
+                features = features[: end_frame(features, self._characters[clip], pieces) + 1]
             parts.append(features)
         if not example.clips:
             parts.append(self._nobody(example.frames, generator))
-        parts.append(_silence(edges[1]))
-        heard = vary_channel(np.concatenate(parts), self._bank, augmentation, generator)
-        return mask(self._normalisation(heard), augmentation, generator), anchors
+        if example.heard_share == 1.0:
+            parts.append(_silence(edges[1]))
+        varied = vary_channel(np.concatenate(parts), self._bank, augmentation, generator)
+        return mask(self._normalisation(varied), augmentation, generator), anchors
 
     def _nobody(self, frames: int, generator: np.random.Generator) -> NDArray[np.float32]:
         """Return what nobody says to us: silence, or the voices of others."""
@@ -234,26 +256,6 @@ def teach(targets: Sequence[Target]) -> tuple[torch.Tensor, torch.Tensor]:
         if target.known:
             following[index, len(forced) - 1 : end] = torch.tensor([*ids, EOS])
     return previous, following
-
-
-def anchor_frames(features: NDArray[np.float32], characters: Sequence[int]) -> list[int]:
-    """Guess where each piece of a clip is spoken: letters last equally long, pauses do not count.
-
-    Synthetic speech is steady enough for this to be right within a syllable or two.
-
-    Args:
-        features: log-mel of one clip before noise is added, [frames, 80].
-        characters: letters of each piece.
-
-    Returns:
-        For each piece the frame of its middle.
-    """
-    loudness = features.mean(axis=1)
-    spoken = np.cumsum(loudness > loudness.max() - _PAUSE_NATS)
-    ends = np.cumsum(characters)
-    middles = (ends - np.asarray(characters) / 2) / max(1, int(ends[-1]) if len(ends) else 1)
-    places = np.searchsorted(spoken, middles * spoken[-1])
-    return [min(int(place), len(features) - 1) for place in places]
 
 
 def _silence(frames: int) -> NDArray[np.float32]:

@@ -37,11 +37,13 @@ class Example:
         clips: pool indices, spoken one after the other; empty for noise alone.
         frames: expected length in frames, pauses included.
         seed: seed of everything that is drawn while it is made.
+        heard_share: of the last clip's words; below 1 the input is cut off behind them.
     """
 
     clips: tuple[int, ...]
     frames: int
     seed: int
+    heard_share: float = 1.0
 
 
 def plan_epoch(

@@ -126,6 +126,8 @@ class TrainingRecipe:
         empty_babble_chance: chance that such an example is babble.
         empty_babble_nats: how loud the babble is, its mean log-mel.
         distilled_share: chance that a spoken sentence's target is a teacher's instead of gold.
+        truncated_share: chance that a translated example is cut off in mid-sentence, once the
+            network is trained together.
     """
 
     seed: int = 1
@@ -156,6 +158,7 @@ class TrainingRecipe:
     empty_babble_chance: float = 0.5
     empty_babble_nats: tuple[float, float] = (2.0, 12.0)
     distilled_share: float = 0.0
+    truncated_share: float = 0.0
     source_pieces: int = 300
     target_pieces: int = 2_500
     text: TextRecipe = field(default_factory=TextRecipe)

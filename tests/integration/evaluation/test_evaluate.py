@@ -32,9 +32,9 @@ def test_set(tmp_path):
 def evaluate(test_set):
     """Return the command as a process: its exit status, standard output and standard error."""
 
-    async def evaluate(address, *arguments):
+    async def evaluate(address, *arguments, command="evaluate"):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "earvoice.cli", "evaluate", "--server", address),
+            *(sys.executable, "-m", "earvoice.cli", command, "--server", address),
             *("--source", test_set / "wavs.txt", "--target", test_set / "refs.txt"),
             *("--output", test_set / "run", *arguments),
             stdout=asyncio.subprocess.PIPE,
@@ -106,6 +106,24 @@ async def test_one_failed_recording_does_not_lose_the_run(evaluate, test_set):
         status, output, _ = await evaluate(address)
     assert status == 0
     assert "instances 4, 0 without output" in output
+
+
+async def test_a_sweep_with_a_failed_recording_draws_nothing(evaluate, test_set):
+    """It says what failed; the same command tries that again, and draws."""
+    pytest.importorskip("matplotlib")
+    service = TalkingService()
+    service.failing_samples = 2 * RATE_HZ
+    service.failure = BackendUnavailableError("encoder")
+    sweep = "--sweep", "edatt:alpha=0.6/0.4", "--at", ""
+    async with serve(service) as address:
+        status, _, errors = await evaluate(address, *sweep, command="curves")
+        assert status == 76
+        assert "1 of 4 recordings failed" in errors
+        assert not (test_set / "run" / "curves.tsv").exists()
+        service.failure = None
+        status, _, errors = await evaluate(address, *sweep, command="curves")
+    assert (status, errors.count("failed")) == (0, 0)
+    assert len((test_set / "run" / "curves.tsv").read_text().splitlines()) == 3
 
 
 async def test_what_is_refused_for_all_ends_the_run(evaluate, test_set):
