@@ -108,7 +108,9 @@ evaluate-model: setup ## measure a model on held-out speech: DATA=folder WORK=fo
 	@$(CORPUS) texts --data $(DATA) --corpus $(WORK)/held-out
 	@$(CORPUS) speech --dev-only --corpus $(WORK)/held-out
 	@$(CORPUS) features --data $(DATA) --corpus $(WORK)/held-out
-	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --model $(MODEL) $(EVALUATE_OPTIONS)
+	@test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
+	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --testset $(WORK)/testset \
+		--model $(MODEL) $(EVALUATE_OPTIONS)
 	@EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL)) \
 		$(BIN)/python benchmarks/live_streams.py --streams 1
 

@@ -1,4 +1,4 @@
-"""Held-out sets made of others: joined, over a telephone line, real voices, and no speech."""
+"""Held-out sets made of others: joined, over a telephone line, real; and sound without words."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from earvoice.training.dev_set import DevClip
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from earvoice.models.frontend import FeatureNormalisation
 
@@ -70,25 +72,19 @@ def read_samples(samples: Path, normalisation: FeatureNormalisation) -> list[Dev
     return clips
 
 
-def make_silence(normalisation: FeatureNormalisation) -> DevClip:
-    """Return a minute of a very quiet room."""
-    samples = np.random.default_rng(1).normal(0.0, _QUIET_RMS, _MINUTE_SAMPLES)
-    return _wordless("silence", samples, normalisation)
+def make_silence() -> NDArray[np.float32]:
+    """Return a minute of a very quiet room, [n] from -1 to 1, at 16 kHz."""
+    return np.random.default_rng(1).normal(0.0, _QUIET_RMS, _MINUTE_SAMPLES).astype(np.float32)
 
 
-def make_babble(speech: Path, normalisation: FeatureNormalisation) -> DevClip:
-    """Return a minute of six real voices at once, none of which training has heard."""
+def make_babble(speech: Path) -> NDArray[np.float32]:
+    """Return a minute of six real voices at once, none of which training has heard: [n], 16 kHz."""
     paths = [path for path in list_recordings(speech, VOICES) if is_held_out_voice(path)]
     babble = np.zeros(_MINUTE_SAMPLES)
     for voice in range(_BABBLE_VOICES):
         said = np.concatenate([read_recording(path) for path in paths[voice::_BABBLE_VOICES]])
         babble += np.resize(said, _MINUTE_SAMPLES) / _BABBLE_VOICES
-    return _wordless("babble", babble, normalisation)
-
-
-def _wordless(name: str, samples: np.ndarray, normalisation: FeatureNormalisation) -> DevClip:
-    features = log_mel(samples.astype(np.float32)).astype(np.float32)
-    return DevClip(normalisation(torch.from_numpy(features)), _untranslated(name, ""))
+    return babble.astype(np.float32)
 
 
 def _untranslated(name: str, text: str) -> Sentence:

@@ -3,19 +3,21 @@
 Prints a line for every set and target language: the word error rate of the CTC transcript and
 sacreBLEU of the translation of whole inputs (offline). ``joined/VOICE`` are neighbouring chat
 sentences in inputs of 5 to 15 s, ``telephone/VOICE`` the chat sentences over an 8 kHz line, and
-``librispeech`` the transcribed LibriSpeech clips among the samples. Then the same joined inputs
-segment by segment under EDAtt with the model's own layer, alpha and segment (lambda 2, mean of all
-heads), the words that silence and babble give, and the cost of an encoder pass; at the end a table
-of what is to be reached. What a live stream costs, ``benchmarks/live_streams.py`` measures.
+``librispeech`` the transcribed LibriSpeech clips among the samples. Then, through the services,
+joined inputs of the test sets with the model's own policy and offline, both greedy, and the words
+that silence and babble give; the cost of an encoder pass; at the end a table of what is to be
+reached. What a live stream costs, ``benchmarks/live_streams.py`` measures.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +25,6 @@ import torch
 
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.translation import parameter_count
-from earvoice.training.calibration import chosen_clips, score_sessions, translate
 from earvoice.training.derived_set import (
     join,
     make_babble,
@@ -34,12 +35,17 @@ from earvoice.training.derived_set import (
 from earvoice.training.dev_set import read_dev_sets, score, with_translation
 from earvoice.training.goal import Measurements, goal_table
 from earvoice.training.metric import bleu
+from earvoice.training.service_trial import ServiceTrial, run_trial
 from earvoice.training.target_text import TargetText
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from earvoice.training.dev_set import DevClip
 
 _VOICES = ("seen", "unseen", "speaker")
+_LIVE_SETS = {"de": ("joined", "chat"), "es": ("spanish", "tatoeba")}
+"""By target language: the test set, and the domain whose inputs are translated live."""
 
 
 def main() -> None:
@@ -51,7 +57,10 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5, help="hypotheses kept; 1 is greedy")
     parser.add_argument("--clips", type=int, default=200, help="of each set, at most")
     parser.add_argument(
-        "--live-clips", type=int, default=60, help="joined inputs translated live, at most"
+        "--testset", type=Path, required=True, help="folder with the sets joined/ and spanish/"
+    )
+    parser.add_argument(
+        "--live-clips", type=int, default=100, help="inputs of them, at most (%(default)s)"
     )
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -63,17 +72,18 @@ def main() -> None:
     sets = read_sets(options.corpus, options.data / "speech", checkpoint)
     for name in sorted(sets):
         evaluation.print_offline(name, sets[name], options.clips)
-    for language in evaluation.target.languages:
-        clips = chosen_clips(sets, language)[: options.live_clips]
-        evaluation.print_simultaneous(clips, language)
-    for clip in (
-        make_silence(checkpoint.normalisation),
-        make_babble(options.data / "speech", checkpoint.normalisation),
-    ):
-        evaluation.print_wordless(clip)
+    with TemporaryDirectory(prefix="earvoice-evaluate-") as folder:
+        asyncio.run(_try_services(evaluation, options, Path(folder)))
     _say(f"encoder pass over 10 s: {encoder_ms(checkpoint):.1f} ms")
     _say(f"sacreBLEU {bleu([''], [''])[2]}, beam {options.beam}")
     _say(goal_table(evaluation.found))
+
+
+async def _try_services(evaluation: Evaluation, options: argparse.Namespace, folder: Path) -> None:
+    async with run_trial(options.model.absolute(), folder) as trial:
+        await evaluation.print_live(trial, options.testset, options.live_clips)
+        await evaluation.print_wordless(trial, "silence", make_silence())
+        await evaluation.print_wordless(trial, "babble", make_babble(options.data / "speech"))
 
 
 @dataclass(frozen=True)
@@ -102,41 +112,23 @@ class Evaluation:
             self.found.scores[result.name] = result
             _say(str(result))
 
-    def print_simultaneous(self, clips: list[DevClip], language: str) -> None:
-        """Print BLEU and LAAL under the model's own layer and alpha, and greedy BLEU offline."""
-        defaults = self.checkpoint.config.policy_defaults
-        grid = [(defaults.attention_layer, defaults.alpha)]
-        opening = self.target.opening(language)
-        runs = [
-            translate(clip, grid, defaults.segment_ms, self.checkpoint, opening)[0]
-            for clip in clips
-        ]
-        live = score_sessions(runs, clips, self.checkpoint, language)
-        offline = score(
-            "offline",
-            clips,
-            self.checkpoint.network,
-            self.checkpoint.source_vocabulary,
-            self.target,
-            language,
-        )
-        self.found.live[language] = live, offline
-        share = 100 * live.bleu / offline.bleu if offline.bleu else 0.0
-        _say(f"simultaneous {language}: {live}, {share:.0f} % of greedy {offline}")
-
-    def print_wordless(self, clip: DevClip) -> None:
-        """Print how many words a minute without speech gives."""
-        defaults = self.checkpoint.config.policy_defaults
-        grid = [(defaults.attention_layer, defaults.alpha)]
-        counts = {}
+    async def print_live(self, trial: ServiceTrial, test_sets: Path, limit: int) -> None:
+        """Print what the services make of joined inputs with the model's policy, and offline."""
         for language in self.target.languages:
-            opening = self.target.opening(language)
-            (run,) = translate(clip, grid, defaults.segment_ms, self.checkpoint, opening)
-            text = self.target.vocabulary.decode(run.committed)
-            counts[language] = len(text.split())
-        self.found.words[clip.sentence.key] = sum(counts.values())
+            folder, domain = _LIVE_SETS[language]
+            live, offline = await trial.translate(test_sets / folder, domain, language, limit)
+            self.found.live[language] = live, offline
+            share = 100 * live.bleu / offline.bleu if offline.bleu else 0.0
+            _say(f"{domain}, joined, live {language}: {live}; {share:.0f} % of offline {offline}")
+
+    async def print_wordless(
+        self, trial: ServiceTrial, name: str, samples: NDArray[np.float32]
+    ) -> None:
+        """Print how many words the services commit where nobody is to be understood."""
+        counts = {code: await trial.count_words(samples, code) for code in self.target.languages}
+        self.found.words[name] = sum(counts.values())
         shown = ", ".join(f"{count} {language}" for language, count in counts.items())
-        _say(f"{clip.sentence.key}, 60 s: words committed: {shown}")
+        _say(f"{name}, 60 s: words committed: {shown}")
 
 
 def read_sets(corpus: Path, speech: Path, checkpoint: Checkpoint) -> dict[str, list[DevClip]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from earvoice.training.calibration import SimultaneousScore
     from earvoice.training.metric import Score
+    from earvoice.training.service_trial import Translated
 
 _LONGEST_LAAL_MS = 2_000
 
@@ -20,12 +20,12 @@ class Measurements:
 
     Attributes:
         scores: offline, by set and language, e.g. ``chat/unseen de``.
-        live: by language what EDAtt gave, and greedy search on the same whole inputs.
-        words: committed in a minute of ``silence`` and of ``babble``, all languages together.
+        live: by language what the services gave with the model's own policy, and offline.
+        words: that they committed in a minute of ``silence`` and of ``babble``, in all languages.
     """
 
     scores: dict[str, Score] = field(default_factory=dict)
-    live: dict[str, tuple[SimultaneousScore, Score]] = field(default_factory=dict)
+    live: dict[str, tuple[Translated, Translated]] = field(default_factory=dict)
     words: dict[str, int] = field(default_factory=dict)
 
     def bleu(self, name: str) -> float | None:
@@ -46,7 +46,7 @@ class Measurements:
         return 100 * self.scores[name].word_error_rate if name in self.scores else None
 
     def live_percent(self, language: str) -> float | None:
-        """Return simultaneous BLEU as a share of greedy offline BLEU; None above 2 s of LAAL."""
+        """Return simultaneous BLEU as a share of offline BLEU; None above 2 s of LAAL."""
         if language not in self.live:
             return None
         live, offline = self.live[language]

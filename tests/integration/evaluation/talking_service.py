@@ -77,7 +77,7 @@ class TalkingService(api_grpc.SpeechTranslationServiceServicer):
             raise self.failure
         end = {"end_sample": received, "cause": "UTTERANCE_END_CAUSE_END_OF_AUDIO"}
         yield Response(end_of_utterance=end)
-        yield Response(summary={"audio_samples": received})
+        yield Response(summary={"audio_samples": received, "word_count": segment})
 
     def _release(self, segment):
         end = segment * SEGMENT_SAMPLES
