@@ -7,14 +7,20 @@ import pytest
 import torch
 
 from earvoice.corpus.sentence import read_sentences, write_sentences
+from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
-from earvoice.training.distillation import DISTILLED, distil, translate_rows
+from earvoice.training.distillation import distil, translate_rows
+from earvoice.training.distilled_table import DISTILLED
 from earvoice.training.example import Example
+from earvoice.training.halves import translate_labels
+from earvoice.training.loss import smoothed_cross_entropy
 from earvoice.training.normalisation import Normalisation
+from earvoice.training.own_teacher import OwnTeacher
 from earvoice.training.recipe import (
     HEARD_EXACTLY,
+    READ_EXACTLY,
     TeacherRecipe,
     TextRecipe,
     TrainingRecipe,
@@ -120,3 +126,32 @@ def test_texts_of_a_teacher_are_drawn_when_asked(corpus: Path) -> None:
     TextData(corpus, TextRecipe(), source, target)
     with pytest.raises(FileNotFoundError):
         TextData(corpus, TextRecipe(distilled=True), source, target)
+
+
+def test_a_model_is_its_own_teacher(corpus: Path) -> None:
+    """Trained on text alone, it writes for transcripts what it was taught, and no text twice."""
+    source, target = vocabularies(corpus)
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    tiny = tiny_model(len(source), len(target.vocabulary))
+    config = replace(tiny, encoder=replace(tiny.encoder, d_model=48))
+    network = SpeechTranslationModel(config, dropout=0.0)
+    recipe = replace(READ_EXACTLY, batch_sentences=16, buckets=2)
+    text = TextData(corpus, recipe, source, target)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
+    for step in range(STEPS):
+        batch = text.draw(step)
+        logits = translate_labels(network, batch.labels, batch.lengths, batch.previous_tokens)
+        loss = smoothed_cross_entropy(logits, batch.next_tokens, 0.0)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+    teacher = OwnTeacher(network).eval()
+    asked = [make_sentence(index) for index in range(40) if index % 20 != 19]
+    rows = translate_rows(asked, teacher, source, target)
+    right = [row.german == wanted.german for row, wanted in zip(rows, asked, strict=True)]
+    assert sum(right) >= 0.6 * len(right)
+    (corpus / DISTILLED).unlink(missing_ok=True)
+    distil(corpus, teacher, source, target, spoken_only=True)
+    spoken = [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
+    assert [row.key for row in read_sentences(corpus / DISTILLED)] == [row.key for row in spoken]

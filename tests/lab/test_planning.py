@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from earvoice.training.bucketing import make_batches
 from earvoice.training.example import Example, SpokenClip, plan_epoch
-from earvoice.training.recipe import TrainingRecipe
+from earvoice.training.recipe import TrainingRecipe, truncated
 from earvoice.training.schedule import (
     batch_frames,
     ctc_weight,
@@ -17,6 +17,7 @@ from earvoice.training.schedule import (
     learning_rate,
     lower_rate_share,
 )
+from earvoice.training.truncation import truncate
 
 RECIPE = TrainingRecipe()
 POOL = [
@@ -58,6 +59,47 @@ def test_epochs_are_repeatable_and_differ() -> None:
     assert plan_epoch(POOL, 2, 0.3, RECIPE) != plan_epoch(POOL, 3, 0.3, RECIPE)
     other = replace(RECIPE, seed=RECIPE.seed + 1)
     assert plan_epoch(POOL, 2, 0.3, RECIPE) != plan_epoch(POOL, 2, 0.3, other)
+
+
+def test_no_share_of_truncated_examples_leaves_an_epoch_as_it_is() -> None:
+    """Trainings with and without truncated inputs differ in those inputs alone."""
+    examples = plan_epoch(POOL, 2, 0.5, RECIPE)
+    assert truncate(examples, POOL, 2, RECIPE) == examples
+    some = truncate(examples, POOL, 2, truncated(RECIPE, 0.3))
+    whole = [example for example in some if example.heard_share == 1.0]
+    assert [example for example in examples if example in whole] == whole
+    translated = [it for it in examples if it.clips and POOL[it.clips[0]].translated]
+    assert (len(some) - len(whole)) / len(translated) == pytest.approx(0.3, abs=0.07)
+
+
+def test_truncated_examples_are_repeatable_and_differ() -> None:
+    """The seed and the epoch's number decide which are cut off, and where."""
+    recipe, examples = truncated(RECIPE, 0.5), plan_epoch(POOL, 2, 0.5, RECIPE)
+    once = truncate(examples, POOL, 2, recipe)
+    assert truncate(examples, POOL, 2, recipe) == once
+    assert truncate(examples, POOL, 3, recipe) != once
+    assert truncate(examples, POOL, 2, replace(recipe, seed=recipe.seed + 1)) != once
+
+
+@given(st.integers(0, 20))
+def test_a_truncated_example_is_the_beginning_of_a_translated_one(epoch: int) -> None:
+    """It has the first clips and the seed, the last clip is heard in part, and it is shorter."""
+    examples = plan_epoch(POOL, epoch, 0.5, RECIPE)
+    cut = truncate(examples, POOL, epoch, truncated(RECIPE, 1.0))
+    for before, after in zip(examples, cut, strict=True):
+        if not before.clips or not POOL[before.clips[0]].translated:
+            assert after == before
+            continue
+        assert after.seed == before.seed
+        assert after.clips == before.clips[: len(after.clips)]
+        assert 0.0 <= after.heard_share < 1.0
+        assert RECIPE.edge_frames[1] <= after.frames <= before.frames
+
+
+def test_a_share_beyond_everything_is_refused() -> None:
+    """A share is from 0 to 1."""
+    with pytest.raises(ValueError, match=r"truncated_share = 1\.5; allowed: 0 to 1"):
+        truncated(RECIPE, 1.5)
 
 
 @given(

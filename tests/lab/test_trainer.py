@@ -14,6 +14,7 @@ from earvoice.training.__main__ import main
 from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
 from earvoice.training.dev_set import DevClip, score
+from earvoice.training.device import CPU
 from earvoice.training.metric import Score
 from earvoice.training.normalisation import Normalisation, measure_normalisation
 from earvoice.training.peers import Peers
@@ -30,6 +31,7 @@ RECIPE = TrainingRecipe(
     batch_frames=(1_200, 1_200),
     together_progress=0.4,
     joined_frames=(150, 300),
+    truncated_share=0.3,
     text=TextRecipe(batch_sentences=4, buckets=2),
 )
 STEPS = 10
@@ -88,13 +90,16 @@ def make_trainer(
     recipe: TrainingRecipe = RECIPE,
     peers: Peers | None = None,
     mask: SightMask | None = None,
+    dropout: float = 0.1,
+    device: torch.device = CPU,
 ) -> Trainer:
     """A trainer of a tiny network."""
     torch.manual_seed(1)
     torch.set_num_threads(1)
     source = Vocabulary.from_file(corpus / "source.model")
     target = TargetText(Vocabulary.from_file(corpus / "target.model"), {"de": ""})
-    network = SpeechTranslationModel(tiny_model(len(source), len(target.vocabulary)), dropout=0.1)
+    config = tiny_model(len(source), len(target.vocabulary))
+    network = SpeechTranslationModel(config, dropout=dropout).to(device)
     data = TrainingData(corpus, recipe, source, target, Normalisation.read(corpus))
     text = TextData(corpus, recipe.text, source, target)
     folder = RunFolder(run, 3)

@@ -27,7 +27,7 @@ def main() -> None:
         nargs="+",
         choices=(*_PARTS, _TRAINING_PART),
         default=_PARTS,
-        help="(%(default)s); training, alone: what claims 13 to 15 ask of each checkpoint",
+        help="(%(default)s); training, alone: what is asked of checkpoints that are compared",
     )
     run.add_argument(
         "--grids",
@@ -60,6 +60,14 @@ def main() -> None:
         default=[],
         help="claim 15: an offline training, then those with wait-k masks",
     )
+    report.add_argument(
+        "--truncated",
+        nargs=2,
+        type=Path,
+        default=[],
+        metavar=("WITHOUT", "WITH"),
+        help="no paper's claim: a training on whole inputs, and one on truncated ones too",
+    )
     report.add_argument("--page", type=Path, default=Path("docs/results.md"))
     options = parser.parse_args()
     _STEPS[options.step](options)
@@ -90,7 +98,9 @@ def _report(options: argparse.Namespace) -> None:
     from earvoice.claims.report import write_report  # noqa: PLC0415
     from earvoice.claims.training_study import TrainingFolders  # noqa: PLC0415
 
-    folders = TrainingFolders(options.snapshots, options.distilled, options.wait_k)
+    folders = TrainingFolders(
+        options.snapshots, options.distilled, options.wait_k, options.truncated
+    )
     write_report(options.results, folders, options.page)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from earvoice.claims.experiment import Attention, Experiment
 from earvoice.claims.facts import Facts
-from earvoice.claims.plan import TRAINING, plan
+from earvoice.claims.plan import TRUNCATION, plan
 from earvoice.claims.result import measure
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.scoring import ScoringOptions, read_instances
@@ -50,7 +50,7 @@ def read_training(folder: Path) -> tuple[Experiment, Facts]:
         ValueError: the facts cannot be read, or no setting was run.
     """
     facts = Facts.read(folder)
-    return _read(folder, TRAINING, facts, []), facts
+    return _read(folder, TRUNCATION, facts, []), facts
 
 
 def _read(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from earvoice.claims.answer import Finding
 from earvoice.claims.checkpoint_section import (
     describe_held,
     describe_lags,
@@ -15,8 +14,8 @@ from earvoice.claims.claim import Judgement
 from earvoice.claims.experiment import Experiment
 from earvoice.claims.facts import Facts
 from earvoice.claims.plan import plan
-from earvoice.claims.table import MISSING, table, with_interval
-from earvoice.claims.training_section import describe_trainings
+from earvoice.claims.table import MISSING, describe_finding, table
+from earvoice.claims.training_section import describe_trainings, describe_truncation
 from earvoice.claims.training_study import TrainingStudy
 from earvoice.evaluation.resampling import RESAMPLES, SEED
 
@@ -88,6 +87,7 @@ def write_page(
         *(_describe_claim(columns, each) for columns, each in claims),
         ["## A word lag that is asked for", "", _HELD_TEXT],
         *filter(None, map(describe_held, experiments)),
+        *filter(None, [describe_truncation(study)]),
         ["## Which metric follows the true lag", "", _LAG_TEXT],
         *(describe_lags(experiment) for experiment in experiments),
     ]
@@ -169,7 +169,7 @@ def _describe_claim(labels: Sequence[str], judgements: Sequence[Judgement]) -> l
     rows: dict[str, dict[str, str]] = {finding.text: {} for finding in longest.findings}
     for label, judgement in zip(labels, judgements, strict=True):
         for finding in judgement.findings:
-            rows.setdefault(finding.text, {})[label] = _describe_finding(finding)
+            rows.setdefault(finding.text, {})[label] = describe_finding(finding)
     answers = "; ".join(
         f"{label}: **{judgement.answer.value}**"
         for label, judgement in zip(labels, judgements, strict=True)
@@ -189,11 +189,3 @@ def _describe_claim(labels: Sequence[str], judgements: Sequence[Judgement]) -> l
             ),
         ),
     ]
-
-
-def _describe_finding(finding: Finding) -> str:
-    if finding.estimate is None:
-        return f"{finding.answer.value} {finding.where}".rstrip()
-    unit = "" if finding.unit == "rho" else f" {finding.unit}"
-    where = f" {finding.where}" if finding.where else ""
-    return f"{with_interval(finding.estimate, finding.unit)}{unit}{where}: {finding.answer.value}"

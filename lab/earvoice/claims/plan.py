@@ -170,6 +170,15 @@ TRAINING_CURVES = {
 TRAINING_ONLINE = tuple(chain(*TRAINING_CURVES.values()))
 TRAINING = (offline(), *TRAINING_ONLINE)
 """What each checkpoint is asked whose training is compared (claims 13 to 15)."""
+TRUNCATION_CURVES = {
+    "EDAtt": TRAINING_CURVES["EDAtt"],
+    "AlignAtt": tuple(
+        replace(align_att(frames), segment_ms=TRAINING_SEGMENT_MS) for frames in FRAMES[1:]
+    ),
+    "LA-2": tuple(agreement(2, chunks * TRAINING_SEGMENT_MS) for chunks in (1, 2)),
+}
+TRUNCATION = tuple(dict.fromkeys((*TRAINING, *chain(*TRUNCATION_CURVES.values()))))
+"""With what is asked about truncated inputs in training (no claim of a paper)."""
 
 
 @dataclass(frozen=True)
@@ -241,5 +250,5 @@ def parts(layers: int, heads: int) -> dict[str, Part]:
     }
 
 
-TRAINING_PART = Part("recording", (TRAINING_SEGMENT_MS,), TRAINING)
+TRAINING_PART = Part("recording", (TRAINING_SEGMENT_MS,), TRUNCATION)
 """Run by itself: its recording has no other boundaries."""

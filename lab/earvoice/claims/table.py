@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from earvoice.claims.answer import Finding
 from earvoice.evaluation.resampling import Estimate
 
 MISSING = "-"
@@ -24,6 +25,15 @@ def with_interval(estimate: Estimate | None, unit: str) -> str:
     numbers = (estimate.value, estimate.low, estimate.high)
     value, low, high = (number(it, decimals) for it in numbers)
     return f"{value} [{low}, {high}]"
+
+
+def describe_finding(finding: Finding) -> str:
+    """Return a finding's number and what it says, or why there is none."""
+    if finding.estimate is None:
+        return f"{finding.answer.value} {finding.where}".rstrip()
+    unit = "" if finding.unit == "rho" else f" {finding.unit}"
+    where = f" {finding.where}" if finding.where else ""
+    return f"{with_interval(finding.estimate, finding.unit)}{unit}{where}: {finding.answer.value}"
 
 
 def number(value: float, decimals: int) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from earvoice.claims.experiment import Experiment
-from earvoice.claims.plan import TRAINING_CURVES, offline
+from earvoice.claims.judges.training import judge_truncation
+from earvoice.claims.plan import TRAINING_CURVES, TRUNCATION_CURVES, offline
 from earvoice.claims.setting_table import distinguish
-from earvoice.claims.table import MISSING, number, table
+from earvoice.claims.table import MISSING, describe_finding, number, table
 from earvoice.claims.training_study import TrainingStudy
 from earvoice.evaluation.replay.setting import ReplaySetting
 
@@ -38,6 +39,39 @@ def describe_trainings(study: TrainingStudy) -> list[str]:
 
 
 _TEXT = "BLEU, and LAAL in seconds. Checkpoints of one claim translated the same inputs."
+
+
+def describe_truncation(study: TrainingStudy) -> list[str]:
+    """Return what truncated inputs change: every setting, then the answers; nothing if not run."""
+    if not study.truncated:
+        return []
+    whole, truncated = study.truncated
+    settings = [("offline", offline())] + [
+        (name, setting) for name, curve in TRUNCATION_CURVES.items() for setting in curve
+    ]
+    rows = [
+        (f"{name}: {distinguish(setting)}", _point(whole, setting), _point(truncated, setting))
+        for name, setting in settings
+    ]
+    findings = [
+        (finding.text, describe_finding(finding)) for finding in judge_truncation(whole, truncated)
+    ]
+    return [
+        "## Truncated inputs in training",
+        "",
+        _TRUNCATION_TEXT,
+        "",
+        *table(("setting", whole.label, truncated.label), rows),
+        "",
+        *table(("compared", "BLEU"), findings),
+    ]
+
+
+_TRUNCATION_TEXT = (
+    "A question of our own, no claim of a paper: does a training help that hears some inputs only "
+    "up to a moment, and writes what part of the translation that is? It agrees if it brings at "
+    "least 1 BLEU at equal LAAL, and 0 lies outside the interval. BLEU, and LAAL in seconds."
+)
 
 
 def _point(experiment: Experiment, setting: ReplaySetting) -> str:

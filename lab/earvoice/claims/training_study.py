@@ -1,4 +1,4 @@
-"""Checkpoints that differ in how they were trained: what claims 13 to 15 compare."""
+"""Checkpoints that differ in how they were trained: what claims 13 to 15 compare, and more."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ class TrainingFolders:
         snapshots: of one training, the youngest first.
         distilled: a training without a teacher's translations, and one with them.
         wait_k: an offline training, then those with wait-k masks.
+        truncated: a training on whole inputs, and one on truncated ones too.
     """
 
     snapshots: Sequence[Path] = ()
     distilled: Sequence[Path] = ()
     wait_k: Sequence[Path] = ()
+    truncated: Sequence[Path] = ()
 
     @property
     def families(self) -> tuple[Sequence[Path], ...]:
         """What is compared with each other."""
-        return self.snapshots, self.distilled, self.wait_k
+        return self.snapshots, self.distilled, self.wait_k, self.truncated
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,20 @@ class TrainingStudy:
         snapshots: of one training, the youngest first.
         distilled: a training without a teacher's translations, and one with them.
         wait_k: an offline training, then those with wait-k masks.
+        truncated: a training on whole inputs, and one on truncated ones too.
         facts: of each, by its label.
     """
 
     snapshots: Sequence[Experiment] = ()
     distilled: Sequence[Experiment] = ()
     wait_k: Sequence[Experiment] = ()
+    truncated: Sequence[Experiment] = ()
     facts: Mapping[str, Facts] = field(default_factory=dict)
 
     @property
     def checkpoints(self) -> list[Experiment]:
         """Every checkpoint once: one may be in several families."""
-        every = chain(self.snapshots, self.distilled, self.wait_k)
+        every = chain(self.snapshots, self.distilled, self.wait_k, self.truncated)
         return list({experiment.label: experiment for experiment in every}.values())
 
 
@@ -68,11 +72,11 @@ def read_study(folders: TrainingFolders) -> TrainingStudy:
         _check_inputs(family)
     read = {folder: read_training(folder) for folder in chain(*folders.families)}
     _check_labels({folder: facts.label for folder, (_, facts) in read.items()})
-    snapshots, distilled, wait_k = (
+    snapshots, distilled, wait_k, truncated = (
         [read[folder][0] for folder in family] for family in folders.families
     )
     facts = {fact.label: fact for _, fact in read.values()}
-    return TrainingStudy(snapshots, distilled, wait_k, facts)
+    return TrainingStudy(snapshots, distilled, wait_k, truncated, facts)
 
 
 def _check_inputs(family: Sequence[Path]) -> None:

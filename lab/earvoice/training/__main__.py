@@ -8,24 +8,29 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from earvoice.models.device import DeviceError
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
 from earvoice.training.dev_set import read_dev_sets, score, with_translation
+from earvoice.training.device import training_device
 from earvoice.training.distillation import distil
 from earvoice.training.export import export, write
 from earvoice.training.growth import grow
 from earvoice.training.halves import set_lower_dropout
 from earvoice.training.model_shape import TARGET_TAGS, grown_model
 from earvoice.training.normalisation import measure_normalisation
+from earvoice.training.own_teacher import OwnTeacher
 from earvoice.training.peers import find_peers
 from earvoice.training.recipe import (
     FIRST_STAGE,
     HEARD_EXACTLY,
     SECOND_STAGE,
     TeacherRecipe,
+    TrainingRecipe,
     distilled,
     fine_tuned,
+    truncated,
 )
 from earvoice.training.run_state import (
     AVERAGED_SNAPSHOTS,
@@ -79,8 +84,17 @@ def main() -> None:
     teaching = steps.add_parser("teach", help="train a text-to-text teacher on the same texts")
     teaching.add_argument("--minutes", type=float, default=Budget.minutes)
     distilling = steps.add_parser("distil", help="write the teacher's translations: distilled.tsv")
-    for step in (teaching, distilling):
-        step.add_argument("--teacher", type=Path, required=True, help="file of the teacher")
+    teaching.add_argument("--teacher", type=Path, required=True, help="file of the teacher")
+    distilling.add_argument(
+        "--teacher",
+        type=Path,
+        help="file of the teacher (default: the model of --start itself, that reads transcripts)",
+    )
+    distilling.add_argument(
+        "--spoken-only", action="store_true", help="leave out the sentences that nobody speaks"
+    )
+    for step in (train, teaching, distilling):
+        _add_device(step)
     for step in (prepare, growing, train, exporting, teaching, distilling):
         step.add_argument("--corpus", type=Path, required=True, help="folder of the corpus")
     for step in (growing, train, exporting, teaching, distilling):
@@ -100,12 +114,26 @@ def main() -> None:
     options = parser.parse_args()
     if options.step == "train" and options.fine_tune and not options.start:
         parser.error("--fine-tune needs --start: a network that is trained already")
+    try:
+        if "device" in options:
+            options.device = training_device(options.device)
+    except DeviceError as error:
+        parser.error(f"argument --{error}")
     _STEPS[options.step](options)
+
+
+def _add_device(step: argparse.ArgumentParser) -> None:
+    step.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where the network computes; auto takes a GPU when there is one (default: auto)",
+    )
 
 
 def _add_budget(train: argparse.ArgumentParser) -> None:
     train.add_argument(
-        "--minutes", type=float, default=Budget.minutes, help="training time of one core"
+        "--minutes", type=float, default=Budget.minutes, help="training time of one core or GPU"
     )
     train.add_argument(
         "--wall-minutes", type=float, default=Budget.wall_minutes, help="limit by the clock"
@@ -119,6 +147,13 @@ def _add_budget(train: argparse.ArgumentParser) -> None:
     )
     train.add_argument(
         "--wait-k", type=int, help="show the t-th target word only the first K + t - 1 source words"
+    )
+    train.add_argument(
+        "--truncated",
+        type=float,
+        default=TrainingRecipe.truncated_share,
+        metavar="SHARE",
+        help="cut off a share of the inputs, 0 to 1, in mid-sentence (default: %(default)s)",
     )
     train.add_argument(
         "--patience", type=int, help="end after so many measurements without a better one"
@@ -148,6 +183,7 @@ def _train(options: argparse.Namespace) -> None:
         recipe = fine_tuned(recipe)
     if options.distilled:
         recipe = distilled(recipe)
+    recipe = truncated(recipe, options.truncated)
     torch.set_num_threads(options.threads)
     torch.manual_seed(recipe.seed)
     torch.set_flush_denormal(True)
@@ -156,9 +192,9 @@ def _train(options: argparse.Namespace) -> None:
     mask = (
         WaitKMask(options.wait_k, source, target.vocabulary) if options.wait_k is not None else None
     )
-    network = start.network(recipe.dropout)
+    network = start.network(recipe.dropout).to(options.device)
     set_lower_dropout(network, recipe.lower_dropout)
-    peers = find_peers()
+    peers = find_peers(device=options.device)
     torch.manual_seed(recipe.seed + peers.rank)
     data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
     sets = read_dev_sets(options.corpus, start.normalisation.for_model())
@@ -182,6 +218,7 @@ def _train(options: argparse.Namespace) -> None:
     if options.after:
         folder.begin_after(options.after)
     Trainer(network, data, text, recipe, budget, folder, measure, peers, mask).run()
+    peers.leave()
 
 
 def _chosen(clips: list[DevClip], language: str) -> list[DevClip]:
@@ -207,15 +244,27 @@ def _teach(options: argparse.Namespace) -> None:
     torch.manual_seed(recipe.seed)
     start = _start(options)
     text = TextData(options.corpus, HEARD_EXACTLY, start.source(), start.target())
-    teacher = TextTeacher(start.config, recipe)
+    teacher = TextTeacher(start.config, recipe).to(options.device)
     TeacherRun(teacher, text, recipe, Budget(minutes=options.minutes), options.teacher).run()
 
 
 def _distil(options: argparse.Namespace) -> None:
     start = _start(options)
-    teacher = TextTeacher(start.config, TeacherRecipe())
-    teacher.load_state_dict(torch.load(options.teacher, weights_only=True)["teacher"])
-    distil(options.corpus, teacher, start.source(), start.target())
+    teacher: OwnTeacher | TextTeacher
+    if options.teacher is None:
+        teacher = OwnTeacher(start.network(dropout=0.0))
+    else:
+        teacher = TextTeacher(start.config, TeacherRecipe())
+        content = torch.load(options.teacher, map_location="cpu", weights_only=True)
+        teacher.load_state_dict(content["teacher"])
+    teacher.to(options.device).eval()
+    distil(
+        options.corpus,
+        teacher,
+        start.source(),
+        start.target(),
+        spoken_only=options.spoken_only,
+    )
 
 
 def _start(options: argparse.Namespace) -> TrainingStart:

@@ -14,8 +14,8 @@ class Budget:
     """How long a run lasts, and how often it saves and measures.
 
     Attributes:
-        minutes: training time in minutes of one core, whoever else uses the machine; with
-            `steps` given, no limit.
+        minutes: training time in minutes of one core, whoever else uses the machine, or by the
+            clock on a GPU (`step_clock`); with `steps` given, no limit.
         wall_minutes: a limit by the clock beside it, for a machine that others use too.
         steps: number of steps instead of a time, for runs that must be repeatable exactly.
         save_every_s: training time between two resumable states.

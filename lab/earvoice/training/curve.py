@@ -22,7 +22,7 @@ class Curve:
         self._path = path
 
     def add(self, step: int, elapsed_s: float, scores: Sequence[Score]) -> None:
-        """Append what was measured after `step` optimiser steps and `elapsed_s` of one core."""
+        """Append what was measured after `step` optimiser steps and `elapsed_s` of training."""
         new = not self._path.exists()
         with self._path.open("a", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream)

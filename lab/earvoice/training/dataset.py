@@ -22,7 +22,7 @@ from earvoice.training.augmentation import (
     vary_channel,
     vary_speaker,
 )
-from earvoice.training.distillation import read_distilled
+from earvoice.training.distilled_table import read_distilled
 from earvoice.training.example import SpokenClip
 from earvoice.training.truncation import count_words, heard_pieces, writable_pieces
 

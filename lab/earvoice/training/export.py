@@ -33,7 +33,7 @@ def export(
 ) -> None:
     """Average snapshots of a run that began with `start`; write them with 16-bit matrices.
 
-    BatchNorm's statistics are measured anew on inputs as the end of the run has them.
+    BatchNorm's statistics are measured anew on inputs as the end of the run has them, but whole.
     """
     network = start.network(0.0)
     network.load_state_dict(average_snapshots(snapshots))

@@ -63,15 +63,23 @@ def translate_labels(
     Returns:
         Logits [B, L, V] float32.
     """
-    encoder = network.encoder
-    rows = encoder.ctc_fc.weight.detach()[labels]
-    states = functional.normalize(rows, dim=-1) * math.sqrt(rows.shape[-1])
-    states = states + _NOISE * torch.randn_like(states)
-    states = states * valid_frames(lengths, states.shape[1])[..., None]
-    states = _through(network, encoder.layers[encoder.config.ctc_layer :], states, lengths)
+    states = read_labels(network, labels, lengths, _NOISE)
     visible = None if mask is None else mask(labels, previous_tokens)
     logits: torch.Tensor = network.decoder(previous_tokens, states, lengths, visible)
     return logits
+
+
+def read_labels(
+    network: SpeechTranslationModel, labels: torch.Tensor, lengths: torch.Tensor, noise: float
+) -> torch.Tensor:
+    """Return the encoder's states of [B, S] labels, [B, S, d] float32; padding's mean nothing."""
+    encoder = network.encoder
+    rows = encoder.ctc_fc.weight.detach()[labels]
+    states = functional.normalize(rows, dim=-1) * math.sqrt(rows.shape[-1])
+    if noise:
+        states = states + noise * torch.randn_like(states)
+    states = states * valid_frames(lengths, states.shape[1])[..., None]
+    return _through(network, encoder.layers[encoder.config.ctc_layer :], states, lengths)
 
 
 def open_subsampler(network: SpeechTranslationModel) -> None:
@@ -126,7 +134,7 @@ def _through(
     lengths: torch.Tensor,
 ) -> torch.Tensor:
     frames, width = hidden.shape[1:]
-    rows = position_rows(network.encoder.config.positions, frames, width)
+    rows = position_rows(network.encoder.config.positions, frames, width).to(hidden.device)
     valid = valid_frames(lengths, frames)
     for layer in layers:
         hidden = layer(hidden, rows, lengths, valid)

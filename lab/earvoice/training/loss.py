@@ -77,7 +77,9 @@ def anchor_loss(
         subsampling: feature frames in a frame of `log_probs`.
     """
     known = batch.anchors != NO_ANCHOR
-    row = torch.repeat_interleave(torch.arange(len(lengths)), batch.transcript_lengths)[known]
+    row = torch.repeat_interleave(
+        torch.arange(len(lengths), device=lengths.device), batch.transcript_lengths
+    )[known]
     label, frame = batch.transcripts[known], batch.anchors[known] // subsampling
     last = lengths[row] - 1
     near = [

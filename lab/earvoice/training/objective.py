@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
-
+from earvoice.training.device import half_precision
 from earvoice.training.halves import hold_statistics, transcribe, translate_labels
 from earvoice.training.loss import anchor_loss, ctc_loss, smoothed_cross_entropy
 from earvoice.training.schedule import ctc_weight
 
 if TYPE_CHECKING:
+    import torch
+
     from earvoice.models.translation import SightMask, SpeechTranslationModel
     from earvoice.training.dataset import Batch
     from earvoice.training.recipe import TrainingRecipe
@@ -35,23 +36,17 @@ class Losses:
     ctc: torch.Tensor
 
 
-def half_precision() -> torch.autocast:
-    """Return bf16 autocast where the processor computes in bf16; elsewhere it would be slower."""
-    able = torch.cpu.get_capabilities().get("avx512_bf16", False)
-    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=able)
-
-
 def apart(
     network: SpeechTranslationModel, speech: Batch, text: TextBatch | None, recipe: TrainingRecipe
 ) -> Losses:
     """Train the halves side by side: speech to transcript, at times transcript to translation."""
-    with half_precision():
+    with half_precision(speech.features.device):
         log_probs, lengths = transcribe(network, speech.features, speech.lengths)
     ctc = ctc_loss(log_probs, lengths, speech)
     subsampling = 2**network.config.encoder.subsampler.layers
     anchor = anchor_loss(log_probs, lengths, speech, subsampling)
     total = recipe.ctc_weight[0] * ctc + recipe.anchor_weight * anchor
-    nothing = torch.zeros(())
+    nothing = ctc.new_zeros(())
     if text is None:
         return Losses(total, nothing, nothing, ctc.detach())
     written = _text_loss(network, text, recipe)
@@ -71,11 +66,11 @@ def together(
     With a mask, both are written with what it lets be seen.
     """
     smoothing = recipe.label_smoothing
-    written = torch.zeros(())
-    with half_precision():
+    with half_precision(speech.features.device):
         output = network(speech.features, speech.lengths, speech.previous_tokens, mask)
     spoken = smoothed_cross_entropy(output.logits, speech.next_tokens, smoothing)
     ctc = ctc_loss(output.ctc_log_probs, output.ctc_lengths, speech)
+    written = spoken.new_zeros(())
     total = spoken + ctc_weight(progress, recipe) * ctc
     if text is not None:
         hold_statistics(network, held=True)
@@ -91,6 +86,6 @@ def _text_loss(
     recipe: TrainingRecipe,
     mask: SightMask | None = None,
 ) -> torch.Tensor:
-    with half_precision():
+    with half_precision(text.labels.device):
         logits = translate_labels(network, text.labels, text.lengths, text.previous_tokens, mask)
     return smoothed_cross_entropy(logits, text.next_tokens, recipe.label_smoothing)

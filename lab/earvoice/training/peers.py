@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import distributed
 
+from earvoice.training.device import CPU
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+
+_PATIENCE = timedelta(minutes=30)
+"""So long the others wait while the first process measures and saves."""
 
 
 class Peers(Protocol):
@@ -29,6 +36,9 @@ class Peers(Protocol):
     def largest(self, values: Sequence[float]) -> list[float]:
         """Return the largest of each value over all processes."""
 
+    def leave(self) -> None:
+        """Tell the others that nothing more is shared."""
+
 
 class NoPeers:
     """A process that trains alone."""
@@ -47,13 +57,24 @@ class NoPeers:
         """Return the values."""
         return list(values)
 
+    def leave(self) -> None:
+        """Do nothing."""
+
 
 class ProcessGroup:
-    """Processes that share their gradients over gloo; each trains on its part of the batches."""
+    """Processes that share their gradients; each trains on its part of the batches."""
 
-    def __init__(self) -> None:
-        """Join the group that the environment names; blocks until all have."""
-        distributed.init_process_group("gloo")
+    def __init__(self, device: torch.device) -> None:
+        """Join the group that the environment names; blocks until all have.
+
+        GPUs share over NCCL, which needs one for each process; CPUs over gloo.
+        """
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+            distributed.init_process_group("nccl", timeout=_PATIENCE, device_id=device)
+        else:
+            distributed.init_process_group("gloo", timeout=_PATIENCE)
+        self._device = device
         self.rank = distributed.get_rank()
         self.count = distributed.get_world_size()
 
@@ -72,17 +93,22 @@ class ProcessGroup:
 
     def mean(self, values: Sequence[float]) -> list[float]:
         """Return the mean of each value over all processes."""
-        shared = torch.tensor(values, dtype=torch.float64)
+        shared = torch.tensor(values, dtype=torch.float64, device=self._device)
         distributed.all_reduce(shared)
-        return [float(value) / self.count for value in shared]
+        return [value / self.count for value in shared.tolist()]
 
     def largest(self, values: Sequence[float]) -> list[float]:
         """Return the largest of each value over all processes."""
-        shared = torch.tensor(values, dtype=torch.float64)
+        shared = torch.tensor(values, dtype=torch.float64, device=self._device)
         distributed.all_reduce(shared, distributed.ReduceOp.MAX)
-        return [float(value) for value in shared]
+        largest: list[float] = shared.tolist()
+        return largest
+
+    def leave(self) -> None:
+        """Leave the group, after the last value that is shared."""
+        distributed.destroy_process_group()
 
 
-def find_peers(environment: Mapping[str, str] = os.environ) -> Peers:
+def find_peers(environment: Mapping[str, str] = os.environ, device: torch.device = CPU) -> Peers:
     """Return the group of ``torchrun``'s environment, or nobody."""
-    return ProcessGroup() if "WORLD_SIZE" in environment else NoPeers()
+    return ProcessGroup(device) if "WORLD_SIZE" in environment else NoPeers()

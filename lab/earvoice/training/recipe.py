@@ -83,6 +83,9 @@ class TextRecipe:
 HEARD_EXACTLY = TextRecipe(substitution_chance=0.0, drop_chance=0.0, blank_chance=0.0)
 """What a text-to-text teacher learns from: nothing is misheard."""
 
+READ_EXACTLY = TextRecipe(substitution_chance=0.0, drop_chance=0.0)
+"""What a speech translation model reads as its own teacher: with the blanks of speech."""
+
 
 @dataclass(frozen=True)
 class TeacherRecipe:
@@ -196,6 +199,18 @@ def fine_tuned(recipe: TrainingRecipe) -> TrainingRecipe:
         ctc_weight=(recipe.ctc_weight[1], recipe.ctc_weight[1]),
         warmup_steps=50,
     )
+
+
+def truncated(recipe: TrainingRecipe, share: float) -> TrainingRecipe:
+    """Return a recipe that hears a share of its examples only in part.
+
+    Raises:
+        ValueError: the share is not from 0 to 1.
+    """
+    if not 0.0 <= share <= 1.0:
+        message = f"truncated_share = {share}; allowed: 0 to 1"
+        raise ValueError(message)
+    return replace(recipe, truncated_share=share)
 
 
 def distilled(recipe: TrainingRecipe) -> TrainingRecipe:

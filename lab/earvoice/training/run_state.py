@@ -26,8 +26,8 @@ class RunState:
         epoch: epoch in progress, counted from 0.
         epoch_step: batches of that epoch already done.
         epoch_joined_share: the share of joined examples that epoch was planned with.
-        elapsed_s: seconds of one core spent on steps so far, over all interruptions.
-        wall_s: the same by the clock.
+        elapsed_s: seconds spent on steps so far, over all interruptions, by `step_clock`.
+        wall_s: the same by the clock, measuring and saving included.
         together: whether the halves of the network are trained together yet.
         ctc: running mean of the CTC loss, nats a transcript token.
         milestone: how many milestones have been kept.

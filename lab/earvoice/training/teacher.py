@@ -11,6 +11,7 @@ from torch import nn
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.subsampler import valid_frames
 from earvoice.models.token_positions import TokenPositions
+from earvoice.training.recipe import HEARD_EXACTLY
 
 if TYPE_CHECKING:
     from earvoice.models.config import ModelConfig
@@ -22,7 +23,12 @@ class TextTeacher(nn.Module):
 
     Sequence-level distillation (Kim 2016): a student learns what the teacher writes, which is
     simpler and steadier than what people wrote.
+
+    Attributes:
+        heard: how transcripts are shown to it.
     """
+
+    heard = HEARD_EXACTLY
 
     def __init__(self, config: ModelConfig, recipe: TeacherRecipe) -> None:
         """Build a teacher with random weights.

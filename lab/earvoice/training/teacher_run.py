@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from earvoice.training.device import (
+    half_precision,
+    moved,
+    random_states,
+    restore_random,
+    step_clock,
+)
 from earvoice.training.loss import smoothed_cross_entropy
 from earvoice.training.schedule import decayed_rate
 
@@ -33,9 +39,11 @@ class TeacherRun:
         budget: Budget,
         path: Path,
     ) -> None:
-        """Prepare a run, or continue the one in `path`."""
+        """Prepare a run on the teacher's device, or continue the one in `path`."""
         self._teacher, self._text, self._recipe = teacher, text, recipe
         self._budget, self._path = budget, path
+        self._device = next(teacher.parameters()).device
+        self._step_clock = step_clock(self._device)
         self._optimizer = torch.optim.AdamW(
             teacher.parameters(), lr=recipe.peak_learning_rate, betas=(0.9, 0.98)
         )
@@ -63,23 +71,25 @@ class TeacherRun:
         return self.elapsed_s / (60.0 * self._budget.minutes)
 
     def _step(self) -> float:
-        started_s = time.process_time()
+        started_s = self._step_clock()
         recipe = self._recipe
         rate = decayed_rate(
             self.step, self._progress(), recipe.peak_learning_rate, recipe.warmup_steps
         )
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        batch = self._text.draw((recipe.seed << 32) + self.step)
-        logits = self._teacher(batch.labels, batch.lengths, batch.previous_tokens)
+        batch = moved(self._text.draw((recipe.seed << 32) + self.step), self._device)
+        with half_precision(self._device):
+            logits = self._teacher(batch.labels, batch.lengths, batch.previous_tokens)
         loss = smoothed_cross_entropy(logits, batch.next_tokens, recipe.label_smoothing)
         self._optimizer.zero_grad()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self._teacher.parameters(), recipe.gradient_norm)
         self._optimizer.step()
         self.step += 1
-        self.elapsed_s += time.process_time() - started_s
-        return float(loss.detach())
+        value = float(loss.detach())
+        self.elapsed_s += self._step_clock() - started_s
+        return value
 
     def _save(self) -> None:
         partial = self._path.with_suffix(".part")
@@ -88,16 +98,15 @@ class TeacherRun:
             "elapsed_s": self.elapsed_s,
             "teacher": self._teacher.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-        }
+        } | random_states(self._device)
         torch.save(content, partial)
         partial.replace(self._path)
 
     def _resume(self) -> None:
         if not self._path.exists():
             return
-        content: dict[str, Any] = torch.load(self._path, weights_only=True)
+        content: dict[str, Any] = torch.load(self._path, map_location="cpu", weights_only=True)
         self.step, self.elapsed_s = content["step"], content["elapsed_s"]
         self._teacher.load_state_dict(content["teacher"])
         self._optimizer.load_state_dict(content["optimizer"])
-        torch.set_rng_state(content["random"])
+        restore_random(content, self._device)

@@ -11,7 +11,7 @@ import torch
 from earvoice.corpus.sentence import read_sentences
 from earvoice.models.vocabulary import SPECIALS
 from earvoice.training.dataset import Target, teach
-from earvoice.training.distillation import read_distilled
+from earvoice.training.distilled_table import read_distilled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from earvoice.training.bucketing import make_batches
+from earvoice.training.device import moved, random_states, restore_random, step_clock
 from earvoice.training.example import plan_epoch
 from earvoice.training.halves import parameter_groups
 from earvoice.training.objective import apart, together
@@ -22,6 +23,7 @@ from earvoice.training.schedule import (
     learning_rate,
     lower_rate_share,
 )
+from earvoice.training.truncation import truncate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,6 +67,8 @@ class Trainer:
     ) -> None:
         """Prepare a run, or continue the one that the folder holds.
 
+        The run computes on the device that the network is on.
+
         A mask limits what of the source each token is written with, once the halves are together.
         """
         self.network, self._data, self._text = network, data, text
@@ -72,6 +76,8 @@ class Trainer:
         self._folder, self._measure = folder, measure
         self._peers = peers or NoPeers()
         self._mask = mask
+        self._device = next(network.parameters()).device
+        self._step_clock = step_clock(self._device)
         self._pool = data.pool()
         self._optimizer = torch.optim.AdamW(
             parameter_groups(network),
@@ -146,13 +152,15 @@ class Trainer:
         if not self.state.together:
             pool = [clip for clip in pool if clip.frames <= self._recipe.apart_frames]
         examples = plan_epoch(pool, epoch, share, self._recipe)
+        if self.state.together:
+            examples = truncate(examples, pool, epoch, self._recipe)
         frames = batch_frames(together=self.state.together, recipe=self._recipe)
         batches = make_batches(examples, frames, self._recipe.seed + epoch)
         peers = self._peers
         return batches[peers.rank : len(batches) // peers.count * peers.count : peers.count]
 
     def _step(self, examples: Sequence[Example]) -> None:
-        started = time.process_time()
+        started_s = self._step_clock()
         progress = self._budget.progress(self.state)
         warm_steps = self.state.step - self.state.warmup_step
         rate = learning_rate(warm_steps, progress, self._recipe)
@@ -171,13 +179,13 @@ class Trainer:
         self.state.epoch_step += 1
         (ctc,) = self._peers.mean([float(losses.ctc)])
         self.state.ctc += 0.02 * (ctc - self.state.ctc)
-        self._count_time(started)
+        self._count_time(started_s)
         if self.state.step % _PROGRESS_STEPS == 0:
             self._print_progress()
 
     def _count_time(self, started_s: float) -> None:
         """Count a step's time; all processes count the slowest one's, to decide alike."""
-        elapsed_s = self.state.elapsed_s + time.process_time() - started_s
+        elapsed_s = self.state.elapsed_s + self._step_clock() - started_s
         # Measuring and saving count here, so that a run ends when the clock says so.
         now_s = time.monotonic()
         wall_s = self.state.wall_s + now_s - self._clock_s
@@ -188,11 +196,13 @@ class Trainer:
         recipe = self._recipe
         turn, rest = divmod(self.state.step, recipe.text.every_steps)
         place = turn * self._peers.count + self._peers.rank
-        text = self._text.draw((recipe.seed << 32) + place) if rest == 0 else None
+        text = None
+        if rest == 0:
+            text = moved(self._text.draw((recipe.seed << 32) + place), self._device)
+        heard = recipe.augmentation if self.state.together else recipe.gentle_augmentation
+        speech = moved(self._data.assemble(examples, heard), self._device)
         if not self.state.together:
-            speech = self._data.assemble(examples, recipe.gentle_augmentation)
             return apart(self.network, speech, text, recipe)
-        speech = self._data.assemble(examples, recipe.augmentation)
         return together(self.network, speech, text, progress, recipe, self._mask)
 
     def _reads_well(self) -> bool:
@@ -225,8 +235,7 @@ class Trainer:
             "state": asdict(self.state),
             "network": self.network.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "random": torch.get_rng_state(),
-        }
+        } | random_states(self._device)
 
     def _resume(self) -> None:
         content = self._folder.load()
@@ -236,7 +245,7 @@ class Trainer:
         self.network.load_state_dict(content["network"])
         self._optimizer.load_state_dict(content["optimizer"])
         if self._peers.rank == 0:
-            torch.set_rng_state(content["random"])
+            restore_random(content, self._device)
 
     def _print_progress(self) -> None:
         if self._peers.rank != 0:

@@ -54,11 +54,11 @@ class WaitKMask:
         Returns:
             [B, L, S] bool; what a row sees, all later ones see.
         """
-        begins = self._starts_source[labels]
+        begins = self._starts_source.to(labels.device)[labels]
         begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
         heard = begins.cumsum(1)
         following = functional.pad(tokens[:, 1:], (0, 1), value=EOS)
-        word = self._starts_target[following].cumsum(1).clamp(min=1)
+        word = self._starts_target.to(tokens.device)[following].cumsum(1).clamp(min=1)
         return heard[:, None, :] <= self._k + word[:, :, None] - 1
 
 

@@ -97,10 +97,10 @@ def test_online_that_reaches_offline():
         assert {finding.answer for finding in findings} == {answer}
 
 
-def trained(share, later_ms=0.0, label="made up"):
+def trained(share, later_ms=0.0, label="made up", curves=plan.TRAINING_CURVES):
     """Return a checkpoint that has a share right offline, and less the earlier it writes."""
     chosen = {plan.offline(): (share, 9000.0)}
-    for settings in plan.TRAINING_CURVES.values():
+    for settings in curves.values():
         for place, setting in enumerate(settings):
             lost = 0.1 * (len(settings) - place)
             chosen[setting] = (share - lost, 800.0 + 600 * place + later_ms)
@@ -166,6 +166,35 @@ def test_offline_training_against_each_masked_one():
         "offline less k 3": Answer.AGREES,
         "offline less k 7": Answer.DISAGREES,
     }
+
+
+@pytest.mark.parametrize(
+    ("whole", "truncated", "answer"),
+    [
+        (0.6, 0.9, Answer.AGREES),
+        (0.9, 0.6, Answer.DISAGREES),
+        (0.8, 0.8, Answer.UNDECIDED),
+    ],
+)
+def test_truncated_inputs_are_asked_offline_and_at_equal_lagging(whole, truncated, answer):
+    """A training on truncated inputs is judged offline and by each policy's curve."""
+    pair = [
+        trained(share, label=label, curves=plan.TRUNCATION_CURVES)
+        for share, label in ((whole, "whole"), (truncated, "cut"))
+    ]
+    findings = training.judge_truncation(*pair)
+    assert [it.text for it in findings] == [
+        "cut less whole: offline, greedy",
+        *(f"cut less whole: {name}, at equal LAAL" for name in ("EDAtt", "AlignAtt", "LA-2")),
+    ]
+    assert {it.answer for it in findings} == {answer}
+
+
+def test_policies_that_were_not_asked_of_both_trainings_are_told():
+    """A training that was run before these settings were asked has numbers of some only."""
+    pair = trained(0.8, label="whole"), trained(0.8, label="cut", curves=plan.TRUNCATION_CURVES)
+    answers = [it.answer for it in training.judge_truncation(*pair)]
+    assert answers == [*2 * [Answer.UNDECIDED], *2 * [Answer.NOT_TESTED]]
 
 
 def test_trainings_that_were_not_run_are_told():

@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from earvoice.claims.claim import CLAIMS, TRAINING_CLAIMS
-from earvoice.claims.plan import TRAINING, TRAINING_PART, parts, plan
+from earvoice.claims.plan import TRAINING, TRAINING_PART, TRUNCATION, parts, plan
 from earvoice.claims.report import write_report
 from earvoice.claims.training_study import TrainingFolders, read_study
 from earvoice.client.policy import FrameSchedule
@@ -22,7 +22,7 @@ LENGTH = 20 * RATE_HERTZ
 
 def test_names_of_settings_can_be_read_back():
     """A folder's name says the whole setting, and no two settings share one."""
-    settings = dict.fromkeys((*plan(LAYERS, HEADS), *TRAINING))
+    settings = dict.fromkeys((*plan(LAYERS, HEADS), *TRUNCATION))
     assert [list(parse_settings(setting.name)) for setting in settings] == [
         [setting] for setting in settings
     ]
@@ -94,6 +94,22 @@ def test_trainings_on_fewer_inputs(tmp_path):
     of_trainings = [row for row in rows if row["checkpoint"].startswith("snapshot")]
     assert len(of_trainings) == 3 * len(TRAINING)
     assert {row["inputs"] for row in of_trainings} == {"3"}
+
+
+def test_truncated_inputs_have_a_section_of_their_own(tmp_path):
+    """What no paper claims stands apart from the claims, and only where it was run."""
+    write_folder(tmp_path / "one", "one")
+    folders = [tmp_path / name for name in ("a", "b")]
+    for folder in folders:
+        write_folder(folder, f"training {folder.name}", inputs=3, settings=TRUNCATION)
+    compared = TrainingFolders(truncated=folders)
+    write_report([tmp_path / "one"], compared, tmp_path / "results.md")
+    _, section = (tmp_path / "results.md").read_text(encoding="utf8").split("## Truncated inputs")
+    section = section.split("\n## ")[0]
+    assert "no claim of a paper" in section
+    assert "| setting | training a | training b |" in section
+    assert section.count("\n| AlignAtt: frames ") == 3
+    assert "| training b less training a: AlignAtt, at equal LAAL |" in section
 
 
 def test_trainings_on_different_inputs_are_refused(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from earvoice.claims.experiment_reader import read_experiment, read_training
-from earvoice.claims.plan import AGREEMENT, AGREEMENT_UNDRAFTED, TRAINING
+from earvoice.claims.plan import AGREEMENT, AGREEMENT_UNDRAFTED, TRUNCATION
 from earvoice.claims.run import PlanRun, run_plan
 from earvoice.evaluation.recording import Recording
 from earvoice.evaluation.run.source_list import read_sources
@@ -45,7 +45,7 @@ def test_settings_of_trainings_are_run(tmp_path):
     """The part that compares trainings records what it needs and no more."""
     run(tmp_path, "training", grids_ms=())
     experiment, _ = read_training(tmp_path / "results")
-    assert set(experiment.results) == set(TRAINING)
+    assert set(experiment.results) == set(TRUNCATION)
     (revisions,) = [it.revisions for it in Recording(tmp_path / "results/recording").inputs()]
     assert [round(it.end_sample / 16) for it in revisions] == [1000, 2000, 2100]
 

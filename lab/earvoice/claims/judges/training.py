@@ -1,8 +1,8 @@
-"""Claims 13 to 16: what the offline model decides, and how it was trained."""
+"""Claims 13 to 16: what the offline model decides, and how it was trained; truncated inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -91,9 +91,27 @@ def judge_wait_k_training(study: TrainingStudy) -> list[Finding]:
     return [_lead(offline, masked, "wait-k, adaptive") for masked in trained]
 
 
-def _lead(first: Experiment, second: Experiment, name: str) -> Finding:
+def judge_truncation(whole: Experiment, truncated: Experiment) -> list[Finding]:
+    """Ask whether a training on truncated inputs too is above one on whole inputs."""
+    offline, curves = plan.offline(), plan.TRUNCATION_CURVES
+    text = f"{truncated.label} less {whole.label}: offline, greedy"
+    if not (whole.has(offline) and truncated.has(offline)):
+        return [untested(text)]
+    gain = truncated.bleu(offline) - whole.bleu(offline)
+    return [
+        difference(text, gain, "BLEU", lambda it: above(it, SMALLEST_BLEU)),
+        *(_lead(truncated, whole, name, curves) for name in curves),
+    ]
+
+
+def _lead(
+    first: Experiment,
+    second: Experiment,
+    name: str,
+    curves: Mapping[str, Sequence[ReplaySetting]] = plan.TRAINING_CURVES,
+) -> Finding:
     """Ask whether the first checkpoint's curve of a policy lies above the second's."""
-    settings = plan.TRAINING_CURVES[name]
+    settings = curves[name]
     return curve_finding(
         f"{first.label} less {second.label}: {name}, at equal LAAL",
         first.curve(settings),
