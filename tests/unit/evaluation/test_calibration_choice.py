@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,12 +31,21 @@ points = st.lists(
 
 
 def test_quality_is_what_a_curve_reaches_in_time():
-    """A lag that no point keeps counts nothing; behind the last point nothing is lost."""
-    assert quality([TriedPoint(1, 3000, 30.0)]) == 30.0 / 7
+    """Before the first point it falls with the lag; behind the last one nothing is lost."""
+    assert quality([TriedPoint(1, 3000, 30.0)]) == pytest.approx(
+        (10.0 + 12.5 + 15.0 + 17.5 + 20.0 + 25.0 + 30.0) / 7
+    )
     assert quality([TriedPoint(1, 1000, 30.0)]) == 30.0
     assert quality([TriedPoint(1, 1000, 20.0), TriedPoint(2, 2000, 30.0)]) == (
         (20.0 + 22.5 + 25.0 + 27.5 + 30.0 + 30.0 + 30.0) / 7
     )
+
+
+def test_a_curve_that_begins_a_little_later_may_still_be_better():
+    """It is judged by what it says at all lags, not by the one that it just misses."""
+    early = [TriedPoint(1, 990, 20.0), TriedPoint(2, 2000, 22.0)]
+    late = [TriedPoint(1, 1010, 26.0), TriedPoint(2, 2000, 28.0)]
+    assert quality(late) > quality(early) + 5.0
 
 
 @given(points)

@@ -35,12 +35,13 @@ class TriedPoint(Generic[ParameterT]):
 def quality(points: Sequence[TriedPoint[ParameterT]]) -> float:
     """Return the mean over `LAGS_MS` of the BLEU that a curve reaches without being later.
 
-    Between two points it is interpolated; a lag that no point keeps counts 0.
+    Between two points it is interpolated, and below the fastest one towards nothing at no lag: a
+    curve that begins just behind a lag is hardly worse for it.
     """
     front = front_of(points)
-    lags = [point.laal_ms for point in front]
-    scores = [point.bleu for point in front]
-    return float(np.interp(LAGS_MS, lags, scores, left=0.0).mean())
+    lags = [0.0, *(point.laal_ms for point in front)]
+    scores = [0.0, *(point.bleu for point in front)]
+    return float(np.interp(LAGS_MS, lags, scores).mean())
 
 
 def front_of(points: Sequence[TriedPoint[ParameterT]]) -> list[TriedPoint[ParameterT]]:
