@@ -1,5 +1,6 @@
 """The default model in the repository."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ def test_the_shipped_model_is_small() -> None:
     """At most seven million parameters and 15 megabytes, in the shape that the recipe makes."""
     checkpoint = load_checkpoint(SHIPPED)
     config = checkpoint.config
-    assert config == grown_model(config.source_pieces, config.target_pieces)
+    made = grown_model(config.source_pieces, config.target_pieces)
+    assert replace(config, policy_defaults=made.policy_defaults) == made
     assert parameter_count(config) <= 7_000_000
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) <= 15_000_000
 

@@ -17,7 +17,7 @@ from earvoice.policy.event import (
     WordsReleased,
 )
 from earvoice.policy.evidence import Evidence
-from earvoice.policy.guards import GuardEvidence, Guards
+from earvoice.policy.guards import Allowance, GuardEvidence, Guards
 from earvoice.policy.history import forgotten_history
 from earvoice.policy.hypothesis_reading import HypothesisReading
 from earvoice.policy.release import released_item
@@ -239,12 +239,16 @@ class Translator:
         final: bool,
     ) -> int:
         """Apply the guards, then the word border, to what the policy decided."""
-        count = decision.new_token_count
+        allowed = Allowance(decision.new_token_count)
         if self.options.uses_guards:
-            allowed = self.guards.allow(_guard_evidence(utterance, evidence), hypothesis, count)
-            utterance.note_allowance(allowed)
-            count = allowed.token_count
-        return committable_count(hypothesis, count, self.options.commit_unit, final=final)
+            allowed = self.guards.allow(
+                _guard_evidence(utterance, evidence), hypothesis, decision.new_token_count
+            )
+        count = committable_count(
+            hypothesis, allowed.token_count, self.options.commit_unit, final=final
+        )
+        utterance.note_commit(count, allowed.guard)
+        return count
 
     async def _release_rest(
         self,

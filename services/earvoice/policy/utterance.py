@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from earvoice.policy.decisions.base import DecisionPolicy, Hypothesis, Token
 from earvoice.policy.evidence import Evidence
-from earvoice.policy.guards import Allowance
 from earvoice.policy.history import ForgottenHistory
 from earvoice.policy.resume.snapshot import HeldPiece, UtteranceSnapshot
 from earvoice.policy.timeline import CommitTime
@@ -104,11 +103,16 @@ class Utterance:
         )
         return self._assembler.commit(committed, flush=flush)
 
-    def note_allowance(self, allowed: Allowance) -> None:
-        """Take note of what the guards left of a commit that a policy decided on."""
-        if allowed.token_count:
+    def note_commit(self, new_token_count: int, guard: str) -> None:
+        """Take note of what is left of a commit that a policy decided on.
+
+        Args:
+            new_token_count: behind the guards and the word border.
+            guard: that cut it; empty when none did.
+        """
+        if new_token_count:
             self._looping_segment_count = 0
-        elif allowed.guard == "loop":
+        elif guard == "loop":
             self._looping_segment_count += 1
 
     @property

@@ -241,6 +241,24 @@ def test_a_loop_that_does_not_end_is_left_behind(length_s: float):
     assert texts[3:] == [f"w{20 + number}" for number in range(int(length_s / 2 / 0.32) + 1)]
 
 
+def test_a_loop_inside_a_word_is_left_behind():
+    """The guard lets its first pieces through, but the word never ends: nothing is released."""
+
+    def endless_word_in_the_first_utterance(number: int, states: int) -> list[Token]:
+        row = tuple(float(state == min(number * 4 + 2, states - 1)) for state in range(states))
+        if encoder.start_sample == 0:
+            return [make_token(10 if number == 0 else 11, starts=number == 0, attention=row)]
+        return [make_token(20 + number, attention=row)]
+
+    encoder = ScriptedEncoder()
+    decoder = ScriptedDecoder(word=endless_word_in_the_first_utterance)
+    options = with_options(policy=HoldNParameters(n=0))
+    events = run_session([seconds(6)], options, encoder, decoder)
+    first, _ = of_kind(events, UtteranceEnded)
+    assert first.cause is EndCause.FORCED
+    assert {item.text for item in items_of(events)} >= {"w20", "w21"}
+
+
 def test_a_word_s_delay_never_goes_back_after_a_cut():
     """A cut lies in the past: audio behind it has been received although it is heard again."""
     pause = (11 * RATE_HERTZ, 11 * RATE_HERTZ + 1600)

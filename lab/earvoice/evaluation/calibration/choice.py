@@ -38,7 +38,7 @@ def quality(points: Sequence[TriedPoint[ParameterT]]) -> float:
     Between two points it is interpolated, and below the fastest one towards nothing at no lag: a
     curve that begins just behind a lag is hardly worse for it.
     """
-    front = front_of(points)
+    front: list[TriedPoint[ParameterT]] = front_of(points)
     lags = [0.0, *(point.laal_ms for point in front)]
     scores = [0.0, *(point.bleu for point in front)]
     return float(np.interp(LAGS_MS, lags, scores).mean())
