@@ -37,6 +37,12 @@ def main() -> None:
     run.add_argument("--note", default="", help="what a reader should know of the checkpoint")
     run.add_argument("--limit", type=int, help="the first so many inputs only")
     report = steps.add_parser("report", help="write the page, its figure and its table")
+    _add_report(report)
+    options = parser.parse_args()
+    _STEPS[options.step](options)
+
+
+def _add_report(report: argparse.ArgumentParser) -> None:
     report.add_argument("results", nargs="+", type=Path, help="folders of runs")
     report.add_argument(
         "--snapshots",
@@ -69,8 +75,6 @@ def main() -> None:
         help="no paper's claim: a training on whole inputs, and one on truncated ones too",
     )
     report.add_argument("--page", type=Path, default=Path("docs/results.md"))
-    options = parser.parse_args()
-    _STEPS[options.step](options)
 
 
 def _run(options: argparse.Namespace) -> None:

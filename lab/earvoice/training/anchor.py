@@ -32,11 +32,7 @@ def anchor_frames(features: NDArray[np.float32], characters: Sequence[int]) -> l
 
 
 def end_frame(features: NDArray[np.float32], characters: Sequence[int], pieces: int) -> int:
-    """Guess the frame in which the first so many pieces of a clip, 1 or more, have been spoken.
-
-    As `anchor_frames` does. On a test set that knows its words' times, the end of a word was
-    missed by 0.13 s in the mean; words lasted 0.29 s.
-    """
+    """Guess, as `anchor_frames` does, where the first so many pieces, 1 or more, end."""
     ends = np.cumsum(characters)
     return _frames_at(features, ends[pieces - 1 : pieces], ends)[0]
 
