@@ -1,7 +1,6 @@
 """Two processes train one network."""
 
 import os
-import socket
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from earvoice.training.normalisation import measure_normalisation
 from earvoice.training.peers import NoPeers, ProcessGroup, find_peers
 from earvoice.training.recipe import TrainingRecipe
 from earvoice.training.run_state import RunFolder
+from tests.deploy.tool import free_port
 from tests.lab.test_trainer import BUDGET, STEPS, make_trainer
 from tests.lab.tiny_corpus import write_corpus
 
@@ -39,10 +39,7 @@ def test_two_processes_end_with_the_same_weights(tmp_path: Path) -> None:
     out.mkdir()
     write_corpus(corpus)
     measure_normalisation(corpus, TrainingRecipe()).write(corpus)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    multiprocessing.spawn(train_one, args=(port, corpus, out), nprocs=2)
+    multiprocessing.spawn(train_one, args=(free_port(), corpus, out), nprocs=2)
     first, second = (torch.load(out / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     for name, value in first.items():
         assert torch.equal(value, second[name]), name

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from earvoice.training.bucketing import make_batches
 from earvoice.training.example import Example, SpokenClip, plan_epoch
-from earvoice.training.recipe import TrainingRecipe, truncated
+from earvoice.training.recipe import TrainingRecipe, paced, truncated
 from earvoice.training.schedule import (
     batch_frames,
     ctc_weight,
@@ -27,11 +27,20 @@ POOL = [
 
 
 def test_an_epoch_holds_every_translated_clip_once() -> None:
-    """Joining loses and repeats nothing; clips without translation come `real_repeats` times."""
+    """Joining loses and repeats nothing."""
     examples = plan_epoch(POOL, 0, 0.5, RECIPE)
     heard = [clip for example in examples for clip in example.clips]
     for clip in POOL:
-        assert heard.count(clip.index) == (1 if clip.translated else RECIPE.real_repeats)
+        assert heard.count(clip.index) == 1
+
+
+def test_a_clip_is_heard_as_often_as_it_says() -> None:
+    """Translated or not; whole conversations are repeated, in their order."""
+    pool = [replace(clip, repeats=3 if clip.index < 70 else 2) for clip in POOL]
+    examples = plan_epoch(pool, 0, 0.5, RECIPE)
+    heard = [clip for example in examples for clip in example.clips]
+    for clip in pool:
+        assert heard.count(clip.index) == clip.repeats
 
 
 def test_joined_inputs_stay_within_the_limit_and_in_order() -> None:
@@ -100,6 +109,13 @@ def test_a_share_beyond_everything_is_refused() -> None:
     """A share is from 0 to 1."""
     with pytest.raises(ValueError, match=r"truncated_share = 1\.5; allowed: 0 to 1"):
         truncated(RECIPE, 1.5)
+
+
+def test_a_rate_that_cannot_be_is_refused() -> None:
+    """A rate of 0 learns nothing, and 1 or more nothing good."""
+    assert paced(RECIPE, 0.001).peak_learning_rate == 0.001
+    with pytest.raises(ValueError, match=r"peak_learning_rate = 1\.0; allowed: above 0 and below"):
+        paced(RECIPE, 1.0)
 
 
 @given(

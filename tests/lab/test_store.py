@@ -1,13 +1,15 @@
 """Shards on disk, and who speaks what."""
 
+import random
 from pathlib import Path
 
 import numpy as np
 
 from earvoice.corpus.clip_store import Clip, ClipStore
 from earvoice.corpus.feature_store import FeatureClip, FeatureStore
-from earvoice.corpus.rendering import plan_requests
+from earvoice.corpus.rendering import plan_requests, plan_second_requests
 from earvoice.corpus.sentence import Sentence, read_sentences, write_sentences
+from earvoice.corpus.voice import draw_second_voice
 
 
 def make_sentence(key: str, split: str, speaker: str) -> Sentence:
@@ -68,3 +70,16 @@ def test_one_speaker_keeps_one_voice() -> None:
     names = [request.voice.name for request in dev]
     assert names[2] == "ked_diphone"
     assert names[1] not in {request.voice.name for request in requests}
+
+
+def test_a_second_speaking_is_of_train_alone_and_by_another_voice() -> None:
+    """Held-out sentences are not said again; a speaker keeps the second voice, too."""
+    rows = [make_sentence(f"k{i}", "train", "ab"[i % 2]) for i in range(6)]
+    first = plan_requests(rows, seed=1)
+    again = plan_second_requests([*rows, make_sentence("d", "dev", "a")], seed=1)
+    assert [request.key for request in again] == [f"{row.key}/again" for row in rows]
+    assert len({request.voice for request in again}) == 2
+    assert not {request.voice for request in first} & {request.voice for request in again}
+    voices = [draw_second_voice(random.Random(seed)).name for seed in range(500)]
+    assert "ked_diphone" not in voices
+    assert not {name.partition("+")[2] for name in voices} & {"Michael", "anika", "shelby", "paul"}

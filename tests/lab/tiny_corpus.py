@@ -1,5 +1,6 @@
 """A corpus small enough to train on in a test."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +40,8 @@ def make_sentence(index: int) -> Sentence:
     )
 
 
-def write_corpus(folder: Path, count: int = 40) -> None:
-    """Write sentences, texts, features and vocabularies."""
+def write_corpus(folder: Path, count: int = 40, again: str = "") -> None:
+    """Write sentences, texts, features and vocabularies; all are said `again` under that suffix."""
     sentences = [make_sentence(index) for index in range(count)]
     write_sentences(folder / "sentences.tsv", sentences)
     write_sentences(folder / "texts.tsv", [make_sentence(index) for index in range(100, 110)])
@@ -53,6 +54,9 @@ def write_corpus(folder: Path, count: int = 40) -> None:
     ]
     store = FeatureStore(folder / "features")
     store.write("clips", clips, features)
+    if again:
+        more = [replace(clip, key=clip.key + again) for clip in clips]
+        store.write("more-clips", more, features)
     store.write("voices", [FeatureClip("voice", "", "test", 200)], [features[0].repeat(4, 0)[:200]])
     (folder / "source.model").write_bytes(
         train_pieces((row.transcript for row in sentences), PIECES)

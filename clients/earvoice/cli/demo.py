@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from earvoice.cli.event_loop import Interruption
     from earvoice.client.event import ElapsedClock, TranslationEvent
 
-RECORDING = "librispeech_1995-1837-0001.wav"
+RECORDING = "customer_service.wav"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

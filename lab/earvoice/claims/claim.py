@@ -78,8 +78,8 @@ _WAITS = (
     "every 280 ms)"
 )
 _SCHEDULES = (
-    f"k {_listed(plan.SCHEDULE_WAITS_FRAMES)}, s {plan.SCHEDULE_STRIDE_FRAMES} (the paper: 10 and "
-    f"20) and N {_listed(plan.SCHEDULE_TOKENS)}"
+    f"k {_listed(plan.SCHEDULE_WAITS_FRAMES)}, s {_listed(plan.SCHEDULE_STRIDES_FRAMES)} and N "
+    f"{_listed(plan.SCHEDULE_TOKENS)}"
 )
 _TRAINING_EDATT = f"EDAtt with alpha {_listed(plan.TRAINING_ALPHAS)}"
 _TRAINING_WAITS = f"adaptive wait-k with k {_listed(plan.WAITS)}"

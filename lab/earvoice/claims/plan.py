@@ -38,14 +38,16 @@ LAMBDAS = (1, 2, 4, 8)
 HOLD_TOKENS = 6
 FRAMES = (1, 2, 4, 8)
 SCHEDULE_WAITS_FRAMES = (100, 200)
-SCHEDULE_STRIDE_FRAMES = 25
-"""Nguyen 2021 has 10 and 20; 25 shares the revisions of local agreement."""
+SCHEDULE_STRIDES_FRAMES = (10, 20)
 SCHEDULE_TOKENS = (1, 2, 3)
+"""Twelve triples with these, as in Nguyen 2021."""
 FRAME_MS = 10
 BEAM_SIZE = 5
 TARGET_LAGS_MS = (1500, 2000, 3000)
 MAIN_GRIDS_MS = (CHUNKS_MS[0], ATTENTION_SEGMENT_MS)
-"""Segments of all settings: every boundary lies on one of them."""
+"""Segments of all settings but the schedules: every boundary lies on one of them."""
+SCHEDULE_GRID_MS = SCHEDULE_STRIDES_FRAMES[0] * FRAME_MS
+"""Of the schedules; they are recorded by themselves, for revisions this close are many."""
 TRAINING_SEGMENT_MS = 1000
 """Of settings that compare trainings: there are many checkpoints, and few revisions are cheap."""
 TRAINING_ALPHAS = (0.6, 0.2, 0.05)
@@ -119,8 +121,9 @@ DETECTIONS: tuple[WordDetection, ...] = ("adaptive", "fixed")
 WAIT_K = {detection: tuple(wait_k(k, detection) for k in WAITS) for detection in DETECTIONS}
 SCHEDULE = {
     tokens: tuple(
-        schedule(wait_frames, SCHEDULE_STRIDE_FRAMES, tokens)
+        schedule(wait_frames, stride_frames, tokens)
         for wait_frames in SCHEDULE_WAITS_FRAMES
+        for stride_frames in SCHEDULE_STRIDES_FRAMES
     )
     for tokens in SCHEDULE_TOKENS
 }
@@ -246,7 +249,9 @@ def parts(layers: int, heads: int) -> dict[str, Part]:
         "attention-study": Part("recording", MAIN_GRIDS_MS, tuple(attention_study)),
         "text-study": Part("recording", MAIN_GRIDS_MS, tuple(text_study)),
         "beams": Part("recording", MAIN_GRIDS_MS, tuple(beams)),
-        "schedules": Part("recording", MAIN_GRIDS_MS, tuple(chain(*SCHEDULE.values()))),
+        "schedules": Part(
+            "schedule-recording", (SCHEDULE_GRID_MS,), tuple(chain(*SCHEDULE.values()))
+        ),
     }
 
 

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from earvoice.corpus.demo_recording import write_demo
 from earvoice.corpus.extraction import extract
+from earvoice.corpus.kokoro import speak_with_kokoro
+from earvoice.corpus.pico import is_installed, speak_with_pico
 from earvoice.corpus.recording import read_ljspeech
-from earvoice.corpus.rendering import plan_requests, render
+from earvoice.corpus.rendering import (
+    NEURAL_SHARD_CLIPS,
+    plan_engine_requests,
+    plan_neural_requests,
+    plan_requests,
+    plan_second_requests,
+    render,
+)
 from earvoice.corpus.selection import Selection, select, select_texts
 from earvoice.corpus.sentence import read_sentences, write_sentences
 from earvoice.corpus.test_set import write_test_sets
+
+if TYPE_CHECKING:
+    from earvoice.corpus.sentence import Sentence
 
 
 def main() -> None:
@@ -19,19 +35,29 @@ def main() -> None:
     steps = parser.add_subparsers(dest="step", required=True)
     texts = steps.add_parser("texts", help="choose sentence pairs: sentences.tsv, texts.tsv")
     speech = steps.add_parser("speech", help="speak sentences.tsv into clips/")
-    speech.add_argument("--processes", type=int, default=1)
     speech.add_argument(
         "--dev-only", action="store_true", help="held-out sentences alone, to measure a model"
+    )
+    again = steps.add_parser("again", help="speak every train sentence once more, by another voice")
+    neural = steps.add_parser("neural", help="speak a part once more, by neural voices")
+    neural.add_argument("--kokoro", type=Path, required=True, help="folder of the synthesiser")
+    neural.add_argument(
+        "--hours", type=float, default=0.9, help="of train sentences, about (%(default)s)"
     )
     features = steps.add_parser("features", help="compute features/")
     test_set = steps.add_parser("testset", help="speak held-out sentences, with word times")
     test_set.add_argument("--out", type=Path, required=True, help="folder of the test sets")
     test_set.add_argument("--count", type=int, default=360, help="inputs of a set, at most")
-    for step in (texts, features, test_set):
+    demo = steps.add_parser("demo", help="speak the recording of `make demo`")
+    demo.add_argument("--kokoro", type=Path, required=True, help="folder of the synthesiser")
+    demo.add_argument("--out", type=Path, required=True, help="the recording, .wav")
+    for step in (speech, again, neural):
+        step.add_argument("--processes", type=int, default=1)
+    for step in (texts, features, test_set, demo):
         step.add_argument("--data", type=Path, required=True, help="folder with text/ and speech/")
-    for step in (texts, speech, features):
+    for step in (texts, speech, again, neural, features):
         step.add_argument("--corpus", type=Path, required=True, help="folder of the corpus")
-    for step in (texts, speech, features, test_set):
+    for step in (texts, speech, again, neural, features, test_set, demo):
         step.add_argument("--seed", type=int, default=Selection.seed)
     options = parser.parse_args()
     _STEPS[options.step](options)
@@ -48,25 +74,59 @@ def _texts(options: argparse.Namespace) -> None:
 
 
 def _speech(options: argparse.Namespace) -> None:
-    sentences = read_sentences(options.corpus / "sentences.tsv")
     synthesised = [
         sentence
-        for sentence in sentences
-        if sentence.domain != "ljspeech" and (sentence.split == "dev" or not options.dev_only)
+        for sentence in _synthesised(options.corpus)
+        if sentence.split == "dev" or not options.dev_only
     ]
     requests = plan_requests(synthesised, options.seed)
     render(requests, options.corpus / "clips", options.processes)
+    if not is_installed():
+        sys.stderr.write("pico is not installed: no set of an engine that training never hears\n")
+        return
+    requests = plan_engine_requests(synthesised, options.seed)
+    render(requests, options.corpus / "engine-clips", options.processes, speak_with_pico)
+
+
+def _again(options: argparse.Namespace) -> None:
+    requests = plan_second_requests(_synthesised(options.corpus), options.seed)
+    render(requests, options.corpus / "again-clips", options.processes)
+
+
+def _neural(options: argparse.Namespace) -> None:
+    requests = plan_neural_requests(_synthesised(options.corpus), options.seed, options.hours)
+    speaker = partial(speak_with_kokoro, options.kokoro)
+    folder = options.corpus / "neural-clips"
+    render(requests, folder, options.processes, speaker, NEURAL_SHARD_CLIPS)
+
+
+def _synthesised(corpus: Path) -> list[Sentence]:
+    """Return the sentences that are not recordings."""
+    rows = read_sentences(corpus / "sentences.tsv")
+    return [sentence for sentence in rows if sentence.domain != "ljspeech"]
 
 
 def _features(options: argparse.Namespace) -> None:
     extract(options.corpus, options.data / "speech")
 
 
+def _demo(options: argparse.Namespace) -> None:
+    write_demo(options.data / "text", options.kokoro, options.seed, options.out)
+
+
 def _testset(options: argparse.Namespace) -> None:
     write_test_sets(options.data / "text", options.out, options.seed, options.count)
 
 
-_STEPS = {"texts": _texts, "speech": _speech, "features": _features, "testset": _testset}
+_STEPS = {
+    "texts": _texts,
+    "speech": _speech,
+    "again": _again,
+    "neural": _neural,
+    "features": _features,
+    "testset": _testset,
+    "demo": _demo,
+}
 
 if __name__ == "__main__":
     main()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+CLIP_FOLDERS = ("clips", "again-clips", "neural-clips", "engine-clips")
+
 
 def log_mel(samples: NDArray[np.float32]) -> NDArray[np.float16]:
     """Compute Kaldi's log-mel filterbank, with the models' own frontend.
@@ -33,15 +35,16 @@ def log_mel(samples: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def extract(corpus: Path, speech: Path) -> None:
-    """Fill ``features/`` from ``clips/`` and the recordings; complete shards are left alone."""
+    """Fill ``features/`` from the clips and the recordings; complete shards are left alone."""
     store = FeatureStore(corpus / "features")
-    clips = ClipStore(corpus / "clips")
-    for shard in clips.shards():
-        name = f"clips-{shard:05d}"
-        if not store.has(name):
-            _extract_shard(clips, shard, store, name)
-            sys.stdout.write(f"{name}\n")
-            sys.stdout.flush()
+    for folder in CLIP_FOLDERS:
+        clips = ClipStore(corpus / folder)
+        for shard in clips.shards():
+            name = f"{folder}-{shard:05d}"
+            if not store.has(name):
+                _extract_shard(clips, shard, store, name)
+                sys.stdout.write(f"{name}\n")
+                sys.stdout.flush()
     for name in ("ljspeech", VOICES):
         if not store.has(name):
             _extract_recordings(speech, name, store)

@@ -8,14 +8,23 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from earvoice.corpus.clip_store import Clip, ClipStore
 from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, speak, speak_with_festival
-from earvoice.corpus.voice import draw_training_voice, draw_unseen_speaker, draw_unseen_voice
+from earvoice.corpus.voice import (
+    draw_neural_voice,
+    draw_second_voice,
+    draw_training_voice,
+    draw_unseen_engine,
+    draw_unseen_neural_voice,
+    draw_unseen_speaker,
+    draw_unseen_voice,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -24,7 +33,12 @@ if TYPE_CHECKING:
     from earvoice.corpus.sentence import Sentence
     from earvoice.corpus.voice import Voice
 
+    Speaker = Callable[[Voice, str], NDArray[np.int16]]
+
 _SHARD_CLIPS = 200
+NEURAL_SHARD_CLIPS = 40
+"""A neural synthesiser needs two seconds for a clip."""
+_LETTERS_PER_HOUR = 14 * 3600
 _MAXIMUM_SAMPLES = 20 * SAMPLE_RATE_HZ
 
 
@@ -67,28 +81,111 @@ def plan_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
     return requests
 
 
-def render(requests: Sequence[Request], folder: Path, processes: int) -> None:
-    """Speak all requests into a `ClipStore`; complete shards are left as they are."""
+def plan_second_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
+    """Let every train sentence be said once more by another voice of training (``/again``)."""
+    return [
+        _say_again(
+            sentence,
+            "again",
+            draw_second_voice(random.Random(f"{seed}/again/{sentence.group}/{sentence.speaker}")),
+        )
+        for sentence in sentences
+        if sentence.split == "train"
+    ]
+
+
+def plan_engine_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
+    """Let an engine that training never hears say customer chat of dev (``/engine``)."""
+    return _held_out_chat(sentences, seed, "engine", draw_unseen_engine)
+
+
+def plan_neural_requests(sentences: Sequence[Sentence], seed: int, hours: float) -> list[Request]:
+    """Choose what neural voices say once more, and which says what.
+
+    Of dev every sentence of customer chat, by a voice that training never uses (``/neural``); then
+    conversations of train in a drawn order, until about so many hours are full.
+    """
+    requests = _held_out_chat(sentences, seed, "neural", draw_unseen_neural_voice)
+    groups: dict[str, list[Sentence]] = {}
+    for sentence in sentences:
+        if sentence.split == "train":
+            groups.setdefault(sentence.group, []).append(sentence)
+    names = sorted(groups)
+    random.Random(f"{seed}/neural").shuffle(names)
+    letters_left = hours * _LETTERS_PER_HOUR
+    for sentence in chain.from_iterable(groups[name] for name in names):
+        letters_left -= len(sentence.spoken)
+        if letters_left < 0:
+            break
+        voice = draw_neural_voice(random.Random(f"{seed}/{sentence.group}/{sentence.speaker}"))
+        requests.append(_say_again(sentence, "neural", voice))
+    return requests
+
+
+def _held_out_chat(
+    sentences: Sequence[Sentence],
+    seed: int,
+    kind: str,
+    draw: Callable[[random.Random], Voice],
+) -> list[Request]:
+    return [
+        _say_again(sentence, kind, draw(random.Random(f"{seed}/{sentence.key}")))
+        for sentence in sentences
+        if sentence.split == "dev" and sentence.domain == "chat"
+    ]
+
+
+def _say_again(sentence: Sentence, kind: str, voice: Voice) -> Request:
+    return Request(f"{sentence.key}/{kind}", sentence.key, voice, sentence.spoken)
+
+
+def speak_alone(voice: Voice, text: str) -> NDArray[np.int16]:
+    """Speak one sentence with espeak-ng, flite or festival.
+
+    Raises:
+        SynthesisError: the engine failed or gave silence.
+    """
+    if voice.engine == "festival":
+        return speak_with_festival([(voice, text)])[0]
+    return speak(voice, text)
+
+
+def render(
+    requests: Sequence[Request],
+    folder: Path,
+    processes: int,
+    speaker: Speaker = speak_alone,
+    shard_clips: int = _SHARD_CLIPS,
+) -> None:
+    """Speak all requests into a `ClipStore`; complete shards are left as they are.
+
+    Args:
+        requests: what is said.
+        folder: of the `ClipStore`.
+        processes: how many speak at once.
+        speaker: what speaks one sentence; festival's are asked for at once.
+        shard_clips: how many are lost at most when it is interrupted.
+    """
     store = ClipStore(folder)
-    starts = range(0, len(requests), _SHARD_CLIPS)
-    shards = {number: requests[start : start + _SHARD_CLIPS] for number, start in enumerate(starts)}
+    starts = range(0, len(requests), shard_clips)
+    shards = {number: requests[start : start + shard_clips] for number, start in enumerate(starts)}
     missing = [number for number in shards if not store.has(number)]
     started = time.monotonic()
     audio_s = 0.0
     with ProcessPoolExecutor(processes) as pool:
-        work = partial(_render_shard, folder=folder)
+        work = partial(_render_shard, folder=folder, speaker=speaker)
         spoken = pool.map(work, missing, [shards[number] for number in missing])
         for done, samples in enumerate(spoken, start=1):
             audio_s += samples / SAMPLE_RATE_HZ
             elapsed_s = time.monotonic() - started
             sys.stdout.write(
                 f"shard {done}/{len(missing)}: {audio_s / 3600:.2f} h of speech, "
-                f"{audio_s / elapsed_s:.0f} times real time\n"
+                f"{audio_s / elapsed_s:.1f} times real time\n"
             )
             sys.stdout.flush()
 
 
-def _render_shard(shard: int, requests: Sequence[Request], folder: Path) -> int:
+def _render_shard(shard: int, requests: Sequence[Request], folder: Path, speaker: Speaker) -> int:
     """Speak one shard; return its length in samples.
 
     A sentence that its engine cannot say, or that is longer than 20 s, is left out and named.
@@ -98,7 +195,9 @@ def _render_shard(shard: int, requests: Sequence[Request], folder: Path) -> int:
     kept: list[NDArray[np.int16]] = []
     for request in requests:
         try:
-            wave = waves[request.key] if request.key in waves else _speak_alone(request)
+            wave = (
+                waves[request.key] if request.key in waves else speaker(request.voice, request.text)
+            )
         except SynthesisError as error:
             sys.stderr.write(f"{request.key} left out: {error}\n")
             continue
@@ -123,9 +222,3 @@ def _speak_festival_requests(requests: Sequence[Request]) -> dict[str, NDArray[n
         sys.stderr.write(f"festival is asked again, sentence by sentence: {error}\n")
         return {}
     return {request.key: wave for request, wave in zip(at_once, waves, strict=True)}
-
-
-def _speak_alone(request: Request) -> NDArray[np.int16]:
-    if request.voice.engine == "festival":
-        return speak_with_festival([(request.voice, request.text)])[0]
-    return speak(request.voice, request.text)

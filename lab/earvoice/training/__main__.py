@@ -26,12 +26,14 @@ from earvoice.training.recipe import (
     FIRST_STAGE,
     HEARD_EXACTLY,
     SECOND_STAGE,
+    THIRD_STAGE,
     TeacherRecipe,
-    TrainingRecipe,
     distilled,
     fine_tuned,
+    paced,
     truncated,
 )
+from earvoice.training.respelling import respell
 from earvoice.training.run_state import (
     AVERAGED_SNAPSHOTS,
     RunFolder,
@@ -43,18 +45,24 @@ from earvoice.training.teacher import TextTeacher
 from earvoice.training.teacher_run import TeacherRun
 from earvoice.training.text_data import TextData
 from earvoice.training.trainer import Trainer
-from earvoice.training.vocabulary_training import train_joint_target, train_vocabularies
+from earvoice.training.vocabulary_training import (
+    train_joint_target,
+    train_source,
+    train_vocabularies,
+)
 from earvoice.training.wait_k_mask import WaitKMask
 
 if TYPE_CHECKING:
     from earvoice.models.translation import SpeechTranslationModel
     from earvoice.training.dev_set import DevClip
     from earvoice.training.metric import Score
+    from earvoice.training.recipe import TrainingRecipe
 
 _MEASURED = (
     ("chat/seen", "de"),
     ("chat/unseen", "de"),
     ("chat/speaker", "de"),
+    ("chat/neural", "de"),
     ("tatoeba/unseen", "es"),
     ("ljspeech", "de"),
 )
@@ -63,11 +71,28 @@ _MEASURED_CLIPS = 48
 
 def main() -> None:
     """Run one step of training."""
+    parser = _build_parser()
+    options = parser.parse_args()
+    if options.step == "train" and options.fine_tune and not options.start:
+        parser.error("--fine-tune needs --start: a network that is trained already")
+    try:
+        if "device" in options:
+            options.device = training_device(options.device)
+        if options.step == "train":
+            options.recipe = _recipe(options)
+    except DeviceError as error:
+        parser.error(f"argument --{error}")
+    except ValueError as error:
+        parser.error(str(error))
+    _STEPS[options.step](options)
+
+
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m earvoice.training", description=__doc__)
     steps = parser.add_subparsers(dest="step", required=True)
     prepare = steps.add_parser("prepare", help="write vocabularies and statistics")
     growing = steps.add_parser("grow", help="make a checkpoint deeper, for German and Spanish")
-    growing.add_argument("--to", type=Path, required=True, help="checkpoint directory to write")
+    respelling = steps.add_parser("respell", help="give a checkpoint longer transcript pieces")
     train = steps.add_parser("train", help="train, or continue an interrupted run")
     _add_budget(train)
     exporting = steps.add_parser("export", help="average the best snapshots into a checkpoint")
@@ -80,7 +105,6 @@ def main() -> None:
     exporting.add_argument(
         "--milestones", action="store_true", help="write the run's milestones instead, TO/1, TO/2 …"
     )
-    exporting.add_argument("--to", type=Path, required=True, help="checkpoint directory")
     teaching = steps.add_parser("teach", help="train a text-to-text teacher on the same texts")
     teaching.add_argument("--minutes", type=float, default=Budget.minutes)
     distilling = steps.add_parser("distil", help="write the teacher's translations: distilled.tsv")
@@ -95,31 +119,35 @@ def main() -> None:
     )
     for step in (train, teaching, distilling):
         _add_device(step)
-    for step in (prepare, growing, train, exporting, teaching, distilling):
+    for step in (prepare, growing, respelling, train, exporting, teaching, distilling):
         step.add_argument("--corpus", type=Path, required=True, help="folder of the corpus")
-    for step in (growing, train, exporting, teaching, distilling):
+    for step in (growing, respelling, train, exporting, teaching, distilling):
         step.add_argument(
             "--start",
             type=Path,
-            required=step is growing,
+            required=step in (growing, respelling),
             help="checkpoint that the run begins with (default: a fresh network)",
         )
+    for step in (growing, respelling, exporting):
+        step.add_argument("--to", type=Path, required=True, help="checkpoint directory to write")
     for step in (train, exporting):
-        step.add_argument(
-            "--run",
-            type=Path,
-            default=default_run_folder(),
-            help="folder of states and snapshots (default: %(default)s)",
-        )
-    options = parser.parse_args()
-    if options.step == "train" and options.fine_tune and not options.start:
-        parser.error("--fine-tune needs --start: a network that is trained already")
-    try:
-        if "device" in options:
-            options.device = training_device(options.device)
-    except DeviceError as error:
-        parser.error(f"argument --{error}")
-    _STEPS[options.step](options)
+        _add_run(step)
+    return parser
+
+
+def _add_run(step: argparse.ArgumentParser) -> None:
+    step.add_argument(
+        "--stage",
+        type=int,
+        choices=(1, 2, 3),
+        help="whose recipe (default: 2 with --start, else 1)",
+    )
+    step.add_argument(
+        "--run",
+        type=Path,
+        default=default_run_folder(),
+        help="folder of states and snapshots (default: %(default)s)",
+    )
 
 
 def _add_device(step: argparse.ArgumentParser) -> None:
@@ -146,14 +174,18 @@ def _add_budget(train: argparse.ArgumentParser) -> None:
         "--fine-tune", action="store_true", help="some minutes more of a finished network"
     )
     train.add_argument(
+        "--peak-rate",
+        type=float,
+        help="the highest learning rate, between 0 and 1 (default: the recipe's)",
+    )
+    train.add_argument(
         "--wait-k", type=int, help="show the t-th target word only the first K + t - 1 source words"
     )
     train.add_argument(
         "--truncated",
         type=float,
-        default=TrainingRecipe.truncated_share,
         metavar="SHARE",
-        help="cut off a share of the inputs, 0 to 1, in mid-sentence (default: %(default)s)",
+        help="cut off a share of the inputs, 0 to 1, in mid-sentence (default: the stage's)",
     )
     train.add_argument(
         "--patience", type=int, help="end after so many measurements without a better one"
@@ -177,13 +209,15 @@ def _grow(options: argparse.Namespace) -> None:
     write(grown, grown.network(0.0).state_dict(), options.to, torch.float32)
 
 
+def _respell(options: argparse.Namespace) -> None:
+    start = TrainingStart.from_checkpoint(options.start)
+    source_model = train_source(options.corpus, THIRD_STAGE.source_pieces)
+    respelled = respell(start, source_model)
+    write(respelled, respelled.network(0.0).state_dict(), options.to, torch.float32)
+
+
 def _train(options: argparse.Namespace) -> None:
-    recipe = SECOND_STAGE if options.start else FIRST_STAGE
-    if options.fine_tune:
-        recipe = fine_tuned(recipe)
-    if options.distilled:
-        recipe = distilled(recipe)
-    recipe = truncated(recipe, options.truncated)
+    recipe = options.recipe
     torch.set_num_threads(options.threads)
     torch.manual_seed(recipe.seed)
     torch.set_flush_denormal(True)
@@ -232,7 +266,7 @@ def _export(options: argparse.Namespace) -> None:
         for path in run.milestones():
             write(start, average_snapshots([path]), options.to / path.stem, torch.float16)
         return
-    recipe = SECOND_STAGE if options.start else FIRST_STAGE
+    recipe = _stage(options)
     torch.manual_seed(recipe.seed)
     target, source = start.target(), start.source()
     data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
@@ -267,6 +301,29 @@ def _distil(options: argparse.Namespace) -> None:
     )
 
 
+def _stage(options: argparse.Namespace) -> TrainingRecipe:
+    number = options.stage or (2 if options.start else 1)
+    return (FIRST_STAGE, SECOND_STAGE, THIRD_STAGE)[number - 1]
+
+
+def _recipe(options: argparse.Namespace) -> TrainingRecipe:
+    """Return a stage's recipe with what the run is to do differently.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+    recipe = _stage(options)
+    if options.fine_tune:
+        recipe = fine_tuned(recipe)
+    if options.peak_rate is not None:
+        recipe = paced(recipe, options.peak_rate)
+    if options.distilled:
+        recipe = distilled(recipe)
+    if options.truncated is not None:
+        recipe = truncated(recipe, options.truncated)
+    return recipe
+
+
 def _start(options: argparse.Namespace) -> TrainingStart:
     if options.start:
         return TrainingStart.from_checkpoint(options.start)
@@ -276,6 +333,7 @@ def _start(options: argparse.Namespace) -> TrainingStart:
 _STEPS = {
     "prepare": _prepare,
     "grow": _grow,
+    "respell": _respell,
     "train": _train,
     "export": _export,
     "teach": _teach,

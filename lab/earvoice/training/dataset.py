@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from earvoice.corpus.feature_store import FeatureClip
     from earvoice.corpus.sentence import Sentence
     from earvoice.models.vocabulary import Vocabulary
     from earvoice.training.example import Example
@@ -101,11 +102,13 @@ class TrainingData:
         sentences = {row.key: row for row in read_sentences(corpus / "sentences.tsv")}
         self._features: list[NDArray[np.float16]] = []
         self._sentences: list[Sentence] = []
+        self._clips: list[FeatureClip] = []
         voices = []
         for clip, features in FeatureStore(corpus / "features").read():
             if not clip.sentence:
                 voices.append(features)
             elif sentences[clip.sentence].split == "train":
+                self._clips.append(clip)
                 self._features.append(features)
                 self._sentences.append(sentences[clip.sentence])
         self._source_vocabulary = source
@@ -121,15 +124,20 @@ class TrainingData:
 
     def pool(self) -> list[SpokenClip]:
         """Return every training clip for `plan_epoch`, in the order of the conversations."""
-        return [
-            SpokenClip(
-                index,
-                row.group,
-                len(self._features[index]),
-                translated=bool(self._targets[index]),
-            )
-            for index, row in enumerate(self._sentences)
-        ]
+        return [self._describe(index) for index in range(len(self._clips))]
+
+    def _describe(self, index: int) -> SpokenClip:
+        """Describe a clip; a conversation's second speaking is a conversation of its own."""
+        clip, translated = self._clips[index], bool(self._targets[index])
+        again = clip.key.removeprefix(clip.sentence)
+        repeats = self._recipe.neural_repeats if again == "/neural" else 1
+        return SpokenClip(
+            index,
+            self._sentences[index].group + again,
+            clip.frames,
+            translated=translated,
+            repeats=repeats if translated else self._recipe.real_repeats,
+        )
 
     def assemble(self, examples: Sequence[Example], augmentation: AugmentationRecipe) -> Batch:
         """Make one batch; all chance comes from the examples' seeds."""

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from earvoice.training.dev_set import DevClip
 
-_VOICES = ("seen", "unseen", "speaker")
 _LIVE_SETS = {"de": ("joined", "chat"), "es": ("spanish", "tatoeba")}
 """By target language: the test set, and the domain whose inputs are translated live."""
 
@@ -134,10 +133,12 @@ class Evaluation:
 def read_sets(corpus: Path, speech: Path, checkpoint: Checkpoint) -> dict[str, list[DevClip]]:
     """Return the corpus's held-out sets and those made of them."""
     sets = read_dev_sets(corpus, checkpoint.normalisation)
-    for voice in _VOICES:
-        sets[f"joined/{voice}"] = join(sets[f"chat/{voice}"])
+    spoken = {name: clips for name, clips in sets.items() if name.startswith("chat/")}
+    for name, clips in spoken.items():
+        voice = name.removeprefix("chat/")
+        sets[f"joined/{voice}"] = join(clips)
         sets[f"telephone/{voice}"] = [
-            over_telephone(clip, checkpoint.normalisation) for clip in sets[f"chat/{voice}"]
+            over_telephone(clip, checkpoint.normalisation) for clip in clips
         ]
     sets["librispeech"] = read_samples(speech / "samples", checkpoint.normalisation)
     return sets

@@ -21,12 +21,14 @@ class SpokenClip:
         group: clips of one group follow each other in one conversation.
         frames: length in frames of 10 ms.
         translated: whether a translation exists.
+        repeats: how often it is heard in an epoch.
     """
 
     index: int
     group: str
     frames: int
     translated: bool
+    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def plan_epoch(
         if not clip.translated:
             examples += [
                 Example((clip.index,), clip.frames + edges, generator.getrandbits(63))
-                for _ in range(recipe.real_repeats)
+                for _ in range(clip.repeats)
             ]
     empty_share = recipe.empty_share * joined_share / recipe.joined_share
     for _ in range(round(empty_share * len(examples))):
@@ -76,11 +78,14 @@ def plan_epoch(
 def _shuffled_groups(
     pool: Sequence[SpokenClip], generator: random.Random
 ) -> list[list[SpokenClip]]:
-    """Return rows of four groups each, in shuffled order; the order within a group stays."""
+    """Return rows of four groups each, in shuffled order; the order within a group stays.
+
+    A group is there as often as its clips are to be heard.
+    """
     groups: dict[str, list[SpokenClip]] = {}
     for clip in pool:
         groups.setdefault(clip.group, []).append(clip)
-    names = sorted(groups)
+    names = [name for name in sorted(groups) for _ in range(groups[name][0].repeats)]
     generator.shuffle(names)
     rows = [names[start : start + 4] for start in range(0, len(names), 4)]
     return [[clip for name in row for clip in groups[name]] for row in rows]

@@ -133,6 +133,8 @@ def goals(found: Measurements) -> list[Goal]:
 def _spoken_goals(found: Measurements) -> Iterable[Goal]:
     wer = found.error_percent
     yield Goal("chat, unseen voice: WER %", wer("chat/unseen de"), 18, 7, rising=False)
+    yield Goal("chat, unseen neural voice: WER %", wer("chat/neural de"), rising=False)
+    yield Goal("chat, unseen engine: WER %", wer("chat/engine de"), rising=False)
     yield Goal("LJ Speech: WER %", wer("ljspeech"), aim=45, rising=False)
     yield Goal("LibriSpeech: WER %", wer("librispeech"), aim=75, rising=False)
     yield Goal(

@@ -48,18 +48,16 @@ def grow(start: TrainingStart, config: ModelConfig, target_model: bytes) -> Trai
     Raises:
         ValueError: `start` has no weights, or the shapes do not allow growth.
     """
-    if start.weights is None:
-        message = "the network to grow has no weights; allowed: one from a checkpoint"
-        raise ValueError(message)
+    trained = start.trained_weights()
     _check(start.config, config)
     tensors = dict(SpeechTranslationModel(config).state_dict())
-    tensors.update(_kept(start.weights))
+    tensors.update(_kept(trained))
     _grow_encoder(start, config, tensors)
     _grow_decoder(start, config, tensors)
     pieces = Vocabulary(target_model, language_tags(config)).pieces
     old_pieces = start.target().vocabulary.pieces
     tensors[EMBEDDING_WEIGHT] = grow_embedding(
-        start.weights[EMBEDDING_WEIGHT].float(), old_pieces, pieces
+        trained[EMBEDDING_WEIGHT].float(), old_pieces, pieces
     )
     weights = {n: tensor for n, tensor in tensors.items() if not is_derived(n, config)}
     return replace(start, config=config, target_model=target_model, weights=weights)

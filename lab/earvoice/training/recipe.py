@@ -124,6 +124,7 @@ class TrainingRecipe:
         together_progress: share of the run after which they are trained together at the latest.
         joined_share: examples made of several sentences, reached after `joined_progress`.
         real_repeats: how often real transcribed clips are heard in an epoch.
+        neural_repeats: how often what neural voices say is heard in an epoch.
         gentle_augmentation: what is heard until the network is trained as a whole.
         empty_share: examples of noise and babble with an empty target.
         empty_babble_chance: chance that such an example is babble.
@@ -157,6 +158,7 @@ class TrainingRecipe:
     pause_frames: tuple[int, int] = (10, 80)
     edge_frames: tuple[int, int] = (0, 80)
     real_repeats: int = 4
+    neural_repeats: int = 6
     empty_share: float = 0.03
     empty_babble_chance: float = 0.5
     empty_babble_nats: tuple[float, float] = (2.0, 12.0)
@@ -188,6 +190,17 @@ SECOND_STAGE = TrainingRecipe(
 )
 """A network that grew from the first stage's learns Spanish too, and everything better."""
 
+THIRD_STAGE = replace(
+    SECOND_STAGE,
+    seed=3,
+    peak_learning_rate=1.2e-3,
+    decay_share=0.6,
+    lower_learning_rate=(0.4, 0.4),
+    truncated_share=0.3,
+    source_pieces=1_000,
+)
+"""The same network reads in longer pieces, and hears inputs that end in mid-sentence."""
+
 
 def fine_tuned(recipe: TrainingRecipe) -> TrainingRecipe:
     """Return a recipe for some minutes more of a network that a long run has finished."""
@@ -199,6 +212,18 @@ def fine_tuned(recipe: TrainingRecipe) -> TrainingRecipe:
         ctc_weight=(recipe.ctc_weight[1], recipe.ctc_weight[1]),
         warmup_steps=50,
     )
+
+
+def paced(recipe: TrainingRecipe, peak_learning_rate: float) -> TrainingRecipe:
+    """Return a recipe with another highest learning rate.
+
+    Raises:
+        ValueError: the rate is not above 0, or not below 1.
+    """
+    if not 0.0 < peak_learning_rate < 1.0:
+        message = f"peak_learning_rate = {peak_learning_rate}; allowed: above 0 and below 1"
+        raise ValueError(message)
+    return replace(recipe, peak_learning_rate=peak_learning_rate)
 
 
 def truncated(recipe: TrainingRecipe, share: float) -> TrainingRecipe:

@@ -65,6 +65,17 @@ class TrainingStart:
             weights=parts.tensors,
         )
 
+    def trained_weights(self) -> dict[str, torch.Tensor]:
+        """Return the weights by name, in a dictionary of the caller's own.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if self.weights is None:
+            message = "the network to begin with has no weights; allowed: one from a checkpoint"
+            raise ValueError(message)
+        return dict(self.weights)
+
     def source(self) -> Vocabulary:
         """Return the pieces of the transcript."""
         return Vocabulary(self.source_model)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from earvoice.corpus.sentence import Sentence
     from earvoice.training.recipe import TrainingRecipe
 
 _TEXTS_EVERY = 4
@@ -21,11 +22,16 @@ _TEXTS_EVERY = 4
 
 def train_vocabularies(corpus: Path, recipe: TrainingRecipe) -> None:
     """Write ``source.model`` (of transcripts) and ``target.model`` (of translations)."""
-    rows = [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
+    rows = _spoken(corpus)
     source = train_pieces((row.transcript for row in rows), recipe.source_pieces)
     target = train_pieces((row.german for row in rows if row.german), recipe.target_pieces)
     (corpus / "source.model").write_bytes(source)
     (corpus / "target.model").write_bytes(target)
+
+
+def train_source(corpus: Path, pieces: int) -> bytes:
+    """Return another vocabulary of the transcripts, `pieces` with specials."""
+    return train_pieces((row.transcript for row in _spoken(corpus)), pieces)
 
 
 def train_joint_target(corpus: Path, pieces: int) -> bytes:
@@ -33,10 +39,14 @@ def train_joint_target(corpus: Path, pieces: int) -> bytes:
 
     Every spoken sentence counts, and one in four of the sentences that nobody speaks.
     """
-    rows = [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
+    rows = _spoken(corpus)
     rows += read_sentences(corpus / "texts.tsv")[::_TEXTS_EVERY]
     lines = [text for row in rows for text in (row.german, row.spanish) if text]
     return train_pieces(lines, pieces)
+
+
+def _spoken(corpus: Path) -> list[Sentence]:
+    return [row for row in read_sentences(corpus / "sentences.tsv") if row.split == "train"]
 
 
 def train_pieces(lines: Iterable[str], pieces: int) -> bytes:

@@ -162,6 +162,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
 
         if resumed is None:
             return ResponseWriter(facts.options, make_token)
+        self._telemetry.meters.count("earvoice.sessions.resumed", 1)
         _LOG.info(
             "session resumed",
             extra={"session_id": facts.session_id, "from_session": resumed.bearer.session_id},

@@ -316,6 +316,13 @@ METRICS = (
         ("SESSION_LIMIT", "NOT_READY", "BACKEND_UNAVAILABLE", "MODEL_MISMATCH"),
     ),
     Metric(
+        "earvoice.sessions.resumed",
+        "counter",
+        "{session}",
+        ("policy",),
+        "Sessions that went on here with a resume token, after something had been lost or stopped.",
+    ),
+    Metric(
         "earvoice.backend.ready",
         "gauge",
         "{replica}",

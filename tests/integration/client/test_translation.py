@@ -161,8 +161,8 @@ async def test_a_missing_summary_is_no_success():
     class Silent(ScriptedService):
         async def StreamingTranslate(self, request_iterator, context):
             async for request in request_iterator:
-                yield self._number(Response(session_started=self._start(request.config)))
-                return
+                if request.WhichOneof("message") == "config":
+                    yield self._number(Response(session_started=self._start(request.config)))
 
     async with serve(Silent()) as address:
         with pytest.raises(ProtocolError, match="without a summary"):
@@ -191,11 +191,15 @@ async def test_a_session_that_comes_further_is_tried_anew():
 
     class Dying(ScriptedService):
         async def StreamingTranslate(self, request_iterator, context):
-            self.configs.append((await anext(aiter(request_iterator))).config)
+            requests = aiter(request_iterator)
+            self.configs.append((await anext(requests)).config)
             self._seq = 0
             yield self._number(Response(session_started=self._start(self.configs[-1])))
             for segment in range(1, len(self.configs) + 1):
                 yield self._number(Response(segment_done={"segment": segment}))
+            # A stream that ends before its audio is reset, and the reset may outrun the summary.
+            async for _ in requests:
+                pass
             if len(self.configs) < 4:
                 raise NotReadyError("gone again")
             yield self._number(Response(summary={}))

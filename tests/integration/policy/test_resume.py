@@ -9,9 +9,11 @@ import pytest
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from tests.deploy.tool import free_port
 from tests.e2e.calling import Outcome, Request, call, config, pieces
 from tests.e2e.open_stream import audio_messages, open_stream
 from tests.integration.policy.conftest import RunningPolicy, Start
+from tests.integration.policy.metrics_page import read_values
 from tests.integration.policy.scripted_backends import RATE_HERTZ
 
 KEY = "5a" * 32
@@ -97,6 +99,19 @@ async def resume(running: RunningPolicy, token: bytes, acknowledged: int) -> Out
     assert started.next_sample >= acknowledged
     rest = AUDIO[started.next_sample * FRAME_BYTES :]
     return await call(running.address, messages(rest, resume_token=token))
+
+
+async def test_whoever_operates_a_replica_sees_what_went_on_there(start: Start):
+    """The metric counts sessions that were resumed, not those that began."""
+    port = free_port()
+    first, second = await start(resume_keys=KEY), await start(resume_keys=KEY, metrics_port=port)
+    whole = await call(first.address, messages(AUDIO))
+    await call(second.address, messages(AUDIO))
+    _, token, acknowledged = points(whole)[1]
+    await resume(second, token, acknowledged)
+    values = await read_values(port)
+    assert values["earvoice_sessions_resumed_total"] == 2
+    second.telemetry.close()
 
 
 async def test_audio_that_was_decided_must_be_sent_again(running: RunningPolicy):

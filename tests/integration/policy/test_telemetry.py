@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import urllib.request
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -15,9 +14,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from earvoice.runtime.errors import InvalidAudioError
 from earvoice.telemetry.schema import METRICS, SPANS
+from tests.deploy.tool import free_port
 from tests.e2e.calling import Outcome, Request, call, config, pieces
 from tests.integration.policy.collector import Collector, serve_collector
 from tests.integration.policy.conftest import RunningPolicy, Start
+from tests.integration.policy.metrics_page import read_values
 from tests.integration.policy.scripted_backends import RATE_HERTZ
 
 WORDS = [f"w{n}" for n in range(13)]
@@ -174,25 +175,16 @@ async def test_exemplars_lead_from_the_metrics_to_segments(collector, start: Sta
 
 async def test_prometheus_reads_every_metric_of_the_service(start: Start):
     """Counted once each: words, segments, the session."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     running = await start(metrics_port=port, session_limit=1)
     await call(running.address, messages())
-
-    def read() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
-            return response.read().decode()
-
-    page = await asyncio.to_thread(read)
-    lines = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
-    counts = {name.partition("{")[0]: float(value) for name, value in lines.items()}
+    counts = await read_values(port)
     assert counts["earvoice_word_lag_milliseconds_count"] == len(WORDS)
     assert counts["earvoice_segment_computation_milliseconds_count"] == SEGMENTS
     assert counts["earvoice_session_real_time_factor_count"] == 1
     for metric in METRICS:
         if "policy" in metric.services and metric.instrument == "histogram":
-            assert metric.name.replace(".", "_") in page
+            assert any(name.startswith(metric.name.replace(".", "_")) for name in counts)
     await close(running)
 
 
