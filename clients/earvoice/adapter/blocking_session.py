@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from earvoice.client.event import CommittedWord
     from earvoice.client.options import TranslationOptions
 
+_SETTLING_S = 5.0
+
 Result = TypeVar("Result")
 
 
@@ -27,15 +29,17 @@ class BlockingConnection:
     """
 
     def __init__(self, address: str) -> None:
-        loop = asyncio.new_event_loop()
+        loop, ended = asyncio.new_event_loop(), threading.Event()
         # A daemon, because these tools have no hook for their end: the finalizer stops it.
-        thread = threading.Thread(target=loop.run_forever, name="earvoice", daemon=True)
+        thread = threading.Thread(target=_run, args=(loop, ended), name="earvoice", daemon=True)
         thread.start()
+        # At the program's end the younger finalizer comes first: what it closes is waited for.
+        weakref.finalize(thread, ended.wait)
         self._loop = loop
         self._client = self._wait(_connect(address))
         # What nobody ended or left ends with the connection.
         self._sessions: set[PushedSession] = set()
-        self.close = weakref.finalize(self, _close, loop, thread, self._client, self._sessions)
+        self.close = weakref.finalize(self, _close, loop, self._client, self._sessions)
 
     def open(self, options: TranslationOptions) -> BlockingSession:
         """Return a session; nothing is sent before its first audio."""
@@ -99,10 +103,12 @@ async def _open(client: TranslationClient, options: TranslationOptions) -> Pushe
     return PushedSession(client, options)
 
 
-async def _shut_down(client: TranslationClient, sessions: Iterable[PushedSession]) -> None:
-    for session in sessions:
-        await session.leave()
-    await client.close()
+def _run(loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
+    try:
+        loop.run_forever()
+        loop.close()
+    finally:
+        ended.set()
 
 
 def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) -> Result:
@@ -112,15 +118,31 @@ def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) ->
     except KeyboardInterrupt:
         future.cancel()
         raise
+    finally:
+        # An error's traceback would hold the future that holds the error, and the connection too.
+        del future
 
 
 def _close(
-    loop: asyncio.AbstractEventLoop,
-    thread: threading.Thread,
-    client: TranslationClient,
-    sessions: Iterable[PushedSession],
+    loop: asyncio.AbstractEventLoop, client: TranslationClient, sessions: Iterable[PushedSession]
 ) -> None:
-    _wait(loop, _shut_down(client, sessions))
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    # Garbage is collected in any thread, under any lock, in the loop's own thread too: never wait.
+    asyncio.run_coroutine_threadsafe(_shut_down(loop, client, sessions), loop)
+
+
+async def _shut_down(
+    loop: asyncio.AbstractEventLoop, client: TranslationClient, sessions: Iterable[PushedSession]
+) -> None:
+    try:
+        for session in sessions:
+            await session.leave()
+        await client.close()
+        await _settle()
+    finally:
+        loop.stop()
+
+
+async def _settle() -> None:
+    # gRPC tells the end of a call to the loop of the call, and that must not be closed by then.
+    if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(rest, timeout=_SETTLING_S)

@@ -39,7 +39,7 @@ class PausingService(api_grpc.SpeechTranslationServiceServicer):
     So one segment of the second utterance is due as soon as the first has ended.
     """
 
-    def __init__(self, *, fails_at: int = 0, catch_up: int = api.CATCH_UP_EVERY_SEGMENT):
+    def __init__(self, *, fails_at: int | None = None, catch_up: int = api.CATCH_UP_EVERY_SEGMENT):
         self.fails_at = fails_at
         self.catch_up = catch_up
         self.ended = threading.Event()
@@ -76,7 +76,7 @@ class PausingService(api_grpc.SpeechTranslationServiceServicer):
     def _work(self, end, *, final=False):
         self.segment += 1
         if self.fails_at == end:
-            raise InternalError
+            raise InternalError("scripted")
         item = {"text": f"{self.utterance}.{self.segment}", "starts_word": True}
         yield Response(committed={"items": [item]})
         pauses = not final and self.utterance == 0 and end == PAUSE_SAMPLE
@@ -186,17 +186,56 @@ async def test_a_session_can_be_left_and_another_begun():
     assert await in_thread(service, work) == ["0.1"]
 
 
+def open_in_thread(address):
+    """A connection with a session under way, and the thread of its event loop."""
+    before = set(threading.enumerate())
+    connection = BlockingConnection(address)
+    (thread,) = set(threading.enumerate()) - before
+    connection.open(OPTIONS).push(bytes(4 * SEGMENT_SAMPLES))
+    return connection, thread
+
+
 async def test_a_connection_that_is_forgotten_leaves_no_thread():
     """These tools have no hook for their end."""
 
     def work(address):
-        before = set(threading.enumerate())
-        connection = BlockingConnection(address)
-        (thread,) = set(threading.enumerate()) - before
-        connection.open(OPTIONS).push(bytes(4 * SEGMENT_SAMPLES))
+        connection, thread = open_in_thread(address)
         del connection
         gc.collect()
         thread.join(10)
         assert not thread.is_alive()
 
     await in_thread(PausingService(), work)
+
+
+async def test_garbage_may_be_collected_in_a_connection_s_own_thread():
+    """Python collects where it happens to be; to wait there for the loop would be for ever."""
+
+    def work(address):
+        connection, thread = open_in_thread(address)
+        connection._loop.call_soon_threadsafe(connection.close)
+        thread.join(10)
+        assert not thread.is_alive()
+
+    await in_thread(PausingService(), work)
+
+
+async def test_an_error_does_not_hold_its_connection():
+    """Else only the garbage collector could close it, later and anywhere."""
+
+    def work(address):
+        with pytest.raises(ProtocolError):
+            BlockingConnection(address).open(OPTIONS).push(bytes(4 * SEGMENT_SAMPLES))
+
+    def work_and_look(address):
+        before = set(threading.enumerate())
+        gc.disable()
+        try:
+            work(address)
+        finally:
+            gc.enable()
+        for thread in set(threading.enumerate()) - before:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    await in_thread(PausingService(catch_up=api.CATCH_UP_MERGE), work_and_look)
