@@ -49,7 +49,7 @@ def evaluated(services: Running, test_set: Path) -> tuple[str, tuple[float, ...]
 
 
 def completed_words(text: str, delays: tuple[float, ...]) -> list[tuple[str, float]]:
-    """Words as ours: a mark that comes a segment later, a word for SimulEval, completes the last."""
+    """Words as ours: a mark that comes a segment later completes the last, and is no word."""
     words: list[tuple[str, float]] = []
     for word, delay in zip(text.split(), delays, strict=True):
         if words and not word.strip(punctuation):
