@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import gc
 import os
 
 from hypothesis import settings
@@ -11,3 +12,12 @@ for service in ("ENCODER", "DECODER"):
 # A law says nothing about time, and a busy machine would break it by the clock.
 settings.register_profile("earvoice", deadline=None)
 settings.load_profile("earvoice")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what is imported by now out of collections.
+
+    A collection of it all would stop every server in this process for half a second and more.
+    """
+    gc.collect()
+    gc.freeze()

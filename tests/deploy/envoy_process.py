@@ -17,7 +17,7 @@ import yaml
 
 from tests.deploy.manifest import K8S
 from tests.deploy.named_service import NamedService
-from tests.deploy.tool import free_port
+from tests.deploy.tool import free_ports
 
 FOLDER = K8S / "components" / "envoy"
 # Where the files are in a pod.
@@ -60,8 +60,8 @@ def place_configuration(
         )
     configuration = yaml.safe_load((folder / name).read_text(encoding="utf8"))
     resources = configuration["static_resources"]
-    ports = {listener["name"]: free_port() for listener in resources["listeners"]}
-    ports["admin"] = free_port()
+    names = [*(listener["name"] for listener in resources["listeners"]), "admin"]
+    ports = dict(zip(names, free_ports(len(names)), strict=True))
     for listener in resources["listeners"]:
         listener["address"] = _address(f"127.0.0.1:{ports[listener['name']]}")
     policy, admin = resources["clusters"]
@@ -111,13 +111,13 @@ async def envoy_before(
         await asyncio.to_thread(running.__exit__, None, None, None)
 
 
-def healthy_count(status_port: int) -> int:
-    """How many policy services Envoy finds healthy; 0 while it does not answer."""
+def healthy_count(status_port: int) -> int | None:
+    """How many policy services Envoy finds healthy; None while it does not answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{status_port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
     except OSError:
-        return 0
+        return None
     name = 'envoy_cluster_membership_healthy{envoy_cluster_name="policy"}'
     return next((int(line.split()[-1]) for line in lines if line.startswith(name)), 0)
 

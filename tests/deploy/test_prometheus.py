@@ -18,7 +18,7 @@ from earvoice.telemetry.metering import Meters
 from earvoice.telemetry.metric_export import MetricExport
 from earvoice.telemetry.schema import METRICS
 from tests.deploy.metric_name import names_in, prometheus_names
-from tests.deploy.tool import OBSERVABILITY, free_port, output_of, program
+from tests.deploy.tool import OBSERVABILITY, free_ports, output_of, program
 
 FOLDER = OBSERVABILITY / "prometheus"
 RULES = FOLDER / "rules" / "earvoice.yml"
@@ -95,7 +95,7 @@ def test_prometheus_reads_a_services_metrics_and_raises_an_alert(tmp_path):
     meters = Meters("policy", export.provider.get_meter("earvoice"))
     meters.record("earvoice.word.lag", 1234.0, "live")
     meters.count("earvoice.sessions.refused", 1, "SESSION_LIMIT")
-    metrics_port, port = free_port(), free_port()
+    metrics_port, port = free_ports(2)
     export.listen("127.0.0.1", metrics_port)
     target = json.dumps([{"targets": [f"127.0.0.1:{metrics_port}"]}])
     (folder / "targets" / "policy.yml").write_text(target, encoding="utf8")

@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from tests.deploy.envoy_process import envoy_program, place_configuration, running_envoy
-from tests.deploy.tool import free_port
+from tests.deploy.tool import free_ports
 from tests.e2e.calling import speech
 from tests.e2e.lone_service import service_yard
 from tests.faults.listener import listen
@@ -27,7 +27,7 @@ def policies(tmp_path):
         targets = {
             f"{name.upper()}_TARGET": yard.start(name).address() for name in ("encoder", "decoder")
         }
-        ports = [free_port() for _ in range(3)]
+        ports = free_ports(3)
         yield [
             (yard.start("policy", METRICS_PORT=str(port), RESUME_KEYS=RESUME_KEY, **targets), port)
             for port in ports

@@ -26,6 +26,8 @@ from tests.e2e.calling import (
 from tests.e2e.open_stream import OpenStream, audio_messages, open_stream
 from tests.e2e.running import Running, start
 
+pytestmark = pytest.mark.timeout(600)
+
 # As a client that reads nothing has it: its window is full after a few responses.
 SMALL_WINDOW = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0)]
 EAGER = {

@@ -143,7 +143,7 @@ async def test_sigterm_lets_a_stream_end_and_refuses_new_ones(passing):
 
 async def test_a_stream_that_outlives_the_grace_is_ended(passing):
     """Its client is told to go elsewhere, and everything exits with 0."""
-    running = passing(EARVOICE_POLICY_DRAIN_GRACE_MS="500")
+    running = passing(EARVOICE_POLICY_DRAIN_GRACE_MS="2000")
     async with open_stream(running.address) as stream, asyncio.timeout(60):
         await stream.send(*audio_messages(speech()))
         await stream.read_until("segment_done")

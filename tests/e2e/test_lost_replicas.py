@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -13,7 +14,7 @@ from tests.e2e.calling import Outcome, assert_well_formed, call, requests, speec
 from tests.e2e.lone_service import LoneService, ServiceYard, service_yard
 from tests.e2e.open_stream import OpenStream, halves, open_stream
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 BACKENDS = ("encoder", "decoder")
 
 
@@ -69,9 +70,24 @@ async def term(cluster: Cluster, service: str) -> None:
 FAULTS = {"SIGKILL": kill, "SIGSTOP": stop, "SIGTERM": term}
 
 
+def known_to_serve(policy_log: str) -> set[str]:
+    """Addresses that the policy service last found ready."""
+    serving: set[str] = set()
+    for line in map(json.loads, policy_log.splitlines()):
+        if line["message"] == "replica ready":
+            serving.add(line["address"])
+        if line["message"] == "replica not ready":
+            serving.discard(line["address"])
+    return serving
+
+
 @pytest.fixture
-def mended(cluster: Cluster) -> Iterator[Cluster]:
-    """Every replica serves before and after."""
+async def mended(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """Every replica serves before and after, and the policy service knows that they do."""
+    addresses = {replica.address() for both in cluster.replicas.values() for replica in both}
+    async with asyncio.timeout(60):
+        while known_to_serve(cluster.policy.log) != addresses:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.05)
     yield cluster
     for both in cluster.replicas.values():
         for replica in both:

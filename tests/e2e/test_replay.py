@@ -12,7 +12,7 @@ import soundfile
 from earvoice.evaluation.readers.record import read_records
 from tests.e2e.running import Running
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
 RECORDING = Path(__file__).parents[2] / "demo" / "librispeech_1995-1837-0001.wav"
 LIVE = {

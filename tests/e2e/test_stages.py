@@ -17,7 +17,7 @@ from tests.e2e.delaying_proxy import delaying_proxy
 from tests.e2e.lone_service import ServiceYard, service_yard
 from tests.integration.decoder.tiny_checkpoint import write_tiny_checkpoint
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
 SECONDS = 14
 COMPUTE_DELAY_MS = 200

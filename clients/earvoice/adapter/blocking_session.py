@@ -26,6 +26,9 @@ class BlockingConnection:
 
     Args:
         address: ``host:port``.
+
+    Raises:
+        ValueError: the address is none.
     """
 
     def __init__(self, address: str) -> None:
@@ -34,9 +37,13 @@ class BlockingConnection:
         thread = threading.Thread(target=_run, args=(loop, ended), name="earvoice", daemon=True)
         thread.start()
         # At the program's end the younger finalizer comes first: what it closes is waited for.
-        weakref.finalize(thread, ended.wait)
+        weakref.finalize(thread, ended.wait, 2 * _SETTLING_S)
         self._loop = loop
-        self._client = self._wait(_connect(address))
+        try:
+            self._client = self._wait(_connect(address))
+        except BaseException:
+            loop.call_soon_threadsafe(loop.stop)
+            raise
         # What nobody ended or left ends with the connection.
         self._sessions: set[PushedSession] = set()
         self.close = weakref.finalize(self, _close, loop, self._client, self._sessions)

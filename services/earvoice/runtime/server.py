@@ -16,14 +16,15 @@ from grpc_reflection.v1alpha import reflection
 from earvoice.runtime.authentication import Authenticator
 from earvoice.runtime.credentials import server_credentials
 from earvoice.runtime.settings import ServiceSettings
-from earvoice.runtime.status import StatusInterceptor
+from earvoice.runtime.status import DISCARD_TIMEOUT_S, StatusInterceptor
 from earvoice.runtime.tls import ServerTls
 from earvoice.runtime.transport import MESSAGE_LIMIT_BYTES, server_options
 
 _LOG = logging.getLogger("earvoice.runtime.server")
 
-LAST_WORDS_S = 0.5
-"""How long statuses on their way may take once everything else has ended."""
+LAST_WORDS_S = DISCARD_TIMEOUT_S + 0.5
+"""How long statuses on their way may take once everything else has ended: longer than callers in
+full flow are listened to."""
 
 Drain = Callable[[float], Awaitable[None]]
 

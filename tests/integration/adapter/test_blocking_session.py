@@ -208,6 +208,16 @@ async def test_a_connection_that_is_forgotten_leaves_no_thread():
     await in_thread(PausingService(), work)
 
 
+async def test_an_address_that_is_none_leaves_no_thread():
+    """A process could not end."""
+    before = set(threading.enumerate())
+    with pytest.raises(ValueError, match="server"):
+        BlockingConnection("")
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
 async def test_garbage_may_be_collected_in_a_connection_s_own_thread():
     """Python collects where it happens to be; to wait there for the loop would be for ever."""
 

@@ -49,7 +49,7 @@ async def until(condition):
     """Wait until a child on this machine has done its part."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - another process tells no event of ours
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
 
 
 def alive(process_id):

@@ -73,7 +73,7 @@ async def run_until_ready(environment, ready_file, *arguments, signal_number=sig
     process = await start(environment, "--ready-file", ready_file, *arguments)
     async with asyncio.timeout(30):
         while not ready_file.exists():  # noqa: ASYNC110 - another process tells no event of ours
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     addresses = json.loads(ready_file.read_text())
     process.send_signal(signal_number)
     output, errors = await process.communicate()

@@ -113,7 +113,7 @@ async def test_vanished_caller_leaves_the_engine(
 
 async def test_silent_caller_is_ended(serve: Serve, tiny: LoadedDecoder) -> None:
     """A session without commands does not stay for ever."""
-    decoder = await serve(tiny.model, tiny.strategy, idle_timeout_ms=100)
+    decoder = await serve(tiny.model, tiny.strategy, idle_timeout_ms=1000)
     failure = facts_of(await failure_of(await ready(decoder)))
     assert failure[:2] == (grpc.StatusCode.DEADLINE_EXCEEDED, "IDLE")
 
@@ -123,7 +123,7 @@ async def test_caller_that_never_reads_gives_its_session_back(
 ) -> None:
     """Its generation pauses when nothing more fits, and the session ends as SLOW_READER."""
     decoder = await serve(
-        tiny.model, tiny.strategy, write_timeout_ms=100, outbox_events=4, session_limit=1
+        tiny.model, tiny.strategy, write_timeout_ms=1000, outbox_events=4, session_limit=1
     )
     caller = decoder.caller()
     await caller.open()
@@ -154,7 +154,7 @@ async def test_drain_refuses_new_sessions_and_ends_the_rest_in_time(
 ) -> None:
     """A session may use the grace; when it is over, its status says to go elsewhere."""
     caller = await ready(decoder)
-    drained = asyncio.create_task(decoder.service.drain(2.0))
+    drained = asyncio.create_task(decoder.service.drain(6.0))
     assert (await caller.generate(1)).steps
     refused = facts_of(await failure_of(decoder.caller()))
     assert refused[:2] == (grpc.StatusCode.UNAVAILABLE, "NOT_READY")

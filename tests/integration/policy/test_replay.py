@@ -152,7 +152,7 @@ async def test_a_slow_replica_is_waited_for(fleet: Fleet, service: str):
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_replica_that_is_slow_for_too_long_is_left(service: str):
     """Its process lives, its engine does not."""
-    patience = Patience(answer_s=0.2, slow_answer_s=0.5, replacement_s=5.0)
+    patience = Patience(answer_s=0.5, slow_answer_s=1.5, replacement_s=15.0)
     async with running_fleet(patience=patience) as fleet:
 
         async def disturb() -> None:

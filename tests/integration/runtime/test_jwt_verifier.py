@@ -15,8 +15,8 @@ from earvoice.runtime.jwt_verifier import JwtVerifier, KeyFile, KeySource, KeyUr
 from tests.deploy.tool import free_port
 from tests.integration.runtime.key_server import AUDIENCE, ISSUER, Issuer, published
 
-PAST = datetime.now(UTC) - timedelta(hours=1)
-FUTURE = datetime.now(UTC) + timedelta(hours=1)
+PAST = datetime.now(UTC) - timedelta(days=1)
+FUTURE = datetime.now(UTC) + timedelta(days=1)
 
 
 @pytest.fixture
