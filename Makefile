@@ -12,7 +12,7 @@ MODEL ?= models/earvoice-en-x-small
 # Minutes of one core: the three stages of training; hours that neural voices speak.
 FIRST_MINUTES ?= 70
 SECOND_MINUTES ?= 200
-THIRD_MINUTES ?= 140
+THIRD_MINUTES ?= 270
 NEURAL_HOURS ?= 0.9
 FIRST_MODEL ?= $(WORK)/earvoice-en-de
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
@@ -105,7 +105,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup unseen-engine neural-voices ## make the shipped model anew: DATA=folder WORK=folder (nine hours of one core)
+model: setup unseen-engine neural-voices ## make the shipped model anew: DATA=folder WORK=folder (eleven hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus, training states and snapshots are in $(WORK); run again to continue"
 	$(CORPUS) texts --data $(DATA) --corpus $(WORK)/corpus
