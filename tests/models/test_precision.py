@@ -59,7 +59,7 @@ def test_trials_are_kept_with_the_checkpoint(tmp_path: Path) -> None:
     """A later trial takes an earlier one's place, another language stands beside it."""
     write_tiny_checkpoint(tmp_path)
     before = load_checkpoint(tmp_path).hash
-    add_precision_trials(tmp_path, (_trial(0.5), _trial(language="es")))
+    add_precision_trials(tmp_path, (_trial(0.5), _trial(language="fr")))
     add_precision_trials(tmp_path, (_trial(),))
     config = (tmp_path / "config.json").read_text()
     assert config.count('"equal_share": 0.99') == 2

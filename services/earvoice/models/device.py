@@ -26,9 +26,9 @@ def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
 
 def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether products in bf16 are computed, and not imitated."""
-    supported: bool = (
-        torch.cuda.is_bf16_supported(including_emulation=False)
-        if device.type == "cuda"
-        else torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - it has no public name
-    )
+    supported = False
+    if device.type == "cuda":
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif device.type == "cpu":
+        supported = torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - it has no public name
     return supported
