@@ -133,7 +133,7 @@ model: setup unseen-engine neural-voices ## make the shipped model anew: DATA=fo
 	sed '1,$(INPUT_COUNT)d' $(TEST_SET)/refs.de.txt > $(WORK)/calibration/refs.de.txt
 	OMP_NUM_THREADS=1 $(BIN)/earvoice calibrate --lag-ms $(LAG_MS) --model $(MODEL) \
 		--source $(WORK)/calibration/wavs.txt --target $(WORK)/calibration/refs.de.txt \
-		--to de --output $(WORK)/calibration
+		--to de --output $(WORK)/calibration/$$(sha256sum $(MODEL)/model.safetensors | cut -c-12)
 
 unseen-engine: setup
 	@$(BIN)/python -m pip install --quiet $(UNSEEN_ENGINE) \
