@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from earvoice.client.options import TranslationOptions
 
 _SETTLING_S = 5.0
+"""How long gRPC may take to tell the end of calls to a loop that is closing."""
 
 Result = TypeVar("Result")
 

@@ -42,8 +42,10 @@ class RunningEncoder:
         return answers
 
 
-async def start_encoder(settings: EncoderSettings, model: EncoderModel | None):
-    engine = EngineThread("test-encoder")
+async def start_encoder(
+    settings: EncoderSettings, model: EncoderModel | None, engine: EngineThread | None = None
+):
+    engine = engine or EngineThread("test-encoder")
     limit = SessionLimit(settings.session_limit)
     service = EncoderService(settings, engine, limit, RequestTrace(None))
     server = ServiceServer(settings, [SERVICE_NAME])
