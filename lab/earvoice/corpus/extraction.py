@@ -11,6 +11,7 @@ import torch
 from earvoice.corpus.clip_store import ClipStore
 from earvoice.corpus.feature_store import FeatureClip, FeatureStore
 from earvoice.corpus.recording import VOICES, is_held_out_voice, list_recordings, read_recording
+from earvoice.corpus.transcription import DOMAIN, key_of, read_transcribed
 from earvoice.models.frontend import INT16_SCALE, Filterbank
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CLIP_FOLDERS = ("clips", "again-clips", "neural-clips", "engine-clips")
+CLIP_FOLDERS = ("clips", "again-clips", "third-clips", "neural-clips", "engine-clips")
 
 
 def log_mel(samples: NDArray[np.float32]) -> NDArray[np.float16]:
@@ -49,6 +50,10 @@ def extract(corpus: Path, speech: Path) -> None:
         if not store.has(name):
             _extract_recordings(speech, name, store)
             sys.stdout.write(f"{name}\n")
+    transcribed = {sentence.key for sentence in read_transcribed(corpus)}
+    if transcribed and not store.has(DOMAIN):
+        _extract_transcribed(speech, transcribed, store)
+        sys.stdout.write(f"{DOMAIN}\n")
 
 
 def _extract_shard(clips: ClipStore, shard: int, store: FeatureStore, name: str) -> None:
@@ -70,3 +75,15 @@ def _extract_recordings(speech: Path, name: str, store: FeatureStore) -> None:
         rows.append(FeatureClip(f"{name}-{path.stem}", sentence, name, len(frames)))
         features.append(frames)
     store.write(name, rows, features)
+
+
+def _extract_transcribed(speech: Path, transcribed: set[str], store: FeatureStore) -> None:
+    """Write once more what has got words: `VOICES` stays, as the babble of others."""
+    rows, features = [], []
+    for path in list_recordings(speech, VOICES):
+        key = key_of(path)
+        if key in transcribed:
+            frames = log_mel(read_recording(path))
+            rows.append(FeatureClip(key, key, DOMAIN, len(frames)))
+            features.append(frames)
+    store.write(DOMAIN, rows, features)

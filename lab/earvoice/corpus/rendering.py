@@ -12,10 +12,12 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from earvoice.corpus.clip_store import Clip, ClipStore
+from earvoice.corpus.hibari import speak_with_hibari
 from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, speak, speak_with_festival
 from earvoice.corpus.voice import (
     draw_neural_voice,
     draw_second_voice,
+    draw_third_voice,
     draw_training_voice,
     draw_unseen_engine,
     draw_unseen_neural_voice,
@@ -24,7 +26,7 @@ from earvoice.corpus.voice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -106,20 +108,40 @@ def plan_neural_requests(sentences: Sequence[Sentence], seed: int, hours: float)
     conversations of train in a drawn order, until about so many hours are full.
     """
     requests = _held_out_chat(sentences, seed, "neural", draw_unseen_neural_voice)
+    for sentence in _some_conversations(sentences, f"{seed}/neural", hours):
+        voice = draw_neural_voice(random.Random(f"{seed}/{sentence.group}/{sentence.speaker}"))
+        requests.append(_say_again(sentence, "neural", voice))
+    return requests
+
+
+def plan_third_requests(sentences: Sequence[Sentence], seed: int, hours: float) -> list[Request]:
+    """Let conversations of train, about so many hours, be said a third time (``/third``)."""
+    return [
+        _say_again(
+            sentence,
+            "third",
+            draw_third_voice(random.Random(f"{seed}/third/{sentence.group}/{sentence.speaker}")),
+        )
+        for sentence in _some_conversations(sentences, f"{seed}/third", hours)
+    ]
+
+
+def _some_conversations(
+    sentences: Sequence[Sentence], seed: str, hours: float
+) -> Iterator[Sentence]:
+    """Yield conversations of train in a drawn order, until about so many hours are full."""
     groups: dict[str, list[Sentence]] = {}
     for sentence in sentences:
         if sentence.split == "train":
             groups.setdefault(sentence.group, []).append(sentence)
     names = sorted(groups)
-    random.Random(f"{seed}/neural").shuffle(names)
+    random.Random(seed).shuffle(names)
     letters_left = hours * _LETTERS_PER_HOUR
     for sentence in chain.from_iterable(groups[name] for name in names):
         letters_left -= len(sentence.spoken)
         if letters_left < 0:
-            break
-        voice = draw_neural_voice(random.Random(f"{seed}/{sentence.group}/{sentence.speaker}"))
-        requests.append(_say_again(sentence, "neural", voice))
-    return requests
+            return
+        yield sentence
 
 
 def _held_out_chat(
@@ -140,13 +162,15 @@ def _say_again(sentence: Sentence, kind: str, voice: Voice) -> Request:
 
 
 def speak_alone(voice: Voice, text: str) -> NDArray[np.int16]:
-    """Speak one sentence with espeak-ng, flite or festival.
+    """Speak one sentence with espeak-ng, flite, festival or Hibari.
 
     Raises:
         SynthesisError: the engine failed or gave silence.
     """
     if voice.engine == "festival":
         return speak_with_festival([(voice, text)])[0]
+    if voice.engine == "hibari":
+        return speak_with_hibari(voice, text)
     return speak(voice, text)
 
 

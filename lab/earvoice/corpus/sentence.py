@@ -18,7 +18,7 @@ class Sentence:
     Attributes:
         key: unique name within the corpus, e.g. ``chat-00012``.
         split: ``train`` or ``dev``.
-        domain: ``chat``, ``restaurant``, ``tatoeba`` or ``ljspeech``.
+        domain: ``chat``, ``restaurant``, ``tatoeba``, ``ljspeech`` or ``librispeech``.
         group: sentences with one group follow each other in one conversation.
         speaker: sentences of one group and speaker are spoken by one voice.
         spoken: English as the synthesiser reads it: numbers as words, punctuation kept.

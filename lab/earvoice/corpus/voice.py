@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-Engine = Literal["espeak-ng", "flite", "festival", "kokoro", "pico"]
+Engine = Literal["espeak-ng", "flite", "festival", "hibari", "kokoro", "pico"]
 
 _ACCENTS = ("en-us", "en-us", "en-gb", "en-gb-scotland", "en-gb-x-rp", "en-gb-x-gbclan", "en-029")
 _VARIANTS = (
@@ -33,6 +33,7 @@ _FOREIGNERS = (
 )
 _NEURAL_SHARES = (55, 25, 20)
 _BLENDED_CHANCE = 0.5
+_HIBARI_CHANCE = 0.5
 _HELD_OUT_ENGINE = ("en-US", "en-GB")
 _HELD_OUT_NEURAL = ("af_bella", "af_sarah", "am_michael", "bf_emma", "bm_george")
 
@@ -68,6 +69,16 @@ def draw_training_voice(generator: random.Random) -> Voice:
 def draw_second_voice(generator: random.Random) -> Voice:
     """Draw a voice for a sentence that another one has said before: 30 % festival."""
     return _draw_known(_SECOND_SHARES, generator)
+
+
+def draw_third_voice(generator: random.Random) -> Voice:
+    """Draw one of the two that are nearest of kin to people and quick: Hibari, festival's diphones.
+
+    Each has but one speaker, so both are varied widely.
+    """
+    if generator.random() < _HIBARI_CHANCE:
+        return _draw_paced("hibari", "heart", (0.8, 1.35), (0.82, 1.2), generator)
+    return _draw_paced("festival", "kal_diphone", (0.8, 1.25), (0.84, 1.22), generator)
 
 
 def draw_unseen_voice(generator: random.Random) -> Voice:

@@ -196,6 +196,7 @@ THIRD_STAGE = replace(
     peak_learning_rate=1.2e-3,
     decay_share=0.6,
     lower_learning_rate=(0.4, 0.4),
+    real_repeats=8,
     truncated_share=0.3,
     source_pieces=1_000,
 )
