@@ -35,7 +35,7 @@ class DecoderCache:
         self.cross_values = cross_values
         layers, heads, _, width = cross_keys.shape
         shape = (2, layers, heads, FIRST_CAPACITY_TOKENS, width)
-        self.buffer = cross_keys.new_empty(shape) if buffer is None else buffer
+        self._take(cross_keys.new_empty(shape) if buffer is None else buffer)
         self.length = 0
 
     @property
@@ -68,9 +68,10 @@ class DecoderCache:
             Views of all keys and all values of that layer, [heads, length + n, d_head].
         """
         end = self.length + keys.shape[1]
-        self.buffer[0, layer, :, self.length : end] = keys
-        self.buffer[1, layer, :, self.length : end] = values
-        return self.buffer[0, layer, :, :end], self.buffer[1, layer, :, :end]
+        kept_keys, kept_values = self._rows[layer]
+        kept_keys[:, self.length : end] = keys
+        kept_values[:, self.length : end] = values
+        return kept_keys[:, :end], kept_values[:, :end]
 
     def advance(self, count: int) -> None:
         """Count the tokens that every layer has written."""
@@ -90,4 +91,9 @@ class DecoderCache:
     def _grow(self, capacity: int) -> None:
         grown = self.buffer.new_empty((*self.buffer.shape[:3], capacity, self.buffer.shape[4]))
         grown[:, :, :, : self.length] = self.buffer[:, :, :, : self.length]
-        self.buffer = grown
+        self._take(grown)
+
+    def _take(self, buffer: torch.Tensor) -> None:
+        """Use a buffer; each layer's part is a view that is made once, for many steps use it."""
+        self.buffer = buffer
+        self._rows = list(zip(buffer[0].unbind(), buffer[1].unbind(), strict=True))

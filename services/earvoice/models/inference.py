@@ -87,7 +87,8 @@ class InferenceLinear(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """[…, in] → […, out] float32."""
-        return self.product(inputs).float()
+        product = self.product(inputs)
+        return product if product.dtype == torch.float32 else product.float()
 
     def product(self, inputs: torch.Tensor) -> torch.Tensor:
         """[…, in] → […, out] in the dtype of the products; float32 where that is int8."""
@@ -96,10 +97,16 @@ class InferenceLinear(nn.Module):
         if self._is_plain(inputs):
             return self._plain(inputs)
         rows = inputs.shape[:-1].numel()
-        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - no public name
-            self._rounded(inputs, rows), self.packed, self.bias, self.activation, [], ""
+        even = self._is_even(inputs, rows)
+        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise.default(  # noqa: SLF001 - no public name
+            inputs if even else self._rounded(inputs, rows),
+            self.packed,
+            self.bias,
+            self.activation,
+            [],
+            "",
         )
-        return product[:rows].view(*inputs.shape[:-1], -1)
+        return product if even else product[:rows].view(*inputs.shape[:-1], -1)
 
     def added_to(self, others: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """[…, out] float32 and […, in] → their sum after the layer, […, out] float32."""
@@ -109,10 +116,19 @@ class InferenceLinear(nn.Module):
         if self._is_plain(inputs):
             return self._plain(inputs).add_(others)
         rows = inputs.shape[:-1].numel()
+        even = self._is_even(inputs, rows)
         total: torch.Tensor = torch.ops.mkldnn._linear_pointwise.binary(  # noqa: SLF001 - no public name
-            self._rounded(inputs, rows), self._rounded(others, rows), self.packed, self.bias, "add"
+            inputs if even else self._rounded(inputs, rows),
+            others if even else self._rounded(others, rows),
+            self.packed,
+            self.bias,
+            "add",
         )
-        return total[:rows].view(others.shape)
+        return total if even else total[:rows].view(others.shape)
+
+    def _is_even(self, inputs: torch.Tensor, rows: int) -> bool:
+        """Whether the inputs can be multiplied as they are: each call that does nothing costs."""
+        return inputs.dtype == self.dtype and rounded_rows(rows) == rows
 
     def _rounded(self, values: torch.Tensor, rows: int) -> torch.Tensor:
         """[…, n] of `rows` rows → [rounded rows, n] in the dtype of the products."""
@@ -122,8 +138,10 @@ class InferenceLinear(nn.Module):
 
     def _plain(self, inputs: torch.Tensor) -> torch.Tensor:
         assert self.plain is not None  # noqa: S101 - for the type checker
-        product = functional.linear(inputs.to(self.plain.dtype), self.plain, self.plain_bias)
-        return self._activated(product).to(self.dtype)
+        if inputs.dtype != self.plain.dtype:
+            inputs = inputs.to(self.plain.dtype)
+        product = self._activated(functional.linear(inputs, self.plain, self.plain_bias))
+        return product if product.dtype == self.dtype else product.to(self.dtype)
 
     def _activated(self, values: torch.Tensor) -> torch.Tensor:
         activated: torch.Tensor = _PLAIN[self.activation](values)

@@ -25,6 +25,7 @@ class HypothesisReading:
         deciding: the generation's timings at the answer read last.
         prefix_attention: a row for each token of the prefix, if asked for and answered.
         end: the generation's end, once it is here.
+        rest: tokens that had been computed when the decoder was halted, behind the hypothesis.
     """
 
     def __init__(self, decoder: DecoderBackend, request: GenerationRequest) -> None:
@@ -34,6 +35,7 @@ class HypothesisReading:
         self.deciding = HopTimings()
         self.prefix_attention: Sequence[Sequence[float]] = ()
         self.end: GenerationEnd | None = None
+        self.rest: list[int] = []
 
     async def read(self, policy: DecisionPolicy | None) -> Hypothesis:
         """Read until the policy has decided, or to the end.
@@ -70,7 +72,12 @@ class HypothesisReading:
                 if isinstance(answer, GenerationEnd):
                     self.end = answer
                     break
+                self._keep_rest(answer)
         return total
+
+    def _keep_rest(self, answer: GenerationSteps) -> None:
+        # Another replica's tokens need not continue the hypothesis; as a guess they still may.
+        self.rest += [token.token_id for token in answer.tokens]
 
 
 def _is_decided(policy: DecisionPolicy, tokens: list[Token], first: int) -> bool:

@@ -137,6 +137,7 @@ class Translator:
         record.released(now.stages, items, self._now_s())
         await self._send_tail(utterance, () if final else hypothesis.tokens[count:])
         timeline.decoder += await reading.drain()
+        utterance.draft += reading.rest
         record.decoded(reading.end, self._now_s())
         if reading.end is not None and reading.end.hit_limit:
             self.guards.note("hypothesis_length")

@@ -107,6 +107,8 @@ class ScriptedDecoder:
 
     word: Callable[[int, int], list[Token]] | None = None
     steps_per_answer: int = 1
+    late_tokens: int = 0
+    """How many tokens are on their way when the halt comes."""
     requests: list[GenerationRequest] = field(default_factory=list)
     halts: int = 0
     replay_count: int = 0
@@ -141,6 +143,8 @@ class ScriptedDecoder:
             tokens = new[first : first + self.steps_per_answer]
             yield GenerationSteps(tokens, None, HopTimings(elapsed + 0.5, elapsed, elapsed))
             if self.halts > halts:
+                for late in new[first + self.steps_per_answer :][: self.late_tokens]:
+                    yield GenerationSteps([late], None, HopTimings(elapsed, elapsed, elapsed))
                 yield GenerationEnd(False, HopTimings(elapsed + 0.5, elapsed, elapsed))
                 return
         row = tuple(float(i == state_count - 1) for i in range(state_count))

@@ -49,6 +49,23 @@ async def test_what_was_read_before_is_void():
     assert hypothesis.alternatives == ()
 
 
+class DecidesAtOnce:
+    """Needs no second token."""
+
+    def is_decided(self, token, index):
+        return True
+
+
+async def test_what_came_after_the_decision_is_kept_apart():
+    """It was computed before the decoder had heard of it; the hypothesis is what was read."""
+    decoder = PreparedDecoder(steps(10), steps(11), steps(12, ended=True), END)
+    reading = HypothesisReading(decoder, REQUEST)
+    hypothesis = await reading.read(DecidesAtOnce())
+    assert hypothesis.token_ids == [1, 10]
+    await reading.drain()
+    assert reading.rest == [11, 12]
+
+
 async def test_a_generation_may_be_lost_once_it_is_decided():
     """There is no end then, and no need of one."""
     reading = HypothesisReading(PreparedDecoder(steps(10, ended=True)), REQUEST)

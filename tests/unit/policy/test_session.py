@@ -127,6 +127,23 @@ def test_the_uncommitted_tail_becomes_the_draft():
     assert decoder.requests[1].draft == (11, 12)
 
 
+def test_what_was_on_its_way_at_the_halt_is_the_drafts_end():
+    """It was computed already: the next generation only has to check it."""
+    drafts = []
+    for late_tokens in (0, 1):
+        decoder = ScriptedDecoder(word=sure_of_the_first, late_tokens=late_tokens)
+        run_session([seconds(1.7)], decoder=decoder)
+        drafts.append(decoder.requests[1].draft)
+    assert drafts == [(11,), (11, 12)]
+
+
+def sure_of_the_first(number: int, states: int) -> list[Token]:
+    """All words but the first attend to the newest sound, but for the last state."""
+    place = states - 2 if number else 0
+    row = tuple(float(i == place) for i in range(states))
+    return [make_token(10 + number, attention=row)]
+
+
 def test_the_decoder_is_halted_once_the_policy_has_decided():
     """EDAtt needs no more than the first token it refuses."""
     decoder = ScriptedDecoder()
