@@ -16,6 +16,7 @@ class Open:
     audio_format: AudioFormat
     model_hash: str = ""
     enable_source_transcript: bool = False
+    skip_silence: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -191,6 +191,7 @@ def _open(message: pb.EncodeOpen) -> Open:
         audio_format=AudioFormat(wire.encoding, wire.sample_rate_hertz, wire.channel_count or 1),
         model_hash=message.model_hash,
         enable_source_transcript=message.enable_source_transcript,
+        skip_silence=message.skip_silence,
     )
 
 

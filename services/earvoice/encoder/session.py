@@ -38,6 +38,7 @@ class _Opened:
     audio_format: AudioFormat
     resampler: Resampler
     enable_source_transcript: bool
+    skip_silence: bool
     utterance: Utterance
     utterance_index: int = 0
     revision: int = 0
@@ -104,6 +105,7 @@ class EncodeSession:
             audio_format=audio_format,
             resampler=resampler,
             enable_source_transcript=command.enable_source_transcript,
+            skip_silence=command.skip_silence,
             utterance=Utterance(self._network, audio_format, resampler, start_sample=0),
         )
         return Opened(self._network.facts)
@@ -136,7 +138,7 @@ class EncodeSession:
         hearing = (
             session.utterance.finish(_checked_end(session.utterance, command.end_sample))
             if isinstance(command, Finish)
-            else session.utterance.hear()
+            else session.utterance.hear(skip_silence=session.skip_silence)
         )
         self.revision_count += 1
         transcribed = session.finished and session.enable_source_transcript

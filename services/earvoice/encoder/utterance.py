@@ -18,7 +18,7 @@ from earvoice.encoder.growing_array import GrowingArray
 from earvoice.encoder.network import NO_STATES, Encoding, Network
 from earvoice.encoder.resampler import Resampler
 from earvoice.encoder.timeline import Timeline
-from earvoice.encoder.voice_activity import WINDOW_SAMPLES, speech_spans
+from earvoice.encoder.voice_activity import WINDOW_SAMPLES, has_speech, speech_spans
 from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ
 
 FRAME_SHIFT_SAMPLES = FRAME_SHIFT_MS * SAMPLE_RATE_HZ // 1000
@@ -104,14 +104,18 @@ class Utterance:
         self._features.append(self._extractor.accept(resampled))
         self._probabilities += self._judge.accept(resampled)
 
-    def hear(self) -> Hearing:
-        """What is heard while more audio may come."""
-        return self._hearing(
-            Timeline(self._start_sample, self.end_sample, self._format.sample_rate_hz),
-            self._encode(self._features.rows, len(self._features)),
-            len(self._features),
-            final=False,
-        )
+    def hear(self, *, skip_silence: bool = False) -> Hearing:
+        """What is heard while more audio may come.
+
+        Args:
+            skip_silence: whether the network may rest until speech has been found; then there are
+                no states.
+        """
+        rests = skip_silence and not has_speech(self._probabilities)
+        frame_count = len(self._features)
+        encoding = NO_STATES if rests else self._encode(self._features.rows, frame_count)
+        timeline = Timeline(self._start_sample, self.end_sample, self._format.sample_rate_hz)
+        return self._hearing(timeline, encoding, frame_count, final=False)
 
     def finish(self, end_sample: int) -> Hearing:
         """What is heard when the utterance ends here; audio after it counts as never received.

@@ -194,14 +194,16 @@ class Translator:
     ) -> GenerationRequest | None:
         """Return what to decode, or None when nothing could come of it."""
         policy = utterance.policy
-        if utterance.is_closed or heard.state_count == 0:
+        if utterance.is_closed:
             return None
         evidence = _guard_evidence(utterance, encoded.evidence)
         if self.options.uses_guards and self.guards.lacks_evidence(evidence):
-            if final:
-                self.guards.note("evidence")
-            else:
+            if not final:
                 policy.pass_by(heard)
+            elif heard.state_count:
+                self.guards.note("evidence")
+            return None
+        if heard.state_count == 0:
             return None
         if not final and not policy.wants_hypothesis(heard):
             return None

@@ -54,6 +54,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
         failure: instead of the next answer to anything but an opening.
         refusal: instead of opening a session.
         opening_count: sessions that were asked for.
+        openings: what sessions were asked for with.
         commands: names of what came, with positions.
         session_count: sessions that run.
         idle: set while there is none.
@@ -64,6 +65,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
     failure: Failure | None = None
     refusal: Failure | None = None
     opening_count: int = 0
+    openings: list[encoder_pb.EncodeOpen] = field(default_factory=list)
     commands: list[tuple[object, ...]] = field(default_factory=list)
     session_count: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,6 +87,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
                 await self.gate.wait()
                 await fail(self.refusal if kind == "open" else self.failure, context)
                 if kind == "open":
+                    self.openings.append(request.open)
                     opened = encoder_pb.EncodeOpened(model=self.model)
                     yield encoder_pb.EncodeResponse(opened=opened)
                 elif kind == "reset":

@@ -72,6 +72,16 @@ async def test_every_policy_says_every_word_once(running: RunningPolicy, choice,
     assert effective.policy.WhichOneof("policy") == choice.WhichOneof("policy")
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+async def test_the_encoder_may_rest_in_silence_where_guards_look(
+    running: RunningPolicy, guarded: bool
+):
+    """Without guards a policy wants states even where nobody was heard."""
+    await call(running.address, stream(seconds(1.0), disable_guards=not guarded))
+    (opening,) = running.encoder.openings
+    assert opening.skip_silence is guarded
+
+
 async def test_the_heads_of_the_policy_are_read(running: RunningPolicy):
     """Layer and heads stand in every generation."""
     edatt = {"attention_layer": 3, "attention_heads": [2, 4]}

@@ -5,6 +5,7 @@ import pytest
 
 from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
 from earvoice.encoder.command import Audio, Encoded, Finish, Open, Opened, Reset, ResetDone
+from earvoice.encoder.network import NO_STATES
 from earvoice.encoder.session import EncodeSession
 from earvoice.runtime.errors import (
     InvalidAudioError,
@@ -115,6 +116,22 @@ def test_too_little_audio_gives_no_states(session, network):
     assert answer.hearing.last_label_end_sample == 0
     assert session.apply(Finish(2, b"", 0)).hearing.frame_count == 0
     assert network.encoded_frames == []
+
+
+def test_silence_is_skipped_until_speech_is_found_or_the_utterance_ends(network):
+    """Asked for, the network rests; it then hears all from the beginning on."""
+    quiet, spoken = (EncodeSession(network, 10_000) for _ in range(2))
+    for opened in (quiet, spoken):
+        opened.apply(Open(FORMAT, skip_silence=True))
+        hearing = opened.apply(Audio(1, silence(800))).hearing
+        assert hearing.encoding == NO_STATES
+        assert not hearing.voice_activity.has_speech
+        assert hearing.frame_count == 78
+    assert network.encoded_frames == []
+    assert spoken.apply(Audio(2, loud(200))).hearing.encoding.labels
+    assert spoken.apply(Audio(3, silence(100))).hearing.encoding.labels
+    assert quiet.apply(Finish(2, b"", 12_800)).hearing.encoding.labels
+    assert network.encoded_frames == [98, 108, 78]
 
 
 def test_unchanged_audio_is_not_encoded_again(session, network):

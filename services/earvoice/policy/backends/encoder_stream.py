@@ -34,6 +34,8 @@ class EncoderStream:
             model_hash=model_hash,
             session_id=session_id,
             enable_source_transcript=options.sends_source_transcript,
+            # The guards let nothing be written then, whatever the network would make of it.
+            skip_silence=options.uses_guards,
         )
         await self._ask(encoder_pb.EncodeRequest(open=command))
 
