@@ -16,30 +16,14 @@ from earvoice.corpus.extraction import extract
 from earvoice.corpus.feature_store import FeatureStore
 from earvoice.corpus.recording import VOICES
 from earvoice.corpus.rendering import plan_third_requests, speak_alone
-from earvoice.corpus.sentence import Sentence
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.transcription import read_transcribed, transcribe
 from earvoice.corpus.voice import Voice, draw_third_voice, draw_unseen_speaker
+from tests.lab.test_neural_voices import HOUR_LETTERS, SENTENCES
 
 pytestmark = pytest.mark.torch
-HOUR_LETTERS = 14 * 3600
 WORDS = "well it is half past five"
 CLIPS = ("11-1-0000", "12-1-0000", "13-1-0000")
-SENTENCES = [
-    Sentence(
-        key=f"chat-{split}-{index}",
-        split=split,
-        domain="chat",
-        group=f"{split}-{index // 8}",
-        speaker="agent" if index % 3 else "customer",
-        spoken=WORDS,
-        transcript=WORDS,
-        german="x",
-        spanish="",
-    )
-    for split in ("train", "dev")
-    for index in range(40)
-]
 
 
 def test_two_engines_share_it_and_none_has_a_voice_of_the_tests() -> None:
@@ -55,7 +39,7 @@ def test_two_engines_share_it_and_none_has_a_voice_of_the_tests() -> None:
 
 def test_conversations_of_train_are_said_whole_by_the_hours() -> None:
     """Each speaker of a conversation keeps a voice; more hours leave the beginning as it is."""
-    some = plan_third_requests(SENTENCES, 1, 16 * len(WORDS) / HOUR_LETTERS)
+    some = plan_third_requests(SENTENCES, 1, 16 * len(SENTENCES[0].spoken) / HOUR_LETTERS)
     every = plan_third_requests(SENTENCES, 1, 9.0)
     assert len(some) == 16
     assert len(every) == 40

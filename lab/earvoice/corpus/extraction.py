@@ -10,11 +10,17 @@ import torch
 
 from earvoice.corpus.clip_store import ClipStore
 from earvoice.corpus.feature_store import FeatureClip, FeatureStore
-from earvoice.corpus.recording import VOICES, is_held_out_voice, list_recordings, read_recording
-from earvoice.corpus.transcription import DOMAIN, key_of, read_transcribed
+from earvoice.corpus.recording import (
+    VOICES,
+    list_recordings,
+    list_training_voices,
+    read_recording,
+)
+from earvoice.corpus.transcription import DOMAIN, read_transcribed
 from earvoice.models.frontend import INT16_SCALE, Filterbank
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -46,14 +52,14 @@ def extract(corpus: Path, speech: Path) -> None:
                 _extract_shard(clips, shard, store, name)
                 sys.stdout.write(f"{name}\n")
                 sys.stdout.flush()
-    for name in ("ljspeech", VOICES):
-        if not store.has(name):
-            _extract_recordings(speech, name, store)
-            sys.stdout.write(f"{name}\n")
+    voices = list_training_voices(speech)
     transcribed = {sentence.key for sentence in read_transcribed(corpus)}
-    if transcribed and not store.has(DOMAIN):
-        _extract_transcribed(speech, transcribed, store)
-        sys.stdout.write(f"{DOMAIN}\n")
+    # What has got words is there twice: `VOICES` is the babble of others.
+    with_words = [path for path in voices if f"{DOMAIN}-{path.stem}" in transcribed]
+    _extract_recordings("ljspeech", list_recordings(speech, "ljspeech"), store, have_words=True)
+    _extract_recordings(VOICES, voices, store, have_words=False)
+    if with_words:
+        _extract_recordings(DOMAIN, with_words, store, have_words=True)
 
 
 def _extract_shard(clips: ClipStore, shard: int, store: FeatureStore, name: str) -> None:
@@ -65,25 +71,16 @@ def _extract_shard(clips: ClipStore, shard: int, store: FeatureStore, name: str)
     store.write(name, rows, features)
 
 
-def _extract_recordings(speech: Path, name: str, store: FeatureStore) -> None:
+def _extract_recordings(
+    name: str, paths: Sequence[Path], store: FeatureStore, *, have_words: bool
+) -> None:
+    if store.has(name):
+        return
     rows, features = [], []
-    for path in list_recordings(speech, name):
-        if name == VOICES and is_held_out_voice(path):
-            continue
+    for path in paths:
         frames = log_mel(read_recording(path))
-        sentence = f"ljspeech-{path.stem}" if name == "ljspeech" else ""
-        rows.append(FeatureClip(f"{name}-{path.stem}", sentence, name, len(frames)))
+        key = f"{name}-{path.stem}"
+        rows.append(FeatureClip(key, key if have_words else "", name, len(frames)))
         features.append(frames)
     store.write(name, rows, features)
-
-
-def _extract_transcribed(speech: Path, transcribed: set[str], store: FeatureStore) -> None:
-    """Write once more what has got words: `VOICES` stays, as the babble of others."""
-    rows, features = [], []
-    for path in list_recordings(speech, VOICES):
-        key = key_of(path)
-        if key in transcribed:
-            frames = log_mel(read_recording(path))
-            rows.append(FeatureClip(key, key, DOMAIN, len(frames)))
-            features.append(frames)
-    store.write(DOMAIN, rows, features)
+    sys.stdout.write(f"{name}\n")

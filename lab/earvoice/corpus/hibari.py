@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import zlib
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from earvoice.corpus.synthesizer import SynthesisError, level
+from earvoice.corpus.synthesizer import level, require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,9 +47,4 @@ def is_installed() -> bool:
 
 @cache
 def _network(name: str) -> Any:
-    try:
-        hibari = import_module("hibari")
-    except ImportError as error:
-        message = f"hibari: {error}; `pip install earvoice[neural-voices]` brings it"
-        raise SynthesisError(message) from error
-    return hibari.Hibari(voice=name, threads=1)
+    return require("hibari", "hibari").Hibari(voice=name, threads=1)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from earvoice.corpus.synthesizer import SynthesisError, level
+from earvoice.corpus.synthesizer import SynthesisError, level, require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,12 +99,12 @@ def _styles(folder: Path, name: str) -> NDArray[np.float32]:
 
 @cache
 def _reader(accent: str) -> Any:
-    return _require("misaki.espeak").EspeakG2P(language=accent)
+    return require("kokoro", "misaki.espeak").EspeakG2P(language=accent)
 
 
 @cache
 def _network(folder: Path) -> Any:
-    onnxruntime = _require("onnxruntime")
+    onnxruntime = require("kokoro", "onnxruntime")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     path = folder / "kokoro-quantized.onnx"
@@ -113,11 +112,3 @@ def _network(folder: Path) -> Any:
         message = f"kokoro: {path} is missing"
         raise SynthesisError(message)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def _require(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        message = f"kokoro: {error}; `pip install earvoice[neural-voices]` brings it"
-        raise SynthesisError(message) from error

@@ -31,26 +31,43 @@ def read_ljspeech(speech: Path) -> list[Sentence]:
         rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
         for index, row in enumerate(rows):
             split = "dev" if index % _DEV_EVERY == 0 else "train"
-            spoken = spoken_form(row["transcript_normalised"])
-            sentences.append(
-                Sentence(
-                    key=f"ljspeech-{row['utt']}",
-                    split=split,
-                    domain="ljspeech",
-                    group=f"{split}-ljspeech-{index}",
-                    speaker="ljspeech",
-                    spoken=spoken,
-                    transcript=transcript(spoken),
-                    german="",
-                    spanish="",
-                )
-            )
+            words = row["transcript_normalised"]
+            sentences.append(untranslated("ljspeech", row["utt"], split, str(index), words))
     return sentences
+
+
+def untranslated(domain: str, name: str, split: str, place: str, words: str) -> Sentence:
+    """Return what is said in a recording that has no translation.
+
+    Args:
+        domain: the recordings' name; also the speaker's.
+        name: unique within the domain.
+        split: ``train`` or ``dev``.
+        place: names the conversation, which is the recording alone.
+        words: as written.
+    """
+    spoken = spoken_form(words)
+    return Sentence(
+        key=f"{domain}-{name}",
+        split=split,
+        domain=domain,
+        group=f"{split}-{domain}-{place}",
+        speaker=domain,
+        spoken=spoken,
+        transcript=transcript(spoken),
+        german="",
+        spanish="",
+    )
 
 
 def list_recordings(speech: Path, name: str) -> list[Path]:
     """Return the clips of one folder of recordings, sorted by name."""
     return sorted((speech / name).glob("*.flac"))
+
+
+def list_training_voices(speech: Path) -> list[Path]:
+    """Return the clips of `VOICES` whose speakers the tests do not use."""
+    return [path for path in list_recordings(speech, VOICES) if not is_held_out_voice(path)]
 
 
 def is_held_out_voice(path: Path) -> bool:

@@ -26,7 +26,7 @@ from earvoice.corpus.voice import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -85,15 +85,8 @@ def plan_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
 
 def plan_second_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
     """Let every train sentence be said once more by another voice of training (``/again``)."""
-    return [
-        _say_again(
-            sentence,
-            "again",
-            draw_second_voice(random.Random(f"{seed}/again/{sentence.group}/{sentence.speaker}")),
-        )
-        for sentence in sentences
-        if sentence.split == "train"
-    ]
+    train = (sentence for sentence in sentences if sentence.split == "train")
+    return _by_speakers(train, seed, "again", draw_second_voice)
 
 
 def plan_engine_requests(sentences: Sequence[Sentence], seed: int) -> list[Request]:
@@ -116,13 +109,21 @@ def plan_neural_requests(sentences: Sequence[Sentence], seed: int, hours: float)
 
 def plan_third_requests(sentences: Sequence[Sentence], seed: int, hours: float) -> list[Request]:
     """Let conversations of train, about so many hours, be said a third time (``/third``)."""
+    chosen = _some_conversations(sentences, f"{seed}/third", hours)
+    return _by_speakers(chosen, seed, "third", draw_third_voice)
+
+
+def _by_speakers(
+    sentences: Iterable[Sentence], seed: int, kind: str, draw: Callable[[random.Random], Voice]
+) -> list[Request]:
+    """Let them be said again; a speaker keeps one voice within a conversation."""
     return [
         _say_again(
             sentence,
-            "third",
-            draw_third_voice(random.Random(f"{seed}/third/{sentence.group}/{sentence.speaker}")),
+            kind,
+            draw(random.Random(f"{seed}/{kind}/{sentence.group}/{sentence.speaker}")),
         )
-        for sentence in _some_conversations(sentences, f"{seed}/third", hours)
+        for sentence in sentences
     ]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import subprocess
 import tempfile
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import soundfile
@@ -93,6 +94,19 @@ def festival_voice(voice: Voice) -> str:
 def quoted(text: str) -> str:
     """Return a text as it may stand in a string of festival's language."""
     return text.replace("\\", " ").replace('"', " ")
+
+
+def require(engine: str, module: str) -> Any:
+    """Return a module of the extra ``neural-voices``.
+
+    Raises:
+        SynthesisError: it is missing.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        message = f"{engine}: {error}; `pip install earvoice[neural-voices]` brings it"
+        raise SynthesisError(message) from error
 
 
 def run(command: list[str], text: bytes = b"") -> bytes:

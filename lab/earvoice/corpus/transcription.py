@@ -11,12 +11,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from earvoice.corpus.recording import VOICES, is_held_out_voice, list_recordings
-from earvoice.corpus.sentence import Sentence, read_sentences, write_sentences
-from earvoice.corpus.spoken import spoken_form, transcript
+from earvoice.corpus.recording import list_training_voices, untranslated
+from earvoice.corpus.sentence import read_sentences, write_sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from earvoice.corpus.sentence import Sentence
 
 DOMAIN = "librispeech"
 _LEAST_LOG_PROBABILITY = -0.6
@@ -39,7 +40,7 @@ def transcript_table(corpus: Path) -> Path:
 
 
 def transcribe(speech: Path, corpus: Path) -> list[Sentence]:
-    """Transcribe every clip of `VOICES` by a speaker whom the tests do not use.
+    """Transcribe every clip of `list_training_voices`.
 
     A clip that is not understood with some certainty is left out and named.
 
@@ -48,11 +49,9 @@ def transcribe(speech: Path, corpus: Path) -> list[Sentence]:
     """
     recogniser = _recogniser()
     sentences = []
-    for path in list_recordings(speech, VOICES):
-        if is_held_out_voice(path):
-            continue
+    for path in list_training_voices(speech):
         words, log_probability = _hear(recogniser, path)
-        sentence = _sentence(path.stem, words)
+        sentence = untranslated(DOMAIN, path.stem, "train", path.stem, words)
         if len(sentence.transcript.split()) < _LEAST_WORDS:
             sys.stderr.write(f"{path.stem} left out: {words!r}\n")
         elif log_probability < _LEAST_LOG_PROBABILITY:
@@ -67,26 +66,6 @@ def read_transcribed(corpus: Path) -> list[Sentence]:
     """Return what `transcribe` wrote; nothing where it has not run."""
     table = transcript_table(corpus)
     return read_sentences(table) if table.exists() else []
-
-
-def key_of(path: Path) -> str:
-    """Return the key of a recording's sentence."""
-    return f"{DOMAIN}-{path.stem}"
-
-
-def _sentence(name: str, words: str) -> Sentence:
-    spoken = spoken_form(words)
-    return Sentence(
-        key=f"{DOMAIN}-{name}",
-        split="train",
-        domain=DOMAIN,
-        group=f"train-{DOMAIN}-{name}",
-        speaker=DOMAIN,
-        spoken=spoken,
-        transcript=transcript(spoken),
-        german="",
-        spanish="",
-    )
 
 
 def _hear(recogniser: Any, path: Path) -> tuple[str, float]:

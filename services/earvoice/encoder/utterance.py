@@ -18,7 +18,7 @@ from earvoice.encoder.growing_array import GrowingArray
 from earvoice.encoder.network import NO_STATES, Encoding, Network
 from earvoice.encoder.resampler import Resampler
 from earvoice.encoder.timeline import Timeline
-from earvoice.encoder.voice_activity import WINDOW_SAMPLES, has_speech, speech_spans
+from earvoice.encoder.voice_activity import WINDOW_SAMPLES, Span, speech_spans
 from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ
 
 FRAME_SHIFT_SAMPLES = FRAME_SHIFT_MS * SAMPLE_RATE_HZ // 1000
@@ -111,11 +111,12 @@ class Utterance:
             skip_silence: whether the network may rest until speech has been found; then there are
                 no states.
         """
-        rests = skip_silence and not has_speech(self._probabilities)
+        spans = self._spans_until(self.received_count)
         frame_count = len(self._features)
+        rests = skip_silence and not spans
         encoding = NO_STATES if rests else self._encode(self._features.rows, frame_count)
         timeline = Timeline(self._start_sample, self.end_sample, self._format.sample_rate_hz)
-        return self._hearing(timeline, encoding, frame_count, final=False)
+        return self._hearing(timeline, spans, encoding, frame_count, final=False)
 
     def finish(self, end_sample: int) -> Hearing:
         """What is heard when the utterance ends here; audio after it counts as never received.
@@ -131,7 +132,8 @@ class Utterance:
         else:
             encoding = self._encode(features, kept)
         timeline = Timeline(self._start_sample, end_sample, self._format.sample_rate_hz)
-        return self._hearing(timeline, encoding, kept + len(tail), final=True)
+        spans = self._spans_until(sample_count)
+        return self._hearing(timeline, spans, encoding, kept + len(tail), final=True)
 
     def _features_until(self, sample_count: int) -> tuple[int, Samples]:
         """How many frames held stay as they are, and the frames that an end here adds.
@@ -155,15 +157,23 @@ class Utterance:
             self._encoded_frames = frame_count
         return self._encoding
 
+    def _spans_until(self, sample_count: int) -> list[Span]:
+        """Stretches of speech in the windows that this many samples complete."""
+        windows = self._resampler.complete_count(sample_count) // WINDOW_SAMPLES
+        return speech_spans(self._probabilities[:windows])
+
     def _hearing(
-        self, timeline: Timeline, encoding: Encoding, frame_count: int, *, final: bool
+        self,
+        timeline: Timeline,
+        spans: list[Span],
+        encoding: Encoding,
+        frame_count: int,
+        *,
+        final: bool,
     ) -> Hearing:
         network = self._network
         labels = encoding.frame_labels
         last_label_ms = last_label_end_frame(labels, network.blank) * network.encoder_frame_ms
-        sample_count = timeline.end_sample - timeline.start_sample
-        windows = self._resampler.complete_count(sample_count) // WINDOW_SAMPLES
-        spans = speech_spans(self._probabilities[:windows])
         return Hearing(
             encoding=encoding,
             span_end_samples=timeline.span_ends(

@@ -19,11 +19,6 @@ MINIMUM_PAUSE_WINDOWS = 4
 Span = tuple[int, int]
 
 
-def has_speech(probabilities: Sequence[float]) -> bool:
-    """Whether there is a stretch of speech."""
-    return max(probabilities, default=0.0) >= SPEECH_THRESHOLD
-
-
 def speech_spans(probabilities: Sequence[float]) -> list[Span]:
     """Find the stretches of speech, with hysteresis; shorter pauses are part of the speech.
 

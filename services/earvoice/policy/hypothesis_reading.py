@@ -72,12 +72,9 @@ class HypothesisReading:
                 if isinstance(answer, GenerationEnd):
                     self.end = answer
                     break
-                self._keep_rest(answer)
+                # Another replica's tokens need not continue the hypothesis; as a guess they may.
+                self.rest += [token.token_id for token in answer.tokens]
         return total
-
-    def _keep_rest(self, answer: GenerationSteps) -> None:
-        # Another replica's tokens need not continue the hypothesis; as a guess they still may.
-        self.rest += [token.token_id for token in answer.tokens]
 
 
 def _is_decided(policy: DecisionPolicy, tokens: list[Token], first: int) -> bool:

@@ -53,8 +53,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
         gate: nothing is encoded while it is shut.
         failure: instead of the next answer to anything but an opening.
         refusal: instead of opening a session.
-        opening_count: sessions that were asked for.
-        openings: what sessions were asked for with.
+        openings: sessions that were asked for.
         commands: names of what came, with positions.
         session_count: sessions that run.
         idle: set while there is none.
@@ -64,7 +63,6 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     failure: Failure | None = None
     refusal: Failure | None = None
-    opening_count: int = 0
     openings: list[encoder_pb.EncodeOpen] = field(default_factory=list)
     commands: list[tuple[object, ...]] = field(default_factory=list)
     session_count: int = 0
@@ -83,11 +81,11 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
             utterance = 0
             async for request in request_iterator:
                 kind = request.WhichOneof("command")
-                self.opening_count += kind == "open"
+                if kind == "open":
+                    self.openings.append(request.open)
                 await self.gate.wait()
                 await fail(self.refusal if kind == "open" else self.failure, context)
                 if kind == "open":
-                    self.openings.append(request.open)
                     opened = encoder_pb.EncodeOpened(model=self.model)
                     yield encoder_pb.EncodeResponse(opened=opened)
                 elif kind == "reset":

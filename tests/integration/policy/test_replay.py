@@ -225,7 +225,7 @@ async def test_who_knocks_while_all_are_full_does_not_reach_them(fleet: Fleet):
         outcomes = [await call(fleet.address, requests(AUDIO)) for _ in range(3)]
         assert {outcome.reason for outcome in outcomes} == {"SESSION_LIMIT"}
         # One has opened the first session; both were asked for the second.
-        assert sum(encoder.servicer.opening_count for encoder in fleet.encoders) == 3
+        assert sum(len(encoder.servicer.openings) for encoder in fleet.encoders) == 3
         assert fleet.backends.refused == {"SESSION_LIMIT": 3}
         fleet.busy("encoder").servicer.refusal = None
         await first.send(*HALF)
