@@ -8,7 +8,6 @@ from earvoice.training.augmentation import (
     NoiseBank,
     change_tempo,
     mask,
-    telephone,
     vary_channel,
     vary_speaker,
     warp_vocal_tract,
@@ -41,13 +40,6 @@ def test_tempo_changes_the_length(features: np.ndarray) -> None:
     """Twice as fast is half as long."""
     assert len(change_tempo(features, 2.0)) == 100
     assert len(change_tempo(features[:1], 2.0)) >= 1
-
-
-def test_a_telephone_has_no_treble(features: np.ndarray) -> None:
-    """Above the line's band every frame holds the same floor."""
-    heard = telephone(features, np.random.default_rng(1))
-    assert np.ptp(heard[:, -1]) == 0.0
-    assert np.ptp(heard[:, 30]) > 0.0
 
 
 def test_masks_keep_the_shape_and_most_of_the_sound(features: np.ndarray) -> None:

@@ -68,5 +68,10 @@ class ClipStore:
             yield clip, samples[start : start + clip.samples]
             start += clip.samples
 
+    def read_all(self) -> Iterator[tuple[Clip, NDArray[np.int16]]]:
+        """Yield the clips of all shards with their samples."""
+        for shard in self.shards():
+            yield from self.read(shard)
+
     def _index_path(self, shard: int) -> Path:
         return self.folder / f"{shard:05d}.json"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from earvoice.training.telephone_channel import telephone
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -63,18 +65,6 @@ def reverberate(power: Features, generator: np.random.Generator) -> Features:
     for delay in range(2, min(24, len(power))):
         heard[delay:] += (level * decay**delay) * power[:-delay]
     return heard
-
-
-def telephone(features: Features, generator: np.random.Generator) -> Features:
-    """Keep what an 8 kHz line with µ-law keeps: 300 to 3,600 Hz, some 35 dB under the peak."""
-    floor = generator.uniform(SILENCE_NATS, 4.0)
-    quantised = features.max(axis=1, keepdims=True) - generator.uniform(6.5, 8.5)
-    line: Features = np.maximum(features, quantised)
-    top_hz = generator.uniform(3300.0, 3950.0)
-    line[:, top_hz < _CENTRES_HZ] = floor
-    low = generator.uniform(80.0, 300.0) > _CENTRES_HZ
-    line[:, low] = np.maximum(line[:, low] - generator.uniform(1.0, 6.0), floor)
-    return line
 
 
 def mask(

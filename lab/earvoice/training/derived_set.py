@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from earvoice.corpus.extraction import log_mel
+from earvoice.corpus.clip_store import ClipStore
+from earvoice.corpus.extraction import CLIP_FOLDERS, log_mel
 from earvoice.corpus.recording import (
     VOICES,
     is_held_out_voice,
@@ -17,8 +18,9 @@ from earvoice.corpus.recording import (
 )
 from earvoice.corpus.sentence import Sentence
 from earvoice.corpus.spoken import spoken_form, transcript
-from earvoice.training.augmentation import telephone
-from earvoice.training.dev_set import DevClip
+from earvoice.corpus.telephone_line import send_over_line
+from earvoice.models.frontend import INT16_SCALE
+from earvoice.training.dev_set import DevClip, read_dev_sentences, voice_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,12 +54,19 @@ def join(clips: Sequence[DevClip]) -> list[DevClip]:
     return [clip for clip in joined if len(clip.features) >= _JOINED_FRAMES[0]]
 
 
-def over_telephone(clip: DevClip, normalisation: FeatureNormalisation) -> DevClip:
-    """Send a clip over the telephone line that training simulates, seeded by its sentence."""
-    generator = np.random.default_rng(list(clip.sentence.key.encode()))
-    raw = clip.features * normalisation.deviation + normalisation.mean
-    line = telephone(raw.numpy(), generator)
-    return DevClip(normalisation(torch.from_numpy(line)), clip.sentence)
+def read_over_telephone(
+    corpus: Path, domain: str, normalisation: FeatureNormalisation
+) -> dict[str, list[DevClip]]:
+    """Send a domain's held-out clips over a telephone line: by set, ``telephone/VOICE``."""
+    sentences = {k: row for k, row in read_dev_sentences(corpus).items() if row.domain == domain}
+    sets: dict[str, list[DevClip]] = {}
+    for folder in CLIP_FOLDERS:
+        for clip, wave in ClipStore(corpus / folder).read_all():
+            if clip.sentence in sentences:
+                line = send_over_line(wave).astype(np.float32) / INT16_SCALE
+                heard = DevClip.of(log_mel(line), sentences[clip.sentence], normalisation)
+                sets.setdefault(f"telephone/{voice_kind(clip.key)}", []).append(heard)
+    return sets
 
 
 def read_samples(samples: Path, normalisation: FeatureNormalisation) -> list[DevClip]:

@@ -42,23 +42,39 @@ class DevClip:
     features: torch.Tensor
     sentence: Sentence
 
+    @classmethod
+    def of(
+        cls, features: NDArray[np.float16], sentence: Sentence, normalisation: FeatureNormalisation
+    ) -> DevClip:
+        """Normalise a clip's log-mel features, [frames, 80].
+
+        A faint noise floor is added, as quantisation to 16 bits leaves in any recording.
+        """
+        return cls(normalisation(torch.from_numpy(_with_floor(features))), sentence)
+
 
 def read_dev_sets(corpus: Path, normalisation: FeatureNormalisation) -> dict[str, list[DevClip]]:
-    """Return the held-out clips by set: ``DOMAIN/VOICE`` for synthetic ones, else ``DOMAIN``.
-
-    A faint noise floor is added, as quantisation to 16 bits leaves in any recording.
-    """
-    sentences = {row.key: row for row in read_sentences(corpus / "sentences.tsv")}
+    """Return the held-out clips by set: ``DOMAIN/VOICE`` for synthetic ones, else ``DOMAIN``."""
+    sentences = read_dev_sentences(corpus)
     sets: dict[str, list[DevClip]] = {}
     for clip, features in FeatureStore(corpus / "features").read():
         sentence = sentences.get(clip.sentence)
-        if sentence is None or sentence.split != "dev":
-            continue
-        _, _, voice = clip.key.partition("/")
-        name = f"{sentence.domain}/{voice}" if voice else sentence.domain
-        heard = normalisation(torch.from_numpy(_with_floor(features)))
-        sets.setdefault(name, []).append(DevClip(heard, sentence))
+        if sentence is not None:
+            voice = voice_kind(clip.key)
+            name = f"{sentence.domain}/{voice}" if voice else sentence.domain
+            sets.setdefault(name, []).append(DevClip.of(features, sentence, normalisation))
     return sets
+
+
+def read_dev_sentences(corpus: Path) -> dict[str, Sentence]:
+    """Return the held-out sentences of a corpus by key."""
+    rows = read_sentences(corpus / "sentences.tsv")
+    return {row.key: row for row in rows if row.split == "dev"}
+
+
+def voice_kind(key: str) -> str:
+    """Return what kind of voice speaks a held-out clip, e.g. ``unseen``; nothing for a person."""
+    return key.partition("/")[2]
 
 
 def score(

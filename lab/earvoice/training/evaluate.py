@@ -29,7 +29,7 @@ from earvoice.training.derived_set import (
     join,
     make_babble,
     make_silence,
-    over_telephone,
+    read_over_telephone,
     read_samples,
 )
 from earvoice.training.dev_set import read_dev_sets, score, with_translation
@@ -134,12 +134,8 @@ def read_sets(corpus: Path, speech: Path, checkpoint: Checkpoint) -> dict[str, l
     """Return the corpus's held-out sets and those made of them."""
     sets = read_dev_sets(corpus, checkpoint.normalisation)
     spoken = {name: clips for name, clips in sets.items() if name.startswith("chat/")}
-    for name, clips in spoken.items():
-        voice = name.removeprefix("chat/")
-        sets[f"joined/{voice}"] = join(clips)
-        sets[f"telephone/{voice}"] = [
-            over_telephone(clip, checkpoint.normalisation) for clip in clips
-        ]
+    sets |= {f"joined/{name.removeprefix('chat/')}": join(clips) for name, clips in spoken.items()}
+    sets |= read_over_telephone(corpus, "chat", checkpoint.normalisation)
     sets["librispeech"] = read_samples(speech / "samples", checkpoint.normalisation)
     return sets
 

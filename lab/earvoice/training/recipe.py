@@ -199,6 +199,7 @@ THIRD_STAGE = replace(
     real_repeats=8,
     truncated_share=0.3,
     source_pieces=1_000,
+    augmentation=AugmentationRecipe(telephone_chance=0.3),
 )
 """The same network reads in longer pieces, and hears inputs that end in mid-sentence."""
 

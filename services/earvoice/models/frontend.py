@@ -33,7 +33,7 @@ class Filterbank:
 
     def __init__(self) -> None:
         self._window = torch.hann_window(WINDOW_SAMPLES, periodic=False).pow(POVEY_EXPONENT)
-        self._mel = _mel_weights()
+        self._mel = mel_weights()
         self._floor = torch.finfo(torch.float32).eps
 
     def __call__(self, samples: torch.Tensor) -> torch.Tensor:
@@ -60,7 +60,7 @@ def _mel(hertz: torch.Tensor) -> torch.Tensor:
     return 1127.0 * (1.0 + hertz / 700.0).log()
 
 
-def _mel_weights() -> torch.Tensor:
+def mel_weights() -> torch.Tensor:
     """[257, 80] float32 triangular weights of each FFT bin, equally spaced in mel."""
     low, high = (1127.0 * math.log(1.0 + hz / 700.0) for hz in (LOW_HZ, SAMPLE_RATE_HZ / 2))
     step = (high - low) / (MEL_BINS + 1)
