@@ -148,7 +148,7 @@ def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
-    parser.add_argument("--capacity", type=int, help="instead of what the services measure")
+    parser.add_argument("--capacity", type=int, help="sessions, instead of the services' own limit")
     parser.add_argument("--seconds", type=float, default=60.0, help="length of each stream")
     parser.add_argument("--rounds", type=int, default=2, help="of each kind")
     asyncio.run(run(parser.parse_args()))

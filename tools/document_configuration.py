@@ -41,7 +41,8 @@ service says which on standard error and exits with 2. A setting that names a fi
 keys or tokens has that file read at the start, and again when it changes ([security](security.md)).
 
 `earvoice up`, and every command that starts services for its run, passes its own environment on to
-them; it chooses their ports and addresses itself, and its options outrank the variables.
+them; its options outrank the variables. `up` chooses the engines' ports and tells the policy
+service where they are; a command that runs them for itself chooses all ports.
 """
 
 CAPACITY = """\

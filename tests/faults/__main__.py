@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import platform
 import sys
 import tempfile
 from pathlib import Path
 
+from earvoice.runtime.model_settings import shipped_model_path
 from tests.faults.bench import BenchPlan, run_bench, say
 from tests.faults.isolation import isolate
 from tests.faults.row import Row
@@ -33,8 +35,8 @@ async def run(plan: BenchPlan, folder: Path, page: Path | None) -> bool:
     """Run all rows, keep the page up with them, and return whether all are good."""
     load = os.getloadavg()[0]
     machine = (
-        f"Taken on {os.cpu_count()} cores, {platform.system()} {platform.machine()}; load average "
-        f"{load:.1f} when it began."
+        f"Taken with {_model()} on {os.cpu_count()} cores, {platform.system()} "
+        f"{platform.machine()}; load average {load:.1f} when it began."
     )
     rows: list[Row] = []
     async for some in run_bench(plan, folder):
@@ -43,6 +45,13 @@ async def run(plan: BenchPlan, folder: Path, page: Path | None) -> bool:
             text = Table("make faults", machine, rows).page()
             await asyncio.to_thread(page.write_text, text, encoding="utf8")
     return all(row.is_good for row in rows)
+
+
+def _model() -> str:
+    """Name and version of the model that the replicas hold."""
+    folder = Path(os.environ.get("EARVOICE_DECODER_MODEL_PATH") or shipped_model_path())
+    model = json.loads((folder / "config.json").read_text(encoding="utf8"))["model"]
+    return f"version {model['version']} of the model `{model['name']}`"
 
 
 def main() -> int:

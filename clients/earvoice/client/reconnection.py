@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from earvoice.client.errors import REPLAYED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,8 +21,6 @@ _BUSY_REASON = "SESSION_LIMIT"
 _TOKEN_REASON = "INVALID_RESUME_TOKEN"  # noqa: S105 - an error's name
 _OTHER_REPLICA = ("model", "version")
 """Causes for which another replica may take the token: servers are being replaced by newer ones."""
-_REPLAYED = "replays"
-"""Metadata of a session that was ended because its own audio may be what ends servers."""
 
 
 def is_loss(error: TranslationError) -> bool:
@@ -29,7 +29,7 @@ def is_loss(error: TranslationError) -> bool:
     A proxy reports a server that died with any of several statuses, none with a reason of ours.
     """
     if error.reason:
-        return error.reason in _PASSING_REASONS and _REPLAYED not in error.metadata
+        return error.reason in _PASSING_REASONS and REPLAYED not in error.metadata
     return error.code in _TRANSPORT_CODES
 
 

@@ -11,6 +11,7 @@ from grpc import StatusCode
 from grpc_status import rpc_status
 
 from earvoice.client.errors import (
+    REPLAYED,
     AccessDeniedError,
     InvalidRequestError,
     NotServedError,
@@ -95,14 +96,15 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
     info = error_details_pb2.ErrorInfo()
     ours = _unpack(details, info) and info.domain == _DOMAIN
     reason = info.reason if ours else ""
+    metadata = dict(info.metadata) if ours else {}
     return error_class(status, reason)(
         failure.details() or "the server gave no message",
         code=status.name,
         reason=reason,
         retry_after_s=_read_retry_after_s(details),
-        metadata=dict(info.metadata) if ours else {},
+        metadata=metadata,
         # None: a reason of a newer server, or a failure of the transport.
-        passing=PASSING_BY_REASON.get(reason),
+        passing=False if REPLAYED in metadata else PASSING_BY_REASON.get(reason),
     )
 
 

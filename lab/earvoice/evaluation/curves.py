@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from earvoice.cli.command import Command, CommandError
+from earvoice.cli.connection import open_client
 from earvoice.cli.event_loop import run_async
 from earvoice.cli.exit_code import ExitCode
 from earvoice.cli.server_choice import choose_server
-from earvoice.client.translation_client import connect
 from earvoice.evaluation.clock import Clock, ElapsedClock
 from earvoice.evaluation.corpus_score import metric_names
 from earvoice.evaluation.curve.line import CurveLine, group_points
@@ -159,7 +159,7 @@ def _sweep(options: argparse.Namespace, settings: Sequence[ReplaySetting]) -> in
 
     async def run(_: Interruption) -> int:
         status: int = ExitCode.DONE
-        async with choose_server(options) as address, connect(address) as client:
+        async with choose_server(options) as address, open_client(address, options) as client:
             base = await choose_session(client, options)
             for setting in settings:
                 choices = setting.applied_to(base)

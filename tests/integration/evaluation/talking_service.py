@@ -27,6 +27,7 @@ class TalkingService(api_grpc.SpeechTranslationServiceServicer):
         refusal: what every session is refused with before it begins; None takes all.
         model_hash: of the model that it says it serves.
         session_count: sessions begun.
+        shown_tokens: what callers have shown as ``authorization``.
     """
 
     def __init__(self):
@@ -35,6 +36,7 @@ class TalkingService(api_grpc.SpeechTranslationServiceServicer):
         self.refusal = None
         self.model_hash = "f00"
         self.session_count = 0
+        self.shown_tokens = set()
         self.most_at_once = 0
         self._running = 0
 
@@ -45,6 +47,7 @@ class TalkingService(api_grpc.SpeechTranslationServiceServicer):
         if self.refusal is not None:
             raise self.refusal
         self.session_count += 1
+        self.shown_tokens.add(dict(context.invocation_metadata()).get("authorization", ""))
         self._running += 1
         self.most_at_once = max(self.most_at_once, self._running)
         try:

@@ -126,6 +126,23 @@ async def test_a_sweep_with_a_failed_recording_draws_nothing(evaluate, test_set)
     assert len((test_set / "run" / "curves.tsv").read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("evaluate", ()), ("curves", ("--sweep", "edatt:alpha=0.6", "--at", ""))],
+)
+async def test_a_token_is_shown(evaluate, test_set, command, arguments):
+    """Whoever scores a server that wants a token shows it in every session."""
+    if command == "curves":
+        pytest.importorskip("matplotlib")
+    (test_set / "token").write_text("a-token-of-ours\n")
+    service = TalkingService()
+    async with serve(service) as address:
+        token = "--token-file", test_set / "token"
+        status, _, _ = await evaluate(address, *arguments, *token, command=command)
+    assert status == 0
+    assert service.shown_tokens == {"Bearer a-token-of-ours"}
+
+
 async def test_what_is_refused_for_all_ends_the_run(evaluate, test_set):
     """A full server would refuse every recording: nobody has to watch each one fail."""
     service = TalkingService()

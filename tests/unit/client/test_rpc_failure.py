@@ -84,6 +84,14 @@ def test_reason_metadata_and_retry_are_read():
     assert error.retry_after_s is None
 
 
+def test_audio_that_ends_servers_is_not_sent_again():
+    """A lost backend may pass, but not where the audio itself may be what ends backends."""
+    lost = server_errors.BackendUnavailableError("the encoder is gone", retry_after_ms=1000)
+    assert translate_failure(failure_of(lost)).advice is Advice.RETRY
+    again = server_errors.BackendUnavailableError("the encoder is gone again", replays="2")
+    assert translate_failure(failure_of(again)).advice is Advice.GIVE_UP
+
+
 def test_unreadable_details_leave_the_status(caplog):
     """Details that are no message are told in the log; the status still counts."""
     metadata = Metadata((DETAILS_KEY, b"\xff\xff\xff"))
