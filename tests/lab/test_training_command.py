@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.export import write
+from earvoice.training.export import between, write
 from earvoice.training.normalisation import measure_normalisation
 from earvoice.training.recipe import TrainingRecipe
 from earvoice.training.run_state import RunFolder
@@ -45,3 +46,32 @@ def test_two_processes_train_by_command(tmp_path: Path) -> None:
     assert content is not None
     assert content["state"]["step"] > 0
     assert [path.stem for path in RunFolder(run).milestones()][-1] == "6"
+
+
+def test_a_share_of_the_start_stays_in_the_mean(tmp_path: Path) -> None:
+    """Every weight lies between the run's and the start's, tied ones too."""
+    write_corpus(tmp_path)
+    write_checkpoint(tmp_path, tmp_path / "start")
+    start = TrainingStart.from_checkpoint(tmp_path / "start")
+    begun = start.network(0.0).state_dict()
+    trained = {name: value.float() + 1.0 for name, value in begun.items()}
+    mixed = between(trained, start, 0.25)
+    assert set(mixed) == set(begun)
+    for name, value in mixed.items():
+        torch.testing.assert_close(value, begun[name].float() + 0.75)
+    network = start.network(0.0)
+    network.load_state_dict(mixed)
+    tied = network.decoder.embed_tokens.weight
+    torch.testing.assert_close(tied, begun["decoder.embed_tokens.weight"] + 0.75)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_is_from_zero_to_one(tmp_path: Path, share: float) -> None:
+    """Another one is refused, and so is any of a run that began at random."""
+    write_corpus(tmp_path)
+    write_checkpoint(tmp_path, tmp_path / "start")
+    start = TrainingStart.from_checkpoint(tmp_path / "start")
+    with pytest.raises(ValueError, match=f"start_share = {share}; allowed: 0 to 1"):
+        between({}, start, share)
+    with pytest.raises(ValueError, match="began at random; allowed: 0"):
+        between({}, replace(start, weights=None), 0.5)

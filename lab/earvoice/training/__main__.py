@@ -103,6 +103,12 @@ def _build_parser() -> argparse.ArgumentParser:
         help="how many are averaged, around the best measurement (default: %(default)s)",
     )
     exporting.add_argument(
+        "--start-share",
+        type=float,
+        default=0.0,
+        help="share of --start's weights in the mean, 0 to 1 (default: %(default)s)",
+    )
+    exporting.add_argument(
         "--milestones", action="store_true", help="write the run's milestones instead, TO/1, TO/2 …"
     )
     teaching = steps.add_parser("teach", help="train a text-to-text teacher on the same texts")
@@ -270,7 +276,8 @@ def _export(options: argparse.Namespace) -> None:
     torch.manual_seed(recipe.seed)
     target, source = start.target(), start.source()
     data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
-    export(start, run.best_snapshots(options.snapshots), options.to, data, recipe)
+    snapshots = run.best_snapshots(options.snapshots)
+    export(start, snapshots, options.to, data, recipe, options.start_share)
 
 
 def _teach(options: argparse.Namespace) -> None:

@@ -55,7 +55,7 @@ def grown_model(source_pieces: int, target_pieces: int) -> ModelConfig:
     return dataclasses.replace(
         first,
         name="earvoice-en-x-small",
-        version="6",
+        version="7",
         target_languages=tuple(TargetLanguage(tag[1:-1], tag) for tag in TARGET_TAGS),
         encoder=dataclasses.replace(first.encoder, layers=9, ctc_layer=7),
         decoder=dataclasses.replace(first.decoder, layers=4),
