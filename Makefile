@@ -13,8 +13,8 @@ MODEL ?= models/earvoice-en-x-small
 # are said a third time.
 FIRST_MINUTES ?= 70
 SECOND_MINUTES ?= 200
-THIRD_MINUTES ?= 390
-NEURAL_HOURS ?= 0.9
+THIRD_MINUTES ?= 520
+NEURAL_HOURS ?= 1.1
 THIRD_HOURS ?= 8
 FIRST_MODEL ?= $(WORK)/earvoice-en-de
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
@@ -111,7 +111,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup unseen-engine neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (thirteen hours of one core)
+model: setup unseen-engine neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (fifteen hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus, training states and snapshots are in $(WORK); run again to continue"
 	$(CORPUS) transcribe --data $(DATA) --corpus $(WORK)/corpus
