@@ -35,7 +35,7 @@ async def run(plan: BenchPlan, folder: Path, page: Path | None) -> bool:
     """Run all rows, keep the page up with them, and return whether all are good."""
     load = os.getloadavg()[0]
     machine = (
-        f"Taken with {_model()} on {os.cpu_count()} cores, {platform.system()} "
+        f"Taken with {_model()} on {os.cpu_count()} cores,\n{platform.system()} "
         f"{platform.machine()}; load average {load:.1f} when it began."
     )
     rows: list[Row] = []
