@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,16 +16,15 @@ from earvoice.corpus.recording import (
     is_held_out_voice,
     list_recordings,
     read_recording,
+    untranslated,
 )
 from earvoice.corpus.sentence import Sentence
-from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.corpus.telephone_line import send_over_line
 from earvoice.models.frontend import INT16_SCALE
 from earvoice.training.dev_set import DevClip, read_dev_sentences, voice_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -77,7 +77,9 @@ def read_samples(samples: Path, normalisation: FeatureNormalisation) -> list[Dev
             if row["file"].startswith("librispeech") and row["transcript"]:
                 features = log_mel(read_recording(samples / row["file"])).astype(np.float32)
                 clip = normalisation(torch.from_numpy(features))
-                clips.append(DevClip(clip, _untranslated(row["file"], row["transcript"])))
+                name = Path(row["file"]).stem
+                said = untranslated("librispeech", name, "dev", name, row["transcript"])
+                clips.append(DevClip(clip, said))
     return clips
 
 
@@ -94,21 +96,6 @@ def make_babble(speech: Path) -> NDArray[np.float32]:
         said = np.concatenate([read_recording(path) for path in paths[voice::_BABBLE_VOICES]])
         babble += np.resize(said, _MINUTE_SAMPLES) / _BABBLE_VOICES
     return babble.astype(np.float32)
-
-
-def _untranslated(name: str, text: str) -> Sentence:
-    spoken = spoken_form(text)
-    return Sentence(
-        key=name,
-        split="dev",
-        domain=name,
-        group=name,
-        speaker="",
-        spoken=spoken,
-        transcript=transcript(spoken),
-        german="",
-        spanish="",
-    )
 
 
 def _concatenated(row: list[DevClip]) -> DevClip:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from earvoice.corpus.telephone_line import LINE_RATE_HZ
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.frontend import FFT_SAMPLES, PRE_EMPHASIS, mel_weights
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     Features = NDArray[np.float32]
 
-_LINE_RATE_HZ = 8_000
 _LOW_HZ = (150.0, 350.0)
 _HIGH_HZ = (3_200.0, 3_750.0)
 _EDGE_HZ = (30.0, 90.0)
@@ -32,7 +32,7 @@ _NOISE_DEVIATION_NATS = 0.5
 
 _WEIGHTS = mel_weights().numpy().astype(np.float64)
 _BINS_HZ = np.arange(len(_WEIGHTS)) * SAMPLE_RATE_HZ / FFT_SAMPLES
-_IN_BAND = _BINS_HZ < _LINE_RATE_HZ / 2
+_IN_BAND = _BINS_HZ < LINE_RATE_HZ / 2
 _EMPHASIS = np.abs(1 - PRE_EMPHASIS * np.exp(-2j * np.pi * _BINS_HZ / SAMPLE_RATE_HZ)) ** 2
 _WHITE = _EMPHASIS @ _WEIGHTS
 """[80] white noise of power 1 in every Fourier bin, as features hear it."""
