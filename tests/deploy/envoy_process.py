@@ -22,7 +22,8 @@ from tests.deploy.tool import free_ports
 FOLDER = K8S / "components" / "envoy"
 # Where the files are in a pod.
 CONFIGURATION, CERTIFICATES = "/etc/envoy", "/etc/earvoice/tls"
-PATIENCE_S = 60.0
+# Less than the minute that Envoy waits by default before it asks again.
+PATIENCE_S = 30.0
 
 
 def envoy_program() -> Path:
@@ -79,6 +80,7 @@ def place_configuration(
 def running_envoy(name: str, folder: Path, ports: dict[str, int], healthy: int) -> Iterator[str]:
     """Run Envoy; give the public address once so many policy services are healthy."""
     command = [envoy_program(), "-c", folder / name, "--concurrency", "1", "--use-dynamic-base-id"]
+    command += ["--log-level", "warning"]
     log_file = folder / "envoy.log"
     with log_file.open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -32,7 +32,7 @@ class NamedService(public_grpc.SpeechTranslationServiceServicer):
         public_grpc.add_SpeechTranslationServiceServicer_to_server(self, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         port = (
-            self._server.add_secure_port("localhost:0", credentials)
+            self._server.add_secure_port("127.0.0.1:0", credentials)
             if credentials
             else self._server.add_insecure_port("127.0.0.1:0")
         )
@@ -83,11 +83,13 @@ async def named_services(
 
 
 async def replica_of(channel: grpc.aio.Channel, session: str) -> str:
-    """Who answers a session."""
+    """Who answers a session, whose stream has then come to its end."""
     call = public_grpc.SpeechTranslationServiceStub(channel).StreamingTranslate(
         metadata=[(HEADER, session)]
     )
     await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
     answer = await call.read()
-    call.cancel()
+    # A stream that Envoy still counts turns the next one away from its replica.
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
     return answer.session_started.session_id

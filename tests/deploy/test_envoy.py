@@ -22,6 +22,8 @@ from tests.deploy.named_service import HEADER, SERVICE, named_services, replica_
 from tests.deploy.tool import output_of
 
 SESSIONS = [str(number) for number in range(30)]
+# For a share that varies little.
+MANY_SESSIONS = [str(number) for number in range(200)]
 
 
 def without_tls(configuration):
@@ -65,6 +67,15 @@ def test_envoy_refuses_a_wrong_one(tmp_path):
     assert subprocess.run(command, check=False, capture_output=True).returncode != 0
 
 
+async def test_a_service_that_is_late_is_found_before_the_first_stream(tmp_path):
+    """As after a start of the whole cluster, when models load for longer than Envoy takes."""
+    async with named_services(1) as services:
+        await services[0].serve(serving=False)
+        async with envoy_before(services, tmp_path, healthy=0) as (_, status):
+            await services[0].serve()
+            await asyncio.to_thread(wait_until_healthy, status, 1)
+
+
 async def test_a_session_comes_back_to_its_replica(tmp_path):
     """And the sessions are spread over all; a second connection changes nothing."""
     async with named_services(3) as services, envoy_before(services, tmp_path) as (address, _):
@@ -99,18 +110,20 @@ async def test_all_full_is_said(tmp_path):
 
 
 async def test_a_lost_replica_s_sessions_are_taken_by_others(tmp_path):
-    """From the moment it is gone: every new stream is served, and others keep their place."""
+    """From the moment it is gone: every new stream is served, and most others keep their place."""
     async with (
         named_services(3) as services,
         envoy_before(services, tmp_path) as (address, _),
         grpc.aio.insecure_channel(address) as channel,
     ):
-        before = [await replica_of(channel, session) for session in SESSIONS]
+        before = [await replica_of(channel, session) for session in MANY_SESSIONS]
         await services[0].stop()
-        after = [await replica_of(channel, session) for session in SESSIONS]
+        after = [await replica_of(channel, session) for session in MANY_SESSIONS]
     assert "0" not in after
     kept = [old == new for old, new in zip(before, after, strict=True) if old != "0"]
-    assert sum(kept) >= 0.8 * len(kept)
+    # Envoy shares a thousand places on its ring among the replicas that it has. Of three, each gets
+    # half as many again when one goes, and every sixth session moves; without a ring every second.
+    assert sum(kept) > 0.7 * len(kept)
 
 
 async def test_a_draining_replica_keeps_its_streams(tmp_path):
