@@ -7,6 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
 import torch
+
+# Its functions' defaults hold the group that there is at their import. Imported later, as by the
+# first optimiser, they would keep it beyond `leave`, and its threads beyond Python: one that still
+# frees a tensor then aborts the process.
+import torch.distributed.nn.functional
 from torch import distributed
 
 from earvoice.training.device import CPU
@@ -105,7 +110,7 @@ class ProcessGroup:
         return largest
 
     def leave(self) -> None:
-        """Leave the group, after the last value that is shared."""
+        """Leave the group, after the last value that is shared; its threads end."""
         distributed.destroy_process_group()
 
 
