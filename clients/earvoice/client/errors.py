@@ -20,9 +20,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar
 
-REPLAYED = "replays"
-"""In the metadata of a session that was ended because its own audio may be what ends servers."""
-
 
 class Advice(Enum):
     """What the caller should do after an error."""

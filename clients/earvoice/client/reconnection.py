@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from earvoice.client.errors import REPLAYED
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,7 +27,7 @@ def is_loss(error: TranslationError) -> bool:
     A proxy reports a server that died with any of several statuses, none with a reason of ours.
     """
     if error.reason:
-        return error.reason in _PASSING_REASONS and REPLAYED not in error.metadata
+        return error.passing and error.reason in _PASSING_REASONS
     return error.code in _TRANSPORT_CODES
 
 

@@ -11,7 +11,6 @@ from grpc import StatusCode
 from grpc_status import rpc_status
 
 from earvoice.client.errors import (
-    REPLAYED,
     AccessDeniedError,
     InvalidRequestError,
     NotServedError,
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("earvoice.client")
 _DOMAIN = "earvoice"
+
+# In the metadata of a session that was ended because its own audio may be what ends servers.
+_REPLAYED = "replays"
 
 ERROR_BY_STATUS: dict[StatusCode, type[TranslationError]] = {
     StatusCode.INVALID_ARGUMENT: InvalidRequestError,
@@ -104,7 +106,7 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
         retry_after_s=_read_retry_after_s(details),
         metadata=metadata,
         # None: a reason of a newer server, or a failure of the transport.
-        passing=False if REPLAYED in metadata else PASSING_BY_REASON.get(reason),
+        passing=False if _REPLAYED in metadata else PASSING_BY_REASON.get(reason),
     )
 
 

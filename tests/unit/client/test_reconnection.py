@@ -44,7 +44,7 @@ LOST = ServerUnavailableError("gone", code="UNAVAILABLE")
                 "its audio may be what ends them",
                 code="UNAVAILABLE",
                 reason="BACKEND_UNAVAILABLE",
-                metadata={"replays": "2"},
+                passing=False,
             ),
             False,
         ),
