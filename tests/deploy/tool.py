@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import shutil
 import socket
 import subprocess
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ OBSERVABILITY = ROOT / "deploy" / "observability"
 NODE_MODULES = ROOT / ".work" / "node" / "node_modules"
 
 RECIPE = "make check-observability installs it"
+_PORTS = range(20_000, 30_000)
 
 
 def program(name: str) -> str:
@@ -57,9 +59,16 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Different ports of this machine that nobody listens at."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for bound in sockets:
-            bound.bind(("127.0.0.1", 0))
-        return [bound.getsockname()[1] for bound in sockets]
+    """Different ports of this machine that nobody listens at.
+
+    They are below those that Linux gives to connections, lest one takes a port before its user.
+    """
+    ports: list[int] = []
+    # The common generator begins anew with each test, and would give the last one's ports.
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with socket.socket() as trial, suppress(OSError):
+            trial.bind(("127.0.0.1", port))
+            ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"of the ports {_PORTS} only {len(ports)} are free, {count} are needed")
