@@ -8,14 +8,18 @@ import urllib.request
 
 import grpc
 import pytest
+import yaml
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from tests.deploy.envoy_process import (
+    FOLDER,
+    PATIENCE_S,
     envoy_before,
     envoy_program,
     place_configuration,
     read_configuration,
+    running_envoy,
     wait_until_healthy,
 )
 from tests.deploy.named_service import HEADER, SERVICE, named_services, replica_of
@@ -136,6 +140,7 @@ async def test_a_draining_replica_keeps_its_streams(tmp_path):
         calls = [await running_call(channel, session) for session in SESSIONS]
         await services[0].serve(serving=False)
         await asyncio.to_thread(wait_until_healthy, status, 2)
+        await until_taken_by({"1", "2"}, channel)
         asked = services[0].asked
         assert "0" not in [await replica_of(channel, session) for session in SESSIONS]
         assert services[0].asked == asked > 0
@@ -143,6 +148,65 @@ async def test_a_draining_replica_keeps_its_streams(tmp_path):
             await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
             assert await call.read() != grpc.aio.EOF
             call.cancel()
+
+
+async def test_few_healthy_replicas_get_all_streams(tmp_path):
+    """Envoy's default is to ask the others as well where less than half are healthy."""
+    async with (
+        named_services(3) as services,
+        envoy_before(services, tmp_path) as (address, status),
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        for service in services[:2]:
+            await service.serve(serving=False)
+        await asyncio.to_thread(wait_until_healthy, status, 1)
+        await until_taken_by({"2"}, channel)
+
+
+async def test_a_pod_that_goes_turns_its_clients_away(tmp_path):
+    """By what preStop runs: a stream goes on, and with the next one the connection is over."""
+    command = prestop_command()
+    async with named_services(1) as services:
+        ports = place_configuration("envoy.yaml", tmp_path, [services[0].address])
+        command[-1] = command[-1].replace("/9901", f"/{ports['admin']}").replace("sleep 60", "")
+        running = running_envoy("envoy.yaml", tmp_path, ports, 1)
+        address = await asyncio.to_thread(running.__enter__)
+        try:
+            async with grpc.aio.insecure_channel(address) as channel:
+                call = await running_call(channel, "1")
+                assert "OK" in await asyncio.to_thread(output_of, *command)
+                assert drained_connections(ports["status"]) == 0
+                assert await replica_of(channel, "2") == "0"
+                assert drained_connections(ports["status"]) == 1
+                await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
+                assert await call.read() != grpc.aio.EOF
+                call.cancel()
+        finally:
+            await asyncio.to_thread(running.__exit__, None, None, None)
+
+
+def prestop_command():
+    """What a pod of Envoy's runs before it is told to stop."""
+    documents = yaml.safe_load_all((FOLDER / "deployment.yaml").read_text(encoding="utf8"))
+    deployment = next(item for item in documents if item["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return container["lifecycle"]["preStop"]["exec"]["command"]
+
+
+def drained_connections(status_port):
+    """How many public connections Envoy has told to go elsewhere."""
+    name = 'envoy_http_downstream_cx_drain_close{envoy_http_conn_manager_prefix="public"}'
+    with urllib.request.urlopen(f"http://127.0.0.1:{status_port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return next(int(line.split()[-1]) for line in lines if line.startswith(name))
+
+
+async def until_taken_by(replicas, channel):
+    """Ask until just these answer: Envoy's worker hears of health after its metrics do."""
+    found = set()
+    async with asyncio.timeout(PATIENCE_S):
+        while found != replicas:
+            found = {await replica_of(channel, session) for session in SESSIONS}
 
 
 async def running_call(channel, session):

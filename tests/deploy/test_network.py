@@ -28,6 +28,7 @@ NEEDED = {
         *SCRAPES,
         *SPANS,
         ("envoy", "policy", 50051),
+        ("prometheus", "envoy", 9902),
         ("collector", "jaeger", 4317),
         ("metrics-adapter", "prometheus", 9090),
     },

@@ -35,7 +35,9 @@ class AccessSettings(ServiceSettings):
         "sub", min_length=1, description="Claim of a JWT that names the tenant."
     )
     tenant_session_limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        0, description="Sessions of one tenant at once; 0 for no limit but `SESSION_LIMIT`."
+        0,
+        description="Sessions of one tenant at once, at each replica; 0 for no limit but "
+        "`SESSION_LIMIT`.",
     )
     backend_tls_ca_file: Path | None = Field(
         None,

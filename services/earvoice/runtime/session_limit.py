@@ -14,6 +14,9 @@ from earvoice.runtime.return_times import ReturnTimes
 
 RETRY_AFTER_MS = 1000
 
+TENANT_LIMIT = "TENANT_LIMIT"
+"""Why a session is not taken whose tenant has as many as it may; its caller hears SESSION_LIMIT."""
+
 
 class SessionLimit:
     """Counts sessions, refuses the one too many, and every one once it is closed.
@@ -25,7 +28,7 @@ class SessionLimit:
     Attributes:
         limit: as given; may be set anew while sessions run, and none of them is ended.
         active: sessions held now.
-        refused: sessions that were not taken, by the error's reason.
+        refused: sessions that were not taken, by the error's reason or ``TENANT_LIMIT``.
     """
 
     def __init__(self, limit: int | Literal["auto"], tenant_limit: int = 0) -> None:
@@ -48,11 +51,10 @@ class SessionLimit:
             NotReadyError: the process is draining.
         """
         tenant = current_tenant()
-        try:
-            self._check(tenant)
-        except EarvoiceError as error:
-            self.refused[error.reason] += 1
-            raise
+        if refusal := self._refusal(tenant):
+            reason, error = refusal
+            self.refused[reason] += 1
+            raise error
         self.active += 1
         self._active_by_tenant[tenant] += 1
         self._idle.clear()
@@ -69,13 +71,16 @@ class SessionLimit:
         self._closed = True
         await self._idle.wait()
 
-    def _check(self, tenant: str) -> None:
+    def _refusal(self, tenant: str) -> tuple[str, EarvoiceError] | None:
+        """Return why a session is not taken, and what its caller is told."""
         if self._closed:
-            raise NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
+            draining = NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
+            return draining.reason, draining
         if self.active >= self.limit:
-            raise self._full("sessions", self.limit)
+            return SessionLimitError.reason, self._full("sessions", self.limit)
         if self._tenant_limit and self._active_by_tenant[tenant] >= self._tenant_limit:
-            raise self._full("sessions of this tenant", self._tenant_limit)
+            return TENANT_LIMIT, self._full("sessions of this tenant", self._tenant_limit)
+        return None
 
     def _full(self, what: str, limit: int) -> SessionLimitError:
         message = f"all {limit} {what} are taken"

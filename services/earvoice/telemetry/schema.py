@@ -311,9 +311,9 @@ METRICS = (
         "counter",
         "{session}",
         _ALL,
-        "Sessions that were not taken, by the error's reason.",
+        "Sessions that were not taken, by the error's reason; a tenant's own limit is told apart.",
         "reason",
-        ("SESSION_LIMIT", "NOT_READY", "BACKEND_UNAVAILABLE", "MODEL_MISMATCH"),
+        ("SESSION_LIMIT", "TENANT_LIMIT", "NOT_READY", "BACKEND_UNAVAILABLE", "MODEL_MISMATCH"),
     ),
     Metric(
         "earvoice.sessions.resumed",

@@ -70,7 +70,7 @@ def test_a_tenant_has_its_own_limit():
     release = asyncio.Event()
     limit = SessionLimit(10, tenant_limit=1)
     asyncio.run(check())
-    assert limit.refused == {"SESSION_LIMIT": 1}
+    assert limit.refused == {"TENANT_LIMIT": 1}
 
 
 def test_a_limit_that_is_measured_later_counts_from_then_on():

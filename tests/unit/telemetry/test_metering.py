@@ -64,6 +64,7 @@ def test_sessions_that_run_and_that_are_refused_are_counted():
     refused = {p.attributes["reason"]: p.value for p in points["earvoice.sessions.refused"]}
     assert refused == {
         "SESSION_LIMIT": 1,
+        "TENANT_LIMIT": 0,
         "NOT_READY": 0,
         "BACKEND_UNAVAILABLE": 0,
         "MODEL_MISMATCH": 0,
