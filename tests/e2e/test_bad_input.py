@@ -32,7 +32,7 @@ FLOAT32 = types_pb2.AUDIO_ENCODING_FLOAT32
 
 
 def with_config(**changes) -> list[Request]:
-    return requests(SECOND, **changes)
+    return requests(SECOND, size=len(SECOND), **changes)
 
 
 def edatt(**fields) -> policy_pb.DecisionPolicy:
@@ -243,7 +243,7 @@ async def test_the_17th_session_is_refused_with_a_time_to_retry(services):
         for stream in streams:
             await stream.write(Request(config=config()))
             assert (await stream.read()).WhichOneof("message") == "session_started"
-        refused = await call(services.address, requests(SECOND))
+        refused = await call(services.address, requests(SECOND, size=len(SECOND)))
         assert (refused.code.name, refused.reason) == ("RESOURCE_EXHAUSTED", "SESSION_LIMIT")
         assert refused.has_retry
         for stream in streams:
@@ -255,7 +255,7 @@ async def test_the_17th_session_is_refused_with_a_time_to_retry(services):
 async def retried(address: str) -> Outcome:
     """A good stream, retried while sessions are still being freed, as a client would."""
     for _ in range(50):
-        outcome = await call(address, requests(SECOND))
+        outcome = await call(address, requests(SECOND, size=len(SECOND)))
         if outcome.code is not grpc.StatusCode.RESOURCE_EXHAUSTED:
             break
         await asyncio.sleep(0.1)

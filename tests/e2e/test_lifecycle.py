@@ -39,8 +39,8 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 PATIENCE_S = 20
 RESTART_PATIENCE_S = 120
-WRITE_TIMEOUT_MS = 1000
-DECODER_PATIENCE_MS = 3000
+WRITE_TIMEOUT_MS = 4000
+DECODER_PATIENCE_MS = 6000
 # A small window of the transport, so that "never read" begins after a few responses, not 64 KiB.
 SMALL_WINDOW = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0)]
 
@@ -109,7 +109,7 @@ async def test_the_policy_serves_only_once_its_backends_answer():
         line = json.loads(await process.stderr.readline())
     address = line["address"]
     assert await health_of(address, HEALTH_NAMES["policy"]) == NOT_SERVING
-    outcome = await call(address, requests(speech()))
+    outcome = await call(address, [Request(config=config())])
     assert (outcome.code.name, outcome.reason) == ("UNAVAILABLE", "NOT_READY")
     assert outcome.has_retry
     process.send_signal(signal.SIGTERM)
@@ -129,7 +129,7 @@ async def test_sigterm_lets_a_stream_end_and_refuses_new_ones(passing):
         go_away = (await stream.read_until("go_away")).go_away
         assert go_away.grace == duration_pb2.Duration(seconds=60)
         assert await health_of(running.address, HEALTH_NAMES["policy"]) == NOT_SERVING
-        refused = await call(running.address, requests(speech()))
+        refused = await call(running.address, [Request(config=config())])
         assert (refused.code.name, refused.reason) == ("UNAVAILABLE", "NOT_READY")
         assert refused.has_retry
         await stream.send(*rest)
@@ -143,7 +143,7 @@ async def test_sigterm_lets_a_stream_end_and_refuses_new_ones(passing):
 
 async def test_a_stream_that_outlives_the_grace_is_ended(passing):
     """Its client is told to go elsewhere, and everything exits with 0."""
-    running = passing(EARVOICE_POLICY_DRAIN_GRACE_MS="2000")
+    running = passing(EARVOICE_POLICY_DRAIN_GRACE_MS="4000")
     async with open_stream(running.address) as stream, asyncio.timeout(60):
         await stream.send(*audio_messages(speech()))
         await stream.read_until("segment_done")

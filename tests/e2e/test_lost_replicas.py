@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             f"{service.upper()}_TARGET": ",".join(replica.address() for replica in both)
             for service, both in replicas.items()
         }
-        policy = yard.start("policy", ANSWER_TIMEOUT_MS="1000", **targets)
+        policy = yard.start("policy", ANSWER_TIMEOUT_MS="10000", **targets)
         policy.address()
         yield Cluster(yard, policy, replicas)
 
@@ -73,7 +73,9 @@ FAULTS = {"SIGKILL": kill, "SIGSTOP": stop, "SIGTERM": term}
 def known_to_serve(policy_log: str) -> set[str]:
     """Addresses that the policy service last found ready."""
     serving: set[str] = set()
-    for line in map(json.loads, policy_log.splitlines()):
+    # gRPC writes lines of its own, and the last one may not be whole.
+    ours = [line for line in policy_log.splitlines() if line.startswith("{") and line.endswith("}")]
+    for line in map(json.loads, ours):
         if line["message"] == "replica ready":
             serving.add(line["address"])
         if line["message"] == "replica not ready":

@@ -20,7 +20,9 @@ port = os.environ["X_PORT"] if os.environ["X_PORT"] != "0" else "4321"
 with open(os.environ["X_STARTS"], "a") as starts:
     starts.write(f"{os.getpid()} {port}\\n")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-pathlib.Path(os.environ["X_ADDRESS_FILE"]).write_text(f"127.0.0.1:{port}")
+file = pathlib.Path(os.environ["X_ADDRESS_FILE"])
+file.with_suffix(".part").write_text(f"127.0.0.1:{port}")
+file.with_suffix(".part").replace(file)
 signal.pause()
 """
 DEAF = SERVER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")

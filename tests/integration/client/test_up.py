@@ -34,7 +34,9 @@ address = f"127.0.0.1:{port if port != '0' else len(name) * 1000}"
 targets = [os.environ.get(f"{prefix}{kind}_TARGET") for kind in ("ENCODER", "DECODER")]
 tell(f"starts {port} {targets}")
 print("hello", flush=True)
-pathlib.Path(os.environ[f"{prefix}ADDRESS_FILE"]).write_text(address)
+file = pathlib.Path(os.environ[f"{prefix}ADDRESS_FILE"])
+file.with_suffix(".part").write_text(address)
+file.with_suffix(".part").replace(file)
 while True:
     signal.pause()
 """

@@ -61,7 +61,7 @@ async def test_a_cancelled_stream_leaves_no_session_behind(running: RunningPolic
 
 async def test_a_silent_client_is_ended(start: Start):
     """No message for too long is DEADLINE_EXCEEDED; words released before stand."""
-    running = await start(idle_timeout_ms=300)
+    running = await start(idle_timeout_ms=5000)
     async with open_stream(running.address) as stream:
         await stream.send(*audio_messages(SECOND))
         outcome = await stream.read_rest()

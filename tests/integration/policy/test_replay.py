@@ -17,7 +17,7 @@ from earvoice.runtime.errors import (
     SessionLimitError,
     UnauthenticatedError,
 )
-from tests.e2e.calling import Outcome, assert_well_formed, call, requests
+from tests.e2e.calling import Outcome, Request, assert_well_formed, call, config, requests
 from tests.e2e.open_stream import OpenStream, audio_messages, open_stream
 from tests.integration.policy.fleet import Fleet, all_ready, running_fleet
 from tests.integration.policy.scripted_backends import MODEL, RATE_HERTZ
@@ -27,6 +27,8 @@ SERVICES = ("encoder", "decoder")
 AUDIO = bytes(RATE_HERTZ * 2 * 8)
 HALF = audio_messages(AUDIO[: len(AUDIO) // 2])
 REST = audio_messages(AUDIO[len(AUDIO) // 2 :])
+ALONE = [Request(config=config())]
+"""For those who are refused: what they send meanwhile may meet the end of their call."""
 WORDS = [f"w{number}" for number in range(26)]
 
 Fault = Callable[[ScriptedReplica], Awaitable[None]]
@@ -132,9 +134,14 @@ async def test_a_generation_goes_on_where_it_was_lost(fleet: Fleet, beam_size: i
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_slow_replica_is_waited_for(fleet: Fleet, service: str):
+async def test_a_slow_replica_is_waited_for(service: str):
     """It answers nothing for longer than the patience, but tells that it is alive."""
-    async with open_stream(fleet.address) as stream, asyncio.timeout(60):
+    patience = Patience(answer_s=4.0, slow_answer_s=60.0, replacement_s=15.0)
+    async with (
+        running_fleet(patience=patience) as fleet,
+        open_stream(fleet.address) as stream,
+        asyncio.timeout(90),
+    ):
         await stream.read_until("session_started")
         busy = fleet.busy(service)
         busy.servicer.gate.clear()
@@ -169,7 +176,7 @@ async def test_the_third_loss_in_an_utterance_ends_the_stream(service: str):
     async with running_fleet(4, 4) as fleet:
         for replica in fleet.replicas(service):
             replica.fail(grpc.StatusCode.INTERNAL)
-        outcome = await call(fleet.address, requests(AUDIO))
+        outcome = await call(fleet.address, requests(AUDIO, size=len(AUDIO)))
     assert (outcome.code.name, outcome.reason) == ("UNAVAILABLE", "BACKEND_UNAVAILABLE")
     assert "2 others" in outcome.details
     assert not outcome.has_retry
@@ -211,18 +218,21 @@ async def test_when_all_are_full_the_client_is_told_when_to_come_again(fleet: Fl
     full, draining = fleet.encoders
     full.servicer.refusal = SessionLimitError("all 1 sessions are taken", retry_after_ms=100)
     draining.servicer.refusal = NotReadyError("this server is draining", retry_after_ms=100)
-    outcome = await call(fleet.address, requests(AUDIO))
+    outcome = await call(fleet.address, ALONE)
     assert (outcome.code.name, outcome.reason) == ("RESOURCE_EXHAUSTED", "SESSION_LIMIT")
     assert outcome.has_retry
 
 
-async def test_who_knocks_while_all_are_full_does_not_reach_them(fleet: Fleet):
+async def test_who_knocks_while_all_are_full_does_not_reach_them(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+):
     """Until a session on one of them ends: then its place is given at once."""
+    monkeypatch.setattr("earvoice.policy.backends.fullness.FULL_S", 60.0)
     async with open_stream(fleet.address) as first, asyncio.timeout(60):
         await first.read_until("session_started")
         for encoder in fleet.encoders:
             encoder.servicer.refusal = SessionLimitError("all 1 sessions are taken")
-        outcomes = [await call(fleet.address, requests(AUDIO)) for _ in range(3)]
+        outcomes = [await call(fleet.address, ALONE) for _ in range(3)]
         assert {outcome.reason for outcome in outcomes} == {"SESSION_LIMIT"}
         # One has opened the first session; both were asked for the second.
         assert sum(len(encoder.servicer.openings) for encoder in fleet.encoders) == 3

@@ -141,10 +141,12 @@ async def test_halted_beam_tells_nothing(engines: list[Engine]) -> None:
 async def test_beam_and_greedy_share_batches(engines: list[Engine]) -> None:
     """What each session's search is, the others need not know."""
     strategy = ScriptedStrategy({1: [*range(5, 45), END], 2: [*range(5, 45), END]})
-    engine = start(engines, strategy)
+    engine = Engine(strategy)
+    engines.append(engine)
     greedy, beam = Outbox(100, engine.wake), Outbox(100, engine.wake)
     engine.submit(beam_generation(beam, 1))
     engine.submit(generation(greedy, 2))
+    engine.start()
     assert tokens_of(await until_end(greedy)) == [*range(5, 45), END]
     found, _ = await until_end(beam)
     assert isinstance(found, Beamed)
