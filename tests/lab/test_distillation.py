@@ -12,7 +12,7 @@ from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData
 from earvoice.training.distillation import distil, translate_rows
-from earvoice.training.distilled_table import DISTILLED
+from earvoice.training.distilled_table import DISTILLED, read_distilled
 from earvoice.training.example import Example
 from earvoice.training.halves import translate_labels
 from earvoice.training.loss import smoothed_cross_entropy
@@ -89,6 +89,13 @@ def test_a_teacher_learns_and_writes_its_table(corpus: Path, tmp_path: Path) -> 
     # Real speech without a translation gets one too: its transcript is enough.
     assert written["s-19"].german
     assert len(written) == 70
+
+
+def test_a_translation_of_two_sentences_is_refused(tmp_path: Path) -> None:
+    """One key names one sentence, spoken or not."""
+    write_sentences(tmp_path / DISTILLED, [make_sentence(1), make_sentence(2), make_sentence(2)])
+    with pytest.raises(ValueError, match="1 keys stand twice, 's-2' first; allowed: each once"):
+        read_distilled(tmp_path)
 
 
 def test_an_interrupted_teacher_goes_on(corpus: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def train_one(rank: int, port: int, corpus: Path, out: Path) -> None:
     assert trainer.state.step == STEPS
     weights = {name: p.detach() for name, p in trainer.network.named_parameters()}
     torch.save(weights, out / f"{rank}.pt")
+    share_a_part(peers)
     assert group_threads()
     peers.leave()
     for _ in range(200):
@@ -39,6 +40,17 @@ def train_one(rank: int, port: int, corpus: Path, out: Path) -> None:
             return
         time.sleep(0.1)
     pytest.fail(f"{group_threads()} would outlive Python, and abort the process")
+
+
+def share_a_part(peers: ProcessGroup) -> None:
+    """A gradient that one process has is halved; one that nobody has stays none."""
+    shared, untouched = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
+    if peers.rank == 1:
+        shared.grad = torch.ones(2)
+    peers.average_gradients([shared, untouched])
+    assert shared.grad is not None
+    assert shared.grad.tolist() == [0.5, 0.5]
+    assert untouched.grad is None
 
 
 def group_threads() -> list[str]:

@@ -94,6 +94,7 @@ def test_texts_are_what_nobody_speaks(text: Path) -> None:
     texts = select_texts(text, selection, rows)
     assert "She reads a book." in [row.spoken for row in texts]
     assert not {row.spoken for row in texts} & {row.spoken for row in rows}
+    assert not {row.key for row in texts} & {row.key for row in rows}
 
 
 def test_a_sentence_of_both_files_has_both_translations(text: Path) -> None:

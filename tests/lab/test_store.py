@@ -30,15 +30,34 @@ def test_clips_survive_their_shard(tmp_path: Path) -> None:
     store = ClipStore(tmp_path)
     waves = [np.arange(n, dtype=np.int16) for n in (5, 0, 3)]
     clips = [Clip(f"k{i}", f"s{i}", "v", len(wave)) for i, wave in enumerate(waves)]
-    assert not store.has(7)
-    store.write(7, clips, waves)
-    store.write(2, [], [])
+    assert not store.has(7, "these")
+    store.write(7, clips, waves, "these")
+    store.write(2, [], [], "none")
     assert store.shards() == [2, 7]
     for (clip, wave), (wanted, samples) in zip(
         store.read(7), zip(clips, waves, strict=True), strict=True
     ):
         assert clip == wanted
         np.testing.assert_array_equal(wave, samples)
+
+
+def test_a_shard_of_other_requests_is_made_again(tmp_path: Path) -> None:
+    """One that tells nothing of its requests, as it once was, stays."""
+    store = ClipStore(tmp_path)
+    store.write(1, [], [], "these")
+    assert store.has(1, "these")
+    assert not store.has(1, "others")
+    (tmp_path / "00001.asked").unlink()
+    assert store.has(1, "others")
+
+
+def test_features_of_older_sound_do_not_count(tmp_path: Path) -> None:
+    """They are computed again once a shard has been spoken anew."""
+    clips, store = ClipStore(tmp_path / "clips"), FeatureStore(tmp_path / "features")
+    clips.write(1, [], [], "these")
+    store.write("x", [], [])
+    assert store.has("x", clips.written_s(1))
+    assert not store.has("x", clips.written_s(1) + 60)
 
 
 def test_a_shard_without_index_does_not_count(tmp_path: Path) -> None:

@@ -19,7 +19,14 @@ from earvoice.training.metric import Score
 from earvoice.training.normalisation import Normalisation, measure_normalisation
 from earvoice.training.peers import Peers
 from earvoice.training.recipe import TextRecipe, TrainingRecipe
-from earvoice.training.run_state import RunFolder, average_snapshots, default_run_folder
+from earvoice.training.run_state import (
+    OtherStartError,
+    RunFolder,
+    RunState,
+    average_snapshots,
+    check_start,
+    default_run_folder,
+)
 from earvoice.training.target_text import TargetText
 from earvoice.training.text_data import TextData
 from earvoice.training.trainer import Trainer
@@ -148,6 +155,45 @@ def test_a_run_without_progress_ends_early(corpus: Path, tmp_path: Path) -> None
     assert [int(path.stem) for path in RunFolder(tmp_path).best_snapshots(1)] == [1]
 
 
+def test_a_run_that_ended_early_stays_ended(corpus: Path, tmp_path: Path) -> None:
+    """The same command once more adds no step."""
+    budget = replace(BUDGET, patience=2)
+    make_trainer(corpus, tmp_path, measure=Worse(), budget=budget).run()
+    again = make_trainer(corpus, tmp_path, measure=Worse(), budget=budget)
+    again.run()
+    assert again.state.step == 3
+
+
+def test_a_run_s_measurements_keep_their_distance(corpus: Path, tmp_path: Path) -> None:
+    """However often it is interrupted, it measures when so much training is done."""
+    make_trainer(corpus, tmp_path, budget=replace(BUDGET, steps=2)).run()
+    state = make_trainer(corpus, tmp_path).state
+    assert 0 < state.measured_s == state.elapsed_s
+
+
+@pytest.mark.parametrize(
+    ("budget", "progress"),
+    [
+        (Budget(minutes=520), 0.5),
+        (Budget(minutes=520, wall_minutes=400), 0.75),
+        (Budget(minutes=260, wall_minutes=400), 1.0),
+    ],
+)
+def test_a_run_lasts_as_long_as_was_asked_for(budget: Budget, progress: float) -> None:
+    """The clock limits it only where that was asked for, too."""
+    assert budget.progress(RunState(elapsed_s=260 * 60, wall_s=300 * 60)) == progress
+
+
+def test_a_run_is_bound_to_its_vocabularies(tmp_path: Path) -> None:
+    """Its weights mean nothing with others."""
+    run = RunFolder(tmp_path / "run")
+    check_start(tmp_path / "run", "any")
+    run.keep_start("these")
+    check_start(tmp_path / "run", "these")
+    with pytest.raises(OtherStartError, match=r"other vocabularies or feature statistics; allowed"):
+        check_start(tmp_path / "run", "others")
+
+
 def test_a_longer_run_goes_on_from_before_the_decay(corpus: Path, tmp_path: Path) -> None:
     """The state before the decay is kept; a new run begins with it, warms up and ends later."""
     recipe = replace(RECIPE, decay_share=0.3)
@@ -159,6 +205,7 @@ def test_a_longer_run_goes_on_from_before_the_decay(corpus: Path, tmp_path: Path
     )
     assert trainer.state.step == trainer.state.warmup_step == 8
     assert not trainer.state.decayed
+    assert trainer.state.milestone == 0
     trainer.run()
     assert trainer.state.step == 2 * STEPS
     assert (tmp_path / "longer" / "before-decay.pt").exists()

@@ -10,6 +10,7 @@ import torch
 
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.training.__main__ import main
 from earvoice.training.export import between, write
 from earvoice.training.normalisation import measure_normalisation
 from earvoice.training.recipe import TrainingRecipe
@@ -46,6 +47,49 @@ def test_two_processes_train_by_command(tmp_path: Path) -> None:
     assert content is not None
     assert content["state"]["step"] > 0
     assert [path.stem for path in RunFolder(run).milestones()][-1] == "6"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["train", "--minutes", "0"], "--minutes 0.0; allowed: more than 0"),
+        (["train", "--wall-minutes", "-1"], "--wall-minutes -1.0; allowed: more than 0"),
+        (["train", "--wait-k", "0"], "--wait-k 0; allowed: 1 or more"),
+        (["train", "--threads", "0"], "--threads 0; allowed: 1 or more"),
+        (["train", "--patience", "0"], "--patience 0; allowed: 1 or more"),
+        (["export", "--to", "x", "--snapshots", "0"], "--snapshots 0; allowed: 1 or more"),
+        (["export", "--to", "x", "--start-share", "2"], "--start-share 2.0; allowed: 0 to 1"),
+    ],
+)
+def test_numbers_that_no_run_can_have_are_refused(
+    options: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Before anything is read."""
+    monkeypatch.setattr(sys, "argv", ["training", *options, "--corpus", "nowhere"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_run_of_other_vocabularies_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By name, before its weights are read."""
+    write_corpus(tmp_path)
+    write_checkpoint(tmp_path, tmp_path / "start")
+    RunFolder(tmp_path / "run").keep_start("of others")
+    folders = ["--corpus", "--start", "--run", "--to"]
+    paths = [str(path) for path in (tmp_path, *(tmp_path / n for n in ("start", "run", "to")))]
+    given = [part for pair in zip(folders, paths, strict=True) for part in pair]
+    monkeypatch.setattr(sys, "argv", ["training", "export", *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "other vocabularies or feature statistics" in capsys.readouterr().err
 
 
 def test_a_share_of_the_start_stays_in_the_mean(tmp_path: Path) -> None:

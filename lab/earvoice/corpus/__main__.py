@@ -25,6 +25,7 @@ from earvoice.corpus.rendering import (
 )
 from earvoice.corpus.selection import Selection, select, select_texts
 from earvoice.corpus.sentence import read_sentences, write_sentences
+from earvoice.corpus.synthesizer import EngineMissingError
 from earvoice.corpus.test_set import write_test_sets
 from earvoice.corpus.transcription import DOMAIN, read_transcribed, transcribe, transcript_table
 from earvoice.corpus.transcription import is_installed as is_recogniser_installed
@@ -69,7 +70,10 @@ def main() -> None:
     for step in (texts, speech, again, third, neural, features, test_set, demo):
         step.add_argument("--seed", type=int, default=Selection.seed)
     options = parser.parse_args()
-    _STEPS[options.step](options)
+    try:
+        _STEPS[options.step](options)
+    except EngineMissingError as error:
+        parser.exit(1, f"{error}\nWhat was spoken stays: run it again with the engine there.\n")
 
 
 def _texts(options: argparse.Namespace) -> None:

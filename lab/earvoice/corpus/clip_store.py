@@ -35,7 +35,8 @@ class Clip:
 class ClipStore:
     """A folder of shards: ``00042.pcm`` (int16, 16 kHz, mono) and ``00042.json`` beside it.
 
-    The index is written last: a shard with an index is complete.
+    The index is written last: a shard with an index is complete. ``00042.asked`` tells which
+    requests it answers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,16 +44,29 @@ class ClipStore:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def has(self, shard: int) -> bool:
-        """Tell whether a shard is complete."""
-        return self._index_path(shard).exists()
+    def has(self, shard: int, asked: str) -> bool:
+        """Tell whether a shard is complete, and answers the requests of this digest.
+
+        One without a digest, as older versions wrote them, answers any.
+        """
+        path = self._asked_path(shard)
+        answers = not path.exists() or path.read_text(encoding="utf-8") == asked
+        return answers and self._index_path(shard).exists()
+
+    def written_s(self, shard: int) -> float:
+        """Return when a shard was completed, as the file system tells it."""
+        return self._index_path(shard).stat().st_mtime
 
     def shards(self) -> list[int]:
         """Return the numbers of all complete shards, ascending."""
         return sorted(int(path.stem) for path in self.folder.glob("*.json"))
 
-    def write(self, shard: int, clips: Sequence[Clip], waves: Sequence[NDArray[np.int16]]) -> None:
-        """Write one shard."""
+    def write(
+        self, shard: int, clips: Sequence[Clip], waves: Sequence[NDArray[np.int16]], asked: str
+    ) -> None:
+        """Write one shard; `asked` is the digest of its requests."""
+        self._index_path(shard).unlink(missing_ok=True)
+        self._asked_path(shard).write_text(asked, encoding="utf-8")
         joined = np.concatenate(waves) if waves else np.zeros(0, np.int16)
         joined.tofile(self.folder / f"{shard:05d}.pcm")
         partial = self.folder / f"{shard:05d}.part"
@@ -72,6 +86,9 @@ class ClipStore:
         """Yield the clips of all shards with their samples."""
         for shard in self.shards():
             yield from self.read(shard)
+
+    def _asked_path(self, shard: int) -> Path:
+        return self.folder / f"{shard:05d}.asked"
 
     def _index_path(self, shard: int) -> Path:
         return self.folder / f"{shard:05d}.json"

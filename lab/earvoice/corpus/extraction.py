@@ -42,13 +42,16 @@ def log_mel(samples: NDArray[np.float32]) -> NDArray[np.float16]:
 
 
 def extract(corpus: Path, speech: Path) -> None:
-    """Fill ``features/`` from the clips and the recordings; complete shards are left alone."""
+    """Fill ``features/`` from the clips and the recordings; complete shards are left alone.
+
+    What has been spoken anew since is computed anew.
+    """
     store = FeatureStore(corpus / "features")
     for folder in CLIP_FOLDERS:
         clips = ClipStore(corpus / folder)
         for shard in clips.shards():
             name = f"{folder}-{shard:05d}"
-            if not store.has(name):
+            if not store.has(name, clips.written_s(shard)):
                 _extract_shard(clips, shard, store, name)
                 sys.stdout.write(f"{name}\n")
                 sys.stdout.flush()

@@ -45,9 +45,10 @@ class FeatureStore:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def has(self, name: str) -> bool:
-        """Tell whether a shard is complete."""
-        return (self.folder / f"{name}.json").exists()
+    def has(self, name: str, since_s: float = 0.0) -> bool:
+        """Tell whether a shard is complete, and not older than what it was made from."""
+        index = self.folder / f"{name}.json"
+        return index.exists() and index.stat().st_mtime >= since_s
 
     def write(
         self, name: str, clips: Sequence[FeatureClip], features: Sequence[NDArray[np.float16]]

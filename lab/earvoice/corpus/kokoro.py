@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from earvoice.corpus.synthesizer import SynthesisError, level, require
+from earvoice.corpus.synthesizer import EngineMissingError, SynthesisError, level, require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,8 @@ def speak_with_kokoro(folder: Path, voice: Voice, text: str) -> NDArray[np.int16
         int16 ``[samples]`` at 16 kHz, with the loudness of every other engine.
 
     Raises:
-        SynthesisError: the text is too long, or a package or file is missing.
+        SynthesisError: the text is too long.
+        EngineMissingError: a package or file is missing.
     """
     first, second, share = _parts(voice.name)
     phonemes = _phonemes(folder, text, british=first.startswith("b"))
@@ -74,7 +75,7 @@ def _table(folder: Path) -> dict[str, int]:
         written = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     except OSError as error:
         message = f"kokoro: {error}"
-        raise SynthesisError(message) from error
+        raise EngineMissingError(message) from error
     table: dict[str, int] = written["model"]["vocab"]
     return table
 
@@ -93,7 +94,7 @@ def _styles(folder: Path, name: str) -> NDArray[np.float32]:
         numbers = np.fromfile(folder / "voices" / f"{name}.bin", np.float32)
     except OSError as error:
         message = f"kokoro voice {name!r}: {error}"
-        raise SynthesisError(message) from error
+        raise EngineMissingError(message) from error
     return numbers.reshape(-1, _STYLE_NUMBERS)
 
 
@@ -110,5 +111,5 @@ def _network(folder: Path) -> Any:
     path = folder / "kokoro-quantized.onnx"
     if not path.exists():
         message = f"kokoro: {path} is missing"
-        raise SynthesisError(message)
+        raise EngineMissingError(message)
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, level
+from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, EngineMissingError, SynthesisError, level
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def _engine(name: str) -> tuple[ctypes.c_void_p, ctypes.Array[ctypes.c_char]]:
 def _library() -> ctypes.CDLL:
     if not is_installed():
         message = f"pico is not installed: `pip install {_PACKAGE}` builds it"
-        raise SynthesisError(message)
+        raise EngineMissingError(message)
     return ctypes.CDLL(_find_library())
 
 

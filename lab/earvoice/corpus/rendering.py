@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import sys
 import time
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from earvoice.corpus.clip_store import Clip, ClipStore
 from earvoice.corpus.hibari import speak_with_hibari
-from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, speak, speak_with_festival
+from earvoice.corpus.synthesizer import (
+    SAMPLE_RATE_HZ,
+    EngineMissingError,
+    SynthesisError,
+    speak,
+    speak_with_festival,
+)
 from earvoice.corpus.voice import (
     draw_neural_voice,
     draw_second_voice,
@@ -182,7 +189,7 @@ def render(
     speaker: Speaker = speak_alone,
     shard_clips: int = _SHARD_CLIPS,
 ) -> None:
-    """Speak all requests into a `ClipStore`; complete shards are left as they are.
+    """Speak all requests into a `ClipStore`; complete shards of the same requests stay.
 
     Args:
         requests: what is said.
@@ -194,7 +201,7 @@ def render(
     store = ClipStore(folder)
     starts = range(0, len(requests), shard_clips)
     shards = {number: requests[start : start + shard_clips] for number, start in enumerate(starts)}
-    missing = [number for number in shards if not store.has(number)]
+    missing = [number for number, part in shards.items() if not store.has(number, _asked(part))]
     started = time.monotonic()
     audio_s = 0.0
     with ProcessPoolExecutor(processes) as pool:
@@ -210,10 +217,19 @@ def render(
             sys.stdout.flush()
 
 
+def _asked(requests: Sequence[Request]) -> str:
+    """Return SHA-256 of what a shard says, and of who says it."""
+    return hashlib.sha256("\n".join(map(repr, requests)).encode()).hexdigest()
+
+
 def _render_shard(shard: int, requests: Sequence[Request], folder: Path, speaker: Speaker) -> int:
     """Speak one shard; return its length in samples.
 
     A sentence that its engine cannot say, or that is longer than 20 s, is left out and named.
+
+    Raises:
+        EngineMissingError: an engine is not installed, or nothing could be said: then no shard is
+            written, and the same command goes on once the engine is there.
     """
     waves = _speak_festival_requests(requests)
     clips: list[Clip] = []
@@ -223,6 +239,8 @@ def _render_shard(shard: int, requests: Sequence[Request], folder: Path, speaker
             wave = (
                 waves[request.key] if request.key in waves else speaker(request.voice, request.text)
             )
+        except EngineMissingError:
+            raise
         except SynthesisError as error:
             sys.stderr.write(f"{request.key} left out: {error}\n")
             continue
@@ -232,7 +250,10 @@ def _render_shard(shard: int, requests: Sequence[Request], folder: Path, speaker
         voice = f"{request.voice.engine}:{request.voice.name}"
         clips.append(Clip(request.key, request.sentence, voice, len(wave)))
         kept.append(wave)
-    ClipStore(folder).write(shard, clips, kept)
+    if requests and not clips:
+        message = f"none of {len(requests)} sentences could be said, {requests[0].key} first"
+        raise EngineMissingError(message)
+    ClipStore(folder).write(shard, clips, kept, _asked(requests))
     return sum(len(wave) for wave in kept)
 
 

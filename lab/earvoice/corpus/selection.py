@@ -165,12 +165,13 @@ def select(text: Path, selection: Selection) -> list[Sentence]:
 def select_texts(text: Path, selection: Selection, sentences: list[Sentence]) -> list[Sentence]:
     """Return the pairs that nobody speaks, for training on text: Tatoeba's other sentences.
 
-    No sentence of any dev file, and none that `sentences` holds.
+    No sentence of any dev file, and none that `sentences` holds. Their keys are others than those
+    of `sentences`.
     """
     taken = {comparison_key(row.spoken) for row in sentences}
     for pair in (*read_chat(text, "dev"), *read_restaurant(text, "dev")):
         taken.update((comparison_key(pair.english), comparison_key(spoken_form(pair.english))))
-    rows = _sentences(_grouped(read_tatoeba(text, selection), selection), "train")
+    rows = _sentences(_grouped(read_tatoeba(text, selection), selection), "train", "text")
     return [row for row in rows if comparison_key(row.spoken) not in taken]
 
 
@@ -217,13 +218,13 @@ def _grouped(pairs: list[Pair], selection: Selection) -> list[Pair]:
     return [replace(pair, group=f"tatoeba-{index // size}") for index, pair in enumerate(pairs)]
 
 
-def _sentences(pairs: list[Pair], split: Split) -> list[Sentence]:
+def _sentences(pairs: list[Pair], split: Split, name: str = "") -> list[Sentence]:
     sentences = []
     for index, pair in enumerate(pairs):
         spoken = spoken_form(pair.english)
         sentences.append(
             Sentence(
-                key=f"{pair.domain}-{split}-{index:05d}",
+                key=f"{pair.domain}-{name or split}-{index:05d}",
                 split=split,
                 domain=pair.domain,
                 group=f"{split}-{pair.group}",

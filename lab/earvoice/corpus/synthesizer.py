@@ -37,6 +37,10 @@ class SynthesisError(RuntimeError):
     """An engine gave no audio for a sentence."""
 
 
+class EngineMissingError(SynthesisError):
+    """An engine, its voice or a package of it is not installed: it would say nothing at all."""
+
+
 def speak(voice: Voice, text: str) -> NDArray[np.int16]:
     """Speak one sentence with espeak-ng or flite.
 
@@ -100,13 +104,13 @@ def require(engine: str, module: str) -> Any:
     """Return a module of the extra ``neural-voices``.
 
     Raises:
-        SynthesisError: it is missing.
+        EngineMissingError: it is missing.
     """
     try:
         return import_module(module)
     except ImportError as error:
         message = f"{engine}: {error}; `pip install earvoice[neural-voices]` brings it"
-        raise SynthesisError(message) from error
+        raise EngineMissingError(message) from error
 
 
 def run(command: list[str], text: bytes = b"") -> bytes:

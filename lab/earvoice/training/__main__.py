@@ -36,8 +36,10 @@ from earvoice.training.recipe import (
 from earvoice.training.respelling import respell
 from earvoice.training.run_state import (
     AVERAGED_SNAPSHOTS,
+    OtherStartError,
     RunFolder,
     average_snapshots,
+    check_start,
     default_run_folder,
 )
 from earvoice.training.start import TrainingStart
@@ -78,13 +80,35 @@ def main() -> None:
     try:
         if "device" in options:
             options.device = training_device(options.device)
+        _check_ranges(options)
         if options.step == "train":
             options.recipe = _recipe(options)
     except DeviceError as error:
         parser.error(f"argument --{error}")
     except ValueError as error:
         parser.error(str(error))
-    _STEPS[options.step](options)
+    try:
+        _STEPS[options.step](options)
+    except OtherStartError as error:
+        parser.error(str(error))
+
+
+def _check_ranges(options: argparse.Namespace) -> None:
+    """See that the numbers are ones that a run can be made with.
+
+    Raises:
+        ValueError: one is not.
+    """
+    for name, least in (("minutes", 0.0), ("wall_minutes", 0.0)):
+        value = getattr(options, name, None)
+        if value is not None and not value > least:
+            raise ValueError(f"--{name.replace('_', '-')} {value}; allowed: more than {least:g}")
+    for name in ("threads", "wait_k", "patience", "snapshots"):
+        value = getattr(options, name, None)
+        if value is not None and value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} {value}; allowed: 1 or more")
+    if not 0.0 <= getattr(options, "start_share", 0.0) <= 1.0:
+        raise ValueError(f"--start-share {options.start_share}; allowed: 0 to 1")
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -170,7 +194,10 @@ def _add_budget(train: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=Budget.minutes, help="training time of one core or GPU"
     )
     train.add_argument(
-        "--wall-minutes", type=float, default=Budget.wall_minutes, help="limit by the clock"
+        "--wall-minutes",
+        type=float,
+        default=Budget.wall_minutes,
+        help="limit by the clock (default: none)",
     )
     train.add_argument("--threads", type=int, default=1, help="cores to compute on")
     train.add_argument(
@@ -255,8 +282,14 @@ def _train(options: argparse.Namespace) -> None:
     )
     text = TextData(options.corpus, recipe.text, source, target)
     folder = RunFolder(options.run)
-    if options.after:
-        folder.begin_after(options.after)
+    for begun in (options.run, *([options.after.parent] if options.after else [])):
+        check_start(begun, start.digest())
+    if peers.rank == 0:
+        folder.keep_start(start.digest())
+        if options.after:
+            folder.begin_after(options.after)
+    # Nobody looks for the state before the first process has put it there.
+    peers.largest([0.0])
     Trainer(network, data, text, recipe, budget, folder, measure, peers, mask).run()
     peers.leave()
 
@@ -268,6 +301,7 @@ def _chosen(clips: list[DevClip], language: str) -> list[DevClip]:
 
 def _export(options: argparse.Namespace) -> None:
     run, start = RunFolder(options.run), _start(options)
+    check_start(options.run, start.digest())
     if options.milestones:
         for path in run.milestones():
             write(start, average_snapshots([path]), options.to / path.stem, torch.float16)

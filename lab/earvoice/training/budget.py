@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ class Budget:
     """
 
     minutes: float = 70.0
-    wall_minutes: float = 240.0
+    wall_minutes: float = math.inf
     steps: int | None = None
     save_every_s: float = 100.0
     measure_every_s: float = 840.0

@@ -84,8 +84,13 @@ class ProcessGroup:
         self.count = distributed.get_world_size()
 
     def average_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
-        """Replace every gradient by its mean over all processes; one without counts as zero."""
+        """Replace every gradient by its mean over all processes; one without counts as zero.
+
+        What no process has a gradient for is left without: the optimiser passes it over.
+        """
         trained = [parameter for parameter in parameters if parameter.requires_grad]
+        found = self.largest([float(parameter.grad is not None) for parameter in trained])
+        trained = [parameter for parameter, any_has in zip(trained, found, strict=True) if any_has]
         for parameter in trained:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

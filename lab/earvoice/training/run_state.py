@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 AVERAGED_SNAPSHOTS = 7
+_START = "start.sha256"
+
+
+class OtherStartError(ValueError):
+    """A run's weights belong to other vocabularies or statistics."""
 
 
 @dataclass
@@ -28,6 +33,7 @@ class RunState:
         epoch_joined_share: the share of joined examples that epoch was planned with.
         elapsed_s: seconds spent on steps so far, over all interruptions, by `step_clock`.
         wall_s: the same by the clock, measuring and saving included.
+        measured_s: of these `elapsed_s`, up to the last measurement.
         together: whether the halves of the network are trained together yet.
         ctc: running mean of the CTC loss, nats a transcript token.
         milestone: how many milestones have been kept.
@@ -41,6 +47,7 @@ class RunState:
     epoch_joined_share: float = 0.0
     elapsed_s: float = 0.0
     wall_s: float = 0.0
+    measured_s: float = 0.0
     together: bool = False
     ctc: float = 10.0
     milestone: int = 0
@@ -61,8 +68,8 @@ def default_run_folder(environment: Mapping[str, str] = os.environ) -> Path:
 class RunFolder:
     """The folder of one run.
 
-    ``latest.pt``, ``before-decay.pt``, ``snapshots/STEP.pt``, ``milestones/NUMBER.pt`` and
-    ``curve.csv``.
+    ``latest.pt``, ``before-decay.pt``, ``snapshots/STEP.pt``, ``milestones/NUMBER.pt``,
+    ``curve.csv`` and ``start.sha256``.
 
     The last `snapshots` stay, and those around the best measurement. Every file is written
     beside its name and then moved there: an interruption at any moment leaves the last complete
@@ -81,6 +88,12 @@ class RunFolder:
         """The measurements of the run."""
         return Curve(self.folder / "curve.csv")
 
+    def keep_start(self, digest: str) -> None:
+        """Keep what `check_start` compares with."""
+        partial = self.folder / "start.part"
+        partial.write_text(digest + "\n", encoding="utf-8")
+        partial.replace(self.folder / _START)
+
     def save(self, content: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> None:
         """Write the resumable state, and the weights as a snapshot named by its step."""
         _write(self.folder / "latest.pt", dict(content))
@@ -96,13 +109,14 @@ class RunFolder:
     def begin_after(self, state: Path) -> None:
         """Begin this run with the kept state of another; one that has begun stays as it is.
 
-        An epoch and a warm-up begin with it.
+        An epoch, a warm-up and the count of milestones begin with it.
         """
         if (self.folder / "latest.pt").exists():
             return
         content: dict[str, Any] = torch.load(state, map_location="cpu", weights_only=True)
         place = content["state"]
         place |= {"epoch": place["epoch"] + 1, "epoch_step": 0, "warmup_step": place["step"]}
+        place["milestone"] = 0
         _write(self.folder / "latest.pt", content)
 
     def keep_milestone(self, number: int, weights: Mapping[str, torch.Tensor]) -> None:
@@ -137,6 +151,25 @@ class RunFolder:
 
     def _snapshot(self, step: int) -> Path:
         return self.folder / "snapshots" / f"{step:07d}.pt"
+
+
+def check_start(folder: Path, digest: str) -> None:
+    """See that a run was trained with what it is to be used with now.
+
+    Args:
+        folder: of the run; one that keeps nothing to compare with passes.
+        digest: of vocabularies and statistics (`TrainingStart.digest`).
+
+    Raises:
+        OtherStartError: it was trained with others.
+    """
+    path = folder / _START
+    if path.exists() and path.read_text(encoding="utf-8").strip() != digest:
+        message = (
+            f"the run in {folder} was trained with other vocabularies or feature statistics; "
+            "allowed: those, or another folder for a new run"
+        )
+        raise OtherStartError(message)
 
 
 def average_snapshots(paths: Sequence[Path]) -> dict[str, torch.Tensor]:

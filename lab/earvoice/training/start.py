@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,14 @@ class TrainingStart:
             message = "the network to begin with has no weights; allowed: one from a checkpoint"
             raise ValueError(message)
         return dict(self.weights)
+
+    def digest(self) -> str:
+        """Return SHA-256 of what weights mean nothing without: the vocabularies and statistics."""
+        parts = (self.source_model, self.target_model)
+        digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts))
+        for values in (self.normalisation.mean, self.normalisation.deviation):
+            digest.update(values.tobytes())
+        return digest.hexdigest()
 
     def source(self) -> Vocabulary:
         """Return the pieces of the transcript."""

@@ -88,15 +88,16 @@ class Trainer:
         )
         self.state = RunState(together=recipe.together_progress == 0.0)
         self._means = RunningMeans()
-        self._saved_s = self._measured_s = self._clock_s = 0.0
+        self._saved_s = self._clock_s = 0.0
         self._tired = False
         self._resume()
 
     def run(self) -> None:
         """Train until the budget or the patience is spent; the last state is saved."""
         self.network.train()
-        self._saved_s = self._measured_s = self.state.elapsed_s
+        self._saved_s = self.state.elapsed_s
         self._clock_s = time.monotonic()
+        self._lose_patience()
         while not self._ended():
             for examples in self._batches()[self.state.epoch_step :]:
                 self._step(examples)
@@ -122,8 +123,8 @@ class Trainer:
             self.state.milestone = milestone
             if self._peers.rank == 0:
                 self._folder.keep_milestone(milestone, self.network.state_dict())
-        if elapsed_s - self._measured_s >= self._budget.measure_every_s:
-            self._measured_s = elapsed_s
+        if elapsed_s - self.state.measured_s >= self._budget.measure_every_s:
+            self.state.measured_s = elapsed_s
             self._report()
         if elapsed_s - self._saved_s >= self._budget.save_every_s:
             self._saved_s = elapsed_s
@@ -211,7 +212,7 @@ class Trainer:
         return late or self.state.ctc < self._recipe.together_ctc
 
     def _report(self) -> None:
-        """Measure on held-out clips and add to the curve; see whether patience is at its end."""
+        """Measure on held-out clips and add to the curve."""
         if self._peers.rank == 0:
             self.network.eval()
             scores = self._measure(self.network)
@@ -219,6 +220,10 @@ class Trainer:
             self._folder.curve.add(self.state.step, self.state.elapsed_s, scores)
             sys.stdout.writelines(f"  {score}\n" for score in scores)
             sys.stdout.flush()
+        self._lose_patience()
+
+    def _lose_patience(self) -> None:
+        """See whether as many measurements as allowed have brought nothing."""
         if self._budget.patience is not None:
             stale = self._folder.curve.since_best() if self._peers.rank == 0 else 0
             self._tired = self._peers.largest([stale])[0] >= self._budget.patience
