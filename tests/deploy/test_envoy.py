@@ -213,7 +213,6 @@ async def running_call(channel, session):
     """A stream that has had its first answer."""
     stub = public_grpc.SpeechTranslationServiceStub(channel)
     call = stub.StreamingTranslate(metadata=[(HEADER, session)])
-    await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
     await call.read()
     return call
 
