@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
 import torch
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from earvoice.corpus.extraction import extract
 from earvoice.corpus.feature_store import FeatureStore
 from earvoice.corpus.recording import VOICES
+from earvoice.corpus.sentence import read_sentences, write_sentences
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.training.dataset import NO_TARGET, Batch, TrainingData
 from earvoice.training.example import Example
@@ -119,6 +121,18 @@ def test_a_truncated_joined_input_has_whole_sentences_before(tmp_path: Path) -> 
     last = int(batch.lengths[1])
     assert torch.equal(batch.features[0, : last - 1] > 0, batch.features[1, : last - 1] > 0)
     assert float(batch.features[1, last - 1].mean()) > 0.0
+
+
+def test_clips_of_sentences_that_are_gone_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after a shorter table; how many is told."""
+    write_corpus(tmp_path)
+    whole = len(training_data(tmp_path, TrainingRecipe()).pool())
+    rows = read_sentences(tmp_path / "sentences.tsv")
+    write_sentences(tmp_path / "sentences.tsv", rows[1:])
+    assert len(training_data(tmp_path, TrainingRecipe()).pool()) == whole - 1
+    assert "1 clips left out" in capsys.readouterr().err
 
 
 def test_voices_of_the_tests_are_not_in_the_corpus(tmp_path: Path) -> None:

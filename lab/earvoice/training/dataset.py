@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,10 @@ class TrainingData:
         target: TargetText,
         normalisation: Normalisation,
     ) -> None:
-        """Load ``sentences.tsv`` and ``features/`` of a corpus."""
+        """Load ``sentences.tsv`` and ``features/`` of a corpus.
+
+        Clips of sentences that the table no longer has are left out, and their number is told.
+        """
         self._recipe = recipe
         self._target_text = target
         sentences = {row.key: row for row in read_sentences(corpus / "sentences.tsv")}
@@ -104,13 +108,20 @@ class TrainingData:
         self._sentences: list[Sentence] = []
         self._clips: list[FeatureClip] = []
         voices = []
+        strangers = 0
         for clip, features in FeatureStore(corpus / "features").read():
             if not clip.sentence:
                 voices.append(features)
+            elif clip.sentence not in sentences:
+                strangers += 1
             elif sentences[clip.sentence].split == "train":
                 self._clips.append(clip)
                 self._features.append(features)
                 self._sentences.append(sentences[clip.sentence])
+        if strangers:
+            sys.stderr.write(
+                f"{strangers} clips left out: {corpus} no longer has their sentences\n"
+            )
         self._source_vocabulary = source
         self._source = [source.encode(row.transcript) for row in self._sentences]
         self._characters = [[len(source.pieces[i]) for i in ids] for ids in self._source]
