@@ -116,11 +116,15 @@ async def envoy_before(
 def healthy_count(status_port: int) -> int | None:
     """How many policy services Envoy finds healthy; None while it does not answer."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{status_port}/metrics") as answer:
-            lines = answer.read().decode().splitlines()
+        return metric(status_port, 'envoy_cluster_membership_healthy{envoy_cluster_name="policy"}')
     except OSError:
         return None
-    name = 'envoy_cluster_membership_healthy{envoy_cluster_name="policy"}'
+
+
+def metric(status_port: int, name: str) -> int:
+    """The value of one of Envoy's metrics, named with its labels; 0 while it has none."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{status_port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
     return next((int(line.split()[-1]) for line in lines if line.startswith(name)), 0)
 
 

@@ -17,9 +17,9 @@ from tests.deploy.envoy_process import (
     PATIENCE_S,
     envoy_before,
     envoy_program,
+    metric,
     place_configuration,
     read_configuration,
-    running_envoy,
     wait_until_healthy,
 )
 from tests.deploy.named_service import HEADER, SERVICE, named_services, replica_of
@@ -28,6 +28,8 @@ from tests.deploy.tool import output_of
 SESSIONS = [str(number) for number in range(30)]
 # For a share that varies little.
 MANY_SESSIONS = [str(number) for number in range(200)]
+# Connections that were told to go elsewhere.
+DRAINED = 'envoy_http_downstream_cx_drain_close{envoy_http_conn_manager_prefix="public"}'
 
 
 def without_tls(configuration):
@@ -165,40 +167,30 @@ async def test_few_healthy_replicas_get_all_streams(tmp_path):
 
 async def test_a_pod_that_goes_turns_its_clients_away(tmp_path):
     """By what preStop runs: a stream goes on, and with the next one the connection is over."""
-    command = prestop_command()
-    async with named_services(1) as services:
-        ports = place_configuration("envoy.yaml", tmp_path, [services[0].address])
-        command[-1] = command[-1].replace("/9901", f"/{ports['admin']}").replace("sleep 60", "")
-        running = running_envoy("envoy.yaml", tmp_path, ports, 1)
-        address = await asyncio.to_thread(running.__enter__)
-        try:
-            async with grpc.aio.insecure_channel(address) as channel:
-                call = await running_call(channel, "1")
-                assert "OK" in await asyncio.to_thread(output_of, *command)
-                assert drained_connections(ports["status"]) == 0
-                assert await replica_of(channel, "2") == "0"
-                assert drained_connections(ports["status"]) == 1
-                await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
-                assert await call.read() != grpc.aio.EOF
-                call.cancel()
-        finally:
-            await asyncio.to_thread(running.__exit__, None, None, None)
+    async with (
+        named_services(1) as services,
+        envoy_before(services, tmp_path) as (address, status),
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        call = await running_call(channel, "1")
+        placed = yaml.safe_load((tmp_path / "envoy.yaml").read_text(encoding="utf8"))
+        admin_port = placed["admin"]["address"]["socket_address"]["port_value"]
+        assert "OK" in await asyncio.to_thread(output_of, *prestop_command(admin_port))
+        assert metric(status, DRAINED) == 0
+        assert await replica_of(channel, "2") == "0"
+        assert metric(status, DRAINED) == 1
+        await call.write(pb.StreamingTranslateRequest(audio=b"ab"))
+        assert await call.read() != grpc.aio.EOF
+        call.cancel()
 
 
-def prestop_command():
-    """What a pod of Envoy's runs before it is told to stop."""
+def prestop_command(admin_port):
+    """What a pod of Envoy's runs before it is told to stop, less its wait."""
     documents = yaml.safe_load_all((FOLDER / "deployment.yaml").read_text(encoding="utf8"))
     deployment = next(item for item in documents if item["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    return container["lifecycle"]["preStop"]["exec"]["command"]
-
-
-def drained_connections(status_port):
-    """How many public connections Envoy has told to go elsewhere."""
-    name = 'envoy_http_downstream_cx_drain_close{envoy_http_conn_manager_prefix="public"}'
-    with urllib.request.urlopen(f"http://127.0.0.1:{status_port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return next(int(line.split()[-1]) for line in lines if line.startswith(name))
+    *shell, script = container["lifecycle"]["preStop"]["exec"]["command"]
+    return [*shell, script.replace("/9901", f"/{admin_port}").replace("sleep 60", "")]
 
 
 async def until_taken_by(replicas, channel):

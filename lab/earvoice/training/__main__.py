@@ -99,10 +99,10 @@ def _check_ranges(options: argparse.Namespace) -> None:
     Raises:
         ValueError: one is not.
     """
-    for name, least in (("minutes", 0.0), ("wall_minutes", 0.0)):
+    for name in ("minutes", "wall_minutes"):
         value = getattr(options, name, None)
-        if value is not None and not value > least:
-            raise ValueError(f"--{name.replace('_', '-')} {value}; allowed: more than {least:g}")
+        if value is not None and not value > 0.0:
+            raise ValueError(f"--{name.replace('_', '-')} {value}; allowed: more than 0")
     for name in ("threads", "wait_k", "patience", "snapshots"):
         value = getattr(options, name, None)
         if value is not None and value < 1:
