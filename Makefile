@@ -21,19 +21,14 @@ CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
 	$(BIN)/python -m earvoice.training
-# `make results`: the first checkpoint is the one that the shipped model grew from.
-CLAIMS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.claims
+LAB := OMP_NUM_THREADS=1 $(BIN)
+# `make results`: a folder for each model, or its logs would be taken for those of another.
+RESULTS = $(WORK)/results/$(shell sha256sum $(MODEL)/model.safetensors | cut -c-12)
 TEST_SET := $(WORK)/testset/joined
 # The file that is written last.
 TEST_SETS_WRITTEN := $(WORK)/testset/spanish/inputs.tsv
 # The inputs behind these choose the policy's defaults.
 INPUT_COUNT ?= 300
-INPUTS := --testset $(TEST_SET) --limit $(INPUT_COUNT)
-FEWER_INPUTS := --testset $(TEST_SET) --limit 100
-SECOND_MODEL ?= $(MODEL)
-# Claim 13: milestones of the second stage, where `make model` has run. Claims 14 and 15 need
-# trainings of their own (docs/training.md): REPORT_OPTIONS="--distilled A B --wait-k A C D".
-SNAPSHOTS = $(if $(wildcard $(WORK)/second/milestones/6.pt $(WORK)/snapshots/6),1 2 3 4 5 6)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
 # What the policy's defaults are chosen for, on 60 inputs: with 2 s there, 100 others came to 2.1 s.
 LAG_MS := 1900
@@ -56,7 +51,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo test lint format check check-observability images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
+.PHONY: help setup demo live test lint format check check-observability images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -67,6 +62,9 @@ setup: ## build .venv/ with everything; the command is .venv/bin/earvoice
 demo: setup ## translate a recording live: make demo AUDIO=my.wav TO=de POLICY=edatt
 	@mkdir -p .work
 	@$(BIN)/earvoice demo --html .work/demo.html $(DEMO_OPTIONS)
+
+live: setup ## open a page that captions what your microphone hears: make live TO=de
+	@$(BIN)/earvoice live $(if $(TO),--to $(TO))
 
 test: setup lint check ## everything that CI runs
 
@@ -179,20 +177,21 @@ evaluate-model: setup unseen-engine neural-voices ## measure a model on held-out
 	@EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL)) \
 		$(BIN)/python benchmarks/live_streams.py --streams 1
 
-results: setup ## test the papers' claims, write docs/results.md: DATA=folder WORK=folder (2.5 hours of one core a model)
+results: setup ## test the papers' claims on the shipped model, write docs/results.md: DATA=folder WORK=folder (an hour)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "test set and logs are in $(WORK); run again to continue"
 	test -f $(TEST_SETS_WRITTEN) || $(CORPUS) testset --data $(DATA) --out $(WORK)/testset
-	$(CLAIMS) run --model $(FIRST_MODEL) --label first $(INPUTS) --output $(WORK)/results/first
-	$(if $(SECOND_MODEL),$(CLAIMS) run --model $(SECOND_MODEL) --label second $(INPUTS) --output $(WORK)/results/second)
-	test -z "$(SNAPSHOTS)" -o -d $(WORK)/snapshots/6 || $(TRAINING) export --corpus $(WORK)/corpus \
-		--start $(WORK)/grown --run $(WORK)/second --milestones --to $(WORK)/snapshots
-	for number in $(SNAPSHOTS); do \
-		$(CLAIMS) run --model $(WORK)/snapshots/$$number --label "snapshot $$number" --parts training \
-			$(FEWER_INPUTS) --output $(WORK)/results/13/$$number || exit 1; \
+	mkdir -p $(RESULTS)
+	for name in wavs.txt refs.de.txt words.jsonl; do \
+		sed -n '1,$(INPUT_COUNT)p' $(TEST_SET)/$$name > $(RESULTS)/$$name || exit 1; \
 	done
-	$(CLAIMS) report $(WORK)/results/first $(if $(SECOND_MODEL),$(WORK)/results/second) \
-		$(if $(SNAPSHOTS),--snapshots $(SNAPSHOTS:%=$(WORK)/results/13/%)) $(REPORT_OPTIONS)
+	$(LAB)/earvoice record --model $(MODEL) --source $(RESULTS)/wavs.txt --target $(RESULTS)/refs.de.txt \
+		--segment 250,800 --output $(RESULTS)/recording
+	$(LAB)/python -m earvoice.studies.claims settings $(RESULTS)/recording > $(RESULTS)/settings.txt
+	$(LAB)/earvoice replay $(RESULTS)/recording --model $(MODEL) --to de \
+		--settings $(RESULTS)/settings.txt --output $(RESULTS)/replays
+	$(LAB)/python -m earvoice.studies.claims page $(RESULTS)/recording $(RESULTS)/replays \
+		--words $(RESULTS)/words.jsonl --page docs/results.md
 
 lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

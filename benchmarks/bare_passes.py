@@ -8,25 +8,30 @@ features, voice activity, encoder, the decoder's prefills and steps.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from tape import Tape
 
+from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Choice, Opening, Progress
-from earvoice.encoder import audio_format, command
+from earvoice.decoder.strategy import (
+    ElementType,
+    PredictedToken,
+    Progress,
+    Prompt,
+    StateBlock,
+    StatesId,
+)
 from earvoice.encoder.model import EncoderModel
 from earvoice.encoder.session import EncodeSession
-from earvoice.policy.arrival_clock import ArrivalClock
+from earvoice.policies.base import Token
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.decisions.base import Token
 from earvoice.policy.event import Event, WordsReleased
 from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.session import TranslationSession
@@ -35,6 +40,33 @@ from earvoice.policy.timeline import HopTimings
 from earvoice.policy.wire.config import stream_options
 
 LONGEST_UTTERANCE_MS = 60_000
+
+
+class Tape:
+    """Passes in the order they were made.
+
+    Attributes:
+        step_count: tokens that the decoder predicted, verified drafts included.
+    """
+
+    def __init__(self) -> None:
+        self._passes: list[tuple[str, Callable[[], object]]] = []
+        self.step_count = 0
+
+    def add(self, network: str, compute: Callable[[], object]) -> None:
+        """Add a pass, and the network that it belongs to."""
+        self._passes.append((network, compute))
+
+    def replay(self) -> dict[str, float]:
+        """Compute all passes; return the processor's seconds, user and system, by network."""
+        spent_s: dict[str, float] = defaultdict(float)
+        began_s = time.process_time()
+        for network, compute in self._passes:
+            compute()
+            ended_s = time.process_time()
+            spent_s[network] += ended_s - began_s
+            began_s = ended_s
+        return spent_s
 
 
 class _Stream:
@@ -71,9 +103,9 @@ class _TapedModel:
         """Features of a fresh utterance."""
         return _Stream(self._model.open_features, self._tape)
 
-    def open_judge(self) -> Any:
+    def open_voice_activity(self) -> Any:
         """The speech detector of a fresh utterance."""
-        return _Stream(self._model.open_judge, self._tape)
+        return _Stream(self._model.open_voice_activity, self._tape)
 
     def encode(self, features: Any) -> Any:
         """Encode features."""
@@ -88,49 +120,60 @@ class _LocalEncoder:
     def __init__(self, model: EncoderModel, tape: Tape, rate_hertz: int) -> None:
         taped: Any = _TapedModel(model, tape)
         self._session = EncodeSession(taped, LONGEST_UTTERANCE_MS)
-        wire_format = audio_format.AudioFormat(audio_format.AudioEncoding.LINEAR16, rate_hertz)
-        self._session.apply(command.Open(wire_format))
+        audio_format = types_pb2.AudioFormat(
+            encoding=types_pb2.AUDIO_ENCODING_LINEAR16, sample_rate_hertz=rate_hertz
+        )
+        self._session.apply(
+            encoder_pb.EncodeRequest(open=encoder_pb.EncodeOpen(audio_format=audio_format))
+        )
         self._revision = 0
         self.replay_count = 0
 
     async def encode(self, audio: bytes) -> Encoded:
         """Add audio and hear."""
         self._revision += 1
-        return self._answer(command.Audio(self._revision, audio))
+        message = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
+        return self._answer(encoder_pb.EncodeRequest(audio=message))
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
         """Hear for the last time."""
         self._revision += 1
-        return self._answer(command.Finish(self._revision, audio, end_sample))
+        message = encoder_pb.EncodeFinish(
+            revision=self._revision, data=audio, end_sample=end_sample
+        )
+        return self._answer(encoder_pb.EncodeRequest(finish=message))
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         """Begin another utterance."""
         self._revision = 0
-        self._session.apply(command.Reset(utterance, start_sample))
+        message = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
+        self._session.apply(encoder_pb.EncodeRequest(reset=message))
 
-    def _answer(self, request: command.Audio | command.Finish) -> Encoded:
-        answer = self._session.apply(request)
-        assert isinstance(answer, command.Encoded)
-        hearing = answer.hearing
+    def _answer(self, request: encoder_pb.EncodeRequest) -> Encoded:
+        encoded = self._session.apply(request).encoded
+        told, heard = encoded.states, encoded.evidence
         states = StateBlock(
-            StatesId(answer.utterance, answer.revision),
-            len(hearing.encoding.labels),
-            hearing.dimension,
+            StatesId(told.states_id.utterance, told.states_id.revision),
+            told.state_count,
+            told.dimension,
             ElementType.FLOAT32,
-            hearing.encoding.states,
+            told.data,
         )
-        voice = hearing.voice_activity
+        voice = heard.voice_activity
         evidence = Evidence(
-            ctc_labels=hearing.encoding.labels,
-            blank_label=hearing.blank,
-            span_end_samples=hearing.span_end_samples,
-            complete_word_count=hearing.words.complete_count,
-            has_partial_word=hearing.words.has_partial,
-            label_count=len(hearing.words.labels),
-            last_label_end_sample=hearing.last_label_end_sample,
-            frame_count=hearing.frame_count,
+            ctc_labels=tuple(heard.ctc_labels),
+            blank_label=heard.blank_label,
+            span_end_samples=list(told.span_end_samples),
+            complete_word_count=heard.complete_word_count,
+            has_partial_word=heard.has_partial_word,
+            label_count=heard.label_count,
+            last_label_end_sample=heard.last_label_end_sample,
+            frame_count=heard.frame_count,
             voice_activity=VoiceActivity(
-                voice.has_speech, voice.speech_start_sample, voice.speech_end_sample, voice.pauses
+                voice.has_speech,
+                voice.speech_start_sample,
+                voice.speech_end_sample,
+                tuple((pause.start_sample, pause.end_sample) for pause in voice.pauses),
             ),
             source_transcript="",
         )
@@ -161,7 +204,7 @@ class _LocalDecoder:
         run, progress = self._begin(request)
         taken = 0
         while True:
-            kept = progress.choices[: request.max_new_tokens - taken]
+            kept = progress.tokens[: request.max_new_tokens - taken]
             taken += len(kept)
             self._tape.step_count += len(kept)
             ended = kept[-1].token == self._tokens.end_token
@@ -184,7 +227,7 @@ class _LocalDecoder:
         states = request.states
         assert isinstance(states, StateBlock)
         forced = (*self._start, *request.prefix)
-        opening = Opening(forced, tuple(request.draft), self._layer, request.forbid_end)
+        opening = Prompt(forced, tuple(request.draft), self._layer, request.forbid_end)
 
         def begin_again() -> None:
             # A copy, because the strategy keeps what it has computed of states that it knows.
@@ -196,7 +239,7 @@ class _LocalDecoder:
     def _step_again(self) -> None:
         self._strategy.step([self._run])
 
-    def _steps(self, choices: Sequence[Choice], *, ended: bool) -> GenerationSteps:
+    def _steps(self, choices: Sequence[PredictedToken], *, ended: bool) -> GenerationSteps:
         tokens = [
             Token(
                 choice.token,
@@ -232,7 +275,7 @@ async def record(
     """
     options, tape, texts = stream_options(config, model), Tape(), list[str]()
     rate_hertz = options.audio_format.sample_rate_hertz
-    buffer, arrivals = AudioBuffer(2, len(audio)), ArrivalClock(rate_hertz)
+    buffer = AudioBuffer(options.audio_format, len(audio))
 
     async def emit(event: Event) -> None:
         if isinstance(event, WordsReleased):
@@ -240,14 +283,12 @@ async def record(
 
     for begin in range(0, len(audio), 2 * rate_hertz):
         await buffer.append(audio[begin : begin + 2 * rate_hertz], 0.0)
-    arrivals.note(len(audio) // 2, 0.0)
     await buffer.end()
     session = TranslationSession(
         options,
         _LocalEncoder(encoder, tape, rate_hertz),
         _LocalDecoder(decoder, tape, options),
         buffer,
-        arrivals,
         emit,
         time.perf_counter,
     )

@@ -21,13 +21,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 
-from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
-from earvoice.encoder.command import Audio, Finish, Open
+from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
 from earvoice.encoder.model import EncoderModel, load_model
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.runtime.model_settings import shipped_model_path
-from earvoice.runtime.settings import load_settings
+from earvoice.runtime.settings import load_settings, shipped_model_path
 
 
 class Stopwatch:
@@ -66,9 +65,9 @@ class TimedModel:
         stream.accept = self._watch.wrap("features", stream.accept)
         return stream
 
-    def open_judge(self) -> Any:
+    def open_voice_activity(self) -> Any:
         """Timed speech detector."""
-        stream: Any = self._model.open_judge()
+        stream: Any = self._model.open_voice_activity()
         stream.accept = self._watch.wrap("voice activity", stream.accept)
         return stream
 
@@ -86,18 +85,24 @@ def run(model: EncoderModel, seconds: float, segment_ms: int, rate_hz: int) -> N
     """Encode one utterance and print what it cost."""
     watch = Stopwatch()
     session = EncodeSession(TimedModel(model, watch), 60_000)
-    session.apply(Open(AudioFormat(AudioEncoding.LINEAR16, rate_hz)))
+    audio_format = types_pb2.AudioFormat(
+        encoding=types_pb2.AUDIO_ENCODING_LINEAR16, sample_rate_hertz=rate_hz
+    )
+    session.apply(pb.EncodeRequest(open=pb.EncodeOpen(audio_format=audio_format)))
     data = sound(seconds, rate_hz)
     size = 2 * rate_hz * segment_ms // 1000
     segments = [data[begin : begin + size] for begin in range(0, len(data), size)]
     costs_ms = []
     for revision, segment in enumerate(segments, start=1):
         began = time.thread_time()
-        session.apply(Audio(revision, segment))
+        audio = pb.EncodeAudio(revision=revision, data=segment)
+        session.apply(pb.EncodeRequest(audio=audio))
         costs_ms.append((time.thread_time() - began) * 1000)
     spent_ms = dict(watch.spent_ms)
     began = time.thread_time()
-    session.apply(Finish(len(segments) + 1, b"", int((seconds - 0.5) * rate_hz)))
+    end_sample = int((seconds - 0.5) * rate_hz)
+    finish = pb.EncodeFinish(revision=len(segments) + 1, end_sample=end_sample)
+    session.apply(pb.EncodeRequest(finish=finish))
     finish_ms = (time.thread_time() - began) * 1000
     print(
         f"{seconds:g} s at {rate_hz} Hz in segments of {segment_ms} ms, CPU milliseconds a segment:"

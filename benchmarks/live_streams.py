@@ -28,7 +28,7 @@ from earvoice.client import (
     TranslationOptions,
     connect,
 )
-from earvoice.client.pacing import REALTIME_CHUNK_MS, pace
+from earvoice.client.audio import REALTIME_CHUNK_MS, pace
 
 DEMO = Path(__file__).parents[1] / "demo" / "librispeech_1995-1837-0001.wav"
 SILENCE_S = 1.0

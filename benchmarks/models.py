@@ -4,7 +4,7 @@
     python benchmarks/models.py --presets paper shipped --threads 1 2 --json models.json
 
 Each network, number format and number of threads is a process of its own, so that memory is its
-own. Weights are random; `scripted_work.py` says what is done so that the work is that of trained
+own. Weights are random; `network_cost.py` says what is done so that the work is that of trained
 ones. One thread is measured in processor time, more on the wall.
 """
 

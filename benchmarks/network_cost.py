@@ -1,35 +1,258 @@
-"""What one network costs in one number format with so many threads."""
+"""What one network costs in one number format with so many threads.
+
+Random weights do not compress, commit, or agree with a draft by themselves. So that the work is
+that of trained ones:
+
+* **CTC labels.** The CTC head computes its product; then the label of frame t is raised to be
+  t // 3 modulo 2. So every run has three frames and all work of the compression is done.
+* **Tokens.** A hypothesis of the audio up to second s has 3.5 · s tokens. Which ones is the model's
+  own greedy choice, found out beforehand, untimed: so a draft of these is accepted, and one with
+  other tokens is not.
+* **EDAtt.** After each segment all tokens of the audio up to the segment before are committed, and
+  one more token was predicted: the one whose attention ended the decoder's work. It is the next
+  draft, and is accepted.
+* **LA-2.** A hypothesis is completed in each segment, end of sentence included. Its last two tokens
+  change in the next; what two hypotheses agree on is committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import psutil
 import torch
-from product_ceiling import ceiling_gflops
-from scripted_work import POLICIES, RUN_FRAMES, ScriptedHead
-from simultaneous_run import SimultaneousRun
-from stopwatch import best_ms
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import BeamPlan, Opening
-from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import BeamPlan, ElementType, Prompt, StateBlock, StatesId
 from earvoice.models.checkpoint import load_config
-from earvoice.models.config import ModelConfig
+from earvoice.models.config import ModelConfig, preset
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
+from earvoice.models.inference import packed_weight
 from earvoice.models.precision import DTYPES, Precision
-from earvoice.models.preset import preset
 from earvoice.models.translation import SpeechTranslationModel
-from earvoice.runtime.model_settings import shipped_model_path
+from earvoice.runtime.settings import shipped_model_path
 
+SHAPES = ((512, 512), (512, 2048), (2048, 512))
+"""Inputs and outputs of the papers' layers."""
+ROWS = (64, 256, 512)
+TOKENS_PER_S = 3.5
+RUN_FRAMES = 3
+UNSTABLE_TOKENS = 2
+RAISED = 1e4
+RATE_HZ = 16_000
+SEGMENT_S = 0.8
+WRONG_TOKEN = 3
+"""The unknown token: never the model's choice, so that a draft ends with it."""
 SHIPPED = "shipped"
 FRAMES_PER_S = 100
 PREFILL_TOKENS, PREFILL_STATES = 31, 134
 BEAM = 5
 BATCHES = (4, 16)
 START = 2
+
+Policy = Literal["edatt", "la2", "la2 without drafts"]
+POLICIES: tuple[Policy, ...] = ("edatt", "la2", "la2 without drafts")
+
+
+def best_ms(compute: Callable[[], object], rounds: int) -> float:
+    """The shortest of some rounds, after one that does not count, in milliseconds.
+
+    With one thread the processor's time is counted, so that other processes disturb less; with
+    more, time on the wall.
+    """
+    clock_s = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    compute()
+    shortest_s = float("inf")
+    for _ in range(rounds):
+        began_s = clock_s()
+        compute()
+        shortest_s = min(shortest_s, clock_s() - began_s)
+    return shortest_s * 1000
+
+
+def ceiling_gflops(dtype: torch.dtype, rounds: int = 5) -> float:
+    """The most that packed oneDNN products of the papers' sizes reach, in 10⁹ operations a second.
+
+    A multiplication and an addition count as two. The best of all shapes and rounds; for int8 it
+    is the bare product, without what turns numbers into integers and back.
+    """
+    return max(_gflops(dtype, shape, rows, rounds) for shape in SHAPES for rows in ROWS)
+
+
+def _gflops(dtype: torch.dtype, shape: tuple[int, int], rows: int, rounds: int) -> float:
+    inputs, outputs = shape
+    operations = 2 * rows * inputs * outputs
+    return operations / best_ms(_product(dtype, rows, inputs, outputs), rounds) / 1e6
+
+
+def _product(dtype: torch.dtype, rows: int, inputs: int, outputs: int) -> Callable[[], object]:
+    values, weight = torch.randn(rows, inputs), torch.randn(outputs, inputs)
+    if dtype == torch.int8:
+        small, matrix = values.to(dtype), weight.to(dtype).T
+        return lambda: torch._int_mm(small, matrix)  # noqa: SLF001 - it has no public name
+    rounded, packed = values.to(dtype), packed_weight(weight.to(dtype))
+    return lambda: torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - it has no public name
+        rounded, packed, None, "none", [], ""
+    )
+
+
+class _ScriptedHead(nn.Module):
+    """A CTC head whose product is computed and whose greedy labels are scripted.
+
+    Args:
+        head: what computes.
+        run_frames: frames of each run of equal labels.
+    """
+
+    def __init__(self, head: nn.Module, run_frames: int) -> None:
+        super().__init__()
+        self.head = head
+        self.run_frames = run_frames
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[1, T, d] → [1, T, V+1] float32."""
+        logits: torch.Tensor = self.head(hidden)
+        frames = torch.arange(logits.shape[1])
+        logits[0, frames, frames // self.run_frames % 2] += RAISED
+        return logits
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The decoder's work in one segment, in tokens.
+
+    Attributes:
+        prefix: committed tokens, forced.
+        draft_right: tokens of the draft that the model chooses too.
+        draft_wrong: tokens of the draft after them.
+        steps: steps after the prefill, which itself predicts a token.
+    """
+
+    prefix: int
+    draft_right: int
+    draft_wrong: int
+    steps: int
+
+
+def segments(policy: Policy, seconds: float, segment_s: float) -> list[Segment]:
+    """The work of each segment of an utterance; the last one is completed and committed."""
+    ends = [segment_s * (index + 1) for index in range(round(seconds / segment_s))]
+    known = [0, *(math.floor(TOKENS_PER_S * end) for end in ends)]
+    work = []
+    for index in range(len(ends)):
+        before = known[index - 1] if index else 0
+        # The end of the sentence is a token, too.
+        tokens = known[index + 1] + 1
+        if policy == "edatt":
+            tokens = tokens if index == len(ends) - 1 else known[index] + 1
+            prefix, right, wrong = before, int(index > 0), 0
+        else:
+            prefix = max(0, before - UNSTABLE_TOKENS)
+            stable = max(0, known[index] - UNSTABLE_TOKENS)
+            drafted = policy == "la2"
+            right, wrong = (stable - prefix) * drafted, (known[index] - stable) * drafted
+        work.append(Segment(prefix, right, wrong, max(0, tokens - prefix - right - 1)))
+    return work
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Seconds of computation: features and encoder, decoder, and both by a second of audio."""
+
+    encoder_s: float
+    decoder_s: float
+    real_time_factor: float
+
+
+class SimultaneousRun:
+    """Noise of some seconds, translated segment by segment.
+
+    Args:
+        network: prepared for inference, with a scripted CTC head.
+        seconds: length of the utterance.
+    """
+
+    def __init__(self, network: SpeechTranslationModel, seconds: float) -> None:
+        self._network = network
+        self._seconds = seconds
+        self._strategy = SearchStrategy(network.decoder, torch.device("cpu"))
+        noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * RATE_HZ))
+        size = round(SEGMENT_S * RATE_HZ)
+        self._sound = [
+            noise[begin : begin + size].astype(np.float32) for begin in range(0, len(noise), size)
+        ]
+        self._clock_s = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+
+    def cost(self, policy: Policy, rounds: int) -> RunCost:
+        """The cost of the whole utterance; each part of it the best of some rounds."""
+        encoder_s, blocks = self._encoder_s(rounds)
+        decoder_s = 0.0
+        for block, segment in zip(blocks, segments(policy, self._seconds, SEGMENT_S), strict=True):
+            decoder_s += self._decoder_s(block, segment, rounds)
+        return RunCost(encoder_s, decoder_s, (encoder_s + decoder_s) / self._seconds)
+
+    def _encoder_s(self, rounds: int) -> tuple[float, list[StateBlock]]:
+        best_s = np.full(len(self._sound), np.inf)
+        blocks: list[StateBlock] = []
+        for _ in range(rounds):
+            stream = FeatureStream(Filterbank(), _no_normalisation())
+            features = torch.empty(0, 80)
+            blocks = []
+            for index, sound in enumerate(self._sound):
+                began_s = self._clock_s()
+                features = torch.cat((features, stream.accept(sound)))
+                states = self._network.encoder.encode(features).states
+                data = states.numpy().tobytes()
+                best_s[index] = min(best_s[index], self._clock_s() - began_s)
+                count, width = states.shape
+                states_id = StatesId(0, index + 1)
+                blocks.append(StateBlock(states_id, count, width, ElementType.FLOAT32, data))
+        return float(best_s.sum()), blocks
+
+    def _decoder_s(self, block: StateBlock, segment: Segment, rounds: int) -> float:
+        opening = self._opening(block, segment)
+        best_s = float("inf")
+        for _ in range(rounds):
+            # A copy is new to the strategy: it computes keys and values of the states anew.
+            fresh = replace(block)
+            began_s = self._clock_s()
+            run, progress = self._strategy.begin(fresh, opening)
+            for _ in range(segment.steps):
+                self._strategy.step([run])
+            best_s = min(best_s, self._clock_s() - began_s)
+            if len(progress.tokens) != segment.draft_right + 1:
+                raise AssertionError(f"{len(progress.tokens) - 1} tokens of the draft stood")
+        return best_s
+
+    def _opening(self, block: StateBlock, segment: Segment) -> Prompt:
+        forced = (START, *range(5, 5 + segment.prefix))
+        layer = self._network.config.policy_defaults.attention_layer
+        opening = Prompt(forced, (), layer, forbid_end=True)
+        run, progress = self._strategy.begin(block, opening)
+        chosen = [choice.token for choice in progress.tokens]
+        while len(chosen) < segment.draft_right:
+            chosen += [choice.token for choice in self._strategy.step([run])[0].tokens]
+        chosen = chosen[: segment.draft_right]
+        while True:
+            draft = (*chosen, *[WRONG_TOKEN] * segment.draft_wrong)
+            opening = Prompt(forced, draft, layer, forbid_end=True)
+            _, progress = self._strategy.begin(block, opening)
+            stood = len(progress.tokens) - 1
+            if stood >= segment.draft_right:
+                return opening
+            # Random weights choose between near ties, and 8 bits round a row beside others anew.
+            chosen[stood] = progress.tokens[stood].token
+
+
+def _no_normalisation() -> FeatureNormalisation:
+    return FeatureNormalisation(torch.zeros(80), torch.ones(80))
 
 
 @dataclass(frozen=True)
@@ -90,8 +313,8 @@ class NetworkCost:
     def _decoder_facts(self) -> dict[str, float]:
         layer = self._network.config.policy_defaults.attention_layer
         forced = (START, *range(5, 4 + PREFILL_TOKENS))
-        opening = Opening(forced, (), layer, forbid_end=True)
-        beam = Opening(forced, (), layer, forbid_end=True, beam=BeamPlan(BEAM, max_new_tokens=1000))
+        opening = Prompt(forced, (), layer, forbid_end=True)
+        beam = Prompt(forced, (), layer, forbid_end=True, beam=BeamPlan(BEAM, max_new_tokens=1000))
         facts = {
             "prefill_ms": best_ms(
                 lambda: self._strategy.begin(self._states(), opening), self._effort.rounds
@@ -101,7 +324,7 @@ class NetworkCost:
         }
         return facts | {f"step_of_{n}_ms": self._step_ms(opening, n) for n in BATCHES}
 
-    def _step_ms(self, opening: Opening, batch: int) -> float:
+    def _step_ms(self, opening: Prompt, batch: int) -> float:
         runs = [self._strategy.begin(self._states(), opening)[0] for _ in range(batch)]
         return best_ms(lambda: self._strategy.step(runs), 3 * self._effort.rounds)
 
@@ -132,8 +355,8 @@ class NetworkCost:
     def _script(self, run_frames: int) -> None:
         encoder = self._network.encoder
         head = encoder.ctc_fc
-        inner = head.head if isinstance(head, ScriptedHead) else head
-        encoder.ctc_fc = ScriptedHead(inner, run_frames)
+        inner = head.head if isinstance(head, _ScriptedHead) else head
+        encoder.ctc_fc = _ScriptedHead(inner, run_frames)
 
     @torch.inference_mode()
     def _counted_gflop(self, seconds: int) -> float:

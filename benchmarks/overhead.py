@@ -41,8 +41,8 @@ DEMO = Path(__file__).parents[1] / "demo" / "librispeech_1995-1837-0001.wav"
 SILENCE_S = 1.0
 MESSAGE_MS = 500
 IMPORTS = {
-    "policy": "import earvoice.policy.__main__",
-    "encoder": "import earvoice.encoder.__main__, earvoice.encoder.server",
+    "policy": "import earvoice.policy.server",
+    "encoder": "import earvoice.encoder.__main__, earvoice.encoder.model, earvoice.encoder.service",
     "decoder": "import earvoice.decoder.__main__, earvoice.decoder.loading, "
     "earvoice.decoder.engine, earvoice.decoder.service",
 }

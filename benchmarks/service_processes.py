@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from earvoice.cli.local_services import ServiceChoices, run_services
-from earvoice.cli.log_relay import LogFolder
+from earvoice.cli.log_relay import ServiceLogs
 
 SERVICES = ("policy", "encoder", "decoder")
 
@@ -46,7 +46,7 @@ async def run_service_processes() -> AsyncIterator[ServiceProcesses]:
     with TemporaryDirectory(prefix="earvoice-benchmark-") as name:
         folder = Path(name)
         choices = ServiceChoices(ports=dict.fromkeys(SERVICES, 0))
-        async with run_services(choices, LogFolder(folder=folder)) as services:
+        async with run_services(choices, ServiceLogs(folder=folder)) as services:
             yield ServiceProcesses(services.addresses["policy"], folder, _children())
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import trustme
 
+from earvoice.runtime.files import atomic_write
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -34,7 +36,6 @@ class Authority:
             (files.key_file, issued.private_key_pem.bytes()),
             (files.certificate_file, b"".join(p.bytes() for p in issued.cert_chain_pems)),
         ):
-            fresh = path.with_suffix(".new")
-            fresh.write_bytes(content)
-            fresh.replace(path)
+            with atomic_write(path) as fresh:
+                fresh.write_bytes(content)
         return files

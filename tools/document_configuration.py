@@ -15,9 +15,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings
 
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.encoder.settings import EncoderSettings
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.settings import ServiceSettings
 
@@ -94,6 +96,7 @@ NAMES = {
     str: "text",
     Path: "path",
     SecretStr: "secret",
+    tuple[str, ...]: "JSON list of texts",
 }
 
 Row = tuple[str, str, str, str]
@@ -104,6 +107,7 @@ def configuration_page() -> str:
     shared = [name for name in ServiceSettings.model_fields if not _is_overridden(name)]
     parts = [INTRODUCTION, _shared_section(shared)]
     parts += [_service_section(name, shared) for name in SERVICES]
+    parts.append(_gateway_section())
     return "\n".join([*parts, CAPACITY, THREADS])
 
 
@@ -132,6 +136,13 @@ def _service_section(service: str, shared: Iterable[str]) -> str:
     return f"## {service.capitalize()}\n\n{_table(rows)}"
 
 
+def _gateway_section() -> str:
+    """Return the gateway's settings: it is no gRPC service, and shares none of theirs."""
+    fields = GatewaySettings.model_fields.items()
+    rows = [_row(_prefix(GatewaySettings), name, field) for name, field in fields]
+    return f"## Gateway\n\n{_table(rows)}"
+
+
 def _table(rows: Iterable[Row]) -> str:
     lines = ["| variable | type, range | default | meaning |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
@@ -144,7 +155,7 @@ def _row(prefix: str, name: str, field: FieldInfo) -> Row:
     return f"`{prefix}{name.upper()}`", _type_of(field), _default_of(field), field.description
 
 
-def _prefix(settings: type[ServiceSettings]) -> str:
+def _prefix(settings: type[BaseSettings]) -> str:
     return settings.model_config.get("env_prefix", "")
 
 

@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 
 from earvoice.api.v1 import (
-    decision_policy_pb2,
     decoder_service_pb2,
     encoder_service_pb2,
     error_reason_pb2,
     speech_translation_service_pb2,
 )
-from earvoice.client.preset_table import PAPERS
-from earvoice.policy.decisions.factory import POLICY_NAMES
+from earvoice.client.preset import PAPERS
+from earvoice.policies import POLICIES
+from earvoice.runtime.parameter import parameters_of
 from tools import document_telemetry
 from tools.document_configuration import PAGE, configuration_page
+from tools.document_policies import policies_page
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,7 +36,6 @@ RPCS = [
     for service in module.DESCRIPTOR.services_by_name.values()
     for rpc in service.methods
 ]
-POLICIES = decision_policy_pb2.DecisionPolicy.DESCRIPTOR.fields_by_name
 EVENTS = speech_translation_service_pb2.StreamingTranslateResponse.DESCRIPTOR.oneofs_by_name
 STAGES = speech_translation_service_pb2.StageTimings.DESCRIPTOR.fields_by_name
 
@@ -123,12 +123,17 @@ def test_what_is_unimplemented_is_said(proto: Path):
     assert [field for field in fields if f"`{field}`" not in reserved] == []
 
 
-@pytest.mark.parametrize("policy", POLICY_NAMES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_is_described(policy: str):
-    """policies.md has each policy with all its parameters, by their names on the wire."""
+    """policies.md has each policy with all its parameters, by their names."""
     section = section_of(text_of("policies.md"), f"`{policy}`")
-    parameters = POLICIES[policy].message_type.fields_by_name
-    assert [name for name in parameters if f"`{name}`" not in section] == []
+    assert [name for name in parameters_of(POLICIES[policy]) if f"`{name}`" not in section] == []
+
+
+def test_the_policies_tables_are_current():
+    """Their ranges and defaults are those that the policies declare."""
+    page = text_of("policies.md")
+    assert page == policies_page(page)
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -18,7 +18,7 @@ def test_namespace_roots_have_no_init(root: str):
 
 
 @pytest.mark.parametrize(
-    "module", ["earvoice.policy.__main__", "earvoice.client", "earvoice.cli.__main__"]
+    "module", ["earvoice.policy.server", "earvoice.client", "earvoice.cli.__main__"]
 )
 def test_light_processes_import_without_torch(module: str):
     """Neither the policy service nor a client loads torch or numpy at import."""
@@ -32,13 +32,13 @@ def test_light_processes_import_without_torch(module: str):
     assert result.stdout.strip() == "[]"
 
 
-def test_no_file_is_two_things():
-    """Past 400 lines a file is split."""
+def test_no_file_is_two_stories():
+    """Past 800 lines a module is split."""
     folders = [ROOT / name for name in ("services", "clients", "lab", "benchmarks", "tools")]
     long = [
         str(path.relative_to(ROOT))
         for folder in folders
         for path in folder.rglob("*.py")
-        if len(path.read_text(encoding="utf8").splitlines()) > 400
+        if len(path.read_text(encoding="utf8").splitlines()) > 800
     ]
     assert long == []

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
+from earvoice.latency.span import TraceStore
 from earvoice.latency.span_receiver import receive_spans
-from earvoice.latency.trace_store import TraceStore
 from earvoice.latency.traced_session import join_traces
 from tests.deploy.tool import OBSERVABILITY, free_port, rotel_agent
 from tests.integration.latency.sdk_span import send_spans, session_spans
@@ -56,7 +56,7 @@ async def test_spans_go_through_rotel_to_the_report(tmp_path):
         with rotel(agent, entry, port, tmp_path):
             assert await asyncio.to_thread(send_spans, f"127.0.0.1:{entry}", spans)
             await asyncio.wait_for(arrived.wait(), PATIENCE_S)
-    (session,) = join_traces(store).sessions
+    (session,) = join_traces(store)[0]
     assert (session.facts.session_id, session.facts.status) == ("through-rotel", "OK")
     assert [word.elapsed_ms for word in session.words] == [600, 1100]
     assert session.words[0].stages["encoder_compute"] == 60

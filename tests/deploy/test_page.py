@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from earvoice.latency.html_report import html_report
-from earvoice.latency.otlp_json import spans_of_line
-from earvoice.latency.store_report import report_store
-from earvoice.latency.trace_store import TraceStore
+from earvoice.latency.rendering import html_report
+from earvoice.latency.session_report import report_store
+from earvoice.latency.span import TraceStore, spans_of_line
 from tests.deploy.tool import node_package, output_of, program
 from tests.integration.latency.sdk_span import session_spans
 from tests.unit.latency.traced import line

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from opentelemetry.sdk.resources import Resource
 
-from earvoice.telemetry.exporting import ExportLosses
 from earvoice.telemetry.metering import Meters
 from earvoice.telemetry.metric_export import MetricExport
 from earvoice.telemetry.schema import METRICS
+from earvoice.telemetry.service_telemetry import ExportLosses
 from tests.deploy.metric_name import names_in, prometheus_names
 from tests.deploy.tool import OBSERVABILITY, free_ports, output_of, program
 

@@ -8,8 +8,8 @@ import pytest
 from tests.deploy.envoy_process import envoy_program, place_configuration, running_envoy
 from tests.deploy.tool import free_ports
 from tests.e2e.calling import speech
-from tests.e2e.lone_service import service_yard
-from tests.faults.listener import listen
+from tests.e2e.running import service_yard
+from tests.faults.comparison import listen
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 

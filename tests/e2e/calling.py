@@ -1,10 +1,11 @@
-"""Speaks the wire: one stream from messages to responses or a status."""
+"""Speaks the wire: one stream, sent at once or message by message, to its status."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -156,3 +157,60 @@ def released_words(items: Iterable[pb.CommittedItem]) -> list[pb.CommittedItem]:
             word.source_end_sample = max(before.source_end_sample, item.source_end_sample)
         words.append(word)
     return words
+
+
+class OpenStream:
+    """A running stream, and what it gave so far."""
+
+    def __init__(self, stream: grpc.aio.StreamStreamCall) -> None:
+        self._stream = stream
+        self.outcome = Outcome()
+
+    async def send(self, *messages: Request) -> None:
+        """Write messages."""
+        for message in messages:
+            await self._stream.write(message)
+
+    async def end_audio(self) -> None:
+        """Half-close."""
+        await self._stream.done_writing()
+
+    async def read_until(self, kind: str) -> pb.StreamingTranslateResponse:
+        """Read up to the first response of a kind."""
+        while True:
+            response = await self._stream.read()
+            assert response is not grpc.aio.EOF, f"the stream ended before any {kind}"
+            self.outcome.responses.append(response)
+            if response.WhichOneof("message") == kind:
+                return response
+
+    async def read_rest(self) -> Outcome:
+        """Read to the end and the status."""
+        try:
+            while (response := await self._stream.read()) is not grpc.aio.EOF:
+                self.outcome.responses.append(response)
+        except grpc.aio.AioRpcError as error:
+            note_error(self.outcome, error)
+        return self.outcome
+
+
+@asynccontextmanager
+async def open_stream(
+    address: str, options: list | None = None, **changes: object
+) -> AsyncIterator[OpenStream]:
+    """A stream whose config has been sent."""
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        stream = OpenStream(pb_grpc.SpeechTranslationServiceStub(channel).StreamingTranslate())
+        await stream.send(Request(config=config(**changes)))
+        yield stream
+
+
+def audio_messages(audio: bytes) -> list[Request]:
+    """Audio as messages."""
+    return [Request(audio=piece) for piece in pieces(audio)]
+
+
+def halves(audio: bytes) -> tuple[list[Request], list[Request]]:
+    """Audio as messages, before and after its middle."""
+    messages = audio_messages(audio)
+    return messages[: len(messages) // 2], messages[len(messages) // 2 :]

@@ -18,7 +18,7 @@ from earvoice.runtime.settings import load_settings
 GAP_S = 0.001
 
 
-class EagerJudge:
+class EagerVoiceActivity:
     """Hears speech in every window."""
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class StateNetwork:
     def __getattr__(self, name: str):
         return getattr(self._network, name)
 
-    def open_judge(self) -> EagerJudge:
+    def open_voice_activity(self) -> EagerVoiceActivity:
         """Hear speech."""
-        return EagerJudge()
+        return EagerVoiceActivity()
 
     def encode(self, features):
         """Wait in the engine's thread, then answer."""
@@ -63,13 +63,13 @@ class WordStrategy:
         self._tokens = (word, end)
         self._delay_s = delay_s
 
-    def begin(self, states, opening):
+    def begin(self, states, prompt):
         """Wait in the engine's thread, then say it."""
-        from earvoice.decoder.strategies.base import Choice, Progress
+        from earvoice.decoder.strategy import PredictedToken, Progress
 
         time.sleep(self._delay_s)
         attention = [1 / states.state_count] * states.state_count
-        return None, Progress.of([Choice(token, -0.1, attention) for token in self._tokens])
+        return None, Progress([PredictedToken(token, -0.1, attention) for token in self._tokens])
 
     def step(self, runs):
         """Nothing is left to say."""
@@ -78,38 +78,37 @@ class WordStrategy:
 
 async def serve_encoder(delay_s: float) -> None:
     """The encoder service around the network of states."""
+    from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
     from earvoice.encoder.model import load_model
-    from earvoice.encoder.request_trace import RequestTrace
     from earvoice.encoder.service import SERVICE_NAME, EncoderService
     from earvoice.encoder.settings import EncoderSettings
-    from earvoice.runtime.executor import EngineThread
+    from earvoice.runtime.engine import EngineThread
     from earvoice.runtime.server import ServiceServer
-    from earvoice.runtime.session_limit import SessionLimit
 
     settings = load_settings(EncoderSettings)
-    engine, limit = EngineThread("encoder-engine"), SessionLimit(settings.session_limit)
-    service = EncoderService(settings, engine, limit, RequestTrace(None))
+    engine = EngineThread("encoder-engine")
+    service = EncoderService(settings, engine)
     server = ServiceServer(settings, [SERVICE_NAME])
-    service.add_to(server.grpc_server)
+    pb_grpc.add_EncoderServiceServicer_to_server(service, server.grpc_server)
     service.serve(StateNetwork(load_model(settings), delay_s))
     await server.start()
-    await server.serve_until_stopped(lambda _: limit.drain())
+    await server.serve_until_stopped(service.drain)
     engine.close()
 
 
 async def serve_decoder(delay_s: float) -> None:
     """The decoder service around the strategy of one word."""
+    from earvoice.api.v1 import decoder_service_pb2_grpc as pb_grpc
     from earvoice.decoder.engine import DecoderEngine
-    from earvoice.decoder.generation_trace import GenerationTrace
     from earvoice.decoder.loading import load_decoder
-    from earvoice.decoder.service import SERVICE_NAME, DecoderService, register
+    from earvoice.decoder.service import SERVICE_NAME, DecoderService
     from earvoice.decoder.settings import DecoderSettings
     from earvoice.runtime.server import ServiceServer
 
     settings = load_settings(DecoderSettings)
-    service = DecoderService(settings, GenerationTrace(None))
+    service = DecoderService(settings)
     server = ServiceServer(settings, [SERVICE_NAME])
-    register(service, server.grpc_server)
+    pb_grpc.add_DecoderServiceServicer_to_server(service, server.grpc_server)
     loaded = load_decoder(settings)
     tokens = loaded.model.tokens
     word = tokens.starts_word.index(True)
@@ -123,7 +122,7 @@ async def serve_decoder(delay_s: float) -> None:
 
 async def serve_policy(delay_s: float) -> None:
     """The policy service, whose event loop has something else to do."""
-    from earvoice.policy.__main__ import serve
+    from earvoice.policy.server import serve
     from earvoice.policy.settings import PolicySettings
 
     async def starve() -> None:
@@ -139,13 +138,15 @@ async def serve_policy(delay_s: float) -> None:
 
 def main() -> None:
     """Serve until SIGTERM."""
-    from earvoice.runtime.turn_selector import TurnSelector
+    from earvoice.runtime.engine import LoopLagSelector
 
     service, delay_s = sys.argv[1], float(sys.argv[2]) / 1000
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     configure_logging(service, "INFO")
     serve = {"encoder": serve_encoder, "decoder": serve_decoder, "policy": serve_policy}[service]
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(TurnSelector())) as runner:
+    with asyncio.Runner(
+        loop_factory=lambda: asyncio.SelectorEventLoop(LoopLagSelector())
+    ) as runner:
         runner.run(serve(delay_s))
 
 

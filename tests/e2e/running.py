@@ -1,4 +1,4 @@
-"""The services as processes of their own: `earvoice up`, watched from outside."""
+"""Services as processes of their own: `earvoice up`, watched from outside, or one alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 SERVICES = ("policy", "encoder", "decoder")
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 180
+ROOT = Path(__file__).parents[2]
 # What `auto` measures depends on the machine and on what else it does.
 LIMITS = {f"EARVOICE_{service.upper()}_SESSION_LIMIT": "16" for service in SERVICES}
 
@@ -34,8 +37,7 @@ class Running:
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return terminate(self.process)
 
     def log(self, service: str) -> str:
         """What a service has written."""
@@ -53,19 +55,116 @@ class Running:
         return {service: self.process_of(service).memory_info().rss for service in SERVICES}
 
 
-def start(folder: Path, **environment: str) -> Running:
+def start(folder: Path, *, options: tuple[str, ...] = (), **environment: str) -> Running:
     """Start the services in a folder of their own and wait until they serve."""
     ready, logs = folder / "ready.json", folder / "logs"
     logs.mkdir()
-    command = [sys.executable, "-m", "earvoice.cli", "up", "--port", "0"]
+    command = [sys.executable, "-m", "earvoice.cli", "up", "--port", "0", *options]
     process = subprocess.Popen(
         [*command, "--ready-file", str(ready), "--log-dir", str(logs)],
         env={**os.environ, **LIMITS, **environment},
         stdout=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not ready.exists():
-        assert process.poll() is None, "the services ended before they served"
-        assert time.monotonic() < deadline, "the services do not serve"
+    addresses = json.loads(text_once_there(ready, process))
+    return Running(addresses, process, logs)
+
+
+def text_once_there(path: Path, process: subprocess.Popen[bytes], log: Path | None = None) -> str:
+    """What a process has written to a file once it serves; waits until it has."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not path.exists():
+        told = log.read_text() if log else "see its log"
+        assert process.poll() is None, f"it ended before it served: {told}"
+        assert time.monotonic() < deadline_s, "it does not serve"
         time.sleep(0.05)
-    return Running(json.loads(ready.read_text()), process, logs)
+    return path.read_text()
+
+
+def terminate(process: subprocess.Popen[bytes]) -> int:
+    """SIGTERM, and the exit code."""
+    process.send_signal(signal.SIGTERM)
+    return process.wait(60)
+
+
+class LoneService:
+    """A running service.
+
+    Args:
+        service: policy, encoder or decoder.
+        folder: for its address and its log.
+        command: what runs it.
+        settings: by their names without the prefix.
+        environment: further variables.
+    """
+
+    def __init__(
+        self, service: str, folder: Path, command: list[str], settings: dict, environment: dict
+    ) -> None:
+        prefix = f"EARVOICE_{service.upper()}_"
+        folder.mkdir(parents=True)
+        self._address_file = folder / "address"
+        self._log_file = folder / "log"
+        own = {"PORT": "0", "ADDRESS_FILE": str(self._address_file), "SESSION_LIMIT": "16"}
+        own |= settings
+        variables = {f"{prefix}{name}": value for name, value in own.items()}
+        with self._log_file.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *command],
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment, **variables},
+                stderr=log,
+                cwd=ROOT,
+            )
+
+    @property
+    def log(self) -> str:
+        """What it has written."""
+        return self._log_file.read_text()
+
+    def address(self) -> str:
+        """Where it serves; waits until it does."""
+        return text_once_there(self._address_file, self.process, self._log_file)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        return terminate(self.process)
+
+
+class ServiceYard:
+    """Starts services and stops them all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._services: list[LoneService] = []
+
+    def start(
+        self,
+        service: str,
+        *,
+        delay_ms: int | None = None,
+        environment: dict | None = None,
+        **settings,
+    ) -> LoneService:
+        """Start a service, or with a delay its slow twin."""
+        command = [f"earvoice.{service}"]
+        if delay_ms is not None:
+            command = ["tests.e2e.delaying_service", service, str(delay_ms)]
+        folder = self._folder / f"{service}-{len(self._services)}"
+        started = LoneService(service, folder, command, settings, environment or {})
+        self._services.append(started)
+        return started
+
+    def stop(self) -> None:
+        """Stop what still runs; the policy services last started come first."""
+        for service in reversed(self._services):
+            if service.process.poll() is None:
+                service.stop()
+
+
+@contextmanager
+def service_yard(folder: Path) -> Iterator[ServiceYard]:
+    """Give a yard that is empty again afterwards."""
+    yard = ServiceYard(folder)
+    try:
+        yield yard
+    finally:
+        yard.stop()

@@ -9,9 +9,9 @@ import pytest
 import soundfile
 
 from earvoice.adapter.blocking_session import BlockingConnection
-from earvoice.adapter.session_choice import choose_session
+from earvoice.adapter.tool_text import choose_session
+from earvoice.client.audio import send_fast
 from earvoice.client.event import Committed
-from earvoice.client.pacing import send_fast
 from earvoice.client.translation_client import connect
 from tests.e2e.running import Running
 from tests.e2e.test_evaluate import RECORDING

@@ -12,18 +12,20 @@ from google.protobuf import duration_pb2
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from tests.e2e.calling import (
+    OpenStream,
     Outcome,
     Request,
     assert_well_formed,
+    audio_messages,
     call,
     config,
     noise,
+    open_stream,
     paced,
     pieces,
     requests,
     speech,
 )
-from tests.e2e.open_stream import OpenStream, audio_messages, open_stream
 from tests.e2e.running import Running, start
 
 pytestmark = pytest.mark.timeout(600)

@@ -11,9 +11,8 @@ from string import punctuation
 import pytest
 import soundfile
 
-from earvoice.evaluation.readers.detection import read_log
-from earvoice.evaluation.readers.log import ReadingOptions
-from earvoice.evaluation.readers.record import read_records
+from earvoice.evaluation.log import ReadingOptions, read_records
+from earvoice.evaluation.score import read_log
 from tests.e2e.running import Running
 from tests.e2e.test_evaluate import RECORDING, earvoice
 

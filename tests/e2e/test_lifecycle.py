@@ -20,14 +20,16 @@ from tests.e2e.calling import (
     SPEECH,
     Request,
     assert_well_formed,
+    audio_messages,
     call,
     config,
+    halves,
     noise,
+    open_stream,
     pieces,
     requests,
     speech,
 )
-from tests.e2e.open_stream import audio_messages, halves, open_stream
 from tests.e2e.running import SERVICES, Running, start
 
 HEALTH_NAMES = {
@@ -234,8 +236,10 @@ def test_the_command_translates_a_recording_to_json_lines():
         check=False,
     )
     assert done.returncode == 0
-    items = [json.loads(line) for line in done.stdout.splitlines()]
+    *items, end = [json.loads(line) for line in done.stdout.splitlines()]
     assert items
+    assert (end["type"], end["cause"]) == ("utterance_end", "end_of_audio")
+    items = [item for item in items if item["type"] == "word"]
     for item in items:
         assert isinstance(item["text"], str)
         assert isinstance(item["starts_word"], bool)

@@ -10,9 +10,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.calling import Outcome, assert_well_formed, call, requests, speech
-from tests.e2e.lone_service import LoneService, ServiceYard, service_yard
-from tests.e2e.open_stream import OpenStream, halves, open_stream
+from tests.e2e.calling import (
+    OpenStream,
+    Outcome,
+    assert_well_formed,
+    call,
+    halves,
+    open_stream,
+    requests,
+    speech,
+)
+from tests.e2e.running import LoneService, ServiceYard, service_yard
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 BACKENDS = ("encoder", "decoder")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
-from earvoice.evaluation.readers.record import read_records
+from earvoice.evaluation.log import read_records
 from tests.e2e.running import Running
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]

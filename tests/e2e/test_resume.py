@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import pytest
@@ -14,13 +15,14 @@ from earvoice.client import (
     Committed,
     CommittedWord,
     Reconnected,
+    ResumePoint,
     SegmentDone,
     TranslationOptions,
     connect,
 )
-from earvoice.client.pacing import send_fast
+from earvoice.client.audio import send_fast
 from tests.e2e.calling import pieces, speech
-from tests.e2e.lone_service import LoneService, ServiceYard, service_yard
+from tests.e2e.running import LoneService, ServiceYard, service_yard
 
 KEYS = "6b" * 32
 GRACE_MS = 20_000
@@ -108,6 +110,33 @@ async def test_a_session_outlives_its_policy_service(plant: Plant, number: signa
     else:
         first.process.kill()
         first.process.wait()
+
+
+async def test_another_client_goes_on_with_a_session(plant: Plant):
+    """Its resume point, as bytes, and the audio from there on are all that it needs."""
+    address = plant.policy().address()
+    whole, all_segments, _ = await translate([address])
+    said, segments = [], []
+
+    async def follow(start_sample: int, point: ResumePoint | None, *, leaves: bool) -> ResumePoint:
+        chunks = pieces(speech()[start_sample * 2 :])
+        async with connect(address) as client, asyncio.timeout(PATIENCE_S):
+            stream = client.open(send_fast(chunks), OPTIONS, point)
+            async with aclosing(stream.events()) as events:
+                async for event in events:
+                    match event:
+                        case Committed():
+                            said.extend(event.words)
+                            if leaves:
+                                break
+                        case SegmentDone():
+                            segments.append((event.utterance, event.segment))
+            return ResumePoint.from_bytes(stream.resume_point.to_bytes())
+
+    point = await follow(0, None, leaves=True)
+    await follow(point.acknowledged_samples, point, leaves=False)
+    assert text(said) == text(whole)
+    assert segments == all_segments
 
 
 async def test_the_command_goes_on_where_the_service_is_started_again(plant: Plant):

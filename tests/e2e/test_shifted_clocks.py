@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from earvoice.evaluation.metrics.word_lag import mean_word_lag
-from earvoice.latency.otlp_json import read_span_file
+from earvoice.evaluation.metrics import mean_word_lag
 from earvoice.latency.session_report import SessionReport, report_session
-from earvoice.latency.trace_store import TraceStore
+from earvoice.latency.span import TraceStore, read_span_file
 from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import STAGES
 from tests.e2e.calling import Outcome, call, paced, released_words, speech
-from tests.e2e.lone_service import service_yard
+from tests.e2e.running import service_yard
 
 pytestmark = pytest.mark.torch
 
@@ -48,7 +47,7 @@ def report_of(files: list[Path]) -> SessionReport:
     store = TraceStore()
     for path in files:
         store.take(read_span_file(path))
-    (session,) = join_traces(store).sessions
+    (session,) = join_traces(store)[0]
     return report_session(session)
 
 

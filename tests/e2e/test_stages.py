@@ -13,9 +13,9 @@ from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.telemetry.schema import STAGES
 from tests.e2e.calling import Outcome, Request, call, noise, paced
-from tests.e2e.delaying_proxy import delaying_proxy
-from tests.e2e.lone_service import ServiceYard, service_yard
-from tests.integration.decoder.tiny_checkpoint import write_tiny_checkpoint
+from tests.e2e.running import ServiceYard, service_yard
+from tests.proxy import open_proxy
+from tests.tiny_model import write_tiny_checkpoint
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
@@ -89,12 +89,12 @@ async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians
         yard.start("decoder", delay_ms=COMPUTE_DELAY_MS, **model),
     ]
     encoder, decoder, slow_encoder, slow_decoder = [service.address() for service in backends]
-    async with delaying_proxy(decoder, NETWORK_DELAY_MS / 1000) as slow_network:
+    async with open_proxy(decoder, NETWORK_DELAY_MS / 1000) as slow_network:
         ways = {
             "undisturbed": (encoder, decoder, None),
             "slow encoder": (slow_encoder, decoder, None),
             "slow decoder": (encoder, slow_decoder, None),
-            "slow network": (encoder, slow_network, None),
+            "slow network": (encoder, slow_network.address, None),
             "starved loop": (encoder, decoder, TURN_MS),
         }
         policies = {

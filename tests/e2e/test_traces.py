@@ -12,11 +12,9 @@ from pathlib import Path
 import pytest
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from earvoice.evaluation.metrics.average_lagging import average_lagging
-from earvoice.evaluation.metrics.word_lag import mean_word_lag
-from earvoice.latency.otlp_json import read_span_file
+from earvoice.evaluation.metrics import average_lagging, mean_word_lag
 from earvoice.latency.session_report import SessionReport, report_session
-from earvoice.latency.trace_store import TraceStore
+from earvoice.latency.span import TraceStore, read_span_file
 from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import SPANS, STAGES
 from tests.e2e.calling import Outcome, call, paced, released_words, requests, speech
@@ -112,9 +110,9 @@ def reports(traced: Traced) -> Mapping[str, SessionReport]:
     store = TraceStore()
     for path in traced.files:
         store.take(read_span_file(path))
-    joined = join_traces(store)
-    assert not joined.problems
-    return {s.facts.session_id: report_session(s) for s in joined.sessions}
+    sessions, problems = join_traces(store)
+    assert not problems
+    return {s.facts.session_id: report_session(s) for s in sessions}
 
 
 def test_the_spans_of_three_services_join_into_whole_trees(traced: Traced):
@@ -241,7 +239,7 @@ def test_no_moment_of_one_process_is_compared_with_anothers(traced: Traced):
         moved.write_text("".join(json.dumps(line) + "\n" for line in lines))
         plain.take(read_span_file(path))
         shifted.take(read_span_file(moved))
-    for one, other in zip(join_traces(plain).sessions, join_traces(shifted).sessions, strict=True):
+    for one, other in zip(join_traces(plain)[0], join_traces(shifted)[0], strict=True):
         first, second = report_session(one), report_session(other)
         assert first.clocks == second.clocks
         assert first.stages == second.stages

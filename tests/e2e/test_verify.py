@@ -14,13 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from earvoice.client.pacing import send_fast
+from earvoice.client.audio import send_fast
 from earvoice.client.translation_client import connect
-from earvoice.evaluation.readers.record import Record
-from earvoice.evaluation.verification.joined_recording import read_recording
-from earvoice.evaluation.verification.recorded_run import RecordedInstance, RecordedRun
-from earvoice.evaluation.verification.released_agent import find_agent
-from earvoice.evaluation.verification.run_comparison import PlayedInstance, played_instance
+from earvoice.evaluation.log import Record
+from earvoice.evaluation.verification.runs import (
+    RecordedRun,
+    RunInstance,
+    find_agent,
+    played_instance,
+    read_recording,
+)
 from tests.e2e.conftest import ROOT
 from tests.e2e.running import Running
 from tests.e2e.test_evaluate import RECORDING
@@ -92,21 +95,21 @@ def write_run(path: Path, content: dict) -> Path:
     return path
 
 
-async def play(address: str) -> PlayedInstance:
+async def play(address: str) -> RunInstance:
     """Translate the demo's recording as an agent would."""
-    instance = RecordedInstance(0, RECORDING.name, RECORDING_MS, (), (), ())
+    instance = RunInstance((), (), (), 0, RECORDING.name, RECORDING_MS)
     arguments = Record("run", META["args"])
     run = RecordedRun("run", META["policy"], arguments, META["segment_ms"], (instance,))
-    recording = read_recording(instance, RECORDING.parent)
-    options = find_agent(run).options(recording.audio, "de")
+    audio, chunks = read_recording(instance, RECORDING.parent)
+    options = find_agent(run).options(audio, "de")
     async with (
         connect(address) as client,
-        aclosing(client.translate(send_fast(recording.chunks), options)) as events,
+        aclosing(client.translate(send_fast(chunks), options)) as events,
     ):
         return played_instance([event async for event in events])
 
 
-def describe(played: PlayedInstance) -> dict:
+def describe(played: RunInstance) -> dict:
     """Return what was played as the recorded runs tell it."""
     trace = []
     for segment in played.segments:

@@ -15,7 +15,7 @@ from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from tests.e2e.calling import RATE_HERTZ, call, requests, speech
 from tests.e2e.running import Running, start
-from tests.models.tiny_model import TARGET_TEXT, train_sentencepiece
+from tests.tiny_model import TARGET_TEXT, train_sentencepiece
 
 pytest.importorskip("transformers", reason="the extra 'hf' is not installed: other families")
 pytestmark = pytest.mark.torch
@@ -142,7 +142,8 @@ def _generated(path: Path, count: int) -> list[int]:
     from transformers.modeling_outputs import BaseModelOutput
 
     from earvoice.models.wrapped.directory import read_config
-    from earvoice.models.wrapped.loading import FAMILIES, load_wrapped
+    from earvoice.models.wrapped.families import WRAPPED_FAMILIES
+    from earvoice.models.wrapped.loading import load_wrapped
 
     model = load_wrapped(
         path,
@@ -152,14 +153,14 @@ def _generated(path: Path, count: int) -> list[int]:
         target_language="en",
     )
     sound = np.frombuffer(_sound(), "<i2").astype(np.float32) / 32768
-    network = FAMILIES[read_config(path)["model_type"]].from_pretrained(path).eval()
+    network = WRAPPED_FAMILIES[read_config(path)["model_type"]].network.from_pretrained(path).eval()
     order = model.pieces.order
     start = network.generation_config.decoder_start_token_id
     prompt = [start, *(order[token] for token in model.language_tokens["en"])]
     # Whisper's own generate goes on by 30 s of sound; this is the search that it calls.
     generated = GenerationMixin.generate(
         network,
-        encoder_outputs=BaseModelOutput(last_hidden_state=model.hearing.states(sound)[None]),
+        encoder_outputs=BaseModelOutput(last_hidden_state=model.encoder.states(sound)[None]),
         decoder_input_ids=torch.tensor([prompt]),
         max_new_tokens=count,
         do_sample=False,

@@ -1,19 +1,160 @@
-"""The rows of the table, one after the other."""
+"""The rows of the table: a fault, the streams that it meets, and what became of them."""
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
-from tests.faults.catalogue import FAULTS, NEED_ISOLATION
-from tests.faults.cluster import running_cluster
-from tests.faults.fault import Fault, RollingRestart
-from tests.faults.reference import hear_references
-from tests.faults.row import References, Row, run_row
+from tests.faults.cluster import Cluster, ClusterPlan, running_cluster
+from tests.faults.comparison import CatchUp, Comparison, Heard, compare, listen
+from tests.faults.fault import FAULTS, NEED_ISOLATION, Fault, RollingRestart
 from tests.soak.recording import cut, join, read_clips, sample_folders
+
+# Words are out by then, and utterances have begun and ended.
+STRIKE_BETWEEN_S = (7.0, 11.0)
+CATCH_UPS: tuple[CatchUp, ...] = ("every-segment", "merge")
+
+References = Mapping[bytes, Heard]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a fault did.
+
+    Attributes:
+        fault: its name.
+        replica_count: of each service.
+        heard: every stream's.
+        comparisons: each beside the undisturbed run, in the same order.
+        troubles: what else is wrong, in words for people.
+    """
+
+    fault: str
+    replica_count: int
+    heard: tuple[Heard, ...]
+    comparisons: tuple[Comparison, ...]
+    troubles: tuple[str, ...]
+
+    @property
+    def lost(self) -> int:
+        return sum(comparison.lost for comparison in self.comparisons)
+
+    @property
+    def doubled(self) -> int:
+        return sum(comparison.doubled for comparison in self.comparisons)
+
+    @property
+    def longest_gap_s(self) -> float:
+        """Longest time in which a client heard nothing."""
+        return max(heard.longest_gap_s for heard in self.heard)
+
+    @property
+    def replays(self) -> int:
+        """How often the policies lost an encoder or decoder and did its work again elsewhere."""
+        return sum(heard.summary.replays for heard in self.heard if heard.summary)
+
+    @property
+    def reconnects(self) -> int:
+        """How often clients went to another policy, or to the same one again."""
+        return sum(heard.reconnect_count for heard in self.heard)
+
+    @property
+    def recovered(self) -> int:
+        """Streams that ended with their summary."""
+        return sum(heard.summary is not None for heard in self.heard)
+
+    def cells(self) -> tuple[str, ...]:
+        stream_count = len(self.heard)
+        numbers = (self.replica_count, stream_count, self.lost, self.doubled)
+        gap, recovered = f"{self.longest_gap_s:.1f}", f"{self.recovered} of {stream_count}"
+        went_on = (self.replays, self.reconnects)
+        return self.fault, *map(str, numbers), gap, recovered, *map(str, went_on)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was lost, nothing doubled, and nothing else is wrong."""
+        harmed = self.lost or self.doubled or self.troubles
+        return not harmed and self.recovered == len(self.heard)
+
+
+async def run_row(
+    fault: Fault,
+    cluster: Cluster,
+    audios: Sequence[bytes],
+    references: References,
+    draw: random.Random,
+) -> Row:
+    """Run live streams, let the fault happen among them, and compare.
+
+    Args:
+        fault: what goes wrong.
+        cluster: where.
+        audios: a recording a stream; streams take turns with EVERY_SEGMENT and MERGE.
+        references: the undisturbed run of each recording.
+        draw: says when the fault happens.
+    """
+    catch_ups = [CATCH_UPS[index % len(CATCH_UPS)] for index in range(len(audios))]
+    heard = await _run(fault, cluster, audios, catch_ups, draw.uniform(*STRIKE_BETWEEN_S))
+    await fault.mend(cluster)
+    comparisons = [
+        compare(one, references[audio], catch_up)
+        for one, catch_up, audio in zip(heard, catch_ups, audios, strict=True)
+    ]
+    flaws = [flaw for comparison in comparisons for flaw in comparison.flaws]
+    failures = [one.failure for one in heard if one.failure]
+    troubles = tuple(dict.fromkeys([*cluster.take_troubles(), *flaws, *failures]))
+    count = cluster.plan.replica_count
+    return Row(fault.name, count, tuple(heard), tuple(comparisons), troubles)
+
+
+async def _run(
+    fault: Fault,
+    cluster: Cluster,
+    audios: Sequence[bytes],
+    catch_ups: Sequence[CatchUp],
+    strike_after_s: float,
+) -> list[Heard]:
+    async def strike() -> None:
+        await asyncio.sleep(strike_after_s)
+        await fault.strike(cluster)
+
+    async with asyncio.TaskGroup() as group:
+        streams = [
+            group.create_task(listen(client_target(cluster, index), audio, mode, paced=True))
+            for index, (audio, mode) in enumerate(zip(audios, catch_ups, strict=True))
+        ]
+        group.create_task(strike())
+    return [stream.result() for stream in streams]
+
+
+def client_target(cluster: Cluster, index: int) -> str:
+    """Return the policies' addresses, another one first for every client."""
+    addresses = cluster.addresses("policy")
+    first = index % len(addresses)
+    return ",".join([*addresses[first:], *addresses[:first]])
+
+
+async def hear_references(audios: Iterable[bytes], folder: Path) -> dict[bytes, Heard]:
+    """Translate each recording once, in EVERY_SEGMENT, at full speed, one after the other.
+
+    Raises:
+        RuntimeError: one of them failed.
+    """
+    references: dict[bytes, Heard] = {}
+    async with running_cluster(ClusterPlan(1), folder / "reference") as cluster:
+        for audio in audios:
+            if audio in references:
+                continue
+            heard = await listen(client_target(cluster, 0), audio, "every-segment", paced=False)
+            if heard.summary is None:
+                raise RuntimeError(f"an undisturbed stream failed: {heard.failure}")
+            references[audio] = heard
+    return references
+
 
 STREAMS_BY_REPLICAS = {2: 4, 1: 10}
 RECORDING_COUNT = 4
@@ -58,7 +199,6 @@ class Task:
 
     @property
     def cluster(self) -> tuple[str, int]:
-        """Kind and size of the cluster that it needs."""
         return self.fault.cluster, self.replica_count
 
 
@@ -97,7 +237,6 @@ async def _run_group(
 
 
 def say(line: str) -> None:
-    """Tell the person who waits."""
     print(line, flush=True)
 
 

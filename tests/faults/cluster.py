@@ -3,13 +3,93 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.proxy import Proxy, open_proxy
-from tests.faults.replica import SERVICES, Replica
+from tests.e2e.running import LoneService
+from tests.proxy import Proxy, open_proxy
+
+SERVICES = ("encoder", "decoder", "policy")
+TROUBLE = ("Traceback", "unexpected error", "never awaited", "Segmentation fault")
+
+
+class Replica:
+    """A replica that can be hurt.
+
+    Args:
+        service: policy, encoder or decoder.
+        number: among its like, from 0.
+        folder: for the logs, one folder a run.
+        settings: by their names without the prefix.
+        environment: further variables.
+
+    Attributes:
+        address: ``host:port``, once it has been started; it stays the same.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        number: int,
+        folder: Path,
+        settings: Mapping[str, str],
+        environment: Mapping[str, str],
+    ) -> None:
+        self.service = service
+        self.name = f"{service}-{number}"
+        self.address = ""
+        self._folder = folder
+        self._settings = dict(settings)
+        self._environment = dict(environment)
+        self._runs: list[LoneService] = []
+        self._known_troubles: Counter[str] = Counter()
+
+    @property
+    def _run(self) -> LoneService:
+        return self._runs[-1]
+
+    async def start(self) -> None:
+        port = self.address.rpartition(":")[2] or "0"
+        self._runs.append(
+            LoneService(
+                self.service,
+                self._folder / f"{self.name}-run-{len(self._runs)}",
+                [f"earvoice.{self.service}"],
+                {**self._settings, "PORT": port},
+                self._environment,
+            )
+        )
+        self.address = await asyncio.to_thread(self._run.address)
+
+    async def kill(self) -> None:
+        self._run.process.kill()
+        await asyncio.to_thread(self._run.process.wait)
+
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay open, and nothing answers."""
+        self._run.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._run.process.send_signal(signal.SIGCONT)
+
+    async def terminate(self) -> int:
+        """SIGTERM, and the exit code; one that has ended already keeps the code it ended with."""
+        if not self._runs:
+            return 0
+        return await asyncio.to_thread(self._run.stop)
+
+    def new_troubles(self) -> list[str]:
+        """What its logs should not hold, since this was asked last."""
+        logs = "\n".join(run.log for run in self._runs)
+        found = Counter({words: logs.count(words) for words in TROUBLE})
+        new, self._known_troubles = found - self._known_troubles, found
+        return [f"{self.name} logged {words!r}, {count} times" for words, count in new.items()]
+
 
 DRAIN_GRACE_MS = 6000
 # Not a key of anybody's: all policy replicas of a run must have the same one.
@@ -58,7 +138,6 @@ class Cluster:
         self._folder = folder
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Start everything; the stack closes the proxies."""
         await asyncio.gather(*(self._start(service, stack, {}) for service in SERVICES[:2]))
         targets = {f"{s.upper()}_TARGET": ",".join(self.addresses(s)) for s in SERVICES[:2]}
         await self._start("policy", stack, {**targets, "RESUME_KEYS": RESUME_KEY})
@@ -70,7 +149,6 @@ class Cluster:
         return [replica.address for replica in self.replicas[service]]
 
     def ports(self) -> list[int]:
-        """Of all replicas."""
         every = [replica for service in SERVICES for replica in self.replicas[service]]
         return [int(replica.address.rpartition(":")[2]) for replica in every]
 
@@ -113,7 +191,6 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(plan: ClusterPlan, folder: Path) -> AsyncIterator[Cluster]:
-    """Give a cluster that serves, and stop it."""
     cluster = Cluster(plan, folder)
     async with AsyncExitStack() as stack:
         try:

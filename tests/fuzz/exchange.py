@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import grpc
 
-from tests.e2e.calling import Outcome, note_error
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from tests.e2e.calling import Outcome, Request, config, note_error, pieces, speech
 
 METHOD = "/earvoice.api.v1.SpeechTranslationService/StreamingTranslate"
 # Over the server's own limits of some seconds: whoever takes longer hangs.
@@ -91,3 +92,23 @@ async def end_of(call: grpc.aio.StreamStreamCall) -> Ending:
         raise
     except TimeoutError:
         return Ending("HUNG")
+
+
+SECONDS_OF_SPEECH = 3
+SPEECH = speech()[: 2 * 16_000 * SECONDS_OF_SPEECH]
+
+
+def configured(**changes: object) -> bytes:
+    """A config that works, with some fields changed."""
+    return Request(config=config(**changes)).SerializeToString()
+
+
+def spoken(size: int = 3200) -> list[bytes]:
+    """Some seconds of speech as messages."""
+    return [Request(audio=piece).SerializeToString() for piece in pieces(SPEECH, size)]
+
+
+def updated() -> bytes:
+    """A change that works."""
+    update = pb.StreamingUpdate(beam_size=2)
+    return Request(update=update).SerializeToString()

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from earvoice.checkpoint.command import COMMAND
 from earvoice.cli.command import CommandError
+from earvoice.evaluation.checkpoint import COMMAND
 from earvoice.models.checkpoint import load_checkpoint, save_checkpoint
 from earvoice.models.frontend import FeatureNormalisation
 from tests.models.papers_checkpoint import write_papers_checkpoint
-from tests.models.tiny_model import (
+from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
     random_network,

@@ -8,7 +8,7 @@ import torch
 from torch import multiprocessing
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from earvoice.models.device import DeviceError
+from earvoice.models.precision import DeviceError
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.__main__ import main
 from earvoice.training.budget import Budget

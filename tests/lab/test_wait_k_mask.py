@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, PAD, Vocabulary
 from earvoice.training.wait_k_mask import WaitKMask
-from tests.models.tiny_model import (
+from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
     random_network,

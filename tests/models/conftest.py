@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from earvoice.models.config import ModelConfig
-from tests.models.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
+from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ import torch
 
 from earvoice.models.config import ModelConfig
 from earvoice.models.vocabulary import SPECIALS, Vocabulary
-from tests.models.tiny_model import random_network
+from tests.tiny_model import random_network
 
 CONFIGURATION = """
 bpe_tokenizer: {bpe: sentencepiece, sentencepiece_model: /elsewhere/tgt.model}

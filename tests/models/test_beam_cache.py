@@ -5,10 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earvoice.models.beam_cache import BeamCache
 from earvoice.models.config import ModelConfig
-from earvoice.models.decoding import CachedDecoder
-from tests.models.tiny_model import random_network
+from earvoice.models.decoding import BeamCache, CachedDecoder
+from tests.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
 

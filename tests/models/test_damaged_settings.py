@@ -17,7 +17,7 @@ from tests.models.papers_checkpoint import (
     papers_options,
     write_papers_checkpoint,
 )
-from tests.models.tiny_model import random_network
+from tests.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earvoice.models.config import ModelConfig
-from earvoice.models.decoder_cache import DecoderCache
+from earvoice.models.decoding import DecoderCache
 from earvoice.models.errors import ModelInputError
 from earvoice.models.translation import SpeechTranslationModel
-from tests.models.tiny_model import random_network
+from tests.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
 

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from earvoice.models.config import Compression, ModelConfig, PositionScheme
+from earvoice.models.conformer import shift_relative
 from earvoice.models.errors import ModelInputError
-from earvoice.models.relative_attention import shift_relative
 from earvoice.models.translation import SpeechTranslationModel
-from tests.models.tiny_model import (
+from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
     random_network,

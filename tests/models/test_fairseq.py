@@ -20,7 +20,7 @@ from tests.models.papers_checkpoint import (
     write_papers_checkpoint,
     write_vocabulary,
 )
-from tests.models.tiny_model import random_network
+from tests.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
 

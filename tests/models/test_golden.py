@@ -16,10 +16,9 @@ from earvoice.models.config import (
     SubsamplerConfig,
     TargetLanguage,
 )
-from earvoice.models.conformer import ConformerLayer
+from earvoice.models.conformer import ConformerLayer, position_rows
 from earvoice.models.ctc import CompressedStates, compress
 from earvoice.models.decoding import CachedDecoder
-from earvoice.models.relative_attention import position_rows
 
 pytestmark = pytest.mark.torch
 

@@ -7,8 +7,13 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.convolution import DepthwiseConvolution, StridedConvolution
-from earvoice.models.inference import Activation, InferenceLinear, rounded_rows
+from earvoice.models.inference import (
+    Activation,
+    DepthwiseConvolution,
+    InferenceLinear,
+    StridedConvolution,
+    rounded_rows,
+)
 
 pytestmark = pytest.mark.torch
 

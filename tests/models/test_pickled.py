@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from earvoice.models.errors import CheckpointError, UnsafePickleError
-from earvoice.models.loaders.archive import open_archive
+from earvoice.models.loaders.pickled import open_archive
 
 pytestmark = pytest.mark.torch
 

@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 from earvoice.models.checkpoint import add_precision_trials, load_checkpoint
 from earvoice.models.config import ModelConfig
-from earvoice.models.device import DeviceError, has_fast_bfloat16
 from earvoice.models.errors import ModelConfigError
-from earvoice.models.precision import PrecisionTrial, bears, chosen_dtype
-from tests.integration.decoder.tiny_checkpoint import write_tiny_checkpoint
-from tests.models.tiny_model import random_network
+from earvoice.models.precision import (
+    DeviceError,
+    PrecisionTrial,
+    bears,
+    chosen_dtype,
+    has_fast_bfloat16,
+)
+from tests.tiny_model import random_network, write_tiny_checkpoint
 
 pytestmark = pytest.mark.torch
 
@@ -71,7 +75,7 @@ def test_trials_are_kept_with_the_checkpoint(tmp_path: Path) -> None:
 
 def test_impossible_trials_are_refused() -> None:
     """A share beyond 1 is named."""
-    with pytest.raises(ModelConfigError, match=r"PrecisionTrial.equal_share is 1\.5"):
+    with pytest.raises(ModelConfigError, match=r"equal_share = 1\.5 is not allowed"):
         _trial(1.5)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from earvoice.models.config import ModelConfig
-from earvoice.models.dropout import Dropout
+from earvoice.models.transformer import Dropout
 from earvoice.models.translation import SpeechTranslationModel, TrainingOutput
 
 pytestmark = pytest.mark.torch

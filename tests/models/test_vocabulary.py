@@ -4,7 +4,7 @@ import pytest
 
 from earvoice.models.errors import VocabularyError
 from earvoice.models.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from tests.models.tiny_model import TARGET_TEXT, train_sentencepiece
+from tests.tiny_model import TARGET_TEXT, train_sentencepiece
 
 pytestmark = pytest.mark.torch
 

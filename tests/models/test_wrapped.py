@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +111,7 @@ def test_greedy_equals_transformers(checkpoints: dict[str, Path], family: str) -
     """
     model = _load(checkpoints[family])
     sound = np.resize(SOUND, 480_000) if family == "whisper" else SOUND
-    states = model.hearing.states(sound)
+    states = model.encoder.states(sound)
     forced = [EOS, *next(iter(model.language_tokens.values()))]
     tokens = _greedy(model, forced, states)
     assert len(set(tokens)) > 1
@@ -121,7 +122,7 @@ def test_greedy_equals_transformers(checkpoints: dict[str, Path], family: str) -
 def test_prefill_equals_steps(checkpoints: dict[str, Path], family: str) -> None:
     """A prefix read at once, or token by token, or after a rejected draft: the same numbers."""
     decoder = _load(checkpoints[family]).decoder
-    states = _load(checkpoints[family]).hearing.states(SOUND)
+    states = _load(checkpoints[family]).encoder.states(SOUND)
     tokens = [EOS, 7, 9, 12, 8]
     logits, attention = decoder.prefill(tokens, decoder.open_cache(states), 2)
     assert attention.shape == (5, len(states))
@@ -140,15 +141,15 @@ def test_prefill_equals_steps(checkpoints: dict[str, Path], family: str) -> None
 @pytest.mark.parametrize("family", FAMILIES)
 def test_states_stand_for_sound(checkpoints: dict[str, Path], family: str) -> None:
     """As many states as the sound is long, however little; silence is finite; too long is told."""
-    hearing = _load(checkpoints[family]).hearing
-    expected = len(SOUND) / hearing.state_samples
-    assert abs(len(hearing.states(SOUND)) - expected) <= 1
-    assert len(hearing.states(SOUND[:1000])) == 0
-    silent = hearing.states(np.zeros(16_000, np.float32))
+    encoder = _load(checkpoints[family]).encoder
+    expected = len(SOUND) / encoder.state_samples
+    assert abs(len(encoder.states(SOUND)) - expected) <= 1
+    assert len(encoder.states(SOUND[:1000])) == 0
+    silent = encoder.states(np.zeros(16_000, np.float32))
     assert bool(silent.isfinite().all())
-    if hearing.maximum_samples is not None:
+    if encoder.maximum_samples is not None:
         with pytest.raises(ModelInputError, match="allowed: "):
-            hearing.states(np.zeros(hearing.maximum_samples + 1, np.float32))
+            encoder.states(np.zeros(encoder.maximum_samples + 1, np.float32))
 
 
 def test_pieces_write_their_text(checkpoints: dict[str, Path]) -> None:
@@ -187,8 +188,8 @@ def test_compression_needs_labels(checkpoints: dict[str, Path]) -> None:
 def test_bfloat16_is_near(checkpoints: dict[str, Path]) -> None:
     """In bfloat16 the states stay near those in float32."""
     path = checkpoints["speech_to_text"]
-    states = _load(path).hearing.states(SOUND)
-    rounded = _load(path, dtype=torch.bfloat16).hearing.states(SOUND)
+    states = _load(path).encoder.states(SOUND)
+    rounded = _load(path, dtype=torch.bfloat16).encoder.states(SOUND)
     assert rounded.dtype == torch.float32
     assert float((rounded - states).abs().mean()) < 0.1
 
@@ -259,3 +260,52 @@ def test_pickled_weights_and_other_families_are_refused(
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
     with pytest.raises(ModelConfigError, match="model_type is 'bert'; allowed: speech_to_text"):
         _load(tmp_path)
+
+
+def test_a_family_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another class of `transformers` needs a row and no more."""
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    from earvoice.models.wrapped.families import WRAPPED_FAMILIES, WrappedFamily
+    from tests.models.tiny_families import whisper
+
+    class ToyConfig(WhisperConfig):  # type: ignore[misc]
+        model_type = "toy"
+
+    class Toy(WhisperForConditionalGeneration):  # type: ignore[misc]
+        config_class = ToyConfig
+
+    row = WrappedFamily(
+        Toy,
+        state_samples=lambda config: 160 * config.num_mel_bins // 40,
+        languages=lambda _model, tokenizer, source, target: {f"{source}-{target}": (7,)},
+        maximum_samples=lambda _config, extractor: extractor.n_samples,
+        fills_up=True,
+    )
+    monkeypatch.setitem(WRAPPED_FAMILIES, "toy", row)
+    path = whisper(tmp_path / "toy")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "model_type": "toy"}))
+    model = _load(path)
+    states = model.encoder.states(SOUND)
+    assert states.shape == (len(SOUND) // 320, 16)
+    assert model.language_tokens == {"de-en": (model.pieces.our_id(7),)}
+    tokens = _greedy(model, [EOS, *model.language_tokens["de-en"]], states)
+    assert 1 <= len(tokens) <= NEW_TOKENS
+
+
+def test_whisper_writes_captions(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    """The speaker's language by transcription; a Whisper of English alone needs no language."""
+    tokens = _load(checkpoints["whisper"]).language_tokens
+    assert set(tokens) == {"de", "en"}
+    assert tokens["de"] != tokens["en"]
+    english = _load(checkpoints["whisper"], source_language="en").language_tokens
+    assert set(english) == {"en"}
+    path = tmp_path / "english"
+    shutil.copytree(checkpoints["whisper"], path)
+    settings = json.loads((path / "generation_config.json").read_text())
+    settings = {**settings, "is_multilingual": False}
+    del settings["lang_to_id"], settings["task_to_id"]
+    (path / "generation_config.json").write_text(json.dumps(settings))
+    alone = _load(path, source_language="en").language_tokens
+    assert {tag: len(forced) for tag, forced in alone.items()} == {"en": 1}

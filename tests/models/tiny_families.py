@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.models.wrapped.piece_table import _byte_alphabet
+from earvoice.models.wrapped.decoder import _byte_alphabet
 
 WIDTH = 16
 SHAPE = {

@@ -12,8 +12,15 @@ import psutil
 import pytest
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from tests.e2e.calling import RATE_HERTZ, Outcome, assert_well_formed, call, paced
-from tests.e2e.open_stream import OpenStream, open_stream
+from tests.e2e.calling import (
+    RATE_HERTZ,
+    OpenStream,
+    Outcome,
+    assert_well_formed,
+    call,
+    open_stream,
+    paced,
+)
 from tests.e2e.running import SERVICES, Running
 from tests.soak.growth import Growth, Tell
 from tests.soak.live_lag import lag_ms, percentile

@@ -1,4 +1,8 @@
-"""Sessions for callers that wait: the asynchronous client in an event loop of its own."""
+"""Sessions for callers that wait: a piece of audio in, the words that it brought out.
+
+The asynchronous client runs in an event loop of its own, in a thread. A piece is answered once
+every segment that it completes has been decided.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,141 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from earvoice.adapter.pushed_session import PushedSession
+from earvoice.client.errors import InvalidRequestError, ProtocolError
+from earvoice.client.event import (
+    Committed,
+    CommittedWord,
+    EndOfUtterance,
+    SegmentDone,
+    Started,
+    Summary,
+)
 from earvoice.client.translation_client import TranslationClient, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import AsyncIterator, Coroutine, Iterable
 
-    from earvoice.client.event import CommittedWord
+    from earvoice.client.event import TranslationEvent
     from earvoice.client.options import TranslationOptions
 
 _SETTLING_S = 5.0
 """How long gRPC may take to tell the end of calls to a loop that is closing."""
 
+_MOVING_SEGMENTS = ("local_agreement", "shared_prefix")
+"""Policies whose target lag is held by the segments' duration."""
+
 Result = TypeVar("Result")
+
+
+class SegmentGrid:
+    """Which segments of a session that decides each are due for the audio sent so far.
+
+    Segment k of an utterance ends k segment durations after its start, all later by the initial
+    wait; the next utterance begins where it ended.
+    """
+
+    def __init__(self, sample_rate_hz: int, segment_ms: int, initial_wait_ms: int) -> None:
+        self._rate_hz = sample_rate_hz
+        self._segment_ms = segment_ms
+        self._wait_ms = initial_wait_ms
+        self._start_sample = 0
+        self._segment = 0
+        self._border_follows = False
+
+    def has_due(self, sent_samples: int) -> bool:
+        """Say whether a segment must still come for so much audio."""
+        if self._border_follows:
+            return True
+        next_ms = (self._segment + 1) * self._segment_ms + self._wait_ms
+        return self._start_sample + next_ms * self._rate_hz // 1000 <= sent_samples
+
+    def note_segment(self, done: SegmentDone) -> None:
+        self._segment = done.segment
+        self._border_follows = done.ends_utterance
+
+    def note_utterance(self, ended: EndOfUtterance) -> None:
+        self._start_sample = round(ended.end_ms * self._rate_hz / 1000)
+        self._segment = 0
+        self._border_follows = False
+
+
+class PushedSession:
+    """One stream of audio. Every call must come from the event loop of the client."""
+
+    def __init__(self, client: TranslationClient, options: TranslationOptions) -> None:
+        self._frame_bytes = options.audio.frame_bytes
+        # It holds no more than a segment: ``push`` waits at every boundary.
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._events = client.translate(self._audio(), options)
+        self._sent_samples = 0
+        self._grid: SegmentGrid | None = None
+        self._ended = False
+
+    async def push(self, audio: bytes) -> list[CommittedWord]:
+        """Send whole frames, and return the words of all segments that they complete.
+
+        Raises:
+            TranslationError: the session failed.
+        """
+        self._pieces.put_nowait(audio)
+        self._sent_samples += len(audio) // self._frame_bytes
+        words: list[CommittedWord] = []
+        while self._grid is None or self._grid.has_due(self._sent_samples):
+            words += self._note(await anext(self._events))
+        return words
+
+    async def finish(self) -> list[CommittedWord]:
+        """End the audio, and return the rest of the words.
+
+        Raises:
+            TranslationError: the session failed.
+        """
+        self._pieces.put_nowait(None)
+        words: list[CommittedWord] = []
+        while not self._ended:
+            words += self._note(await anext(self._events))
+        await self._events.aclose()
+        return words
+
+    async def leave(self) -> None:
+        """Give the session up, wherever it is."""
+        await self._events.aclose()
+
+    async def _audio(self) -> AsyncIterator[bytes]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+
+    def _note(self, event: TranslationEvent) -> tuple[CommittedWord, ...]:
+        match event:
+            case Started():
+                self._grid = _grid(event)
+            case Committed():
+                return event.words
+            case SegmentDone() if self._grid:
+                self._grid.note_segment(event)
+            case EndOfUtterance() if self._grid:
+                self._grid.note_utterance(event)
+            case Summary():
+                self._ended = True
+        return ()
+
+
+def _grid(started: Started) -> SegmentGrid:
+    options = started.options
+    if options.catch_up != "every-segment" or options.segment_ms is None:
+        raise ProtocolError("the server does not decide every segment")
+    if options.target_lag_ms is not None and started.policy_name in _MOVING_SEGMENTS:
+        raise InvalidRequestError(
+            f"target_lag is not allowed with policy.{started.policy_name} here: it moves the "
+            "segments' ends, and the tools wait for each of them"
+        )
+    return SegmentGrid(
+        options.audio.sample_rate_hz, options.segment_ms, options.initial_wait_ms or 0
+    )
 
 
 class BlockingConnection:
     """A connection that is waited on; it closes when it is collected or the program ends.
-
-    Args:
-        address: ``host:port``.
 
     Raises:
         ValueError: the address is none.
@@ -66,12 +185,7 @@ class BlockingConnection:
 
 
 class BlockingSession:
-    """One stream of audio.
-
-    Args:
-        connection: whose event loop it lives in.
-        session: the session.
-    """
+    """One stream of audio, in the event loop of its connection."""
 
     def __init__(self, connection: BlockingConnection, session: PushedSession) -> None:
         self._connection = connection

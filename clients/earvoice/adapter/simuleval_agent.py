@@ -13,8 +13,8 @@ from simuleval.agents import SpeechToTextAgent
 from simuleval.agents.actions import Action, ReadAction, WriteAction
 
 from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
-from earvoice.adapter.session_choice import choose_session
-from earvoice.adapter.word_text import join_words
+from earvoice.adapter.tool_text import choose_session
+from earvoice.client.event import join_words
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -8,8 +8,7 @@ from simulstream.server.speech_processors import SAMPLE_RATE, SpeechProcessor
 from simulstream.server.speech_processors.incremental_output import IncrementalOutput
 
 from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
-from earvoice.adapter.session_choice import choose_session
-from earvoice.adapter.word_text import TokenWriter
+from earvoice.adapter.tool_text import TokenWriter, choose_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a subcommand is.
+"""What a subcommand is, how it runs, and what its exit status means.
 
 Other packages add theirs by an entry point in the group ``earvoice.commands`` that names a
 ``Command``, followed by the extra it needs: ``train = "earvoice.training.command:COMMAND [lab]"``.
@@ -6,37 +6,151 @@ Other packages add theirs by an entry point in the group ``earvoice.commands`` t
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
+import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
 
-from earvoice.cli.exit_code import ExitCode
+from earvoice.client.errors import Advice, AudioSourceError, TranslationError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+EXIT_STATUS_HELP = """\
+exit status:
+0    done
+1    give up: the server refused the request, or has a bug; the same command will fail again
+2    usage: an argument is wrong, or an extra is not installed
+3    input: a recording or standard input cannot be read
+4    services: the services on this machine did not start
+74   output: what was said cannot be written, such as on a full disk (sysexits' EX_IOERR)
+75   retry: the same command may succeed later (sysexits' EX_TEMPFAIL)
+76   resume: the stream broke after it had begun; what was printed stays valid
+128+ the signal that ended it: 130 for Ctrl-C, 143 for SIGTERM (``up`` answers both with 0)"""
+# The module that shows whether an extra is installed.
+_EXTRA_PROBES = {
+    "encoder": "torch",
+    "decoder": "torch",
+    "gateway": "starlette",
+    "cli": "soundfile",
+}
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    GIVE_UP = 1
+    USAGE = 2
+    INPUT = 3
+    SERVICES = 4
+    OUTPUT = 74
+    RETRY = 75
+    RESUME = 76
+    SIGNAL = 128
+
+
+_BY_ADVICE = {
+    Advice.GIVE_UP: ExitCode.GIVE_UP,
+    Advice.RETRY: ExitCode.RETRY,
+    Advice.RESUME: ExitCode.RESUME,
+}
+
+
+def exit_code_of(error: TranslationError) -> ExitCode:
+    if isinstance(error, AudioSourceError):
+        return ExitCode.INPUT
+    return _BY_ADVICE[error.advice]
 
 
 @dataclass(frozen=True)
 class Command:
-    """One subcommand.
+    """One subcommand; ``run`` returns its exit status.
 
     Attributes:
-        add_arguments: declares its arguments.
-        run: does it and returns the exit status.
+        summary: what it does, for ``--help``; a string as it stands, since it is read from the
+            source of a module that is not imported.
     """
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    summary: str
 
 
 class CommandError(Exception):
-    """A command that cannot go on; the message is for the person who typed it.
-
-    Args:
-        message: what is wrong and what to do.
-        exit_code: the command's exit status.
-    """
+    """A command that cannot go on; the message tells who typed it what is wrong and what to do."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class SignalledError(Exception):
+    """A signal ended the command; everything it had started was stopped."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(f"ended by {signal.Signals(signal_number).name}")
+        self.signal_number = signal_number
+
+
+def require_extra(extra: str) -> None:
+    """Check that an extra of this distribution is installed.
+
+    Raises:
+        CommandError: it is not; the message names it.
+    """
+    module = _EXTRA_PROBES.get(extra)
+    if module is not None and importlib.util.find_spec(module) is None:
+        raise CommandError(f"{module} is not installed: pip install 'earvoice[{extra}]'")
+
+
+class Interruption:
+    """What a signal does to a running command's task: it cancels it, and so lets it clean up."""
+
+    def __init__(self, task: asyncio.Task[int]) -> None:
+        self._task = task
+        self._instead: Callable[[], None] | None = None
+        self.signal_number: int | None = None
+
+    def call_instead(self, callback: Callable[[], None]) -> None:
+        """Let the next Ctrl-C call this instead of ending the command; the one after ends it."""
+        self._instead = callback
+
+    def receive(self, signal_number: int) -> None:
+        """Take a signal."""
+        if signal_number == signal.SIGINT and self._instead is not None:
+            callback, self._instead = self._instead, None
+            callback()
+            return
+        self.signal_number = signal_number
+        self._task.cancel()
+
+
+def run_async(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
+    """Run a command to its exit status.
+
+    Raises:
+        SignalledError: SIGINT or SIGTERM ended it.
+    """
+    return asyncio.run(_run(command))
+
+
+async def _run(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
+    ready = asyncio.get_running_loop().create_future()
+
+    async def started() -> int:
+        return await command(await ready)
+
+    task = asyncio.create_task(started())
+    interruption = Interruption(task)
+    for number in SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, interruption.receive, number)
+    ready.set_result(interruption)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if interruption.signal_number is None:
+            raise
+        raise SignalledError(interruption.signal_number) from None

@@ -5,17 +5,14 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from contextlib import aclosing, closing
+from contextlib import aclosing
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from earvoice.cli.audio_input import RecordingInput
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.connection import open_client
-from earvoice.cli.event_loop import run_async
-from earvoice.cli.exit_code import ExitCode
-from earvoice.cli.server_choice import add_server_arguments, choose_server
-from earvoice.cli.stage_table import computation_line, stage_table
+from earvoice.cli.audio_input import open_recording
+from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
 from earvoice.cli.translate_arguments import (
     add_language_arguments,
     add_policy_arguments,
@@ -23,19 +20,41 @@ from earvoice.cli.translate_arguments import (
     read_policy,
     read_translation_options,
 )
-from earvoice.client.event import Committed, CommittedWord, EndOfUtterance, Started, Summary
-from earvoice.latency.html_report import html_report
-from earvoice.latency.otlp_json import read_span_file
-from earvoice.latency.store_report import report_store
-from earvoice.latency.trace_store import TraceStore
+from earvoice.client.event import (
+    Committed,
+    CommittedWord,
+    EndOfUtterance,
+    Started,
+    Summary,
+    join_words,
+)
+from earvoice.latency.rendering import html_report
+from earvoice.latency.session_report import report_store
+from earvoice.latency.span import TraceStore, read_span_file
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-    from earvoice.cli.event_loop import Interruption
+    from earvoice.cli.audio_input import AudioInput
+    from earvoice.cli.command import Interruption
     from earvoice.client.event import ElapsedClock, TranslationEvent
 
 RECORDING = "customer_service.wav"
+# Field of StageTimings, and what to call it.
+_STAGES = (
+    ("merge_wait_ms", "merge wait"),
+    ("previous_segment_wait_ms", "wait for the segment before"),
+    ("encoder_queue_ms", "encoder queue"),
+    ("encoder_compute_ms", "encoder computation"),
+    ("encoder_network_ms", "network to the encoder"),
+    ("decoder_queue_ms", "decoder queue"),
+    ("decoder_compute_ms", "decoder computation"),
+    ("decoder_network_ms", "network to the decoder"),
+    ("decision_ms", "decision"),
+    ("word_hold_ms", "hold for the word"),
+)
+_WIDTH = 34
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,12 +73,11 @@ def _run(options: argparse.Namespace) -> int:
     read_policy(options)
     if options.html and options.server:
         raise CommandError("--html is made from the services' spans: it cannot go with --server")
-    recording = RecordingInput(options.audio or find_recording(), "realtime")
+    with open_recording(options.audio or find_recording(), "realtime") as recording:
 
-    async def show(_: Interruption) -> int:
-        return await _show(recording, options)
+        async def show(_: Interruption) -> int:
+            return await _show(recording, options)
 
-    with closing(recording):
         return run_async(show)
 
 
@@ -77,7 +95,7 @@ def find_recording() -> Path:
     raise CommandError(f"{RECORDING} is not part of this installation: give --audio")
 
 
-async def _show(recording: RecordingInput, options: argparse.Namespace) -> int:
+async def _show(recording: AudioInput, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="earvoice-spans-") as folder:
         await _translate(recording, options, Path(folder) if options.html else None)
         # The services have stopped, and so have written all their spans.
@@ -87,7 +105,7 @@ async def _show(recording: RecordingInput, options: argparse.Namespace) -> int:
 
 
 async def _translate(
-    recording: RecordingInput, options: argparse.Namespace, trace_folder: Path | None
+    recording: AudioInput, options: argparse.Namespace, trace_folder: Path | None
 ) -> None:
     seconds = (recording.duration_ms or 0) / 1000
     print(f"{recording.name}: {seconds:.1f} s of audio, translated to {options.to} as it plays")
@@ -140,7 +158,7 @@ class _Stage:
 
     def _show_summary(self, summary: Summary) -> None:
         if self._words:
-            print(_joined(self._words))
+            print(join_words(self._words))
             print(f"\n{stage_table(self._words, self._clock)}")
         else:
             print("no words were released: the model understood nothing in this recording")
@@ -154,9 +172,41 @@ def _word_line(word: CommittedWord) -> str:
     return f"{word.received_ms / 1000:9.2f} s  {audio:>15}  {lag:>7}  {joint}{word.text}"
 
 
-def _joined(words: list[CommittedWord]) -> str:
-    blanks = ("" if index == 0 or not word.starts_word else " " for index, word in enumerate(words))
-    return "".join(blank + word.text for blank, word in zip(blanks, words, strict=True))
+def stage_table(words: Sequence[CommittedWord], clock: ElapsedClock) -> str:
+    """Return the table: mean and maximum of each stage over the words, in milliseconds.
+
+    Args:
+        words: with their stage timings; at least one.
+        clock: the session's clock; the client's residual exists on the live one only.
+    """
+    timings = [word.stage_timings for word in words if word.stage_timings is not None]
+    # A later piece of a word has a time of its own, and is no other word.
+    count = sum(word.starts_word for word in words)
+    lines = [f"{f'where the time of {count} words went':{_WIDTH}}  mean ms   max ms"]
+    for field, name in _STAGES:
+        lines.append(_row(f"  {name}", [getattr(timing, field) for timing in timings]))
+    lines.append(_row("in the services", [timing.total_ms for timing in timings]))
+    if clock == "live":
+        lines.append(_row("client network", [word.client_network_ms for word in words]))
+    lines.append(_row("audio wait (the policy's choice)", [t.audio_wait_ms for t in timings]))
+    if clock == "live":
+        lines.append(_row("lag behind the speaker", [word.live_lag_ms for word in words]))
+    return "\n".join(lines)
 
 
-COMMAND = Command(_add_arguments, _run)
+def computation_line(summary: Summary) -> str:
+    """Return the computation of all services and the real-time factor (computation / audio)."""
+    factor = summary.computation_ms / summary.audio_ms if summary.audio_ms else 0.0
+    return (
+        f"computation of all services: {summary.computation_ms:.0f} ms "
+        f"for {summary.audio_ms:.0f} ms of audio, real-time factor {factor:.3f}"
+    )
+
+
+def _row(name: str, values_ms: Sequence[float]) -> str:
+    return f"{name:{_WIDTH}}{fmean(values_ms):9.1f}{max(values_ms):9.1f}"
+
+
+COMMAND = Command(
+    _add_arguments, _run, "translate a recording as it plays, and show where the time goes"
+)

@@ -9,22 +9,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.event_loop import run_async
-from earvoice.cli.exit_code import ExitCode
-from earvoice.latency.errors import SpanError
-from earvoice.latency.html_report import html_report
-from earvoice.latency.otlp_json import read_span_file
-from earvoice.latency.report_record import record_of
+from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.latency.rendering import html_report, overview, record_of, text_report
+from earvoice.latency.session_report import report_store
+from earvoice.latency.span import SpanError, TraceStore, read_span_file
 from earvoice.latency.span_receiver import receive_spans
-from earvoice.latency.store_report import report_store
-from earvoice.latency.text_report import overview, text_report
-from earvoice.latency.trace_store import TraceStore
 
 if TYPE_CHECKING:
     import argparse
 
-    from earvoice.cli.event_loop import Interruption
+    from earvoice.cli.command import Interruption
 
 REFRESH_S = 2.0
 # However long a table takes to compute, nine tenths of the time are left to receive spans.
@@ -100,4 +94,6 @@ def _report(store: TraceStore, options: argparse.Namespace) -> None:
         print(text_report(reports, problems))
 
 
-COMMAND = Command(_add_arguments, _run)
+COMMAND = Command(
+    _add_arguments, _run, "tell where the time of released words went, from the services' spans"
+)

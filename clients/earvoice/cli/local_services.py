@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 import tempfile
@@ -11,18 +12,82 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from earvoice.cli.registry import require_extra
-from earvoice.cli.service_plan import plan_service
-from earvoice.cli.supervisor import SupervisedChild
+from earvoice.cli.command import CommandError, require_extra
+from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from earvoice.cli.log_relay import LogFolder
+    from earvoice.cli.log_relay import ServiceLogs
 
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
+SERVICES = ("encoder", "decoder", "policy")
+GATEWAY = "gateway"
+# Over the grace that a service gives its sessions, before it is killed.
+_STOP_MARGIN_S = 5.0
 _KEY_BYTES = 32
+
+
+def module_of(service: str) -> str:
+    return f"earvoice.{service}"
+
+
+def variable_prefix_of(service: str) -> str:
+    """Return the prefix of a service's settings in the environment."""
+    return f"EARVOICE_{service.upper()}_"
+
+
+def plan_service(
+    service: str,
+    folder: Path,
+    *,
+    port: int | None,
+    start_timeout_s: float,
+    settings: Mapping[str, str] | None = None,
+    defaults: Mapping[str, str] | None = None,
+) -> ChildPlan:
+    """Return how to run a service here.
+
+    Args:
+        service: one of ``SERVICES``.
+        folder: for its address file.
+        port: to listen on; 0 takes a free one, None leaves it to the service's own settings.
+        start_timeout_s: how long it may take to serve.
+        settings: further settings, by their names without the prefix; they outrank the
+            environment.
+        defaults: the same for those that the environment outranks.
+    """
+    prefix = variable_prefix_of(service)
+    environment = {f"{prefix}{name}": value for name, value in (defaults or {}).items()}
+    environment |= os.environ
+    # Two busy pools of threads on a small machine run many times slower than one.
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    environment.update({f"{prefix}{name}": value for name, value in (settings or {}).items()})
+    return ChildPlan(
+        name=service,
+        # -P: the folder one happens to stand in must not hide a module.
+        program=(sys.executable, "-P", "-m", module_of(service)),
+        environment=environment,
+        variable_prefix=prefix,
+        address_file=folder / f"{service}.address",
+        port=port,
+        start_timeout_s=start_timeout_s,
+        stop_timeout_s=_drain_grace_s(environment, prefix) + _STOP_MARGIN_S,
+    )
+
+
+def _drain_grace_s(environment: Mapping[str, str], prefix: str) -> float:
+    # A command that asks a given server needs no service's libraries.
+    from earvoice.runtime.settings import ServiceSettings  # noqa: PLC0415
+
+    name = f"{prefix}DRAIN_GRACE_MS"
+    default = ServiceSettings.model_fields["drain_grace_ms"].default
+    value = environment.get(name, str(default))
+    if not value.isdecimal():
+        raise CommandError(f"{name} = {value!r} is not allowed; allowed: milliseconds, 0 or more")
+    return int(value) / 1000
 
 
 @dataclass(frozen=True)
@@ -40,6 +105,8 @@ class ServiceChoices:
         start_timeout_s: how long each may take to serve.
         trace_folder: where each writes its spans, complete once it has stopped; None leaves it to
             their own settings.
+        published: files about the services that go when they do.
+        gateway: whether a gateway runs in front of them.
     """
 
     ports: Mapping[str, int | None] = field(default_factory=dict)
@@ -48,107 +115,101 @@ class ServiceChoices:
     measures_capacity: bool = False
     start_timeout_s: float = START_TIMEOUT_S
     trace_folder: Path | None = None
+    published: tuple[Path, ...] = ()
+    gateway: bool = False
 
     def default_settings(self, service: str) -> Mapping[str, str]:
         """Return the settings of a service that its environment may change."""
         if service == "policy":
             # One that is started again takes the tokens of the one that died.
             return {"RESUME_KEYS": secrets.token_hex(_KEY_BYTES)}
-        if self.measures_capacity:
+        if self.measures_capacity or service == GATEWAY:
             return {}
         return {"SESSION_LIMIT": str(UNMEASURED_SESSION_LIMIT)}
 
     def trace_settings(self, service: str) -> Mapping[str, str]:
         """Return the setting that has a service write its spans here, if any."""
-        if self.trace_folder is None:
+        if self.trace_folder is None or service == GATEWAY:
             return {}
         return {"TRACE_FILE": str(self.trace_folder / f"{service}.jsonl")}
 
 
-@dataclass(frozen=True)
 class LocalServices:
-    """The running services.
+    """The three services as children, and the order of their starts and stops.
 
     Attributes:
-        addresses: ``host:port`` by service; clients use ``policy``.
-        children: the supervised processes.
+        addresses: ``host:port`` by service, of those that serve; clients use ``policy``.
     """
 
-    addresses: Mapping[str, str]
-    children: tuple[SupervisedChild, ...]
+    def __init__(self, choices: ServiceChoices, logs: ServiceLogs, folder: Path) -> None:
+        self._choices = choices
+        self._logs = logs
+        self._folder = folder
+        self._children: dict[str, SupervisedChild] = {}
+        self.addresses: dict[str, str] = {}
+
+    async def start(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for backend in ("encoder", "decoder"):
+                    group.create_task(self._start(backend, self._choices.backend_settings))
+        except ExceptionGroup as failures:
+            # One failure cancels the other start: there is only one to tell.
+            raise failures.exceptions[0] from None
+        targets = {
+            "ENCODER_TARGET": self.addresses["encoder"],
+            "DECODER_TARGET": self.addresses["decoder"],
+        }
+        await self._start("policy", {**self._choices.policy_settings, **targets})
+        if self._choices.gateway:
+            await self._start(GATEWAY, {"SERVER": self.addresses["policy"]})
 
     async def watch(self) -> None:
         """Return never; raise what ends the supervision unexpectedly."""
-        await asyncio.gather(*(child.watch() for child in self.children))
+        await asyncio.gather(*(child.watch() for child in self._children.values()))
+
+    async def stop(self) -> None:
+        # Each ends before those that it calls.
+        callers = [self._children.pop(name, None) for name in (GATEWAY, "policy")]
+        try:
+            for caller in callers:
+                if caller is not None:
+                    await caller.stop()
+        finally:
+            await asyncio.gather(*(child.stop() for child in self._children.values()))
+
+    async def _start(self, service: str, settings: Mapping[str, str]) -> None:
+        plan = plan_service(
+            service,
+            self._folder,
+            port=self._choices.ports.get(service, 0),
+            start_timeout_s=self._choices.start_timeout_s,
+            settings={**settings, **self._choices.trace_settings(service)},
+            defaults=self._choices.default_settings(service),
+        )
+        child = SupervisedChild(plan, self._logs.relay(service), self._logs.tell)
+        self._children[service] = child
+        self.addresses[service] = await child.start()
 
 
 @asynccontextmanager
-async def run_services(choices: ServiceChoices, logs: LogFolder) -> AsyncIterator[LocalServices]:
+async def run_services(choices: ServiceChoices, logs: ServiceLogs) -> AsyncIterator[LocalServices]:
     """Run encoder, decoder and policy; give them when all serve, and stop the policy first.
 
     Raises:
         CommandError: what a service needs is not installed.
         ServiceStartError: a service did not come to serve.
     """
-    for extra in ("encoder", "decoder"):
+    for extra in ("encoder", "decoder", *([GATEWAY] if choices.gateway else [])):
         require_extra(extra)
-    with tempfile.TemporaryDirectory(prefix="earvoice-") as folder:
-        plant = _Plant(choices, logs, Path(folder))
+    with sweeping() as sweep, tempfile.TemporaryDirectory(prefix="earvoice-") as folder:
+        sweep(Path(folder))
+        for path in choices.published:
+            sweep(path)
+        services = LocalServices(choices, logs, Path(folder))
         try:
-            yield await plant.start()
+            await services.start()
+            yield services
         finally:
-            await plant.stop()
+            await services.stop()
             logs.close()
-
-
-class _Plant:
-    """The three children and the order of their starts and stops."""
-
-    def __init__(self, choices: ServiceChoices, logs: LogFolder, folder: Path) -> None:
-        self._choices = choices
-        self._logs = logs
-        self._folder = folder
-        self._children: dict[str, SupervisedChild] = {}
-
-    async def start(self) -> LocalServices:
-        encoder, decoder = await self._start_backends()
-        targets = {"ENCODER_TARGET": encoder, "DECODER_TARGET": decoder}
-        policy = await self._start("policy", {**self._choices.policy_settings, **targets})
-        addresses = {"policy": policy, "encoder": encoder, "decoder": decoder}
-        return LocalServices(addresses, tuple(self._children.values()))
-
-    async def stop(self) -> None:
-        policy = self._children.pop("policy", None)
-        try:
-            if policy is not None:
-                await policy.stop()
-        finally:
-            await asyncio.gather(*(child.stop() for child in self._children.values()))
-
-    async def _start_backends(self) -> tuple[str, str]:
-        try:
-            async with asyncio.TaskGroup() as group:
-                settings = self._choices.backend_settings
-                encoder = group.create_task(self._start("encoder", settings))
-                decoder = group.create_task(self._start("decoder", settings))
-        except ExceptionGroup as failures:
-            # One failure cancels the other start: there is only one to tell.
-            raise failures.exceptions[0] from None
-        return encoder.result(), decoder.result()
-
-    async def _start(self, service: str, settings: Mapping[str, str] | None = None) -> str:
-        plan = plan_service(
-            service,
-            self._folder,
-            port=self._choices.ports.get(service, 0),
-            start_timeout_s=self._choices.start_timeout_s,
-            settings={**(settings or {}), **self._choices.trace_settings(service)},
-            defaults=self._choices.default_settings(service),
-        )
-        child = SupervisedChild(plan, self._logs.relay(service), _notify)
-        self._children[service] = child
-        return await child.start()
-
-
-def _notify(message: str) -> None:
-    print(f"earvoice: {message}", file=sys.stderr, flush=True)

@@ -1,9 +1,13 @@
-"""A child's log lines: passed on, and the last ones kept for the case that it dies."""
+"""The services' log lines: passed on, and the last ones kept for the case that one dies."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
+
+from earvoice.runtime.log_sink import LogSink
 
 if TYPE_CHECKING:
     import asyncio
@@ -11,19 +15,15 @@ if TYPE_CHECKING:
 
 _TAIL_LINES = 20
 _READ_BYTES = 64 * 1024
+_LINE_LIMIT_BYTES = 256 * 1024
 
 
 class LogRelay:
-    """Passes on one child's lines.
+    """Passes on one child's lines; without a sink it keeps the last ones only."""
 
-    Args:
-        prefix: written before every line.
-        output: where they go; None keeps only the last ones.
-    """
-
-    def __init__(self, prefix: str = "", output: TextIO | None = None) -> None:
+    def __init__(self, prefix: str = "", sink: LogSink | None = None) -> None:
         self._prefix = prefix
-        self._output = output
+        self._sink = sink
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @property
@@ -32,47 +32,63 @@ class LogRelay:
         return "\n".join(self._tail)
 
     async def pump(self, source: asyncio.StreamReader) -> None:
-        """Pass lines on until the source ends."""
+        """Pass lines on until the source ends; never waits for who reads them."""
         rest = b""
         while block := await source.read(_READ_BYTES):
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:
                 self._pass_on(line)
+            if len(rest) > _LINE_LIMIT_BYTES:
+                self._pass_on(rest)
+                rest = b""
         if rest:
             self._pass_on(rest)
 
     def _pass_on(self, line: bytes) -> None:
         text = line.decode("utf8", errors="replace")
         self._tail.append(text)
-        if self._output is not None:
-            self._output.write(f"{self._prefix}{text}\n")
-            self._output.flush()
+        if self._sink is not None:
+            self._sink.write(f"{self._prefix}{text}")
 
 
-class LogFolder:
-    """Where children log to: prefixed lines on a stream, a file each, or nowhere.
+class ServiceLogs:
+    """Where the services on this machine log to, and where is told what becomes of them.
 
     Args:
-        output: a stream that all share; None for no stream.
-        folder: a folder that gets ``NAME.log`` for each, appended to; None for no files. It
-            outranks ``output``.
+        shown: pass the services' lines to standard error, behind their names.
+        folder: a folder that gets ``NAME.log`` for each instead, appended to.
     """
 
-    def __init__(self, output: TextIO | None = None, folder: Path | None = None) -> None:
-        self._output = output
+    def __init__(self, *, shown: bool = False, folder: Path | None = None) -> None:
+        self._shown = shown
         self._folder = folder
-        self._files: list[TextIO] = []
+        # Without standard error its descriptor may be another file's by now.
+        self._console = LogSink(sys.stderr.fileno()) if sys.stderr is not None else None
+        self._files: dict[int, LogSink] = {}
 
     def relay(self, name: str) -> LogRelay:
-        """Return the relay of one child."""
+        """Return the relay of one service.
+
+        Raises:
+            OSError: the folder or the file cannot be made.
+        """
         if self._folder is None:
-            return LogRelay(f"{name:8}| ", self._output)
+            return LogRelay(f"{name:8}| ", self._console if self._shown else None)
         self._folder.mkdir(parents=True, exist_ok=True)
-        file = (self._folder / f"{name}.log").open("a", encoding="utf8")
-        self._files.append(file)
-        return LogRelay("", file)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(self._folder / f"{name}.log", flags, 0o666)
+        self._files[descriptor] = LogSink(descriptor)
+        return LogRelay("", self._files[descriptor])
+
+    def tell(self, message: str) -> None:
+        """Write a line of our own to standard error."""
+        if self._console is not None:
+            self._console.write(f"earvoice: {message}")
 
     def close(self) -> None:
-        """Close the files."""
-        for file in self._files:
-            file.close()
+        """Write what is left, if that goes at once."""
+        if self._console is not None:
+            self._console.close()
+        for sink in self._files.values():
+            # The descriptor stays open for a write that hangs; it goes with this process.
+            sink.close()

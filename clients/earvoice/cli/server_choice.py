@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from earvoice.cli.connection import add_connection_arguments
+from earvoice.cli.command import CommandError
 from earvoice.cli.local_services import START_TIMEOUT_S, ServiceChoices, run_services
-from earvoice.cli.log_relay import LogFolder
+from earvoice.cli.log_relay import ServiceLogs
+from earvoice.client.server_channels import split_address
+from earvoice.client.translation_client import TranslationClient, connect
+from earvoice.policies.registry import is_file_form, resolved_file
+from earvoice.runtime.tls import ChannelTls
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+
+TOKEN_VARIABLE = "EARVOICE_TOKEN"  # noqa: S105 - the variable's name
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--server`` and what concerns services started for the run."""
+    """Declare ``--server``, TLS and the token, and what concerns services started for the run."""
     group = parser.add_argument_group("server")
     group.add_argument(
         "--server", metavar="HOST:PORT", help="without it, the services are started for the run"
@@ -31,7 +38,18 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         default=START_TIMEOUT_S,
         help="for each service (%(default)g)",
     )
-    add_connection_arguments(parser)
+    group = parser.add_argument_group("connection to --server")
+    group.add_argument("--tls", action="store_true", help="encrypt; the system's authorities count")
+    group.add_argument(
+        "--ca-file", type=Path, help="encrypt; authorities (PEM) that the server comes from"
+    )
+    group.add_argument("--certificate", type=Path, help="ours (PEM), where the server asks for one")
+    group.add_argument("--key", type=Path, help="its private key (PEM)")
+    group.add_argument(
+        "--token-file",
+        type=Path,
+        help=f"bearer token to show, read for each call (or {TOKEN_VARIABLE})",
+    )
 
 
 @asynccontextmanager
@@ -40,9 +58,7 @@ async def choose_server(
 ) -> AsyncIterator[str]:
     """Give the address of the server to use; what was started for it is stopped at the end.
 
-    Args:
-        options: of the command.
-        trace_folder: where services started for the run write their spans.
+    With a trace folder, services started for the run write their spans there.
 
     Raises:
         CommandError: what a service needs is not installed, or it did not come to serve.
@@ -52,6 +68,51 @@ async def choose_server(
         return
     if sys.stderr.isatty():
         print("starting encoder, decoder and policy ...", file=sys.stderr, flush=True)
-    choices = ServiceChoices(start_timeout_s=options.start_timeout_s, trace_folder=trace_folder)
-    async with run_services(choices, LogFolder(folder=options.log_dir)) as services:
+    choices = ServiceChoices(
+        policy_settings=_policy_settings(options),
+        start_timeout_s=options.start_timeout_s,
+        trace_folder=trace_folder,
+    )
+    async with run_services(choices, ServiceLogs(folder=options.log_dir)) as services:
         yield services.addresses["policy"]
+
+
+def _policy_settings(options: argparse.Namespace) -> dict[str, str]:
+    """Return what tells the policy service of the policies that the command takes from files."""
+    asked = [getattr(options, "policy", None), *(getattr(options, "sweep", None) or ())]
+    files = dict.fromkeys(resolved_file(text) for text in asked if text and is_file_form(text))
+    return {"EXTRA_POLICIES": ",".join(files)} if files else {}
+
+
+def open_client(address: str, options: argparse.Namespace) -> TranslationClient:
+    """Return a client as the arguments want it.
+
+    Raises:
+        CommandError: TLS without a server to speak it with, or a token in the clear.
+        TlsFileError: a certificate, key or authority cannot be used.
+    """
+    tls = _read_tls(options)
+    if tls is not None and not options.server:
+        raise CommandError("TLS needs a --server: services started for the run are on loopback")
+    try:
+        split_address(address)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    try:
+        return connect(address, tls=tls, token=_token_reader(options) or "")
+    except ValueError as error:
+        raise CommandError(f"{error}: give --tls or --ca-file") from error
+
+
+def _read_tls(options: argparse.Namespace) -> ChannelTls | None:
+    if not (options.tls or options.ca_file or options.certificate or options.key):
+        return None
+    return ChannelTls(options.ca_file, options.certificate, options.key)
+
+
+def _token_reader(options: argparse.Namespace) -> Callable[[], str] | None:
+    if options.token_file is not None:
+        path: Path = options.token_file
+        return lambda: path.read_text(encoding="utf8").strip()
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    return (lambda: token) if token else None

@@ -1,29 +1,184 @@
-"""Keeping a child process alive: when it dies it is started again, on the same port."""
+"""Child processes that are kept alive: one that dies is started again, on the same port."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
-from earvoice.cli.backoff import Backoff
-from earvoice.cli.child_process import ChildProcess
+from earvoice.cli import parent_death
+from earvoice.cli.command import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
-    from earvoice.cli.child_process import ChildPlan
     from earvoice.cli.log_relay import LogRelay
+
+# Isolated and without site-packages: it needs neither and starts faster.
+SCRIPT = (sys.executable, "-I", "-S", str(parent_death.__file__))
+_POLL_S = 0.02
+_LAST_LINES_S = 1.0
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long to wait before a child that died is started again: twice as long each time.
+
+    Attributes:
+        calm_s: a child that lived this long starts the row anew.
+    """
+
+    first_s: float = 0.5
+    limit_s: float = 30.0
+    calm_s: float = 60.0
+
+    def delay_s(self, deaths_in_a_row: int) -> float:
+        """Return the wait after so many deaths, 1 or more."""
+        # The exponent is bounded: 2.0 ** 1100 overflows after a bad weekend.
+        return min(self.first_s * 2.0 ** min(deaths_in_a_row - 1, 30), self.limit_s)
+
+    def count(self, deaths_in_a_row: int, lived_s: float) -> int:
+        """Return the length of the row with one more death, after a life of ``lived_s``."""
+        return 1 if lived_s >= self.calm_s else deaths_in_a_row + 1
+
+
+@dataclass(frozen=True)
+class ChildPlan:
+    """How to run a child.
+
+    Attributes:
+        environment: all of its environment but the port and the address file.
+        variable_prefix: before ``PORT`` and ``ADDRESS_FILE`` in its environment.
+        address_file: the child writes ``host:port`` there once it serves.
+        port: to listen on; 0 takes a free one, None leaves it to the child.
+        start_timeout_s: how long it may take to serve.
+        stop_timeout_s: how long it may take to end after SIGTERM before it is killed.
+    """
+
+    name: str
+    program: tuple[str, ...]
+    environment: Mapping[str, str]
+    variable_prefix: str
+    address_file: Path
+    port: int | None = 0
+    start_timeout_s: float = 120.0
+    stop_timeout_s: float = 15.0
+
+
+class ServiceStartError(CommandError):
+    """A service did not come to serve; the message ends with its last log lines."""
+
+    def __init__(self, message: str, last_lines: str) -> None:
+        super().__init__(f"{message}\n{last_lines}".strip(), ExitCode.SERVICES)
+
+
+class ChildProcess:
+    """One run of a child, from its start to its exit; make one with ``spawn``."""
+
+    def __init__(
+        self, plan: ChildPlan, process: asyncio.subprocess.Process, relay: LogRelay
+    ) -> None:
+        self._plan = plan
+        self._process = process
+        self._relay = relay
+        assert process.stdout is not None  # noqa: S101 - spawned with a pipe
+        self._pump = asyncio.create_task(relay.pump(process.stdout))
+
+    @classmethod
+    async def spawn(cls, plan: ChildPlan, port: int | None, relay: LogRelay) -> Self:
+        """Start the child; a port of None is left to it."""
+        plan.address_file.unlink(missing_ok=True)
+        environment = dict(plan.environment)
+        environment[f"{plan.variable_prefix}ADDRESS_FILE"] = str(plan.address_file)
+        if port is not None:
+            environment[f"{plan.variable_prefix}PORT"] = str(port)
+        process = await asyncio.create_subprocess_exec(
+            *(*SCRIPT, "exec", str(os.getpid())),
+            *plan.program,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            # Ctrl-C reaches the whole foreground group; the order of stopping is ours to keep.
+            start_new_session=True,
+        )
+        return cls(plan, process, relay)
+
+    async def wait_until_serving(self) -> str:
+        """Return the child's ``host:port``.
+
+        Raises:
+            ServiceStartError: it exited first, or took too long.
+        """
+        try:
+            async with asyncio.timeout(self._plan.start_timeout_s):
+                while not self._plan.address_file.exists():
+                    if self._process.returncode is not None:
+                        await self.wait()
+                        raise ServiceStartError(
+                            f"the {self._plan.name} ended with {self._process.returncode} "
+                            "before it served; its last lines:",
+                            self._relay.tail,
+                        )
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise ServiceStartError(
+                f"the {self._plan.name} did not serve within {self._plan.start_timeout_s:g} s; "
+                "its last lines:",
+                self._relay.tail,
+            ) from None
+        return self._plan.address_file.read_text(encoding="utf8").strip()
+
+    async def wait(self) -> int:
+        """Return the exit status once the child has ended and its lines are passed on."""
+        status = await self._process.wait()
+        # A grandchild may hold the pipe open: its lines are not waited for.
+        await asyncio.wait({self._pump}, timeout=_LAST_LINES_S)
+        return status
+
+    async def stop(self) -> None:
+        """Send SIGTERM and wait; kill the child when it takes too long or nobody waits any more."""
+        if self._process.returncode is None:
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(self._plan.stop_timeout_s):
+                await self.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self.wait()
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
+            self._pump.cancel()
+
+
+@contextmanager
+def sweeping() -> Iterator[Callable[[Path], None]]:
+    """Give what a file or folder is named to that must not outlive this process, killed or not."""
+    with subprocess.Popen(
+        [*SCRIPT, "sweep"], stdin=subprocess.PIPE, start_new_session=True
+    ) as process:
+        pipe = process.stdin
+        assert pipe is not None  # noqa: S101 - started with a pipe
+
+        def add(path: Path) -> None:
+            pipe.write(os.fsencode(path.absolute()) + b"\0")
+            pipe.flush()
+
+        yield add
 
 
 class SupervisedChild:
     """A child that is kept alive between ``start`` and ``stop``.
 
     Args:
-        plan: how to run it.
-        relay: where its lines go.
         notify: told when it dies and is started again.
-        backoff: how long to wait before that.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 from contextlib import aclosing, closing
@@ -10,40 +11,57 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.audio_input import (
     STANDARD_INPUT,
-    StandardInput,
     add_audio_arguments,
     open_input,
 )
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.connection import open_client
-from earvoice.cli.event_loop import run_async
-from earvoice.cli.exit_code import ExitCode
-from earvoice.cli.json_lines import JsonLineWriter
-from earvoice.cli.progress import Progress
-from earvoice.cli.server_choice import add_server_arguments, choose_server
-from earvoice.cli.text_writer import TextWriter
+from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.cli.output import (
+    FORMATS,
+    EventWriter,
+    JsonLineWriter,
+    JsonWriter,
+    LabelledTextWriter,
+    Progress,
+    SubtitleWriter,
+    TextWriter,
+)
+from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
 from earvoice.cli.translate_arguments import (
     add_language_arguments,
     add_policy_arguments,
     add_stream_arguments,
     read_policy,
+    read_targets,
     read_translation_options,
 )
-from earvoice.client.event import Reconnected, Summary
+from earvoice.client.audio import tee
+from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import AsyncGenerator
 
     from earvoice.cli.audio_input import AudioInput
-    from earvoice.cli.event_loop import Interruption
+    from earvoice.cli.command import Interruption
+    from earvoice.client.event import TranslationEvent
     from earvoice.client.options import TranslationOptions
     from earvoice.client.translation_client import TranslationClient
 
 
+SILENCE_MS = 120_000
+"""So much audio without a word is told of while it goes on."""
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_audio_arguments(parser)
-    add_language_arguments(parser)
-    parser.add_argument("--format", choices=("text", "jsonl"), default="text", help="(%(default)s)")
+    add_language_arguments(parser, several=True)
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text (or txt) as it comes, a JSON object a line as it comes (jsonl) or one at the "
+        "end (json), subtitles (srt, vtt) (%(default)s)",
+    )
     parser.add_argument("--interim", action="store_true", help="also the tail that may change")
     parser.add_argument("--transcript", action="store_true", help="also what was understood")
     parser.add_argument(
@@ -68,10 +86,19 @@ def _check(options: argparse.Namespace) -> None:
     read_policy(options)
     if options.sources.count(STANDARD_INPUT) > 1:
         raise CommandError("- can be read only once")
-    if options.stage_timings and options.format != "jsonl":
-        raise CommandError("--stage-timings needs --format jsonl")
-    if options.interim and options.format == "text" and not sys.stdout.isatty():
+    if options.stage_timings and options.format not in ("jsonl", "json"):
+        raise CommandError("--stage-timings needs --format jsonl or json")
+    is_terminal = options.format == "text" and sys.stdout.isatty()
+    if options.interim and not is_terminal and options.format != "jsonl":
         raise CommandError("--interim needs a terminal, or --format jsonl")
+    targets = read_targets(options)
+    if options.interim and is_terminal and len(targets) > 1:
+        raise CommandError("--interim shows one language on a terminal: give one --to")
+    if options.format in ("srt", "vtt"):
+        if len(options.sources) > 1:
+            raise CommandError(f"--format {options.format} is of one recording: give one")
+        if len(targets) > 1:
+            raise CommandError(f"--format {options.format} is of one language: give one --to")
     for source in options.sources:
         with open_input(source, options):
             pass
@@ -79,13 +106,26 @@ def _check(options: argparse.Namespace) -> None:
 
 async def _translate_all(options: argparse.Namespace, interruption: Interruption) -> int:
     async with choose_server(options) as address, open_client(address, options) as client:
-        target = options.to or await find_target(client, options.model)
+        targets = read_targets(options) or (await find_target(client, options.model),)
+        sessions = await _share(client, targets)
         for source in options.sources:
-            with open_input(source, options) as audio:
-                if isinstance(audio, StandardInput):
+            # On one terminal the words themselves show the progress.
+            visible = sys.stderr.isatty() and not sys.stdout.isatty()
+            width = shutil.get_terminal_size().columns if visible else 0
+            progress = Progress(sys.stderr, Path(source).name, width)
+            with closing(progress), open_input(source, options, progress.say) as audio:
+                if audio.stop is not None:
                     interruption.call_instead(audio.stop)
-                await _translate(client, audio, target, options)
+                await _translate(client, audio, sessions, progress, options)
     return ExitCode.DONE
+
+
+async def _share(client: TranslationClient, targets: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the targets of each session: all in one, where the server takes so many."""
+    if len(targets) == 1:
+        return [targets]
+    limit = max(1, (await client.list_models()).max_target_languages)
+    return [targets[start : start + limit] for start in range(0, len(targets), limit)]
 
 
 async def find_target(client: TranslationClient, model: str) -> str:
@@ -104,45 +144,79 @@ async def find_target(client: TranslationClient, model: str) -> str:
 
 
 async def _translate(
-    client: TranslationClient, audio: AudioInput, target: str, options: argparse.Namespace
+    client: TranslationClient,
+    audio: AudioInput,
+    sessions: list[tuple[str, ...]],
+    progress: Progress,
+    options: argparse.Namespace,
 ) -> None:
-    choices = read_translation_options(options, audio.audio, target, paced=audio.paced)
-    # On one terminal the words themselves show the progress.
-    visible = sys.stderr.isatty() and not sys.stdout.isatty()
-    name = Path(audio.name).name
-    progress = Progress(sys.stderr, name, audio.duration_ms, enabled=visible)
-    if options.format == "text" and len(options.sources) > 1:
+    progress.duration_ms = audio.duration_ms
+    if options.format in ("text", "txt") and len(options.sources) > 1:
         print(f"==> {audio.name} <==", flush=True)
-    with closing(_open_writer(options.format, audio.name, choices)) as writer, closing(progress):
-        async with aclosing(client.translate(audio.chunks(), choices)) as events:
+    several = sum(map(len, sessions)) > 1
+    async with tee(audio.chunks(), len(sessions)) as streams:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for targets, stream in zip(sessions, streams, strict=True):
+                    choices = read_translation_options(
+                        options, audio.audio, *targets, paced=audio.paced
+                    )
+                    writer = _open_writer(options.format, audio.name, choices, several=several)
+                    events = client.translate(stream, choices)
+                    group.create_task(_show(events, writer, progress))
+        except BaseExceptionGroup as failures:
+            # The first failure ended the other sessions.
+            raise failures.exceptions[0] from None
+
+
+async def _show(
+    events: AsyncGenerator[TranslationEvent, None], writer: EventWriter, progress: Progress
+) -> None:
+    spoke = told = False
+    with closing(writer):
+        async with aclosing(events):
             async for event in events:
                 writer.write(event)
                 progress.write(event)
-                if isinstance(event, Reconnected):
-                    _tell_of_loss(name, event)
-    if isinstance(event, Summary):
-        _tell_of_cuts(name, event)
+                match event:
+                    case Committed():
+                        spoke = spoke or bool(event.words)
+                    case SegmentDone() if not (spoke or told) and event.end_ms >= SILENCE_MS:
+                        told = True
+                        progress.say(
+                            f"no speech was found in the first {SILENCE_MS // 60_000} minutes: is "
+                            "this the right input, at the right rate?"
+                        )
+                    case Reconnected():
+                        seconds = event.gap_ms / 1000
+                        progress.say(f"{event.reason}; went on elsewhere after {seconds:.1f} s")
+                    case Summary():
+                        _tell_of_cuts(event, progress)
+                        if not (spoke or told):
+                            progress.say("no speech was found")
 
 
-def _tell_of_loss(name: str, event: Reconnected) -> None:
-    seconds = event.gap_ms / 1000
-    sys.stderr.write(f"earvoice: {name}: {event.reason}; went on elsewhere after {seconds:.1f} s\n")
-
-
-def _tell_of_cuts(name: str, summary: Summary) -> None:
-    """Own up to text that was held back; without evidence there was nothing to say."""
+def _tell_of_cuts(summary: Summary, progress: Progress) -> None:
+    """Tell that text was held back; without evidence there was nothing to say."""
     cuts = {guard: count for guard, count in summary.guards_hit.items() if guard != "evidence"}
     if cuts:
         told = ", ".join(f"{guard}: {count}" for guard, count in sorted(cuts.items()))
-        sys.stderr.write(f"earvoice: {name}: guards cut the translation ({told})\n")
+        progress.say(f"guards cut the translation ({told})")
 
 
 def _open_writer(
-    output_format: str, name: str, choices: TranslationOptions
-) -> TextWriter | JsonLineWriter:
-    if output_format == "jsonl":
-        return JsonLineWriter(sys.stdout, name, choices)
+    output_format: str, name: str, choices: TranslationOptions, *, several: bool
+) -> EventWriter:
+    match output_format:
+        case "jsonl":
+            return JsonLineWriter(sys.stdout, name, choices)
+        case "json":
+            return JsonWriter(sys.stdout, name)
+        case "srt" | "vtt":
+            return SubtitleWriter(sys.stdout, output_format)
+    if several:
+        return LabelledTextWriter(sys.stdout, choices)
     return TextWriter(sys.stdout, choices, shutil.get_terminal_size().columns)
 
 
-COMMAND = Command(_add_arguments, _run)
+COMMAND = Command(_add_arguments, _run, "translate recordings, or raw audio from standard input")

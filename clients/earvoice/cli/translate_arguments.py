@@ -13,14 +13,15 @@ from earvoice.client.options import (
     HistorySelection,
     TranslationOptions,
 )
-from earvoice.client.policy import POLICIES, DecisionPolicy, WordDetection, choose_policy
-from earvoice.client.policy_text import parse_policy
-from earvoice.client.preset_table import find_preset
+from earvoice.client.preset import find_preset
+from earvoice.policies import POLICIES, DecisionPolicy, parse_policy
+from earvoice.policies.registry import FILE_FORM, with_parameters
+from earvoice.runtime.parameter import parameters_of
 
 if TYPE_CHECKING:
     import argparse
 
-    from earvoice.client.audio_format import AudioFormat
+    from earvoice.client.audio import AudioFormat
     from earvoice.client.preset import Preset
 
 _POLICY_PARAMETERS = (
@@ -34,16 +35,39 @@ _POLICY_PARAMETERS = (
 )
 
 
-def add_language_arguments(parser: argparse.ArgumentParser, target: str | None = None) -> None:
-    """Declare ``--to``, ``--from`` and ``--model``."""
+def add_language_arguments(
+    parser: argparse.ArgumentParser, target: str | None = None, *, several: bool = False
+) -> None:
+    """Declare ``--to``, which may be repeated if ``several``, ``--from`` and ``--model``."""
     unset = "the model's first" if target is None else target
-    parser.add_argument(
-        "--to", metavar="TAG", default=target, help=f"language wanted, BCP-47 ({unset})"
-    )
+    if several:
+        parser.add_argument(
+            "--to",
+            metavar="TAG[,TAG...]",
+            action="append",
+            help=f"languages wanted, BCP-47; may be repeated ({unset})",
+        )
+    else:
+        parser.add_argument(
+            "--to", metavar="TAG", default=target, help=f"language wanted, BCP-47 ({unset})"
+        )
     parser.add_argument(
         "--from", dest="source", metavar="TAG", default="", help="language spoken (the model's)"
     )
     parser.add_argument("--model", metavar="NAME", default="", help="(the server's first)")
+
+
+def read_targets(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the languages wanted; none for the model's first.
+
+    Raises:
+        CommandError: a tag is empty or given twice.
+    """
+    targets = tuple(tag.strip() for text in options.to or () for tag in text.split(","))
+    if not all(targets) or len(set(targets)) < len(targets):
+        given = " --to ".join(options.to)
+        raise CommandError(f"--to {given} is not allowed; allowed: tags, each once, such as de,es")
+    return targets
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,25 +77,33 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--policy",
         metavar="NAME[:PARAMETER=VALUE,...]",
-        help=f"one of {names}; such as edatt:alpha=0.2,attention_heads=1+3",
+        help=f"one of {names}, or of an installed package, or {FILE_FORM} of one's own; such as "
+        "edatt:alpha=0.2,attention_heads=1+3",
     )
     group.add_argument(
         "--preset",
         metavar="NAME[:PARAMETER=VALUE,...]",
         help="a paper's setting instead: `earvoice presets` lists them",
     )
-    group.add_argument("--alpha", type=float, help="edatt: threshold, 0 to 1; larger speaks sooner")
-    group.add_argument("--lambda-states", type=int, help="edatt: last states added up, 1 to 64")
-    group.add_argument("--frames", type=int, help="align-att: distance from the last state")
+    for name in _POLICY_PARAMETERS:
+        _add_parameter(group, name)
+
+
+def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
+    """Declare an option for a parameter of one or more policies, as they declare it."""
+    meanings: dict[str, list[str]] = {}
+    for policy in POLICIES.values():
+        declared = parameters_of(policy).get(name)
+        if declared is not None:
+            parameter = declared
+            bounds = f", {declared.range}" if declared.range and not declared.choices else ""
+            meaning = f"{declared.help}{bounds}".replace("`", "")
+            meanings.setdefault(meaning, []).append(policy.name.replace("_", "-"))
     group.add_argument(
-        "--attention-layer", type=int, help="edatt, align-att: decoder layer read, from 1"
-    )
-    group.add_argument("--k", type=int, help="wait-k: words to wait; strided-wait-k: strides")
-    group.add_argument("--detection", choices=get_args(WordDetection), help="wait-k: word counting")
-    group.add_argument(
-        "--n",
-        type=int,
-        help="local-agreement, shared-prefix: segments that agree; hold-n: tokens held back",
+        f"--{name.replace('_', '-')}",
+        type=parameter.kind,
+        choices=parameter.choices or None,
+        help="; ".join(f"{', '.join(names)}: {meaning}" for meaning, names in meanings.items()),
     )
 
 
@@ -129,7 +161,7 @@ def read_policy(options: argparse.Namespace) -> DecisionPolicy | None:
         return None
     try:
         policy = preset.policy if preset else parse_policy(options.policy)
-        return choose_policy(policy.NAME, **{**vars(policy), **given})
+        return with_parameters(policy, given)
     except ValueError as error:
         raise CommandError(str(error)) from error
 
@@ -151,7 +183,7 @@ def read_preset(options: argparse.Namespace) -> Preset | None:
 
 
 def read_translation_options(
-    options: argparse.Namespace, audio: AudioFormat, target: str, *, paced: bool
+    options: argparse.Namespace, audio: AudioFormat, *targets: str, paced: bool
 ) -> TranslationOptions:
     """Return the options of one translation.
 
@@ -159,14 +191,14 @@ def read_translation_options(
         options: parsed arguments of all three groups above, ``interim``, ``transcript`` and
             ``stage_timings``.
         audio: format of what will be sent.
-        target: BCP-47 tag of the language wanted.
+        targets: BCP-47 tags of the languages wanted.
         paced: whether the audio is sent as it comes into being.
 
     Raises:
         CommandError: the policy or preset does not exist or does not have a parameter.
     """
     plain = TranslationOptions(
-        target_languages=(target,),
+        target_languages=targets,
         audio=audio,
         source_language=options.source,
         model=options.model,

@@ -1,27 +1,42 @@
-"""``earvoice up``: all services on this machine until Ctrl-C or SIGTERM."""
+"""``earvoice up``: all services on this machine until Ctrl-C or SIGTERM; ``serve``: one of them."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command
-from earvoice.cli.event_loop import SignalledError, run_async
-from earvoice.cli.exit_code import ExitCode
-from earvoice.cli.local_services import START_TIMEOUT_S, ServiceChoices, run_services
-from earvoice.cli.log_relay import LogFolder
-from earvoice.cli.ready_file import clear, publish
-from earvoice.cli.service_plan import SERVICES
+from earvoice.cli.command import (
+    Command,
+    CommandError,
+    ExitCode,
+    SignalledError,
+    require_extra,
+    run_async,
+)
+from earvoice.cli.local_services import (
+    GATEWAY,
+    SERVICES,
+    START_TIMEOUT_S,
+    ServiceChoices,
+    module_of,
+    run_services,
+    variable_prefix_of,
+)
+from earvoice.cli.log_relay import ServiceLogs
+from earvoice.runtime.files import atomic_write
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Mapping
 
-    from earvoice.cli.event_loop import Interruption
+    from earvoice.cli.command import Interruption
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_up_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address of the public service (policy's own setting)")
     parser.add_argument(
         "--port", type=int, help="port of the public service; 0 takes a free one (its own setting)"
@@ -30,6 +45,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{backend}-port", type=int, default=0, help=f"port of the {backend}; 0: a free one"
         )
+    parser.add_argument(
+        "--gateway", action="store_true", help="also the gateway: WebSocket, readers, the page"
+    )
+    parser.add_argument(
+        "--gateway-port", type=int, help="port of the gateway; 0 takes a free one (its own setting)"
+    )
     parser.add_argument(
         "--ready-file",
         type=Path,
@@ -44,7 +65,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace) -> int:
+def _run_up(options: argparse.Namespace) -> int:
     async def serve(_: Interruption) -> int:
         return await _serve(options)
 
@@ -57,25 +78,82 @@ def _run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     if options.ready_file:
-        clear(options.ready_file)
+        clear_ready_file(options.ready_file)
     choices = ServiceChoices(
         ports={
             "policy": options.port,
             "encoder": options.encoder_port,
             "decoder": options.decoder_port,
+            GATEWAY: options.gateway_port,
         },
+        gateway=options.gateway,
         policy_settings={"HOST": options.host} if options.host else {},
         measures_capacity=True,
         start_timeout_s=options.start_timeout_s,
+        published=(options.ready_file,) if options.ready_file else (),
     )
-    async with run_services(choices, LogFolder(sys.stderr, options.log_dir)) as services:
+    async with run_services(choices, ServiceLogs(shown=True, folder=options.log_dir)) as services:
         with ExitStack() as published:
             if options.ready_file:
-                published.enter_context(publish(options.ready_file, services.addresses))
-            for service in SERVICES:
-                print(f"{service:8}{services.addresses[service]}", flush=True)
+                published.enter_context(publish_addresses(options.ready_file, services.addresses))
+            for service, address in services.addresses.items():
+                print(f"{service:8}{address}", flush=True)
             await services.watch()
     return ExitCode.DONE
 
 
-COMMAND = Command(_add_arguments, _run)
+def clear_ready_file(path: Path) -> None:
+    """Remove what an earlier run left, so that nobody takes its addresses for ours.
+
+    Raises:
+        CommandError: the folder does not exist.
+    """
+    if not path.parent.is_dir():
+        raise CommandError(f"--ready-file {path}: there is no folder {path.parent}")
+    path.unlink(missing_ok=True)
+
+
+@contextmanager
+def publish_addresses(path: Path, addresses: Mapping[str, str]) -> Iterator[None]:
+    """Keep a JSON object of ``service: "host:port"`` at ``path``; ``address`` is the public one.
+
+    It appears whole or not at all, and goes when the services stop.
+    """
+    content = {"address": addresses["policy"], **addresses}
+    with atomic_write(path) as partial:
+        partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("service", choices=(*SERVICES, GATEWAY))
+    parser.add_argument("--host", help="address to listen on (the service's own setting)")
+    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
+    parser.add_argument(
+        "--address-file", type=Path, help="gets host:port once the service is ready"
+    )
+
+
+def _run_serve(options: argparse.Namespace) -> int:
+    require_extra(options.service)
+    program = [sys.executable, "-P", "-m", module_of(options.service)]
+    os.execve(program[0], program, build_environment(options))  # noqa: S606 - no shell is the point
+
+
+def build_environment(options: argparse.Namespace) -> dict[str, str]:
+    """Return the service's environment: ours, and the options as its settings."""
+    given = {
+        "HOST": options.host,
+        "PORT": options.port,
+        "ADDRESS_FILE": options.address_file,
+    }
+    prefix = variable_prefix_of(options.service)
+    settings = {f"{prefix}{name}": str(value) for name, value in given.items() if value is not None}
+    return {**os.environ, **settings}
+
+
+UP = Command(_add_up_arguments, _run_up, "run all services on this machine")
+SERVE = Command(_add_serve_arguments, _run_serve, "run one service in this process")

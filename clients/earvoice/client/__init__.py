@@ -10,10 +10,10 @@ A session outlives its server: it goes on at the next address, or at the same on
 ``Reconnected`` tells of it.
 
 Audio comes from anywhere that yields bytes; ``earvoice.client.audio_file`` reads recordings,
-``earvoice.client.pcm_stream`` raw audio from a pipe, ``earvoice.client.pacing`` sends at real time.
+``earvoice.client.audio`` raw audio from a pipe, and sends at real time.
 """
 
-from earvoice.client.audio_format import AudioFormat
+from earvoice.client.audio import AudioFormat
 from earvoice.client.errors import (
     AccessDeniedError,
     Advice,
@@ -40,6 +40,7 @@ from earvoice.client.event import (
     Summary,
     Tentative,
     TranslationEvent,
+    join_words,
 )
 from earvoice.client.model_description import ModelCatalog, ModelDescription
 from earvoice.client.options import (
@@ -48,7 +49,10 @@ from earvoice.client.options import (
     TranslationOptions,
     TranslationUpdate,
 )
-from earvoice.client.policy import (
+from earvoice.client.preset import PRESETS, Preset, find_preset
+from earvoice.client.translation_client import TranslationClient, connect
+from earvoice.client.translation_stream import ResumePoint, TranslationStream
+from earvoice.policies import (
     AlignAtt,
     DecisionPolicy,
     Edatt,
@@ -60,12 +64,9 @@ from earvoice.client.policy import (
     StridedWaitK,
     WaitK,
     choose_policy,
+    format_policy,
+    parse_policy,
 )
-from earvoice.client.policy_text import format_policy, parse_policy
-from earvoice.client.preset import Preset
-from earvoice.client.preset_table import PRESETS, find_preset
-from earvoice.client.translation_client import TranslationClient, connect
-from earvoice.client.translation_stream import TranslationStream
 from earvoice.runtime.tls import ChannelTls
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "ProtocolError",
     "Reconnected",
     "RequestRefusedError",
+    "ResumePoint",
     "SegmentDone",
     "ServerBusyError",
     "ServerFaultError",
@@ -118,5 +120,6 @@ __all__ = [
     "connect",
     "find_preset",
     "format_policy",
+    "join_words",
     "parse_policy",
 ]

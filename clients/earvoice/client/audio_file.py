@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from earvoice.client.audio_format import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ, AudioFormat
+from earvoice.client.audio import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ, AudioFormat
 from earvoice.client.errors import AudioSourceError
 
 try:
@@ -29,16 +29,7 @@ RESAMPLED_RATE_HZ = 16_000
 
 
 class AudioFile:
-    """An open recording.
-
-    Args:
-        path: the file.
-
-    Attributes:
-        audio: format of the bytes that ``chunks`` yields.
-        duration_ms: length of the recording.
-        recorded_rate_hz: frames per second in the file.
-        recorded_channels: channels in the file.
+    """An open recording; ``audio`` is the format of the bytes that ``chunks`` yields.
 
     Raises:
         AudioSourceError: no such file, or not a recording.
@@ -77,7 +68,6 @@ class AudioFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def chunks(self, chunk_ms: int) -> Iterator[bytes]:

@@ -1,21 +1,50 @@
-"""What has been sent and may have to be sent again."""
+"""What has been sent and may have to be sent again, and how it gets there from its source."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from earvoice.client.errors import AudioSourceError
+from earvoice.client.options import TranslationUpdate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterable, AsyncIterator
 
-    from earvoice.client.options import TranslationUpdate
+    from earvoice.client.audio import AudioFormat
+
+# The server refuses audio messages above 1 MiB.
+MESSAGE_LIMIT_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """Audio or an update, with its place: that of its end."""
+async def cut_messages(
+    source: AsyncIterable[bytes | TranslationUpdate],
+    frame_bytes: int,
+    limit_bytes: int = MESSAGE_LIMIT_BYTES,
+) -> AsyncIterator[bytes | TranslationUpdate]:
+    """Yield audio that is cut anywhere as messages of whole frames, and updates in their place.
+
+    Raises:
+        AudioSourceError: the audio ends inside a frame: it was cut, or its format is another.
+    """
+    limit_bytes -= limit_bytes % frame_bytes
+    rest = b""
+    async for chunk in source:
+        if isinstance(chunk, TranslationUpdate):
+            yield chunk
+            continue
+        rest += chunk
+        whole_bytes = len(rest) - len(rest) % frame_bytes
+        for start in range(0, whole_bytes, limit_bytes):
+            yield rest[start : min(start + limit_bytes, whole_bytes)]
+        rest = rest[whole_bytes:]
+    if rest:
+        raise AudioSourceError(f"the audio ends inside a frame: {len(rest)} of {frame_bytes} bytes")
+
+
+class _Entry(NamedTuple):
+    """Audio or an update, with the position of its end."""
 
     end_sample: int
     content: bytes | TranslationUpdate
@@ -35,23 +64,24 @@ class AudioLog:
         frame_bytes: bytes of one frame.
         limit_bytes: audio kept, 0 or more; past it what has been sent already is given up, oldest
             first.
+        start_sample: position of the first frame that comes.
 
     Attributes:
         start_sample: position of the first frame that is kept.
     """
 
-    def __init__(self, frame_bytes: int, limit_bytes: int) -> None:
+    def __init__(self, frame_bytes: int, limit_bytes: int, start_sample: int = 0) -> None:
         self._frame_bytes = frame_bytes
         self._limit_bytes = limit_bytes
         self._entries: deque[_Entry] = deque()
         self._first_index = 0
         self._next_index = 0
         self._held_bytes = 0
-        self._end_sample = 0
+        self._end_sample = start_sample
         self._ended = False
         self._keeps_pace = False
         self._changed = asyncio.Condition()
-        self.start_sample = 0
+        self.start_sample = start_sample
 
     async def add(self, content: bytes | TranslationUpdate) -> None:
         """Add whole frames or an update, and wait until more may come."""
@@ -80,7 +110,7 @@ class AudioLog:
         """Yield audio and updates from a position on, as they come, to their end.
 
         Args:
-            start_sample: at or behind `start_sample`, the attribute.
+            start_sample: `start_sample`, the attribute, or later.
         """
         self._next_index = self._first_index
         self._keeps_pace = False
@@ -113,7 +143,8 @@ class AudioLog:
                 return None
             entry = self._entries[self._next_index - self._first_index]
             self._next_index += 1
-            self._forget_excess()
+            while self._held_bytes > self._limit_bytes and self._first_index < self._next_index - 1:
+                self._forget_first()
             return entry
 
     def _has_more(self) -> bool:
@@ -130,13 +161,62 @@ class AudioLog:
             return entry.end_sample <= sample
         return entry.end_sample < sample
 
-    def _forget_excess(self) -> None:
-        while self._held_bytes > self._limit_bytes and self._first_index < self._next_index - 1:
-            self._forget_first()
-
     def _forget_first(self) -> None:
         entry = self._entries.popleft()
         self._first_index += 1
         self._next_index = max(self._next_index, self._first_index)
         self._held_bytes -= entry.byte_count
         self.start_sample = entry.end_sample
+
+
+class AudioPump:
+    """Reads a session's source into its log, in a task, once it is started.
+
+    Args:
+        source: bytes cut anywhere, and updates in their place.
+        audio: format of the bytes.
+        log: takes them.
+
+    Attributes:
+        failing: gets what the source raises.
+    """
+
+    def __init__(
+        self, source: AsyncIterable[bytes | TranslationUpdate], audio: AudioFormat, log: AudioLog
+    ) -> None:
+        self._messages = cut_messages(source, audio.frame_bytes)
+        self._log = log
+        self._updates: deque[TranslationUpdate] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def add_update(self, update: TranslationUpdate) -> None:
+        """Put an update before the next audio."""
+        self._updates.append(update)
+
+    def start(self) -> None:
+        """Begin to read; a second call does nothing."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if not self.failing.cancel() and not self.failing.cancelled():
+            # Looked at: who ended the session for another reason need not hear of it.
+            self.failing.exception()
+
+    async def _run(self) -> None:
+        try:
+            async for message in self._messages:
+                await self._add_updates()
+                await self._log.add(message)
+            await self._add_updates()
+            await self._log.end()
+        except Exception as error:  # noqa: BLE001 - handed on, not swallowed
+            self.failing.set_exception(error)
+
+    async def _add_updates(self) -> None:
+        while self._updates:
+            await self._log.add(self._updates.popleft())

@@ -1,18 +1,35 @@
-"""What a translation tells while it runs. All times are milliseconds of audio or of wall clock."""
+"""What a translation tells while it runs, read from the wire's responses.
+
+All times are milliseconds of audio or of wall clock.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.client.errors import ProtocolError
+from earvoice.client.model_description import ModelDescription, read_fields, read_model
+from earvoice.client.options import TranslationOptions, read_config
 
-    from earvoice.client.model_description import ModelDescription
-    from earvoice.client.options import TranslationOptions
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from earvoice.client.audio import AudioFormat
 
 ElapsedClock = Literal["live", "true"]
 UtteranceEndCause = Literal["pause", "forced", "end_of_audio"]
+
+_CLOCKS: dict[int, ElapsedClock] = {
+    api.ELAPSED_CLOCK_LIVE: "live",
+    api.ELAPSED_CLOCK_TRUE: "true",
+}
+_CAUSES: dict[int, UtteranceEndCause] = {
+    api.UTTERANCE_END_CAUSE_PAUSE: "pause",
+    api.UTTERANCE_END_CAUSE_FORCED: "forced",
+    api.UTTERANCE_END_CAUSE_END_OF_AUDIO: "end_of_audio",
+}
 
 
 @dataclass(frozen=True)
@@ -42,11 +59,8 @@ class Started:
     """The session has begun; audio is sent from here on.
 
     Attributes:
-        session_id: unique, for logs.
-        model: the model that serves it.
         options: the effective choices, every default filled in.
-        policy_name: name of the effective decision policy.
-        server_version: version of the server.
+        policy_name: of the effective decision policy.
         elapsed_clock: the clock of every ``elapsed_ms``: wall clock, or computation replayed on
             a machine that is never late for the audio.
         next_sample: position from which audio is wanted.
@@ -68,8 +82,7 @@ class CommittedWord:
     Attributes:
         text: without surrounding blanks.
         starts_word: whether a blank belongs before it.
-        target_language: BCP-47 tag.
-        utterance: the utterance it belongs to, from 0.
+        utterance: from 0.
         source_start_ms: where the audio it attends to begins.
         source_end_ms: where that audio ends.
         delay_ms: audio received by the server when it was released.
@@ -105,9 +118,8 @@ class Committed:
     """Words are released together.
 
     Attributes:
-        words: in order.
         acknowledged_samples: audio before this position is never needed again.
-        resume_token: token to resume from here; empty when the server gives none.
+        resume_token: to resume from here; empty when the server gives none.
     """
 
     words: tuple[CommittedWord, ...]
@@ -138,7 +150,6 @@ class SegmentDone:
         item_count: items released by it.
         hypothesis_tokens: if asked for, ids of the segment's hypothesis, forced prefix included,
             end of sentence not; empty when nothing was decoded.
-        prefix_token_count: how many of them were the forced prefix.
         committed_token_count: how many after the prefix were committed.
         ends_utterance: the utterance ends with it: ``EndOfUtterance`` follows.
     """
@@ -162,12 +173,9 @@ class EndOfUtterance:
 
     Attributes:
         utterance: from 0.
-        start_ms: where it began.
-        end_ms: where it ended.
-        cause: why.
         source_transcript: what was heard, if asked for.
         acknowledged_samples: audio before this position is never needed again.
-        resume_token: token to resume from here; empty when the server gives none.
+        resume_token: to resume from here; empty when the server gives none.
     """
 
     utterance: int
@@ -195,7 +203,7 @@ class Reconnected:
         reason: what had happened.
         gap_ms: from when that was known to when the session went on.
         attempt_count: how often it was tried, 1 or more.
-        session_id: of the session from here on, for logs.
+        session_id: from here on, for logs.
     """
 
     reason: str
@@ -210,10 +218,6 @@ class Summary:
 
     Attributes:
         audio_ms: audio received.
-        item_count: items released.
-        word_count: words released.
-        utterance_count: utterances ended.
-        segment_count: segments worked on.
         merged_segments: grid segments merged away.
         computation_ms: of all services.
         guards_hit: how often each guard cut a commit, by its name.
@@ -234,3 +238,150 @@ class Summary:
 TranslationEvent = (
     Started | Committed | Tentative | SegmentDone | EndOfUtterance | GoAway | Reconnected | Summary
 )
+
+
+def join_words(words: Sequence[CommittedWord]) -> str:
+    """Return words as one text; a later piece of a word stands right behind it."""
+    return "".join(f" {word.text}" if word.starts_word else word.text for word in words).strip()
+
+
+class EventReader:
+    """Reads the responses of one session, in order.
+
+    Args:
+        audio: format of the session's audio; positions are counted at its rate.
+        received_ms: wall clock since the first sample, read when a response has arrived.
+        last_seq: of a session that goes on, the number of the response that its token came with.
+    """
+
+    def __init__(
+        self, audio: AudioFormat, received_ms: Callable[[], float], last_seq: int = 0
+    ) -> None:
+        self._position_ms = audio.position_ms
+        self._received_ms = received_ms
+        self._first_seq = last_seq + 1
+        self.last_seq = last_seq
+        self._ended = False
+        self._readers: dict[str, Callable[[api.StreamingTranslateResponse], TranslationEvent]] = {
+            "session_started": self._read_started,
+            "committed": self._read_committed,
+            "tentative": self._read_tentative,
+            "segment_done": self._read_segment,
+            "end_of_utterance": self._read_utterance,
+            "go_away": self._read_go_away,
+            "summary": self._read_summary,
+        }
+
+    def read(self, response: api.StreamingTranslateResponse) -> TranslationEvent:
+        """Return the event of a response.
+
+        Raises:
+            ProtocolError: it is out of order, empty, or of a kind this client does not know.
+        """
+        kind = response.WhichOneof("message")
+        self._check_order(response.seq, kind)
+        self.last_seq += 1
+        self._ended = kind == "summary"
+        return self._readers[kind or ""](response)
+
+    def check_end(self) -> None:
+        """Check that the stream may end with status OK here.
+
+        Raises:
+            ProtocolError: no summary has come.
+        """
+        if not self._ended:
+            raise ProtocolError("the server ended the stream without a summary")
+
+    def _check_order(self, seq: int, kind: str | None) -> None:
+        if kind not in self._readers:
+            raise ProtocolError(f"response {seq} carries no message that this client knows")
+        if seq != self.last_seq + 1:
+            raise ProtocolError(f"response {self.last_seq + 1} expected, but {seq} came")
+        if (seq == self._first_seq) != (kind == "session_started"):
+            raise ProtocolError(f"response {seq} is {kind}; session_started comes first, and once")
+        if self._ended:
+            raise ProtocolError(f"response {seq} came after the summary")
+
+    def _read_started(self, response: api.StreamingTranslateResponse) -> Started:
+        started = response.session_started
+        if started.elapsed_clock not in _CLOCKS:
+            raise ProtocolError(f"elapsed_clock = {started.elapsed_clock} is not known")
+        try:
+            options = read_config(started.config)
+        except ValueError as error:
+            raise ProtocolError(f"in the effective config, {error}") from error
+        return Started(
+            session_id=started.session_id,
+            model=read_model(started.model),
+            options=options,
+            policy_name=started.config.policy.WhichOneof("policy") or "",
+            server_version=started.server_version,
+            elapsed_clock=_CLOCKS[started.elapsed_clock],
+            next_sample=started.next_sample,
+        )
+
+    def _read_committed(self, response: api.StreamingTranslateResponse) -> Committed:
+        committed, received_ms = response.committed, self._received_ms()
+        return Committed(
+            words=tuple(self._read_word(item, received_ms) for item in committed.items),
+            acknowledged_samples=committed.acknowledged_samples,
+            resume_token=committed.resume_token,
+        )
+
+    def _read_word(self, item: api.CommittedItem, received_ms: float) -> CommittedWord:
+        return CommittedWord(
+            text=item.text,
+            starts_word=item.starts_word,
+            target_language=item.target_language_code,
+            utterance=item.utterance,
+            source_start_ms=self._position_ms(item.source_start_sample),
+            source_end_ms=self._position_ms(item.source_end_sample),
+            delay_ms=self._position_ms(item.delay_samples),
+            elapsed_ms=item.elapsed_ms,
+            received_ms=received_ms,
+            stage_timings=(
+                read_fields(StageTimings, item.stage_timings)
+                if item.HasField("stage_timings")
+                else None
+            ),
+        )
+
+    def _read_tentative(self, response: api.StreamingTranslateResponse) -> Tentative:
+        tail = response.tentative
+        return Tentative(tail.text, tail.target_language_code, tail.utterance)
+
+    def _read_segment(self, response: api.StreamingTranslateResponse) -> SegmentDone:
+        done = response.segment_done
+        return read_fields(
+            SegmentDone,
+            done,
+            end_ms=self._position_ms(done.end_sample),
+            hypothesis_tokens=tuple(done.hypothesis_tokens),
+        )
+
+    def _read_utterance(self, response: api.StreamingTranslateResponse) -> EndOfUtterance:
+        end = response.end_of_utterance
+        if end.cause not in _CAUSES:
+            raise ProtocolError(f"cause = {end.cause} of an utterance's end is not known")
+        return EndOfUtterance(
+            utterance=end.utterance,
+            start_ms=self._position_ms(end.start_sample),
+            end_ms=self._position_ms(end.end_sample),
+            cause=_CAUSES[end.cause],
+            source_transcript=end.source_transcript,
+            acknowledged_samples=end.acknowledged_samples,
+            resume_token=end.resume_token,
+        )
+
+    def _read_go_away(self, response: api.StreamingTranslateResponse) -> GoAway:
+        return GoAway(response.go_away.resume_token, response.go_away.grace.ToMilliseconds())
+
+    def _read_summary(self, response: api.StreamingTranslateResponse) -> Summary:
+        summary = response.summary
+        return read_fields(
+            Summary,
+            summary,
+            audio_ms=self._position_ms(summary.audio_samples),
+            guards_hit=dict(summary.guards_hit),
+        )

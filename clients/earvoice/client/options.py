@@ -1,17 +1,40 @@
-"""What a caller can choose for one translation."""
+"""What a caller can choose for one translation, and how it stands on the wire."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from earvoice.client.audio_format import AudioFormat
+from google.protobuf.duration_pb2 import Duration
+
+from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.api.v1 import types_pb2 as types
+from earvoice.client.audio import AudioEncoding, AudioFormat
+from earvoice.policies.message import read_any_policy, write_policy
+from earvoice.policies.registry import POLICIES
 
 if TYPE_CHECKING:
-    from earvoice.client.policy import DecisionPolicy
+    from collections.abc import Mapping
+
+    from earvoice.policies.registry import AnyPolicy
 
 CatchUp = Literal["merge", "every-segment"]
 CommitUnit = Literal["word", "token", "followed-word"]
+
+# Each choice's names here and its numbers on the wire.
+_ENCODINGS: Mapping[AudioEncoding, Any] = {
+    name: types.AudioEncoding.Value(f"AUDIO_ENCODING_{name.upper()}")
+    for name in get_args(AudioEncoding)
+}
+_CATCH_UPS: Mapping[CatchUp, Any] = {
+    "merge": api.CATCH_UP_MERGE,
+    "every-segment": api.CATCH_UP_EVERY_SEGMENT,
+}
+_COMMIT_UNITS: Mapping[CommitUnit, Any] = {
+    "word": api.COMMIT_UNIT_WORD,
+    "token": api.COMMIT_UNIT_TOKEN,
+    "followed-word": api.COMMIT_UNIT_FOLLOWED_WORD,
+}
 
 
 @dataclass(frozen=True)
@@ -19,7 +42,6 @@ class Endpointing:
     """Where utterances end inside a stream; None takes the server's default.
 
     Attributes:
-        disabled: never end an utterance before the audio does.
         pause_ms: a pause this long ends an utterance, 200 to 5000.
         max_utterance_ms: speech without a pause is cut before this, 5000 to 30000.
     """
@@ -47,12 +69,11 @@ class TranslationUpdate:
     It holds from the first segment on that ends after the audio sent before it.
 
     Attributes:
-        policy: when to speak.
         segment_ms: length of a segment, 200 to 10000.
         beam_size: hypotheses that the decoder follows, 1 to 16.
     """
 
-    policy: DecisionPolicy | None = None
+    policy: AnyPolicy | None = None
     segment_ms: int | None = None
     beam_size: int | None = None
 
@@ -65,13 +86,10 @@ class TranslationOptions:
         target_languages: BCP-47 tags; servers take exactly one today.
         audio: format of the bytes that will be sent.
         source_language: BCP-47 tag of the language spoken.
-        model: the model's name.
-        policy: when to speak.
         segment_ms: length of a segment, 200 to 10000.
         initial_wait_ms: by how much the first segment of an utterance is longer, 0 to 10000.
         catch_up: what happens when the machine is late: merge segments, or decide every one.
         commit_unit: what is committed at once.
-        endpointing: where utterances end.
         interim: ask for the tail that may still change.
         transcript: ask for the source transcript of each utterance.
         stage_timings: ask where each word's time went.
@@ -93,7 +111,7 @@ class TranslationOptions:
     audio: AudioFormat = field(default_factory=AudioFormat)
     source_language: str = ""
     model: str = ""
-    policy: DecisionPolicy | None = None
+    policy: AnyPolicy | None = None
     segment_ms: int | None = None
     initial_wait_ms: int | None = None
     catch_up: CatchUp | None = None
@@ -111,3 +129,136 @@ class TranslationOptions:
     target_lag_ms: int | None = None
     reconnect_limit_s: float = 60.0
     stall_timeout_s: float = 5.0
+
+
+def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:
+    """Return the first message of a session; what the options leave open stays unset."""
+    config = api.StreamingConfig(
+        audio_encoding=_ENCODINGS[options.audio.encoding],
+        sample_rate_hertz=options.audio.sample_rate_hz,
+        audio_channel_count=options.audio.channel_count,
+        source_language_code=options.source_language,
+        target_language_codes=options.target_languages,
+        model=options.model,
+        policy=write_policy(options.policy) if options.policy else None,
+        segment_duration=_duration(options.segment_ms),
+        initial_wait=_duration(options.initial_wait_ms),
+        enable_interim_results=options.interim,
+        enable_source_transcript=options.transcript,
+        enable_stage_timings=options.stage_timings,
+        disable_guards=options.disable_guards,
+        beam_size=options.beam_size or 0,
+        enable_hypotheses=options.hypotheses,
+        target_lag=_duration(options.target_lag_ms),
+        history_selection=_write_history(options.history_selection),
+        resume_token=resume_token,
+    )
+    if options.catch_up:
+        config.catch_up = _CATCH_UPS[options.catch_up]
+    if options.commit_unit:
+        config.commit_unit = _COMMIT_UNITS[options.commit_unit]
+    if options.endpointing != Endpointing():
+        config.endpointing.CopyFrom(_write_endpointing(options.endpointing))
+    if options.traceparent:
+        config.trace_context.traceparent = options.traceparent
+    return config
+
+
+def read_config(config: api.StreamingConfig) -> TranslationOptions:
+    """Return the options that an effective config stands for (``paced`` is not on the wire).
+
+    Raises:
+        ValueError: its audio format is missing or not allowed.
+    """
+    return TranslationOptions(
+        target_languages=tuple(config.target_language_codes),
+        audio=AudioFormat(
+            _name_of(config.audio_encoding, _ENCODINGS),
+            config.sample_rate_hertz,
+            config.audio_channel_count or 1,
+        ),
+        source_language=config.source_language_code,
+        model=config.model,
+        policy=read_any_policy(config.policy, POLICIES),
+        segment_ms=_milliseconds(config, "segment_duration"),
+        initial_wait_ms=_milliseconds(config, "initial_wait"),
+        catch_up=_name_of(config.catch_up, _CATCH_UPS),
+        commit_unit=_name_of(config.commit_unit, _COMMIT_UNITS),
+        endpointing=Endpointing(
+            config.endpointing.disabled,
+            _milliseconds(config.endpointing, "pause"),
+            _milliseconds(config.endpointing, "max_utterance"),
+        ),
+        interim=config.enable_interim_results,
+        transcript=config.enable_source_transcript,
+        stage_timings=config.enable_stage_timings,
+        disable_guards=config.disable_guards,
+        traceparent=config.trace_context.traceparent,
+        beam_size=config.beam_size or None,
+        history_selection=_read_history(config),
+        hypotheses=config.enable_hypotheses,
+        target_lag_ms=_milliseconds(config, "target_lag"),
+    )
+
+
+def write_update(update: TranslationUpdate) -> api.StreamingUpdate:
+    """Return the message of a change; what it leaves open stays unset."""
+    return api.StreamingUpdate(
+        policy=write_policy(update.policy) if update.policy else None,
+        segment_duration=_duration(update.segment_ms),
+        beam_size=update.beam_size or 0,
+    )
+
+
+def read_update(message: api.StreamingUpdate) -> TranslationUpdate:
+    """Return the change that a message stands for."""
+    return TranslationUpdate(
+        policy=read_any_policy(message.policy, POLICIES) if message.HasField("policy") else None,
+        segment_ms=_milliseconds(message, "segment_duration"),
+        beam_size=message.beam_size or None,
+    )
+
+
+def _write_history(history: HistorySelection | None) -> api.HistorySelection | None:
+    if history is None:
+        return None
+    if history.words is None:
+        return api.HistorySelection(last_sentence=True)
+    return api.HistorySelection(words=history.words)
+
+
+def _read_history(config: api.StreamingConfig) -> HistorySelection | None:
+    match config.history_selection.WhichOneof("keep"):
+        case "words":
+            return HistorySelection(config.history_selection.words)
+        case "last_sentence":
+            return HistorySelection()
+    return None
+
+
+def _write_endpointing(endpointing: Endpointing) -> api.Endpointing:
+    return api.Endpointing(
+        disabled=endpointing.disabled,
+        pause=_duration(endpointing.pause_ms),
+        max_utterance=_duration(endpointing.max_utterance_ms),
+    )
+
+
+def _duration(value_ms: int | None) -> Duration | None:
+    if value_ms is None:
+        return None
+    duration = Duration()
+    duration.FromMilliseconds(value_ms)
+    return duration
+
+
+def _milliseconds(message: Any, field: str) -> int | None:
+    if not message.HasField(field):
+        return None
+    value: int = getattr(message, field).ToMilliseconds()
+    return value
+
+
+def _name_of(number: int, names: Mapping[Any, int]) -> Any:
+    """Return the choice with this number; None for the unset one."""
+    return next((name for name, value in names.items() if value == number), None)

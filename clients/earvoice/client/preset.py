@@ -1,18 +1,21 @@
-"""The papers' settings, by name."""
+"""The papers' settings, by name: rows of policies and streams."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import product
 from typing import TYPE_CHECKING
 
 from earvoice.client.options import Endpointing
-from earvoice.client.policy import choose_policy
+from earvoice.policies.registry import parse_policy, with_parameters
+from earvoice.runtime.parameter import ParameterError, alternatives, parse_assignments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from earvoice.client.options import CommitUnit, TranslationOptions
-    from earvoice.client.policy import DecisionPolicy
+    from earvoice.policies import DecisionPolicy
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,7 @@ class Preset:
         Raises:
             ValueError: the policy has no such parameter.
         """
-        policy = choose_policy(self.policy.NAME, **{**vars(self.policy), **parameters})
-        return replace(self, policy=policy)
+        return replace(self, policy=with_parameters(self.policy, parameters))
 
     def apply(self, options: TranslationOptions) -> TranslationOptions:
         """Return options with this preset's choices in place of their own."""
@@ -69,3 +71,192 @@ class Preset:
         if not self.is_released_code:
             return applied
         return replace(applied, disable_guards=True, endpointing=Endpointing(disabled=True))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Presets that differ in a few values.
+
+    Attributes:
+        name, summary: with ``{parameter}`` and ``{segment_ms}`` where they differ.
+        policy: as text; a parameter's values are divided by ``/``.
+        first_ms: duration of the first segment.
+    """
+
+    name: str
+    summary: str
+    policy: str
+    segments_ms: tuple[int | None, ...] = (None,)
+    beam_size: int = 5
+    first_ms: int | None = None
+    is_released_code: bool = False
+
+    def presets(self) -> Iterator[Preset]:
+        policy_name, _, parameters = self.policy.partition(":")
+        for chosen, segment_ms in product(alternatives(parameters), self.segments_ms):
+            values = dict(part.split("=") for part in chosen.split(",") if part)
+            values["segment_ms"] = str(segment_ms)
+            name, summary = self.name.format(**values), self.summary.format(**values)
+            wait_ms = self.first_ms - segment_ms if self.first_ms and segment_ms else None
+            yield Preset(
+                name=f"{name}-released" if self.is_released_code else name,
+                summary=f"{summary}{_AS_RELEASED}" if self.is_released_code else summary,
+                policy=parse_policy(f"{policy_name}:{chosen}"),
+                segment_ms=segment_ms,
+                initial_wait_ms=wait_ms if self.first_ms and segment_ms else None,
+                beam_size=self.beam_size,
+                commit_unit="token" if self.is_released_code else None,
+                is_released_code=self.is_released_code,
+            )
+
+
+def _with_released(row: _Row, further_parameters: str = "") -> tuple[_Row, _Row]:
+    """Return a row and what the released agents of its paper do."""
+    policy = f"{row.policy}{further_parameters}"
+    return row, replace(row, policy=policy, is_released_code=True)
+
+
+_AS_RELEASED = ", as the released agent: by tokens, no guards"
+_CHUNKS_MS = (250, 500, 1000, 2000)
+_SUBMISSIONS_MS = {
+    "en-de": (500, 1000, 2500),
+    "en-ja": (1000, 2400, 3000),
+    "en-zh": (800, 1500, 2500),
+}
+_STRIDES = ((3, 300), (4, 350), (3, 400), (4, 800), (5, 800))
+# Models were also decoded faster than they were trained: with k - 1, or s - 100.
+_FASTER_STRIDES = {pair for k, s in _STRIDES for pair in ((k - 1, s), (k, s - 100))}
+
+_WAIT_K = _Row(
+    "papi-2022-wait-{k}-{detection}",
+    "wait-{k}, {detection} word detection",
+    "wait_k:k=3/5/7/9/11,detection=fixed/adaptive",
+    (280,),
+    1,
+)
+_ROWS = (
+    _WAIT_K,
+    # The released agent counts words by CTC only.
+    replace(
+        _WAIT_K,
+        policy="wait_k:k=3/5/7/9/11,detection=adaptive,end_while_reading=commit",
+        segments_ms=(320,),
+        beam_size=5,
+        is_released_code=True,
+    ),
+    _Row("papi-2022-offline-greedy", "offline", "offline", beam_size=1),
+    _Row("papi-2022-offline-beam", "offline", "offline"),
+    *_with_released(
+        _Row(
+            "papi-2023-edatt-{alpha}",
+            "EDAtt, alpha {alpha}, lambda 2",
+            "edatt:alpha=0.6/0.4/0.2/0.1/0.05/0.03,lambda_states=2",
+            (800,),
+        ),
+        ",allow_early_end=true",
+    ),
+    *_with_released(
+        _Row(
+            "papi-2023-la",
+            "local agreement with a memory of one hypothesis: LA-2",
+            "local_agreement:n=2",
+            (800,),
+        )
+    ),
+    *_with_released(
+        _Row(
+            "papi-2023b-alignatt-{frames}",
+            "AlignAtt, f {frames}",
+            "align_att:frames=2/4/8",
+            (1000,),
+        )
+    ),
+    _Row(
+        "polak-2022-la-{n}-{segment_ms}",
+        "LA-{n}, chunks of {segment_ms} ms",
+        "local_agreement:n=2/3/4",
+        _CHUNKS_MS,
+    ),
+    _Row(
+        "polak-2022-hold-{n}-{segment_ms}",
+        "Hold-{n}, chunks of {segment_ms} ms",
+        "hold_n:n=3/6/12",
+        _CHUNKS_MS,
+    ),
+    _Row(
+        "polak-2022-sp-{n}-{segment_ms}",
+        "SP-{n}, chunks of {segment_ms} ms",
+        "shared_prefix:n=1/2",
+        _CHUNKS_MS,
+    ),
+    _Row(
+        "polak-2022-la-{n}-{segment_ms}-wait",
+        "LA-{n}, chunks of {segment_ms} ms, the first of 2 s",
+        "local_agreement:n=2",
+        _CHUNKS_MS[:-1],
+        first_ms=2000,
+    ),
+    *(
+        _Row(
+            f"polak-2022-submission-{pair}-{regime}",
+            f"IWSLT 2022, {pair}, {regime} latency: LA-2, chunks of {segment_ms} ms",
+            "local_agreement:n=2",
+            (segment_ms,),
+        )
+        for pair, chunks_ms in _SUBMISSIONS_MS.items()
+        for regime, segment_ms in zip(("low", "medium", "high"), chunks_ms, strict=True)
+    ),
+    _Row(
+        "nguyen-2021-k{wait_frames}-s{stride_frames}-n{tokens}",
+        # Frames of 10 ms.
+        "at most {tokens} tokens every {stride_frames}0 ms after {wait_frames}0 ms",
+        "frame_schedule:wait_frames=100/200,stride_frames=10/20,tokens=1/2/3",
+        beam_size=1,
+    ),
+    *(
+        _Row(
+            "han-2020-wait-{k}-{stride_ms}",
+            "wait-{k}, a token every {stride_ms} ms"
+            + ("" if (k, stride_ms) in _STRIDES else ", decoded faster than trained"),
+            f"strided_wait_k:k={k},stride_ms={stride_ms}",
+            (stride_ms,),
+            1,
+        )
+        for k, stride_ms in sorted(_FASTER_STRIDES.union(_STRIDES))
+    ),
+)
+
+PRESETS = tuple(preset for row in _ROWS for preset in row.presets())
+"""All of them, paper by paper."""
+
+PAPERS = {
+    "papi-2022": "Papi 2022: Does Simultaneous Speech Translation need Simultaneous Models?",
+    "papi-2023": "Papi 2023: Attention as a Guide for Simultaneous Speech Translation",
+    "papi-2023b": "Papi 2023b: AlignAtt",
+    "polak-2022": "Polák 2022: CUNI-KIT System for Simultaneous Speech Translation, IWSLT 2022",
+    "nguyen-2021": "Nguyen 2021: End-to-End Simultaneous Speech Translation Decoding Strategies",
+    "han-2020": "Han 2020: End-to-End Simultaneous Translation System for IWSLT 2020",
+}
+"""What a preset's ``paper`` stands for."""
+
+
+def find_preset(text: str) -> Preset:
+    """Return a preset by its name, with other parameters of its policy if any are given.
+
+    Args:
+        text: ``NAME`` or ``NAME:PARAMETER=VALUE,...``, such as
+            ``papi-2023-edatt-0.2:attention_layer=4``.
+
+    Raises:
+        ValueError: no such preset or parameter, or no value of its kind.
+    """
+    name, _, assignments = text.partition(":")
+    found = next((preset for preset in PRESETS if preset.name == name), None)
+    if found is None:
+        names = [preset.name for preset in PRESETS]
+        near = ", ".join(get_close_matches(name, names)) or f"{names[0]} and others"
+        raise ValueError(f"preset = {name!r} is not known; nearest: {near}")
+    try:
+        return found.with_parameters(parse_assignments(type(found.policy), assignments))
+    except ParameterError as error:
+        raise error.within(f"{name}:") from None

@@ -2,31 +2,86 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
-from earvoice.client.server_target import ServerTarget, find_targets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 HEALTH_TIMEOUT_S = 2.0
+HIGHEST_PORT = 65_535
 
 _SERVICE = api.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
+_DNS = "dns:///"
+_SERVING = 1
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-class ServerChannel:
-    """A connection to one address, used by any number of calls.
+@dataclass(frozen=True)
+class ServerTarget:
+    """An address of the server: ``host:port``, or any gRPC target.
 
-    Args:
-        target: the address.
-        channel: open.
+    Attributes:
+        host: name that its certificate bears, where the address does not say it; else empty.
     """
+
+    address: str
+    host: str = ""
+
+
+def split_address(address: str) -> tuple[str, ...]:
+    """Return the parts of a list of addresses.
+
+    Raises:
+        ValueError: one of them is empty, or has a port that cannot be.
+    """
+    parts = tuple(part.strip() for part in address.split(","))
+    if not all(parts):
+        raise ValueError(
+            f"server = {address!r} is not allowed; allowed: host:port, several separated by "
+            "commas, or dns:///name:port"
+        )
+    for part in parts:
+        port = part.rpartition(":")[2]
+        if port.isdecimal() and not part.startswith("unix") and not 0 < int(port) <= HIGHEST_PORT:
+            raise ValueError(f"server = {part!r}: port {port} is not allowed; allowed: 1 to 65535")
+    return parts
+
+
+async def find_targets(parts: tuple[str, ...]) -> list[ServerTarget]:
+    """Return all addresses now: a name given as ``dns:///name:port`` stands for all of its own.
+
+    One that is not known now is left to gRPC, which says what is wrong with it.
+    """
+    targets: list[ServerTarget] = []
+    for part in parts:
+        targets += await _looked_up(part) if part.startswith(_DNS) else [ServerTarget(part)]
+    return targets
+
+
+async def _looked_up(part: str) -> list[ServerTarget]:
+    name, _, port = part.removeprefix(_DNS).rpartition(":")
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except OSError:
+        return [ServerTarget(part)]
+    addresses = dict.fromkeys((family, str(place[0])) for family, _, _, _, place in found)
+    return [
+        ServerTarget(f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}", name)
+        for family, host in addresses
+    ]
+
+
+class ServerChannel:
+    """A connection to one address, used by any number of calls."""
 
     def __init__(self, target: ServerTarget, channel: grpc.aio.Channel) -> None:
         self.target = target
@@ -36,8 +91,7 @@ class ServerChannel:
 
     async def is_serving(self) -> bool:
         """Say whether a new session would be welcome."""
-        serving: int = health_pb2.HealthCheckResponse.SERVING
-        return await self._health() == serving
+        return await self._health() == _SERVING
 
     async def answers(self) -> bool:
         """Say whether somebody is there, be it only to say no."""
@@ -45,13 +99,18 @@ class ServerChannel:
 
     async def _health(self) -> int | None:
         """Return what the server says of its health; 0 where it says something else."""
-        stub = health_pb2_grpc.HealthStub(self.channel)
-        request = health_pb2.HealthCheckRequest(service=_SERVICE)
+        # HealthCheckRequest and HealthCheckResponse have one field each, number 1: on the wire
+        # they are the same as protobuf's own wrappers, which need no further package.
+        check = self.channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=StringValue.SerializeToString,
+            response_deserializer=Int32Value.FromString,
+        )
         try:
-            answer = await stub.Check(request, timeout=HEALTH_TIMEOUT_S)
+            answer = await check(StringValue(value=_SERVICE), timeout=HEALTH_TIMEOUT_S)
         except grpc.aio.AioRpcError as failure:
             return None if failure.code() in _SILENT else 0
-        status: int = answer.status
+        status: int = answer.value
         return status
 
 
@@ -61,7 +120,7 @@ class ServerChannels:
     A new connection to the same address may lead elsewhere, too: behind it there may be a balancer.
 
     Args:
-        parts: addresses, see `server_target`.
+        parts: addresses, see `find_targets`.
         open_channel: opens a channel.
     """
 
@@ -75,11 +134,7 @@ class ServerChannels:
 
     @asynccontextmanager
     async def use(self, lost: ServerChannel | None = None) -> AsyncIterator[ServerChannel]:
-        """Give the connection.
-
-        Args:
-            lost: the one that was given before and is of no use any more.
-        """
+        """Give the connection, another one than ``lost``, which was given before."""
         if self._current is None or self._current is lost:
             self._replace(await self._open_after(lost))
         assert self._current is not None  # noqa: S101 - just replaced
@@ -96,11 +151,7 @@ class ServerChannels:
         return len(await find_targets(self._parts))
 
     async def find_other(self, leaving: ServerChannel) -> bool:
-        """Look for another place that takes sessions, and go there from now on.
-
-        Args:
-            leaving: the connection whose server goes away.
-        """
+        """Look for another place that takes sessions than ``leaving``, and go there from now on."""
         if self._current is not leaving:
             return True
         target = leaving.target

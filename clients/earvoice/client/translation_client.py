@@ -11,13 +11,16 @@ import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1.speech_translation_service_pb2_grpc import SpeechTranslationServiceStub
-from earvoice.client.errors import ServerUnavailableError
+from earvoice.client.errors import ServerUnavailableError, translate_failure
 from earvoice.client.model_description import ModelCatalog, read_catalog
-from earvoice.client.rpc_failure import translate_failure
-from earvoice.client.server_channels import ServerChannel, ServerChannels
-from earvoice.client.server_target import ServerTarget, split_address
-from earvoice.client.translation_stream import TranslationStream
-from earvoice.runtime.address import stays_here
+from earvoice.client.server_channels import (
+    ServerChannel,
+    ServerChannels,
+    ServerTarget,
+    split_address,
+)
+from earvoice.client.translation_stream import ResumePoint, TranslationStream
+from earvoice.runtime.tls import is_local_target
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, bearer_metadata, open_channel
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class TranslationClient:
         channels: to the server; they are closed with the client.
         now_s: a monotonic clock in seconds.
         read_token: gives the bearer token to show with the next call; None shows none.
+        keeps_secrets: nobody on the way can read what is sent.
     """
 
     def __init__(
@@ -47,8 +51,11 @@ class TranslationClient:
         channels: ServerChannels,
         now_s: Callable[[], float] = time.monotonic,
         read_token: Callable[[], str] | None = None,
+        *,
+        keeps_secrets: bool = False,
     ) -> None:
         self._channels = channels
+        self._keeps_secrets = keeps_secrets
         self._now_s = now_s
         self._read_token = read_token
 
@@ -67,17 +74,33 @@ class TranslationClient:
         """Close the connection; running translations end with CANCELLED."""
         await self._channels.close()
 
+    def with_token(self, token: str) -> TranslationClient:
+        """Return a client of the same connection that shows another token; it is not closed.
+
+        Raises:
+            ValueError: the token would leave this machine in the clear.
+        """
+        if token and not self._keeps_secrets:
+            raise ValueError("a token is shown only over TLS: everybody could read it")
+        return TranslationClient(
+            self._channels, self._now_s, _reader(token), keeps_secrets=self._keeps_secrets
+        )
+
     def open(
-        self, audio: AsyncIterable[bytes | TranslationUpdate], options: TranslationOptions
+        self,
+        audio: AsyncIterable[bytes | TranslationUpdate],
+        options: TranslationOptions,
+        resume_point: ResumePoint | None = None,
     ) -> TranslationStream:
         """Return a session that can be changed while it runs: ``update``; read its ``events``.
 
-        Args:
-            audio: bytes in ``options.audio``'s format, cut anywhere, and updates in their place;
-                its end ends the session.
-            options: what to translate, and how.
+        The audio comes in ``options.audio``'s format, cut anywhere, with updates in their place;
+        its end ends the session. With the ``resume_point`` of a session that somebody else had, it
+        is that session's audio from ``acknowledged_samples`` on.
         """
-        return TranslationStream(self._channels, self._call, audio, options, self._now_s)
+        return TranslationStream(
+            self._channels, self._call, audio, options, self._now_s, resume_point
+        )
 
     async def translate(
         self, audio: AsyncIterable[bytes | TranslationUpdate], options: TranslationOptions
@@ -85,12 +108,8 @@ class TranslationClient:
         """Translate one stream of audio.
 
         The first event is ``Started``, the last ``Summary``. Close the generator
-        (``contextlib.aclosing``) to leave early: the session is cancelled then.
-
-        Args:
-            audio: bytes in ``options.audio``'s format, cut anywhere, and updates in their place;
-                its end ends the session.
-            options: what to translate, and how.
+        (``contextlib.aclosing``) to leave early: the session is cancelled then. About the audio
+        see ``open``.
 
         Raises:
             TranslationError: see ``advice`` for what to do about it.
@@ -152,7 +171,8 @@ def connect(
         ValueError: the token would leave this machine in the clear, or an address is empty.
     """
     parts = split_address(address)
-    if token and tls is None and not all(map(stays_here, parts)):
+    keeps_secrets = tls is not None or all(map(is_local_target, parts))
+    if token and not keeps_secrets:
         raise ValueError(f"a token is shown to {address} only over TLS: everybody could read it")
     if tls is not None:
         tls.check()
@@ -163,7 +183,8 @@ def connect(
             known = replace(tls, server_name=target.host)
         return open_channel(target.address, PUBLIC_MESSAGE_LIMIT_BYTES, known)
 
-    return TranslationClient(ServerChannels(parts, open_to), read_token=_reader(token))
+    channels = ServerChannels(parts, open_to)
+    return TranslationClient(channels, read_token=_reader(token), keeps_secrets=keeps_secrets)
 
 
 def _reader(token: str | Callable[[], str]) -> Callable[[], str] | None:

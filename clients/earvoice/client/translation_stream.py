@@ -1,31 +1,28 @@
-"""One session, over as many calls as it takes."""
+"""One session, over as many calls as it takes: what is lost goes on where it was."""
 
 from __future__ import annotations
 
 import asyncio
+import random
+import struct
 import uuid
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from earvoice.client.audio_log import AudioLog
-from earvoice.client.audio_pump import AudioPump
-from earvoice.client.call_attempt import CallAttempt
-from earvoice.client.departure import Departure
+from earvoice.client.audio_log import AudioLog, AudioPump
+from earvoice.client.call_attempt import CallAttempt, ReceptionClock, StallWatch
 from earvoice.client.errors import ServerBusyError, ServerUnavailableError, TranslationError
 from earvoice.client.event import (
     Committed,
     EndOfUtterance,
+    EventReader,
+    GoAway,
     Reconnected,
     SegmentDone,
     Started,
     Summary,
     TranslationEvent,
 )
-from earvoice.client.event_reader import EventReader
-from earvoice.client.reception_clock import ReceptionClock
-from earvoice.client.reconnection import Reconnection, is_loss
-from earvoice.client.resume_point import ResumePoint
-from earvoice.client.stall_watch import StallWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable
@@ -38,6 +35,214 @@ REPLAY_LIMIT_BYTES = 32 * 1024 * 1024
 quarter of an hour at 16 kHz. Servers acknowledge every half minute at the latest."""
 
 
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 5.0
+
+_PASSING_REASONS = ("NOT_READY", "BACKEND_UNAVAILABLE")
+_TRANSPORT_CODES = ("UNAVAILABLE", "CANCELLED", "INTERNAL", "UNKNOWN", "ABORTED")
+_BUSY_REASON = "SESSION_LIMIT"
+_TOKEN_REASON = "INVALID_RESUME_TOKEN"  # noqa: S105 - an error's name
+_OTHER_REPLICA = ("model", "version")
+"""Causes for which another replica may take the token: servers are being replaced by newer ones."""
+_PLACE = struct.Struct(">5q")
+"""Of a resume point: response, sample, utterance and segment told last, utterance ended last."""
+LOOK_INTERVAL_S = 1.0
+UTTERANCE_WAIT_SHARE = 0.7
+"""Share of the grace in which the end of an utterance is waited for: it is the best place to go."""
+
+
+def is_loss(error: TranslationError) -> bool:
+    """Say whether a session may go on elsewhere after an error: the server or the way is gone.
+
+    A proxy reports a server that died with any of several statuses, none with a reason of ours.
+    """
+    if error.reason:
+        return error.passing and error.reason in _PASSING_REASONS
+    return error.code in _TRANSPORT_CODES
+
+
+def _may_pass(error: TranslationError) -> bool:
+    """Say whether a session that is lost already may yet go on after an error."""
+    if error.reason == _TOKEN_REASON:
+        return error.metadata.get("cause") in _OTHER_REPLICA
+    return error.reason == _BUSY_REASON or is_loss(error)
+
+
+class Reconnection:
+    """Counts attempts since the session made progress last.
+
+    Args:
+        limit_s: seconds to try for; 0 never tries.
+        now_s: a monotonic clock in seconds.
+        spread: gives a factor between 0 and 1, so that not all clients come back at once.
+
+    Attributes:
+        loss: what ended the session; None while it runs.
+        attempt_count: since then.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        now_s: Callable[[], float],
+        spread: Callable[[], float] = random.random,
+    ) -> None:
+        self._limit_s = limit_s
+        self._now_s = now_s
+        self._spread = spread
+        self._lost_s = 0.0
+        self.loss: TranslationError | None = None
+        self.attempt_count = 0
+
+    def note_progress(self) -> None:
+        """The session runs, and has come further than where it was lost."""
+        self.loss = None
+        self.attempt_count = 0
+
+    def pause_s(self, error: TranslationError) -> float | None:
+        """Return how long to wait before the next attempt; None: do not try again.
+
+        Args:
+            error: that ended the session or the last attempt.
+        """
+        if not (_may_pass(error) if self.loss else is_loss(error)):
+            return None
+        if self.loss is None:
+            self.loss, self._lost_s = error, self._now_s()
+        pause_s = self._next_pause_s(error.retry_after_s)
+        if self.waited_s + pause_s >= self._limit_s:
+            return None
+        self.attempt_count += 1
+        return pause_s
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the loss."""
+        return self._now_s() - self._lost_s
+
+    def _next_pause_s(self, asked_s: float | None) -> float:
+        """The first attempt is made at once: most often another server stands ready."""
+        if not self.attempt_count:
+            return 0.0
+        doubled_s = FIRST_PAUSE_S * 2.0 ** min(self.attempt_count - 1, 10)
+        pause_s = min(LONGEST_PAUSE_S, max(doubled_s, asked_s or 0.0))
+        return pause_s * (0.5 + self._spread() / 2)
+
+
+class ResumePoint:
+    """Where an interrupted session can go on, and what its caller has been told.
+
+    Attributes:
+        token: to go on with; empty before the first, when a session can only begin anew.
+        seq: of the response that it came with.
+        acknowledged_samples: audio before this is never needed again.
+        is_valid: whether there is a place to go on from: not after words without a token.
+    """
+
+    def __init__(self) -> None:
+        self.token = b""
+        self.seq = 0
+        self.acknowledged_samples = 0
+        self.is_valid = True
+        self._segment = (-1, -1)
+        self._ended_utterance = -1
+
+    def to_bytes(self) -> bytes:
+        """Return it as bytes, for `from_bytes` in another process."""
+        place = (self.seq, self.acknowledged_samples, *self._segment, self._ended_utterance)
+        return _PLACE.pack(*place) + self.token
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> ResumePoint:
+        """Return what `to_bytes` gave.
+
+        Raises:
+            ValueError: the bytes are something else.
+        """
+        if len(content) <= _PLACE.size:
+            raise ValueError("no place to resume from")
+        place = _PLACE.unpack_from(content)
+        if min(place[:2]) < 0:
+            raise ValueError("no place to resume from")
+        point = cls()
+        point.token = content[_PLACE.size :]
+        point.seq, point.acknowledged_samples = place[:2]
+        point._segment, point._ended_utterance = (place[2], place[3]), place[4]
+        return point
+
+    def note(self, event: TranslationEvent, seq: int) -> bool:
+        """Take note of an event; return whether it is news and not told a second time.
+
+        Args:
+            event: next in order.
+            seq: of its response.
+        """
+        match event:
+            case Committed():
+                self._move(event.resume_token, seq, event.acknowledged_samples)
+            case EndOfUtterance():
+                self._move(event.resume_token, seq, event.acknowledged_samples)
+                return self._is_new_end(event)
+            case SegmentDone():
+                return self._is_new_segment(event)
+        return True
+
+    def _move(self, token: bytes, seq: int, acknowledged_samples: int) -> None:
+        self.is_valid = bool(token)
+        self.token = token
+        self.seq = seq
+        self.acknowledged_samples = max(self.acknowledged_samples, acknowledged_samples)
+
+    def _is_new_segment(self, event: SegmentDone) -> bool:
+        place = (event.utterance, event.segment)
+        if place <= self._segment:
+            return False
+        self._segment = place
+        return True
+
+    def _is_new_end(self, event: EndOfUtterance) -> bool:
+        if event.utterance <= self._ended_utterance:
+            return False
+        self._ended_utterance = event.utterance
+        return True
+
+
+class Departure:
+    """Looks for another server once this one has said that it goes away."""
+
+    def __init__(
+        self, channels: ServerChannels, leaving: ServerChannel, now_s: Callable[[], float]
+    ) -> None:
+        self._channels = channels
+        self._leaving = leaving
+        self._now_s = now_s
+        self._search: asyncio.Task[None] | None = None
+        self._latest_s = 0.0
+
+    def is_due(self, event: TranslationEvent | None) -> bool:
+        """Say whether to leave now.
+
+        Args:
+            event: told just now; None for silence.
+        """
+        if isinstance(event, GoAway) and self._search is None:
+            self._latest_s = self._now_s() + event.grace_ms / 1000 * UTTERANCE_WAIT_SHARE
+            self._search = asyncio.create_task(self._find())
+        if self._search is None or not self._search.done():
+            return False
+        self._search.result()
+        return isinstance(event, EndOfUtterance) or self._now_s() >= self._latest_s
+
+    async def close(self) -> None:
+        if self._search is not None:
+            self._search.cancel()
+            await asyncio.wait({self._search})
+
+    async def _find(self) -> None:
+        while not await self._channels.find_other(self._leaving):  # noqa: ASYNC110 - remote
+            await asyncio.sleep(LOOK_INTERVAL_S)
+
+
 class TranslationStream:
     """One session. It outlives its server: see `Reconnected`.
 
@@ -48,6 +253,10 @@ class TranslationStream:
             has started, so that a refused session never opens a microphone.
         options: what was chosen.
         now_s: a monotonic clock in seconds.
+        resume_point: of a session that goes on here.
+
+    Attributes:
+        resume_point: where the session could go on elsewhere: what has been told until now.
     """
 
     def __init__(
@@ -57,16 +266,20 @@ class TranslationStream:
         audio: AsyncIterable[bytes | TranslationUpdate],
         options: TranslationOptions,
         now_s: Callable[[], float],
+        resume_point: ResumePoint | None = None,
     ) -> None:
         self._channels = channels
         self._open_call = open_call
         self._options = options
         self._now_s = now_s
-        self._clock = ReceptionClock(options.audio, paced=options.paced, now_s=now_s)
+        self.resume_point = resume_point or ResumePoint()
+        start_sample = self.resume_point.acknowledged_samples
+        self._clock = ReceptionClock(
+            options.audio, paced=options.paced, now_s=now_s, start_sample=start_sample
+        )
         limit_bytes = REPLAY_LIMIT_BYTES if options.reconnect_limit_s else 0
-        self._log = AudioLog(options.audio.frame_bytes, limit_bytes)
+        self._log = AudioLog(options.audio.frame_bytes, limit_bytes, start_sample)
         self._pump = AudioPump(audio, options.audio, self._log)
-        self._point = ResumePoint()
         self._reconnection = Reconnection(options.reconnect_limit_s, now_s)
         self._affinity = uuid.uuid4().hex
         self._started = False
@@ -99,7 +312,7 @@ class TranslationStream:
                                 yield event
                     except TranslationError as error:
                         if self._is_told and is_loss(error):
-                            # What is lost is the farewell behind the summary.
+                            # Only the status after the summary is lost.
                             return
                         lost = channel
                         failure = error
@@ -115,12 +328,12 @@ class TranslationStream:
     async def _attempt(self, channel: ServerChannel) -> AsyncGenerator[TranslationEvent, None]:
         """Yield the events of one call that are news."""
         watch = StallWatch(self._options.stall_timeout_s, self._now_s, channel.answers)
-        reader = EventReader(self._options.audio, self._clock.read_ms, self._point.seq)
+        reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
         call = CallAttempt(
             self._open_call(channel, self._affinity), self._log, reader, self._clock, watch
         )
         departure = Departure(self._channels, channel, self._now_s)
-        token = self._point.token
+        token = self.resume_point.token
         events = call.events(self._options, token, self._pump.failing)
         try:
             async with aclosing(events):
@@ -135,9 +348,9 @@ class TranslationStream:
             await departure.close()
 
     async def _note(self, event: TranslationEvent, seq: int) -> bool:
-        news = self._point.note(event, seq)
+        news = self.resume_point.note(event, seq)
         if isinstance(event, Committed | EndOfUtterance):
-            await self._log.acknowledge(self._point.acknowledged_samples)
+            await self._log.acknowledge(self.resume_point.acknowledged_samples)
             self._reconnection.note_progress()
         if news and isinstance(event, SegmentDone):
             # Silence, too, is progress: nothing is committed in it.
@@ -159,13 +372,16 @@ class TranslationStream:
 
     @property
     def _can_resume(self) -> bool:
-        return self._point.is_valid and self._log.start_sample <= self._point.acknowledged_samples
+        return (
+            self.resume_point.is_valid
+            and self._log.start_sample <= self.resume_point.acknowledged_samples
+        )
 
     async def _pause(self, error: TranslationError, untried_count: int) -> None:
-        """Wait before the next attempt, if there shall be one.
+        """Wait before the next attempt.
 
         Raises:
-            TranslationError: there shall be none.
+            TranslationError: the session cannot go on.
         """
         if not self._started:
             if untried_count > 0 and isinstance(error, ServerUnavailableError | ServerBusyError):
@@ -178,6 +394,6 @@ class TranslationStream:
 
     def _with_position(self, error: TranslationError) -> TranslationError:
         error.session_started = self._started
-        error.acknowledged_samples = self._point.acknowledged_samples
-        error.resume_token = self._point.token
+        error.acknowledged_samples = self.resume_point.acknowledged_samples
+        error.resume_token = self.resume_point.token
         return error

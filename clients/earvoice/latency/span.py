@@ -1,15 +1,32 @@
-"""One finished span, as far as latency is concerned."""
+"""Finished spans, from OTLP/JSON lines or other messages, kept by trace.
+
+OTLP/JSON is not protobuf's JSON: ids are hex here, and base64 there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from earvoice.latency.errors import SpanError
+
+class SpanError(Exception):
+    """A span, or a line that should hold spans, is not what the telemetry page describes.
+
+    `where` is the file and line, or the span; `problem` has the value and what is allowed.
+    """
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+
 
 AttributeValue = str | bool | int | float | tuple["AttributeValue", ...]
 
 PREFIX = "earvoice."
+NS_PER_MS = 1e6
+_ERROR_STATUS = (2, "STATUS_CODE_ERROR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +51,10 @@ class Span:
     failed: bool = False
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a number of ours.
-
-        Args:
-            name: without the prefix ``earvoice.``.
-            default: for an attribute that may be missing.
+        """Return a number of ours, named without the prefix ``earvoice.``.
 
         Raises:
-            SpanError: it is missing, or no number.
+            SpanError: it is no number, or missing without a default.
         """
         value = self.attributes.get(PREFIX + name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -49,14 +62,14 @@ class Span:
         return value
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Return a text of ours; raises like ``number``."""
+        """Like ``number``."""
         value = self.attributes.get(PREFIX + name, default)
         if not isinstance(value, str):
             raise self._wrong(name, value, "a text")
         return value
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """Return a list of numbers of ours; raises like ``number``."""
+        """Like ``number``."""
         values = self._items(name)
         numbers = tuple(value for value in values if isinstance(value, int | float))
         if len(numbers) != len(values):
@@ -64,13 +77,13 @@ class Span:
         return numbers
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Return a list of texts of ours; empty if it is missing."""
+        """Empty if it is missing."""
         if PREFIX + name not in self.attributes:
             return ()
         return tuple(str(value) for value in self._items(name))
 
     def flags(self, name: str) -> tuple[bool, ...]:
-        """Return a list of truth values of ours; raises like ``number``."""
+        """Like ``number``."""
         return tuple(bool(value) for value in self._items(name))
 
     def _items(self, name: str) -> tuple[AttributeValue, ...]:
@@ -84,3 +97,122 @@ class Span:
             f"span {self.name} of trace {self.trace_id}",
             f"{PREFIX}{name} = {value!r}, must be {allowed}",
         )
+
+
+def read_span_file(path: Path) -> Iterator[Span]:
+    """Yield the spans of a file.
+
+    A line that a service is still writing ends without a line break; it is left for next time.
+
+    Raises:
+        SpanError: a line is no OTLP/JSON; other signals' lines are no error.
+        OSError: the file cannot be read.
+    """
+    with path.open(encoding="utf8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or not line.endswith("\n"):
+                continue
+            try:
+                yield from spans_of_line(line)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                problem = f"no OTLP/JSON of spans: {type(error).__name__} {error}"
+                raise SpanError(f"{path}:{number}", problem) from error
+
+
+def spans_of_line(line: str) -> Iterator[Span]:
+    for resource in json.loads(line).get("resourceSpans", ()):
+        for scope in resource.get("scopeSpans", ()):
+            yield from map(_span, scope.get("spans", ()))
+
+
+def _span(span: dict[str, Any]) -> Span:
+    start_ns = int(span["startTimeUnixNano"])
+    return Span(
+        name=span["name"],
+        trace_id=span["traceId"].lower(),
+        start_ns=start_ns,
+        duration_ms=(int(span["endTimeUnixNano"]) - start_ns) / NS_PER_MS,
+        attributes={pair["key"]: _value(pair["value"]) for pair in span.get("attributes", ())},
+        failed=span.get("status", {}).get("code") in _ERROR_STATUS,
+    )
+
+
+def _value(value: dict[str, Any]) -> AttributeValue:
+    """Return an AnyValue; 64-bit integers are texts in OTLP/JSON."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "intValue":
+            return int(content)
+        case "doubleValue":
+            return float(content)
+        case "boolValue":
+            return bool(content)
+        case "arrayValue":
+            return tuple(map(_value, content.get("values", ())))
+    return str(content)
+
+
+SESSION, SEGMENT = "session", "segment"
+_OF_A_SEGMENT = frozenset(
+    {
+        SEGMENT,
+        "encode",
+        "encoder.queue",
+        "encoder.compute",
+        "decode",
+        "decoder.queue",
+        "decoder.prefill",
+        "decoder.steps",
+        "decide",
+        "emit",
+    }
+)
+
+
+class TraceStore:
+    """Keeps the spans of the newest traces.
+
+    Args:
+        most_traces: the oldest ones are dropped beyond it; None keeps all.
+
+    Attributes:
+        dropped_traces: how many were.
+        span_count: spans of ours that were taken.
+    """
+
+    def __init__(self, most_traces: int | None = None) -> None:
+        self._most_traces = most_traces
+        self._segments: dict[str, list[Span]] = {}
+        self._sessions: dict[str, Span] = {}
+        self.dropped_traces = 0
+        self.span_count = 0
+
+    def take(self, spans: Iterable[Span]) -> None:
+        """Take spans; those of other programs are left out."""
+        for span in spans:
+            if span.name == SESSION:
+                self._sessions[span.trace_id] = span
+            elif span.name in _OF_A_SEGMENT:
+                self._segments.setdefault(span.trace_id, []).append(span)
+            else:
+                continue
+            self.span_count += 1
+        self._drop_oldest()
+
+    def sessions(self) -> Iterator[Span]:
+        """Yield the spans of those that have ended."""
+        yield from self._sessions.values()
+
+    def segments(self) -> Iterator[Sequence[Span]]:
+        """Yield the spans of each segment that is finished."""
+        for spans in self._segments.values():
+            if any(span.name == SEGMENT for span in spans):
+                yield spans
+
+    def _drop_oldest(self) -> None:
+        if self._most_traces is None:
+            return
+        for traces in (self._segments, self._sessions):
+            while len(traces) > self._most_traces:
+                del traces[next(iter(traces))]
+                self.dropped_traces += 1

@@ -1,17 +1,19 @@
-"""The stages of a word's time: their names, in the order in which they pass."""
+"""The stages of a word's time: their names in the order in which they pass, and their times."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from earvoice.latency.span import Span
 
 Hop = Literal["policy", "encoder", "decoder", "wait", "audio"]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage.
+    """One part of a word's time.
 
     Attributes:
         name: without unit, as in ``earvoice.stage.NAME_ms``.
@@ -51,3 +53,54 @@ WORD_STAGES = (AUDIO_WAIT, LATENESS, *SEGMENT_STAGES, HOLD)
 
 StageTimes = Mapping[str, float]
 """Milliseconds by the name of the stage."""
+
+
+def said_stages(emit: Span) -> StageTimes:
+    """Return what the policy service says of the words that it hands out.
+
+    Raises:
+        SpanError: the span lacks a stage.
+    """
+    return {stage.name: emit.number(f"stage.{stage.name}_ms") for stage in SEGMENT_STAGES}
+
+
+def spanned_stages(segment: Span, spans: Sequence[Span], clock: str) -> StageTimes:
+    """Return where the time of a segment that committed nothing went.
+
+    Network is a round trip less what the other side says it took; the service's own work is what is
+    left. On the clock ``true`` only computation takes time.
+    """
+    stages = dict.fromkeys((stage.name for stage in SEGMENT_STAGES), 0.0)
+    for round_trip, engine in (("encode", "encoder.compute"), ("decode", "decoder.steps")):
+        queue_ms, compute_ms, network_ms = _hop(spans, round_trip, engine)
+        service = engine.partition(".")[0]
+        stages[f"{service}_compute"] = compute_ms
+        if clock == "live":
+            stages[f"{service}_queue"], stages[f"{service}_network"] = queue_ms, network_ms
+    if clock == "live":
+        merged = segment.number("segment.merged", 0) > 0
+        stages["merge_wait" if merged else "previous_segment_wait"] = _wait_ms(segment, spans)
+        stages["decision"] = max(0.0, segment.duration_ms - sum(stages.values()))
+    return stages
+
+
+def _wait_ms(segment: Span, spans: Sequence[Span]) -> float:
+    """From the segment's arrival to its first request: both of the policy service's own clock."""
+    begins_ns = [span.start_ns for span in spans if span.name in ("encode", "decode")]
+    return max(0.0, (min(begins_ns) - segment.start_ns) / 1e6) if begins_ns else 0.0
+
+
+def _hop(spans: Sequence[Span], round_trip: str, engine: str) -> tuple[float, float, float]:
+    """Return the (queue, compute, network) ms of a segment's requests to one service.
+
+    The engine's own numbers count: a span of many steps holds waits between them too.
+    """
+    service = engine.partition(".")[0]
+    inside_ms = _sum(spans, f"{service}.queue", f"{service}.prefill", engine)
+    compute_ms = sum(span.number("engine.compute_ms") for span in spans if span.name == engine)
+    queue_ms = max(0.0, inside_ms - compute_ms)
+    return queue_ms, compute_ms, max(0.0, _sum(spans, round_trip) - queue_ms - compute_ms)
+
+
+def _sum(spans: Sequence[Span], *names: str) -> float:
+    return sum(span.duration_ms for span in spans if span.name in names)

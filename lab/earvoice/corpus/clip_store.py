@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from earvoice.runtime.files import atomic_write
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -69,9 +71,8 @@ class ClipStore:
         self._asked_path(shard).write_text(asked, encoding="utf-8")
         joined = np.concatenate(waves) if waves else np.zeros(0, np.int16)
         joined.tofile(self.folder / f"{shard:05d}.pcm")
-        partial = self.folder / f"{shard:05d}.part"
-        partial.write_text(json.dumps([asdict(clip) for clip in clips]), encoding="utf-8")
-        partial.replace(self._index_path(shard))
+        with atomic_write(self._index_path(shard)) as index:
+            index.write_text(json.dumps([asdict(clip) for clip in clips]), encoding="utf-8")
 
     def read(self, shard: int) -> Iterator[tuple[Clip, NDArray[np.int16]]]:
         """Yield the clips of one shard with their samples."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from earvoice.runtime.files import atomic_write
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -56,9 +58,8 @@ class FeatureStore:
         """Write one shard; `features` hold one [frames, 80] array for each clip."""
         empty = np.zeros((0, MEL_BINS), np.float16)
         np.save(self.folder / f"{name}.npy", np.concatenate([empty, *features]))
-        partial = self.folder / f"{name}.part"
-        partial.write_text(json.dumps([asdict(clip) for clip in clips]), encoding="utf-8")
-        partial.replace(self.folder / f"{name}.json")
+        with atomic_write(self.folder / f"{name}.json") as index:
+            index.write_text(json.dumps([asdict(clip) for clip in clips]), encoding="utf-8")
 
     def read(self) -> Iterator[tuple[FeatureClip, NDArray[np.float16]]]:
         """Yield all clips with their features, [frames, 80] float16, shard by shard."""

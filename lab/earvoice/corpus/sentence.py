@@ -6,6 +6,8 @@ import csv
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING
 
+from earvoice.runtime.files import atomic_write
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -56,9 +58,8 @@ def write_sentences(path: Path, sentences: Iterable[Sentence]) -> None:
 def append_sentences(path: Path, sentences: Iterable[Sentence]) -> None:
     """Add rows to a table, whole or not at all; it is made when missing."""
     rows = read_sentences(path) if path.exists() else []
-    partial = path.with_suffix(".part")
-    write_sentences(partial, [*rows, *sentences])
-    partial.replace(path)
+    with atomic_write(path) as partial:
+        write_sentences(partial, [*rows, *sentences])
 
 
 def read_sentences(path: Path) -> list[Sentence]:

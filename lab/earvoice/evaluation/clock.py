@@ -1,4 +1,4 @@
-"""The clocks of a release, and how a log of every segment is replayed on them.
+"""The clocks of a release, and what a log of every segment tells of them.
 
 ``ideal`` is the audio received at the release: computation costs nothing on it. The others are
 computation-aware. They answer different questions and are never mixed:
@@ -6,14 +6,14 @@ computation-aware. They answer different questions and are never mixed:
 * ``simuleval``: the delay plus all computation since the first segment. Computation never overlaps
   with incoming audio, so it over-states by an amount that grows with the length of the input.
 * ``true``: a segment starts when it has arrived and the one before is finished.
-* ``live``: measured at the client on the wall clock; it cannot be replayed.
+* ``live``: measured at the client on the wall clock; no log tells it afterwards.
 * ``segment``: the delay plus the computation of the unit's own segment. It hides a backlog, and is
   here only because simulstream, and OmniSTEval when it corrects SimulEval's times, report it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -23,12 +23,11 @@ ElapsedClock = Literal["simuleval", "true", "live", "segment"]
 
 
 @dataclass(frozen=True)
-class Segment:
+class TimedSegment:
     """One decided segment of a run that decided every segment.
 
     Attributes:
         end_ms: audio received when it was decided.
-        computation_ms: what it took.
         offsets_ms: for each unit that it released, how long after its start the unit left;
             within the computation.
     """
@@ -38,9 +37,9 @@ class Segment:
     offsets_ms: tuple[float, ...] = ()
 
 
-def released_together(end_ms: float, computation_ms: float, unit_count: int) -> Segment:
+def released_together(end_ms: float, computation_ms: float, unit_count: int) -> TimedSegment:
     """Return a segment whose units left at its end."""
-    return Segment(end_ms, computation_ms, (computation_ms,) * unit_count)
+    return TimedSegment(end_ms, computation_ms, (computation_ms,) * unit_count)
 
 
 def correct_simuleval(delays_ms: Sequence[float], elapsed_ms: Sequence[float]) -> tuple[float, ...]:
@@ -59,12 +58,12 @@ def correct_simuleval(delays_ms: Sequence[float], elapsed_ms: Sequence[float]) -
     return tuple(accumulate((elapsed_ms[0], *own_ms), max))
 
 
-def delays(segments: Sequence[Segment]) -> tuple[float, ...]:
+def delays(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
     """Return each unit's delay in ms: the end of its segment."""
     return tuple(segment.end_ms for segment in segments for _ in segment.offsets_ms)
 
 
-def simuleval_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
+def simuleval_elapsed(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
     """Return each unit's time on the ``simuleval`` clock, in ms.
 
     SimulEval takes the time when a segment's output is handed over: after all its computation.
@@ -77,7 +76,7 @@ def simuleval_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
     )
 
 
-def true_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
+def true_elapsed(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
     """Return each unit's time on the ``true`` clock, in ms: its segment's start + its offset."""
     times_ms: list[float] = []
     finished_ms = 0.0
@@ -88,17 +87,13 @@ def true_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
     return tuple(times_ms)
 
 
-def segment_elapsed(segments: Sequence[Segment]) -> tuple[float, ...]:
+def segment_elapsed(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
     """Return each unit's time on the ``segment`` clock, in ms."""
     return tuple(
         segment.end_ms + segment.computation_ms for segment in segments for _ in segment.offsets_ms
     )
 
 
-def replay(segments: Sequence[Segment]) -> Mapping[ElapsedClock, tuple[float, ...]]:
+def elapsed_by_clock(segments: Sequence[TimedSegment]) -> dict[ElapsedClock, tuple[float, ...]]:
     """Return each unit's time in ms on the two clocks that a log of every segment can tell."""
-    clocks: Mapping[ElapsedClock, Callable[[Sequence[Segment]], tuple[float, ...]]] = {
-        "simuleval": simuleval_elapsed,
-        "true": true_elapsed,
-    }
-    return {clock: elapsed(segments) for clock, elapsed in clocks.items()}
+    return {"simuleval": simuleval_elapsed(segments), "true": true_elapsed(segments)}

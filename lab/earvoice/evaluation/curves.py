@@ -2,53 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.connection import open_client
-from earvoice.cli.event_loop import run_async
-from earvoice.cli.exit_code import ExitCode
-from earvoice.cli.server_choice import choose_server
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
+from earvoice.cli.server_choice import choose_server, open_client
+from earvoice.evaluation.bootstrap import CONFIDENCE, Bootstrap, Floats, band
 from earvoice.evaluation.clock import Clock, ElapsedClock
-from earvoice.evaluation.corpus_score import metric_names
-from earvoice.evaluation.curve.line import CurveLine, group_points
-from earvoice.evaluation.curve.plot import draw_curves
-from earvoice.evaluation.curve.point import find_points, read_point
-from earvoice.evaluation.curve.resampling import Resampler
-from earvoice.evaluation.curve.table import (
-    as_text,
-    as_tsv,
-    latency_rows,
-    point_rows,
-    shown_columns,
+from earvoice.evaluation.curve import (
+    CurveLine,
+    CurvePoint,
+    find_points,
+    group_points,
+    quality_at,
+    read_point,
 )
 from earvoice.evaluation.evaluate import (
     add_session_arguments,
     check_session_options,
     choose_session,
+    evaluate,
     tell_failures,
 )
+from earvoice.evaluation.log import LogError
 from earvoice.evaluation.long_form import ResegmenterError
-from earvoice.evaluation.readers.log import LogError
+from earvoice.evaluation.metrics import METRICS
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
-from earvoice.evaluation.run.evaluation import evaluate
-from earvoice.evaluation.run.source_set import (
+from earvoice.evaluation.source_set import (
     add_source_arguments,
     read_scoring,
     read_source_set,
 )
 
-if TYPE_CHECKING:
-    import argparse
+Cell = str | float | int | None
 
-    from earvoice.cli.event_loop import Interruption
+_SHOWN = ("line", "point", "BLEU", "BLEU low", "BLEU high", "core-s / h", "length ratio")
+_MISSING = "-"
+
+
+def point_rows(lines: Sequence[CurveLine], bootstrap: Bootstrap) -> list[dict[str, Cell]]:
+    """Return a row for each point: its scores on every clock, with BLEU's band."""
+    return [_describe(line, point, bootstrap) for line in lines for point in line.points]
+
+
+def latency_rows(
+    lines: Sequence[CurveLine],
+    latencies_ms: Sequence[float],
+    metric: str,
+    clocks: Sequence[Clock],
+    bootstrap: Bootstrap,
+) -> Iterator[dict[str, Cell]]:
+    """Yield a row for each line at each latency: BLEU, its band, and the gap to the first line.
+
+    ``p`` is the two-sided share of resampled test sets that contradict the gap's sign.
+    """
+    for clock, latency_ms in product(clocks, latencies_ms):
+        first = quality_at(lines[0], latency_ms, metric, clock, bootstrap)
+        for line in lines:
+            bleu = quality_at(line, latency_ms, metric, clock, bootstrap)
+            gaps = bleu - first
+            gap, gap_band = _known(gaps[0]), band(gaps[1:])
+            low, high = band(bleu[1:]) or (None, None)
+            gap_low, gap_high = gap_band or (None, None)
+            other = line is not lines[0] and gap is not None
+            yield {
+                "latency": f"{metric} {clock}",
+                "ms": latency_ms,
+                "line": line.name,
+                "BLEU": _known(bleu[0]),
+                "low": low,
+                "high": high,
+                f"gap to {lines[0].name}": gap if other else None,
+                "gap low": gap_low if other else None,
+                "gap high": gap_high if other else None,
+                "p": _contradiction(gaps[1:]) if other and gap_band else None,
+            }
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _contradiction(gaps: Floats) -> float:
+    known = gaps[~np.isnan(gaps)]
+    return min(1.0, 2 * float(min(np.mean(known <= 0), np.mean(known >= 0))))
+
+
+def as_tsv(rows: Sequence[dict[str, Cell]]) -> str:
+    """Return rows as lines of tab-separated cells, numbers unrounded; nothing of no rows."""
+    if not rows:
+        return ""
+    header = list(rows[0])
+    lines = [header, *([_plain(row[name]) for name in header] for row in rows)]
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def as_text(rows: Sequence[dict[str, Cell]], names: Sequence[str] | None = None) -> str:
+    """Return rows as columns for people, numbers rounded; nothing of no rows."""
+    if not rows:
+        return ""
+    header = list(names or rows[0])
+    lines = [header, *([_rounded(row[name]) for name in header] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def shown_columns(metric: str, clocks: Sequence[Clock]) -> list[str]:
+    """Return the columns of ``point_rows`` that people are shown."""
+    latencies = [f"{metric} {clock}" for clock in clocks]
+    overheads = [f"overhead {clock}" for clock in clocks if clock != "ideal"]
+    return [*_SHOWN[:5], *latencies, *overheads, *_SHOWN[5:]]
+
+
+def _describe(line: CurveLine, point: CurvePoint, bootstrap: Bootstrap) -> dict[str, Cell]:
+    score = point.report.score
+    low, high = band(bootstrap.bleu(point.statistics)[1:]) or (None, None)
+    row: dict[str, Cell] = {
+        "line": line.name,
+        "point": point.name,
+        "instances": score.instance_count,
+        "silent": score.silent_count,
+        "BLEU": point.bleu,
+        "BLEU low": low,
+        "BLEU high": high,
+        "chrF": None if point.report.quality is None else point.report.quality.chrf,
+    }
+    for metric, clock in product(METRICS, get_args(Clock)):
+        if metric != "overhead" or clock != "ideal":
+            row[f"{metric} {clock}"] = point.latency(metric, clock)
+    row["core-s / h"] = point.core_seconds_per_hour
+    row["length ratio"] = score.length_ratio
+    return row
+
+
+def _plain(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _rounded(cell: Cell) -> str:
+    if cell is None:
+        return _MISSING
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+
+
+_PANEL_INCHES = (6.0, 4.5)
+_MS = 1000
+
+
+def draw_curves(
+    lines: Sequence[CurveLine],
+    metric: str,
+    clocks: Sequence[Clock],
+    bootstrap: Bootstrap,
+    path: Path,
+) -> None:
+    """Write a picture, its format by the path's ending: a panel a clock, a line a policy, bands.
+
+    Points without BLEU or latency are left out.
+    """
+    width, height = _PANEL_INCHES
+    # Element names of an SVG are random otherwise: the same curves give the same file.
+    with mpl.rc_context({"svg.hashsalt": "earvoice"}):
+        figure = Figure(figsize=(width * len(clocks), height), layout="constrained")
+        panels: list[Axes] = list(figure.subplots(1, len(clocks), squeeze=False, sharey=True)[0])
+        for panel, clock in zip(panels, clocks, strict=True):
+            for line in lines:
+                _draw_line(panel, line, metric, clock, bootstrap)
+            panel.set_xlabel(f"{metric}, s ({clock} clock)")
+            panel.grid(visible=True, alpha=0.3)
+        panels[0].set_ylabel(f"BLEU, with {CONFIDENCE:.0%} bands")
+        panels[0].legend()
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _draw_line(
+    panel: Axes, line: CurveLine, metric: str, clock: Clock, bootstrap: Bootstrap
+) -> None:
+    drawn: list[tuple[float, float, float, float]] = []
+    for point in line.points:
+        latency_ms = point.latency(metric, clock)
+        borders = band(bootstrap.bleu(point.statistics)[1:])
+        if latency_ms is not None and point.bleu is not None and borders is not None:
+            drawn.append((latency_ms / _MS, point.bleu, *borders))
+    if not drawn:
+        return
+    latencies, scores, lows, highs = zip(*sorted(drawn), strict=True)
+    (curve,) = panel.plot(latencies, scores, marker="o", label=line.name)
+    panel.fill_between(latencies, lows, highs, color=curve.get_color(), alpha=0.15)
 
 
 # AP has no unit, and on the ideal clock nothing computes.
-_LATENCIES = tuple(name for name in metric_names() if name not in ("AP", "overhead"))
+_LATENCIES = tuple(name for name in METRICS if name not in ("AP", "overhead"))
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -172,17 +328,17 @@ def _sweep(options: argparse.Namespace, settings: Sequence[ReplaySetting]) -> in
 
 def _write(lines: Sequence[CurveLine], drawing: _Drawing, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    resampler = Resampler(len(lines[0].points[0].instances))
-    rows = point_rows(lines, resampler)
+    bootstrap = Bootstrap(len(lines[0].points[0].instances))
+    rows = point_rows(lines, bootstrap)
     (folder / "curves.tsv").write_text(as_tsv(rows), encoding="utf8")
     print(as_text(rows, shown_columns(drawing.metric, drawing.clocks)))  # noqa: T201 - the result
-    at = list(latency_rows(lines, drawing.latencies_ms, drawing.metric, drawing.clocks, resampler))
+    at = list(latency_rows(lines, drawing.latencies_ms, drawing.metric, drawing.clocks, bootstrap))
     if at:
         (folder / "quality_at_latency.tsv").write_text(as_tsv(at), encoding="utf8")
         print(f"\n{as_text([row for row in at if row['BLEU'] is not None] or at)}")  # noqa: T201 - the result
     for ending in ("svg", "png"):
         path = folder / f"curves.{ending}"
-        draw_curves(lines, drawing.metric, drawing.clocks, resampler, path)
+        draw_curves(lines, drawing.metric, drawing.clocks, bootstrap, path)
 
 
-COMMAND = Command(_add_arguments, _run)
+COMMAND = Command(_add_arguments, _run, "draw quality over latency, from sweeps and from logs")

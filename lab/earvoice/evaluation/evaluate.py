@@ -2,36 +2,185 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import aclosing, closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.connection import open_client
-from earvoice.cli.event_loop import run_async
-from earvoice.cli.exit_code import ExitCode, exit_code_of
-from earvoice.cli.server_choice import add_server_arguments, choose_server
+from earvoice.cli.command import (
+    Command,
+    CommandError,
+    ExitCode,
+    Interruption,
+    exit_code_of,
+    run_async,
+)
+from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
 from earvoice.cli.translate_arguments import (
     add_language_arguments,
     add_policy_arguments,
     add_stream_arguments,
     read_translation_options,
 )
-from earvoice.client.audio_format import AudioFormat
+from earvoice.client.audio import FAST_CHUNK_MS, REALTIME_CHUNK_MS, AudioFormat, pace, send_fast
+from earvoice.client.audio_file import AudioFile
+from earvoice.client.errors import AudioSourceError, TranslationError
+from earvoice.client.event import Started
+from earvoice.client.options import TranslationOptions
+from earvoice.client.translation_client import TranslationClient
+from earvoice.evaluation.instance import Unit, default_unit
+from earvoice.evaluation.log import LogError
 from earvoice.evaluation.long_form import ResegmenterError
-from earvoice.evaluation.readers.log import LogError
 from earvoice.evaluation.recording import RecordingError
-from earvoice.evaluation.run.evaluation import EvaluationResult, evaluate
-from earvoice.evaluation.run.source_set import SourceSet, add_source_arguments, read_source_set
+from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
+from earvoice.evaluation.score import SCORES_NAME, Report, score_log, score_table
+from earvoice.evaluation.source_set import (
+    SourceRecording,
+    SourceSet,
+    add_source_arguments,
+    read_source_set,
+)
+from earvoice.evaluation.translated_recording import (
+    Collector,
+    TranslatedRecording,
+    describe_instance,
+)
 from earvoice.runtime.settings import SettingsError, load_settings
 
-if TYPE_CHECKING:
-    import argparse
+# What differs from recording to recording, or changes no result.
+_UNCOMPARED_OPTIONS = ("audio", "paced", "interim", "transcript", "stage_timings", "traceparent")
 
-    from earvoice.cli.event_loop import Interruption
-    from earvoice.client.options import TranslationOptions
-    from earvoice.client.translation_client import TranslationClient
+
+async def _translate_each(
+    client: TranslationClient,
+    waiting: Iterator[SourceRecording],
+    options: TranslationOptions,
+    unit: Unit,
+    folder: EvaluationFolder,
+    progress: RunProgress,
+) -> list[TranslationError]:
+    """Translate one recording after the other into the folder, and return what failed.
+
+    Raises:
+        TranslationError: a session was refused before it began: all others would be.
+        CommandError: the services are not those with which the run was begun.
+    """
+    failures: list[TranslationError] = []
+    for recording in waiting:
+        try:
+            translated = await _translate(client, recording, options, unit, folder)
+        except TranslationError as error:
+            # What is refused before it begins would be refused for every recording.
+            if not (error.session_started or isinstance(error, AudioSourceError)):
+                raise
+            failures.append(error)
+            progress.fail(f"{recording.path}: {error.message}")
+        else:
+            folder.append(describe_instance(translated))
+            progress.count(recording.duration_ms)
+    return failures
+
+
+async def _translate(
+    client: TranslationClient,
+    recording: SourceRecording,
+    options: TranslationOptions,
+    unit: Unit,
+    folder: EvaluationFolder,
+) -> TranslatedRecording:
+    live = options.paced
+    collector = Collector(unit, live)
+    with AudioFile(recording.path) as audio:
+        chunks = (
+            pace(audio.chunks(REALTIME_CHUNK_MS), audio.audio)
+            if live
+            else send_fast(audio.chunks(FAST_CHUNK_MS))
+        )
+        session = client.translate(chunks, replace(options, audio=audio.audio))
+        async with aclosing(session) as events:
+            async for event in events:
+                collector.add(event)
+                if collector.started is event:
+                    folder.check_session(describe_session(collector.started))
+    return collector.finish(recording, options.target_languages[0])
+
+
+def describe_session(started: Started) -> dict[str, Any]:
+    """Return what must be the same for every recording of a run, as the server told it."""
+    model = started.model
+    return {
+        "model": model.name,
+        "model_version": model.version,
+        "model_hash": model.hash,
+        "precision": model.precision,
+        "server_version": started.server_version,
+        "options": describe_options(started.options),
+    }
+
+
+def describe_options(options: TranslationOptions) -> dict[str, Any]:
+    """Return the choices that change results, by name."""
+    values = {
+        name: value for name, value in asdict(options).items() if name not in _UNCOMPARED_OPTIONS
+    }
+    if options.policy is not None:
+        values["policy"] = {"name": options.policy.name, **options.policy.to_dict()}
+    return values
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What an evaluation came to.
+
+    Attributes:
+        report: scores of what was translated; None where they would need what failed.
+        failures: recordings that were not translated; running again tries them again.
+    """
+
+    report: Report | None
+    failures: tuple[TranslationError, ...]
+
+
+async def evaluate(
+    client: TranslationClient, sources: SourceSet, options: TranslationOptions, path: Path
+) -> EvaluationResult:
+    """Translate what is not finished yet in a folder, then score everything in it.
+
+    Raises:
+        CommandError: the folder holds another run.
+        TranslationError: the services refuse such sessions, or are not there.
+        LogError: the folder's log was changed by hand.
+    """
+    unit = sources.scoring.unit or default_unit(options.target_languages[0])
+    folder = EvaluationFolder(path, {**sources.settings, "options": describe_options(options)})
+    finished = folder.finished()
+    missing = [one for one in sources.recordings if one.index not in finished]
+    progress = RunProgress(path.name, len(sources.recordings), len(finished))
+    waiting = iter(missing)
+    with closing(progress):
+        try:
+            async with asyncio.TaskGroup() as group:
+                streams = [
+                    group.create_task(
+                        _translate_each(client, waiting, options, unit, folder, progress)
+                    )
+                    for _ in range(min(sources.stream_count, len(missing)))
+                ]
+        except ExceptionGroup as errors:
+            # One failure cancels the other streams: there is only one to tell.
+            raise errors.exceptions[0] from None
+    failures = tuple(failure for stream in streams for failure in stream.result())
+    folder.complete(unit)
+    if len(failures) == len(sources.recordings) or (failures and not sources.partly_scorable):
+        return EvaluationResult(None, failures)
+    report = score_log(folder.log, sources.scoring).report
+    (path / SCORES_NAME).write_text(score_table(report), encoding="utf8")
+    return EvaluationResult(report, failures)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,14 +212,14 @@ def add_session_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        return _evaluate(options)
+        return _evaluate_and_tell(options)
     except LogError as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     except ResegmenterError as error:
         raise CommandError(str(error)) from error
 
 
-def _evaluate(options: argparse.Namespace) -> int:
+def _evaluate_and_tell(options: argparse.Namespace) -> int:
     sources = read_source_set(options)
     check_session_options(options)
     if options.record:
@@ -117,13 +266,12 @@ def _record(folder: Path, sources: SourceSet) -> None:
     # Only recording needs torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from earvoice.encoder.settings import EncoderSettings  # noqa: PLC0415
-    from earvoice.evaluation.live_recording import record_run  # noqa: PLC0415
-    from earvoice.evaluation.recorder import RecordError  # noqa: PLC0415
+    from earvoice.evaluation.replay.live_recording import record_run  # noqa: PLC0415
 
     try:
         model_path = load_settings(EncoderSettings).model_path
         recorded = record_run(folder, sources.recordings, model_path)
-    except (RecordError, RecordingError, SettingsError) as error:
+    except (RecordingError, SettingsError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     count = recorded.compared_count
     message = f"recorded in {recorded.recording.folder}: {recorded.setting.name}; replayed"
@@ -143,7 +291,7 @@ def check_session_options(options: argparse.Namespace) -> None:
         raise CommandError(
             "--catch-up merge needs --live: a recording at full speed would be one segment"
         )
-    read_translation_options(options, AudioFormat(), "de", paced=options.live)
+    read_translation_options(options, AudioFormat(), "und", paced=options.live)
 
 
 async def choose_session(
@@ -184,4 +332,4 @@ def tell_failures(result: EvaluationResult, sources: SourceSet) -> int:
     return exit_code_of(result.failures[-1])
 
 
-COMMAND = Command(_add_arguments, _run)
+COMMAND = Command(_add_arguments, _run, "translate a test set through the services, and score it")

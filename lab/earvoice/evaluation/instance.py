@@ -1,4 +1,4 @@
-"""One translated recording, or one segment of it, with the time of each of its units."""
+"""What is counted in a text: words, or characters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,45 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Literal
 
 from earvoice.evaluation.clock import Clock, ElapsedClock
-from earvoice.evaluation.text_unit import Unit
+
+Unit = Literal["word", "char"]
+
+# Languages written without blanks between words.
+_UNSPACED_LANGUAGES = ("zh", "ja")
+
+
+def default_unit(language: str) -> Unit:
+    """Return the unit of a language (BCP-47 tag; empty if nobody knows)."""
+    return "char" if primary_language(language) in _UNSPACED_LANGUAGES else "word"
+
+
+def primary_language(language: str) -> str:
+    """Return the language of a tag, without script and region, in lower case."""
+    return language.replace("_", "-").split("-")[0].lower()
+
+
+def split_text(text: str, unit: Unit) -> list[str]:
+    """Return the units of a text; blanks are none."""
+    words = text.split()
+    return words if unit == "word" else list("".join(words))
+
+
+def count_units(text: str, unit: Unit, *, compatible: bool = False) -> int:
+    """Return a reference's length.
+
+    Args:
+        text: the reference.
+        unit: what to count.
+        compatible: count as SimulEval and OmniSTEval do: a word between every two single blanks,
+            so that double blanks count as words, and blanks as characters.
+    """
+    if not compatible:
+        return len(split_text(text, unit))
+    return len(text.split(" ")) if unit == "word" else len(text.strip())
+
 
 # Logs round their times: a delay this close to the end of the source is the end of the source.
 _SNAP_MS = 0.05
@@ -32,13 +68,11 @@ class Instance:
     """What the latency metrics are computed from.
 
     Attributes:
-        name: for messages.
         unit: what ``delays_ms`` counts.
         source_length_ms: T, above 0.
         delays_ms: d, for each unit of the hypothesis the audio received at its release; never
             falling; empty if there was no output.
         elapsed_ms: e, for each clock that is known, each unit's time; as long as ``delays_ms``.
-        prediction: the hypothesis as text.
         reference: the reference as text; None if there is none.
         reference_units: m, at least 1; None if there is no reference.
         source_ends_ms: for each unit the end of the source interval that it attends to; None if

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from earvoice.evaluation.text_unit import primary_language
+from earvoice.evaluation.instance import primary_language
 
 # sacreBLEU's default fits languages with blanks; these have a tokenizer of their own.
 _TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
@@ -22,9 +22,7 @@ class Quality:
 
     Attributes:
         bleu: 0 to 100.
-        bleu_signature: sacreBLEU's, with its version and tokenizer.
         chrf: chrF2, 0 to 100.
-        chrf_signature: sacreBLEU's.
     """
 
     bleu: float

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.loading import describe
-from earvoice.decoder.model import ServedModel
-from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
-from earvoice.encoder.command import Encoded
+from earvoice.decoder.strategy import ServedModel
+from earvoice.encoder.audio import AudioEncoding, AudioFormat, Resampler
 from earvoice.encoder.model import load_model
 from earvoice.encoder.network import Network
-from earvoice.encoder.resampler import Resampler
-from earvoice.encoder.service import fill_encoded
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.encoder.utterance import Hearing, Utterance
+from earvoice.encoder.utterance import Utterance
 from earvoice.evaluation.recording import (
+    MODEL_FILE,
     Description,
     Grid,
     RecordedInput,
     Recording,
     RecordingError,
     Revision,
+    write_served_model,
 )
-from earvoice.evaluation.run.run_progress import RunProgress
-from earvoice.evaluation.run.source_list import SourceRecording
-from earvoice.evaluation.served_model import MODEL_FILE, write_served_model
+from earvoice.evaluation.run_folder import RunProgress
+from earvoice.evaluation.source_set import SourceRecording
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
@@ -41,74 +39,41 @@ from earvoice.runtime.settings import SettingsError, load_settings
 _CHUNK_MS = 1000
 
 
-class RecordError(Exception):
-    """A model that cannot be loaded, or an input that cannot be encoded."""
+def encode_revisions(
+    network: Network, grids: Sequence[Grid], audio: bytes, audio_format: AudioFormat
+) -> list[tuple[Revision, pb.EncodeResponse]]:
+    """Return the revisions of an utterance by their ends, the final one last.
 
-
-class Recorder:
-    """Makes the revisions of one input after the other.
+    Computation is the time of this thread alone: on a busy CPU that is what an idle one would take.
 
     Args:
         network: the encoder service's model.
         grids: whose boundaries to keep.
-        clock_s: what computation is measured with. The time of the thread alone
-            (``time.thread_time``) tells on a busy CPU what an idle one would take.
+        audio: all of it, whole frames.
+        audio_format: of the audio.
+
+    Raises:
+        InvalidAudioError: a value is no amplitude.
     """
-
-    def __init__(
-        self, network: Network, grids: Sequence[Grid], clock_s: Callable[[], float]
-    ) -> None:
-        self._network = network
-        self._grids = grids
-        self._clock_s = clock_s
-
-    def record(
-        self, audio: bytes, audio_format: AudioFormat
-    ) -> list[tuple[Revision, pb.EncodeResponse]]:
-        """Return the revisions of an utterance by their ends, the final one last.
-
-        Args:
-            audio: all of it, whole frames.
-            audio_format: of ``audio``.
-
-        Raises:
-            InvalidAudioError: a value is no amplitude.
-        """
-        rate_hz = audio_format.sample_rate_hz
-        resampler = Resampler(rate_hz, SAMPLE_RATE_HZ)
-        utterance = Utterance(self._network, audio_format, resampler, start_sample=0)
-        sample_count = audio_format.frame_count(audio)
-        ends = {end for grid in self._grids for end in grid.boundaries(rate_hz, sample_count)}
-        revisions: list[tuple[Revision, pb.EncodeResponse]] = []
-        hearing_s, last = 0.0, 0
-        for end in [*sorted(ends), sample_count]:
-            final = len(revisions) == len(ends)
-            started_s = self._clock_s()
-            utterance.add(audio[last * audio_format.frame_bytes : end * audio_format.frame_bytes])
-            heard_s = self._clock_s()
-            hearing = utterance.finish(end) if final else utterance.hear()
-            encoded_s = self._clock_s()
-            hearing_s += heard_s - started_s
-            revision = Revision(end, final, hearing_s * 1000, (encoded_s - heard_s) * 1000)
-            number = len(revisions) + 1
-            revisions.append((revision, self._message(hearing, number, final=final)))
-            last = end
-        return revisions
-
-    def _message(self, hearing: Hearing, number: int, *, final: bool) -> pb.EncodeResponse:
-        transcript = self._network.transcribe(hearing.words.labels) if final else ""
-        message = pb.EncodeResponse()
-        fill_encoded(
-            message.encoded,
-            Encoded(
-                utterance=0,
-                revision=number,
-                final=final,
-                hearing=hearing,
-                source_transcript=transcript,
-            ),
-        )
-        return message
+    rate_hz = audio_format.sample_rate_hz
+    utterance = Utterance(network, audio_format, Resampler(rate_hz, SAMPLE_RATE_HZ), start_sample=0)
+    sample_count = audio_format.frame_count(audio)
+    ends = {end for grid in grids for end in grid.boundaries(rate_hz, sample_count)}
+    revisions: list[tuple[Revision, pb.EncodeResponse]] = []
+    hearing_s, last = 0.0, 0
+    for end in [*sorted(ends), sample_count]:
+        final = len(revisions) == len(ends)
+        started_s = time.thread_time()
+        utterance.add(audio[last * audio_format.frame_bytes : end * audio_format.frame_bytes])
+        heard_s = time.thread_time()
+        encoded = utterance.finish(end, transcribe=True) if final else utterance.encode()
+        encoded_s = time.thread_time()
+        hearing_s += heard_s - started_s
+        revision = Revision(end, final, hearing_s * 1000, (encoded_s - heard_s) * 1000)
+        encoded.states.states_id.revision = len(revisions) + 1
+        revisions.append((revision, pb.EncodeResponse(encoded=encoded)))
+        last = end
+    return revisions
 
 
 def record_inputs(
@@ -130,9 +95,8 @@ def record_inputs(
         model_hash: what the model must have; empty takes any.
 
     Raises:
-        RecordError: the model cannot be loaded, or an input cannot be encoded.
-        RecordingError: the model is another, or the recording was made in another way or of
-            another test set.
+        RecordingError: the model cannot be loaded or is another, an input cannot be encoded, or
+            the recording was made in another way or of another test set.
     """
     try:
         # One thread on the CPU: its time is computation, whatever else the machine does.
@@ -141,12 +105,14 @@ def record_inputs(
         )
         model = load_model(settings)
     except SettingsError as error:
-        raise RecordError(str(error)) from error
+        raise RecordingError(str(error)) from error
     except ModelError as error:
-        raise RecordError(f"model {model_path}: {error}") from error
+        raise RecordingError(f"model {model_path}: {error}") from error
     facts = model.facts
     if facts.computes_in_int8:
-        raise RecordError("EARVOICE_ENCODER_PRECISION = 'int8'; recordings take: fp32, bf16, auto")
+        raise RecordingError(
+            "EARVOICE_ENCODER_PRECISION = 'int8'; recordings take: fp32, bf16, auto"
+        )
     if model_hash not in ("", facts.hash):
         raise RecordingError(
             f"{model_path} has hash {facts.hash}, the model served has {model_hash}: "
@@ -157,15 +123,14 @@ def record_inputs(
     if not (recording.folder / MODEL_FILE).exists():
         write_served_model(recording.folder, _described(model_path, facts))
     done = _check_sources(recording, sources)
-    recorder = Recorder(model, grids, time.thread_time)
     for source in sources:
         if source.index not in done:
             if source.duration_ms > settings.max_utterance_ms:
-                raise RecordError(
+                raise RecordingError(
                     f"{source.path} is {source.duration_ms:.0f} ms long; an utterance may have "
                     f"{settings.max_utterance_ms} ms (EARVOICE_ENCODER_MAX_UTTERANCE_MS)"
                 )
-            _record_input(source, recorder, recording)
+            _record_input(source, model, grids, recording)
             progress.count(source.duration_ms)
     progress.close()
 
@@ -188,7 +153,9 @@ def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> 
     return set(found)
 
 
-def _record_input(source: SourceRecording, recorder: Recorder, recording: Recording) -> None:
+def _record_input(
+    source: SourceRecording, network: Network, grids: Sequence[Grid], recording: Recording
+) -> None:
     try:
         with AudioFile(source.path) as file:
             audio = b"".join(file.chunks(_CHUNK_MS))
@@ -196,11 +163,11 @@ def _record_input(source: SourceRecording, recorder: Recorder, recording: Record
             audio_format = AudioFormat(
                 encoding, file.audio.sample_rate_hz, file.audio.channel_count
             )
-        revisions = recorder.record(audio, audio_format)
+        revisions = encode_revisions(network, grids, audio, audio_format)
     except AudioSourceError as error:
-        raise RecordError(f"{source.path}: {error.message}") from error
+        raise RecordingError(f"{source.path}: {error.message}") from error
     except EarvoiceError as error:
-        raise RecordError(f"{source.path}: {error}") from error
+        raise RecordingError(f"{source.path}: {error}") from error
     recorded = RecordedInput(
         source.index,
         str(source.path),

@@ -18,14 +18,17 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
-from earvoice.evaluation.run.line_file import drop_torn_line
-from earvoice.evaluation.run.source_list import SourceRecording
-from earvoice.policy.segment_grid import SegmentGrid
+from earvoice.decoder.strategy import ServedModel, TokenTable
+from earvoice.evaluation.run_folder import drop_torn_line
+from earvoice.evaluation.source_set import SourceRecording
+from earvoice.policy.endpoints import SegmentGrid
+from earvoice.runtime.model_facts import ModelFacts
 
 FORMAT_VERSION = 1
 DESCRIPTION_FILE = "recording.json"
@@ -81,11 +84,8 @@ class Description:
     """What a recording was made with.
 
     Attributes:
-        model_name: the model's name.
         model_hash: SHA-256 over the checkpoint's contents.
         computes_in_bfloat16: whether the matrix products were in bfloat16.
-        grids: the boundaries that it holds.
-        format_version: of these files.
     """
 
     model_name: str
@@ -100,7 +100,6 @@ class Revision:
     """One revision, but for its message.
 
     Attributes:
-        end_sample: audio since the utterance's start that it covers.
         final: whether the audio ended there.
         hearing_ms: computation of resampler, features and voice activity, since the start.
         encoding_ms: computation of the network and of what is read from its output.
@@ -118,10 +117,7 @@ class RecordedInput:
 
     Attributes:
         index: its number, from 0.
-        source: path of the recording, as it was given.
         reference: its translation; empty if there is none.
-        sample_rate_hertz: frames per second.
-        sample_count: its length in frames.
         revisions: by their ends; the final one is last.
     """
 
@@ -242,3 +238,51 @@ class Recording:
             return RecordedInput(**{**fields, "revisions": revisions})
         except (ValueError, TypeError, KeyError) as error:
             raise RecordingError(f"{self.folder / INPUTS_FILE} is damaged: {error}") from error
+
+
+MODEL_FILE = "model.json"
+# Bytes of a token need not be text of their own; each byte is a character here.
+_ENCODING = "latin-1"
+
+
+def write_served_model(folder: Path, model: ServedModel) -> None:
+    """Write facts, sizes and tokens of a model."""
+    tokens = model.tokens
+    content = {
+        "facts": asdict(model.facts),
+        "language_tokens": model.language_tokens,
+        "dimension": model.dimension,
+        "head_count": model.head_count,
+        "texts": [text.decode(_ENCODING) for text in tokens.texts],
+        "starts_word": tokens.starts_word,
+        "end_token": tokens.end_token,
+    }
+    (folder / MODEL_FILE).write_text(json.dumps(content) + "\n", encoding="utf8")
+
+
+def read_served_model(folder: Path) -> ServedModel:
+    """Return what `write_served_model` wrote.
+
+    Raises:
+        RecordingError: it is missing or damaged.
+    """
+    path = folder / MODEL_FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf8"))
+        facts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in content["facts"].items()
+        }
+        return ServedModel(
+            ModelFacts(**facts),
+            {tag: tuple(tokens) for tag, tokens in content["language_tokens"].items()},
+            content["dimension"],
+            content["head_count"],
+            TokenTable(
+                tuple(text.encode(_ENCODING) for text in content["texts"]),
+                tuple(content["starts_word"]),
+                content["end_token"],
+            ),
+        )
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise RecordingError(f"{path} is no description of a model: {error}") from error

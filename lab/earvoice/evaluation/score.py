@@ -3,16 +3,351 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.exit_code import ExitCode
+from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.long_form import ResegmenterError
-from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.scoring import ScoringOptions, add_long_form_arguments, score_log
-from earvoice.evaluation.text_unit import Unit
+from earvoice.evaluation.instance import Instance, Unit, default_unit
+from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record, read_records
+from earvoice.evaluation.long_form import (
+    Resegmenter,
+    ResegmenterError,
+    read_segmentation,
+    resegment,
+)
+from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus
+from earvoice.evaluation.omnisteval_log import read_omnisteval
+from earvoice.evaluation.quality import Quality, QualityError, score_quality
+from earvoice.evaluation.simuleval_log import EOS, read_simuleval_1_0, read_simuleval_1_1
+from earvoice.evaluation.simulstream_log import read_simulstream
+from earvoice.evaluation.spoken_word import place_spoken_words, read_spoken_words
+from earvoice.evaluation.translation_log import find_language, read_translation
+
+_DECIMALS = 4
+_MISSING = "-"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scores, and everything that one must know to compare them.
+
+    Attributes:
+        format_name: whose log it is.
+        word_rule: when a word counts as released.
+        quality: BLEU and chrF; None without references, or if a note says why not.
+        notes: what else a reader must know.
+    """
+
+    version: str
+    path: str
+    format_name: str
+    unit: Unit
+    reference_rule: str
+    word_rule: str
+    score: CorpusScore
+    quality: Quality | None
+    notes: tuple[str, ...]
+
+    def as_json(self) -> str:
+        """Return one JSON object, numbers unrounded."""
+        return json.dumps({"tool": "earvoice score", **asdict(self)}, ensure_ascii=False, indent=2)
+
+    def as_text(self) -> str:
+        """Return lines for people, numbers rounded."""
+        score = self.score
+        silent = f"{score.silent_count} without output, which latency skips"
+        facts = {
+            "tool": f"earvoice score {self.version}",
+            "log": f"{self.path} ({self.format_name})",
+            "instances": f"{score.instance_count}, {silent}",
+            "unit": f"{self.unit}; references: {self.reference_rule}",
+            "released": self.word_rule,
+            "yaal": f"skips instances without a unit before the end: {self._yaal_skips()}",
+        }
+        lines = [f"{name:10}{fact}" for name, fact in facts.items()]
+        blocks = [lines, self._table(), self._quality_lines(), self._note_lines()]
+        return "\n\n".join("\n".join(block) for block in blocks if block)
+
+    def _yaal_skips(self) -> str:
+        spoken = self.score.instance_count - self.score.silent_count
+        means = self.score.rows["YAAL"]
+        return ", ".join(f"{spoken - mean.count} on {clock}" for clock, mean in means.items())
+
+    def _table(self) -> list[str]:
+        rows = [
+            _row(
+                "AP (no unit)" if name == "AP" else name,
+                (_number(mean.value) for mean in means.values()),
+            )
+            for name, means in self.score.rows.items()
+            if any(mean.count for mean in means.values())
+        ]
+        return [
+            _row("mean, ms", self.score.clocks),
+            *rows,
+            f"{_row('RTF', [_number(self.score.real_time_factor)])}  (computation / audio)",
+            f"{_row('length ratio', [_number(self.score.length_ratio)])}  (units / reference's)",
+        ]
+
+    def _quality_lines(self) -> list[str]:
+        if self.quality is None:
+            return []
+        return [
+            f"{'BLEU':20}{self.quality.bleu:14.{_DECIMALS}f}  {self.quality.bleu_signature}",
+            f"{'chrF':20}{self.quality.chrf:14.{_DECIMALS}f}  {self.quality.chrf_signature}",
+        ]
+
+    def _note_lines(self) -> list[str]:
+        return [f"note: {note}" for note in self.notes]
+
+
+def _number(value: float | None) -> str:
+    return _MISSING if value is None else f"{value:.{_DECIMALS}f}"
+
+
+def _row(name: str, cells: Iterable[str]) -> str:
+    return f"{name:20}" + "".join(f"{cell:>14}" for cell in cells)
+
+
+SCORES_NAME = "scores.tsv"
+_SCORES_HEADER = ("metric", "clock", "value", "instances")
+
+
+def score_table(report: Report) -> str:
+    """Return lines of metric, clock, value (unrounded) and the number of instances, by tabs.
+
+    The clock is empty where a metric has none; what has no value is left out.
+    """
+    rows = [_SCORES_HEADER, *_score_rows(report)]
+    return "".join("\t".join(map(str, row)) + "\n" for row in rows)
+
+
+def _score_rows(report: Report) -> Iterator[tuple[str, str, float, int]]:
+    score = report.score
+    for metric, means in score.rows.items():
+        for clock, mean in means.items():
+            if mean.value is not None:
+                yield metric, clock, mean.value, mean.count
+    for metric, value in (("RTF", score.real_time_factor), ("length ratio", score.length_ratio)):
+        if value is not None:
+            yield metric, "", value, score.instance_count
+    if report.quality is not None:
+        yield "BLEU", "", report.quality.bleu, score.instance_count
+        yield "chrF", "", report.quality.chrf, score.instance_count
+
+
+_NAMES = ("instances.log", "instances.resegmented.jsonl")
+_TRANSLATION_FIELDS = ("delay_ms", "cause", "tentative")
+_SIMULSTREAM_FIELDS = ("model_loading_time", "metadata", "total_audio_processed")
+
+
+def find_log(path: Path) -> Path:
+    """Return the log that a path names: the file itself, or the one log in a folder.
+
+    Raises:
+        LogError: there is no such file, or no log in the folder, or several.
+    """
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise LogError(str(path), "no such file or folder")
+    for name in _NAMES:
+        if (path / name).is_file():
+            return path / name
+    others = sorted(path.glob("*.jsonl"))
+    if len(others) == 1:
+        return others[0]
+    found = ", ".join(other.name for other in others) or "none"
+    raise LogError(
+        str(path),
+        f"must hold {' or '.join(_NAMES)}, or one *.jsonl (found: {found}); name the file",
+    )
+
+
+def read_log(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
+    """Return a log of whichever known format.
+
+    Raises:
+        LogError: the format is unknown, or the log is not as its format says.
+    """
+    first = records[0]
+    if any(name in first for name in _TRANSLATION_FIELDS):
+        return read_translation(path, records, options)
+    if any(name in first for name in _SIMULSTREAM_FIELDS):
+        return read_simulstream(path, records, options)
+    if "delays" in first:
+        read = read_simuleval_1_0 if _is_1_0(records) else read_simuleval_1_1
+        return read(path, records, options)
+    if "emission_cu" in first or "segid" in first:
+        return read_omnisteval(path, records, options)
+    raise LogError(
+        first.place,
+        f"fields {', '.join(first.fields)} are of no known log (instances.log of SimulEval 1.0 and "
+        "1.1, OmniSTEval's resegmented JSON lines, simulstream's, those of earvoice translate)",
+    )
+
+
+def _is_1_0(records: Sequence[Record]) -> bool:
+    """Tell whether the tool wrote its metrics into the log, or an end of sentence as a unit."""
+    return any(
+        "metric" in record or str(record.fields.get("prediction", "")).endswith(EOS)
+        for record in records
+    )
+
+
+@dataclass(frozen=True)
+class ScoringOptions:
+    """How to score a log; what is None is found out or left out.
+
+    Attributes:
+        language: of the target, BCP-47.
+        references: a file with a line for each instance, or for each sentence of ``segmentation``.
+        segmentation: where the reference sentences are in the recordings (YAML).
+        elapsed_clock: clock of the log's computation-aware times, where the log does not say it.
+    """
+
+    unit: Unit | None = None
+    language: str | None = None
+    references: Path | None = None
+    segmentation: Path | None = None
+    resegmenter: Resegmenter = "omnisteval"
+    words: Path | None = None
+    compatible: bool = False
+    elapsed_clock: ElapsedClock | None = None
+
+
+def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what cuts a long output to sentences, and where words were spoken."""
+    parser.add_argument(
+        "--segmentation",
+        metavar="FILE",
+        type=Path,
+        help="long form: YAML with wav, offset and duration of each reference sentence",
+    )
+    parser.add_argument(
+        "--resegmenter",
+        choices=get_args(Resegmenter),
+        default="omnisteval",
+        help="who cuts a long output to the sentences (%(default)s)",
+    )
+    parser.add_argument(
+        "--words",
+        metavar="FILE",
+        type=Path,
+        help="JSON lines, a list of {word, start_ms, end_ms} for each recording: when each word "
+        "was spoken",
+    )
+
+
+@dataclass(frozen=True)
+class ScoredLog:
+    """A log and its scores.
+
+    Attributes:
+        instances: what was scored: recordings, or the sentences that they were cut to.
+        language: of the target, BCP-47; empty if nobody knows.
+    """
+
+    report: Report
+    instances: tuple[Instance, ...]
+    language: str
+
+
+def score_log(path: Path, options: ScoringOptions) -> ScoredLog:
+    """Score a log, or the one log in a folder.
+
+    Raises:
+        LogError: a file cannot be read, or they do not fit together.
+        ResegmenterError: the re-segmenter is not installed.
+    """
+    log_path = find_log(path)
+    log, reading, language = _read(log_path, options)
+    score = score_corpus(log.instances, simuleval_1_0=log.ends_with_eos)
+    if options.segmentation is not None:
+        references = _read_references(options.references) or ()
+        segments = read_segmentation(options.segmentation, references)
+        log = resegment(log, segments, reading, language, options.resegmenter)
+        # Computation belongs to recordings, not to the sentences that they were cut to.
+        factor = score.real_time_factor
+        score = replace(score_corpus(log.instances), real_time_factor=factor)
+    quality, quality_notes = _score_quality(log, language)
+    report = Report(
+        version=version("earvoice"),
+        path=str(log_path),
+        format_name=log.format_name,
+        unit=reading.unit,
+        reference_rule=(
+            "counted as SimulEval does" if reading.compatible else "blanks never count"
+        ),
+        word_rule=log.word_rule,
+        score=score,
+        quality=quality,
+        notes=(*log.notes, *_clock_notes(log), *quality_notes),
+    )
+    return ScoredLog(report, log.instances, language)
+
+
+def _read(path: Path, options: ScoringOptions) -> tuple[Log, ReadingOptions, str]:
+    records = read_records(path)
+    language = options.language or find_language(records)
+    whole = options.segmentation is None
+    reading = ReadingOptions(
+        unit=options.unit or default_unit(language),
+        compatible=options.compatible,
+        references=_read_references(options.references) if whole else None,
+        elapsed_clock=options.elapsed_clock,
+    )
+    log = read_log(path, records, reading)
+    if options.words is not None:
+        log = place_spoken_words(log, read_spoken_words(options.words))
+    return log, reading, language
+
+
+def _read_references(path: Path | None) -> tuple[str, ...] | None:
+    if path is None:
+        return None
+    try:
+        lines = path.read_text(encoding="utf8").split("\n")
+    except UnicodeDecodeError as error:
+        raise LogError(str(path), f"is no UTF-8 text: {error}") from error
+    # The last line's end begins no line of its own.
+    return tuple(lines[:-1] if lines[-1] == "" else lines)
+
+
+def _score_quality(log: Log, language: str) -> tuple[Quality | None, tuple[str, ...]]:
+    pairs = [
+        (instance.prediction, instance.reference)
+        for instance in log.instances
+        if instance.reference is not None
+    ]
+    missing = len(log.instances) - len(pairs)
+    notes: list[str] = []
+    if missing:
+        notes.append(
+            f"{missing} of {len(log.instances)} instances have no reference: their hypothesis' "
+            "length stands in for it, and BLEU and chrF leave them out"
+        )
+    if not pairs:
+        return None, tuple(notes)
+    try:
+        hypotheses, references = zip(*pairs, strict=True)
+        return score_quality(hypotheses, references, language), tuple(notes)
+    except QualityError as error:
+        return None, (*notes, f"BLEU and chrF are left out: {error}")
+
+
+def _clock_notes(log: Log) -> tuple[str, ...]:
+    spoken = [instance for instance in log.instances if instance.unit_count]
+    some = {clock for instance in spoken for clock in instance.elapsed_ms}
+    partial = sorted(some - set(known_clocks(spoken)))
+    return tuple(
+        f"clock {clock} is left out: not every instance with output has it" for clock in partial
+    )
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,4 +407,4 @@ def _run(options: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-COMMAND = Command(_add_arguments, _run)
+COMMAND = Command(_add_arguments, _run, "tell latency and quality of a log of translations")

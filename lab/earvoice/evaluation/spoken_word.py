@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from earvoice.evaluation.instance import Instance
-from earvoice.evaluation.readers.log import Log, LogError
-from earvoice.evaluation.readers.record import Record, parse_line, read_lines
+from earvoice.evaluation.log import Log, LogError, Record, parse_line, read_lines
 
 _RULE = (
     "spoken lag: release - end of the word that was spoken where the unit's attended audio ends; "
@@ -41,10 +40,6 @@ def read_spoken_words(path: Path) -> list[tuple[SpokenWord, ...]]:
 
 def place_spoken_words(log: Log, words: Sequence[Sequence[SpokenWord]]) -> Log:
     """Return a log whose units know when the word that they attend to had been spoken.
-
-    Args:
-        log: with source intervals.
-        words: for each instance.
 
     Raises:
         LogError: there are more or fewer lists of words than instances.

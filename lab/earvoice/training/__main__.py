@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from earvoice.models.device import DeviceError
+from earvoice.models.precision import DeviceError
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.budget import Budget
 from earvoice.training.dataset import TrainingData

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
-from earvoice.models.device import DeviceError, chosen_device, has_fast_bfloat16
+from earvoice.models.precision import DeviceError, chosen_device, has_fast_bfloat16
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

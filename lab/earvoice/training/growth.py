@@ -95,7 +95,7 @@ def grow_embedding(
 
 def _check(old: ModelConfig, new: ModelConfig) -> None:
     def fixed(config: ModelConfig) -> tuple[object, ...]:
-        encoder = replace(config.encoder, layers=1, ctc_layer=1)
+        encoder = replace(config.papers_encoder, layers=1, ctc_layer=1)
         return encoder, replace(config.decoder, layers=1), config.source_pieces
 
     if fixed(old) != fixed(new) or old.encoder.architecture != "conformer":
@@ -110,7 +110,7 @@ def _kept(weights: Mapping[str, torch.Tensor]) -> Tensors:
 
 
 def _grow_encoder(start: TrainingStart, config: ModelConfig, tensors: Tensors) -> None:
-    old, new = start.config.encoder, config.encoder
+    old, new = start.config.papers_encoder, config.papers_encoder
     below = spread(old.ctc_layer, new.ctc_layer)
     above = spread(old.layers - old.ctc_layer, new.layers - new.ctc_layer)
     order = below + [None if i is None else i + old.ctc_layer for i in above]

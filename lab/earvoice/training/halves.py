@@ -9,9 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.dropout import Dropout
-from earvoice.models.relative_attention import position_rows
-from earvoice.models.subsampler import valid_frames
+from earvoice.models.conformer import position_rows, valid_frames
+from earvoice.models.transformer import Dropout
 
 if TYPE_CHECKING:
     from earvoice.models.translation import SightMask, SpeechTranslationModel
@@ -34,7 +33,7 @@ def transcribe(
     Returns:
         CTC log-probabilities [B, T', V+1] float32, and valid frames [B].
     """
-    encoder = network.encoder
+    encoder = network.papers_encoder
     hidden, shorter = encoder.subsample(features, lengths)
     middle = encoder.config.ctc_layer
     hidden = _through(network, encoder.layers[:middle], hidden, shorter)
@@ -73,7 +72,7 @@ def read_labels(
     network: SpeechTranslationModel, labels: torch.Tensor, lengths: torch.Tensor, noise: float
 ) -> torch.Tensor:
     """Return the encoder's states of [B, S] labels, [B, S, d] float32; padding's mean nothing."""
-    encoder = network.encoder
+    encoder = network.papers_encoder
     rows = encoder.ctc_fc.weight.detach()[labels]
     states = functional.normalize(rows, dim=-1) * math.sqrt(rows.shape[-1])
     if noise:
@@ -87,7 +86,7 @@ def open_subsampler(network: SpeechTranslationModel) -> None:
 
     PyTorch's default shrinks the signal to a fifteenth on its way through three gated layers.
     """
-    for conv in network.encoder.subsample.conv_layers:
+    for conv in network.papers_encoder.subsample.conv_layers:
         if isinstance(conv, nn.Conv1d):
             fan_in = conv.weight.shape[1] * conv.weight.shape[2]
             nn.init.normal_(conv.weight, std=_GATED_GAIN / math.sqrt(fan_in))
@@ -98,8 +97,8 @@ def open_subsampler(network: SpeechTranslationModel) -> None:
 def set_lower_dropout(network: SpeechTranslationModel, probability: float) -> None:
     """Set the dropout of the layers up to the CTC head; the network keeps its own above."""
     threshold = Dropout(probability).threshold
-    lower = network.encoder.layers[: network.encoder.config.ctc_layer]
-    for module in (network.encoder.dropout, *lower.modules()):
+    lower = network.papers_encoder.layers[: network.papers_encoder.config.ctc_layer]
+    for module in (network.papers_encoder.dropout, *lower.modules()):
         if isinstance(module, Dropout):
             module.threshold = threshold
 
@@ -109,7 +108,7 @@ def parameter_groups(network: SpeechTranslationModel) -> list[dict[str, Any]]:
 
     A network that reads already loses what it has learned at a rate that a new vocabulary needs.
     """
-    encoder = network.encoder
+    encoder = network.papers_encoder
     reading = (encoder.subsample, *encoder.layers[: encoder.config.ctc_layer], encoder.ctc_fc)
     lower = [parameter for module in reading for parameter in module.parameters()]
     known = {id(parameter) for parameter in lower}
@@ -122,7 +121,9 @@ def hold_statistics(network: SpeechTranslationModel, *, held: bool) -> None:
 
     Once speech goes through these layers, text must not shape their statistics.
     """
-    for module in network.encoder.layers[network.encoder.config.ctc_layer :].modules():
+    for module in network.papers_encoder.layers[
+        network.papers_encoder.config.ctc_layer :
+    ].modules():
         if isinstance(module, nn.BatchNorm1d):
             module.train(not held)
 
@@ -134,7 +135,7 @@ def _through(
     lengths: torch.Tensor,
 ) -> torch.Tensor:
     frames, width = hidden.shape[1:]
-    rows = position_rows(network.encoder.config.positions, frames, width).to(hidden.device)
+    rows = position_rows(network.papers_encoder.config.positions, frames, width).to(hidden.device)
     valid = valid_frames(lengths, frames)
     for layer in layers:
         hidden = layer(hidden, rows, lengths, valid)

@@ -57,6 +57,6 @@ def grown_model(source_pieces: int, target_pieces: int) -> ModelConfig:
         name="earvoice-en-x-small",
         version="7",
         target_languages=tuple(TargetLanguage(tag[1:-1], tag) for tag in TARGET_TAGS),
-        encoder=dataclasses.replace(first.encoder, layers=9, ctc_layer=7),
+        encoder=dataclasses.replace(first.papers_encoder, layers=9, ctc_layer=7),
         decoder=dataclasses.replace(first.decoder, layers=4),
     )

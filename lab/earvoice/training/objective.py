@@ -43,7 +43,7 @@ def apart(
     with half_precision(speech.features.device):
         log_probs, lengths = transcribe(network, speech.features, speech.lengths)
     ctc = ctc_loss(log_probs, lengths, speech)
-    subsampling = 2**network.config.encoder.subsampler.layers
+    subsampling = 2**network.config.papers_encoder.subsampler.layers
     anchor = anchor_loss(log_probs, lengths, speech, subsampling)
     total = recipe.ctc_weight[0] * ctc + recipe.anchor_weight * anchor
     nothing = ctc.new_zeros(())

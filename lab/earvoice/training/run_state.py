@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from earvoice.runtime.files import atomic_write
 from earvoice.training.curve import Curve
 
 if TYPE_CHECKING:
@@ -90,9 +91,8 @@ class RunFolder:
 
     def keep_start(self, digest: str) -> None:
         """Keep what `check_start` compares with."""
-        partial = self.folder / "start.part"
-        partial.write_text(digest + "\n", encoding="utf-8")
-        partial.replace(self.folder / _START)
+        with atomic_write(self.folder / _START) as partial:
+            partial.write_text(digest + "\n", encoding="utf-8")
 
     def save(self, content: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> None:
         """Write the resumable state, and the weights as a snapshot named by its step."""
@@ -190,6 +190,5 @@ def average_snapshots(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    partial = path.with_suffix(".part")
-    torch.save(content, partial)
-    partial.replace(path)
+    with atomic_write(path) as partial:
+        torch.save(content, partial)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from earvoice.cli.local_services import ServiceChoices, run_services
-from earvoice.cli.log_relay import LogFolder
+from earvoice.cli.log_relay import ServiceLogs
 from earvoice.client import AudioFormat, Summary, TranslationOptions, connect
+from earvoice.client.audio import send_fast
 from earvoice.client.options import Endpointing
-from earvoice.client.pacing import send_fast
-from earvoice.client.policy import Offline
-from earvoice.evaluation.run.evaluation import evaluate
-from earvoice.evaluation.run.source_list import read_lines, read_sources
-from earvoice.evaluation.run.source_set import SourceSet
-from earvoice.evaluation.scoring import ScoringOptions
+from earvoice.evaluation.evaluate import evaluate
+from earvoice.evaluation.score import ScoringOptions
+from earvoice.evaluation.source_set import SourceSet, read_lines, read_sources
+from earvoice.policies import Offline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -131,7 +130,7 @@ async def run_trial(model: Path, folder: Path) -> AsyncIterator[ServiceTrial]:
     """
     choices = ServiceChoices(backend_settings={"MODEL_PATH": str(model)})
     async with (
-        run_services(choices, LogFolder(folder=folder / "services")) as services,
+        run_services(choices, ServiceLogs(folder=folder / "services")) as services,
         connect(services.addresses["policy"]) as client,
     ):
         yield ServiceTrial(client, folder)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from earvoice.models.assembly import is_derived
-from earvoice.models.storage import read_directory
+from earvoice.models.checkpoint import read_directory
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.halves import open_subsampler

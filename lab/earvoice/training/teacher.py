@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from earvoice.models.conformer import valid_frames
 from earvoice.models.decoding import CachedDecoder
-from earvoice.models.subsampler import valid_frames
-from earvoice.models.token_positions import TokenPositions
+from earvoice.models.transformer import TokenPositions
 from earvoice.training.recipe import HEARD_EXACTLY
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class TextTeacher(nn.Module):
 def _decoder_config(config: ModelConfig, recipe: TeacherRecipe) -> ModelConfig:
     return dataclasses.replace(
         config,
-        encoder=dataclasses.replace(config.encoder, d_model=recipe.width, heads=recipe.heads),
+        encoder=dataclasses.replace(
+            config.papers_encoder, d_model=recipe.width, heads=recipe.heads
+        ),
         decoder=dataclasses.replace(
             config.decoder,
             layers=recipe.decoder_layers,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from earvoice.runtime.files import atomic_write
 from earvoice.training.device import (
     half_precision,
     moved,
@@ -92,15 +93,14 @@ class TeacherRun:
         return value
 
     def _save(self) -> None:
-        partial = self._path.with_suffix(".part")
         content = {
             "step": self.step,
             "elapsed_s": self.elapsed_s,
             "teacher": self._teacher.state_dict(),
             "optimizer": self._optimizer.state_dict(),
         } | random_states(self._device)
-        torch.save(content, partial)
-        partial.replace(self._path)
+        with atomic_write(self._path) as partial:
+            torch.save(content, partial)
 
     def _resume(self) -> None:
         if not self._path.exists():

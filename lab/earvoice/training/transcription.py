@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from earvoice.decoder.strategies.base import BeamPlan, Opening, Progress
-from earvoice.decoder.strategies.beam import begin_beam
+from earvoice.decoder.beam import begin_beam
+from earvoice.decoder.strategy import BeamPlan, Progress, Prompt
 from earvoice.models.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def beam_translation(
     """Return the best hypothesis of a beam search, as the decoder service does it."""
     decoder = network.decoder
     plan = BeamPlan(beam, round(_SPARE_TOKENS + _TOKENS_PER_STATE * len(encoded.states)))
-    start = Opening(tuple(opening), (), 1, forbid_end=False, beam=plan)
+    start = Prompt(tuple(opening), (), 1, forbid_end=False, beam=plan)
     run, progress = begin_beam(decoder, decoder.open_cache(encoded.states), start, plan)
     while not progress.beam:
         logits, rows = decoder.step(run.last_tokens, [run.cache], [1])
@@ -82,5 +82,5 @@ def beam_translation(
 
 
 def _tokens(progress: Progress) -> list[int]:
-    best = [choice.token for choice in progress.beam[0].choices]
+    best = [choice.token for choice in progress.beam[0].tokens]
     return best[:-1] if best and best[-1] == EOS else best

@@ -10,15 +10,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic
 
-from earvoice.decoder.event import EndReason, Event
-from earvoice.decoder.generation import Generation
-from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.strategies.base import Progress, RunT, Strategy
-from earvoice.runtime.engine_load import EngineLoad
+from earvoice.decoder.generation import EndReason, Event, Generation
+from earvoice.decoder.strategy import Progress, RunT, Strategy
+from earvoice.runtime.engine import EngineLoad
 
 _LOG = logging.getLogger("earvoice.decoder.engine")
-
-Post = tuple[Outbox, Event]
 
 
 class DecoderEngine(Generic[RunT]):
@@ -30,10 +26,7 @@ class DecoderEngine(Generic[RunT]):
 
     Args:
         strategy: how tokens are chosen.
-        clock_s: monotonic seconds; the same clock that commands are stamped with.
-
-    Attributes:
-        load: of the thread.
+        clock_s: monotonic seconds; the same clock that requests are stamped with.
     """
 
     def __init__(
@@ -45,7 +38,7 @@ class DecoderEngine(Generic[RunT]):
         self._arrived: deque[Generation] = deque()
         self._waiting: deque[Generation] = deque()
         self._running: dict[Generation, RunT] = {}
-        self._posts: list[Post] = []
+        self._posts: list[Event] = []
         self.load = EngineLoad(lambda: len(self._arrived) + len(self._waiting))
         self._closing = False
         self._closed = False
@@ -64,7 +57,7 @@ class DecoderEngine(Generic[RunT]):
         await asyncio.to_thread(self._thread.join)
 
     def submit(self, generation: Generation) -> None:
-        """Queue a generation; its outbox gets its steps and then exactly one `Ended`."""
+        """Queue a generation; its outbox gets its steps and then exactly one end."""
         generation.outbox.expect_generation()
         with self._condition:
             if not self._closed:
@@ -121,9 +114,8 @@ class DecoderEngine(Generic[RunT]):
         if not self._waiting:
             return
         generation, started_s = self._waiting[0], self._clock_s()
-        assignment = generation.assignment
         try:
-            run, progress = self._strategy.begin(assignment.states, assignment.opening)
+            run, progress = self._strategy.begin(generation.states, generation.prompt)
         except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
             self._end(generation, EndReason.ERROR, error)
             return
@@ -166,12 +158,12 @@ class DecoderEngine(Generic[RunT]):
     ) -> None:
         """Hand out what a computation gave each generation that shared it."""
         now_s = self._clock_s()
-        self.load.note(now_s - started_s, len(batch))
+        self.load.record(now_s - started_s, len(batch))
         for generation, progress in zip(batch, results, strict=True):
             generation.compute(started_s, now_s, len(batch))
             event, reason = generation.accept(progress, now_s)
             if event is not None:
-                self._post(generation, event)
+                self._post(event)
             if reason is not None:
                 self._end(generation, reason)
             elif generation.outbox.full:
@@ -183,15 +175,15 @@ class DecoderEngine(Generic[RunT]):
         self._running.pop(generation, None)
         if generation in self._waiting:
             self._waiting.remove(generation)
-        self._post(generation, generation.end(reason, self._clock_s(), failure))
+        self._post(generation.end(reason, self._clock_s(), failure))
 
     def _end_all(self, reason: EndReason, failure: Exception | None = None) -> None:
         for generation in (*self._running, *self._waiting):
             self._end(generation, reason, failure)
 
-    def _post(self, generation: Generation, event: Event) -> None:
-        generation.outbox.announce()
-        self._posts.append((generation.outbox, event))
+    def _post(self, event: Event) -> None:
+        event.generation.outbox.announce()
+        self._posts.append(event)
 
     def _flush(self) -> None:
         if self._posts and self._loop is not None:
@@ -199,6 +191,6 @@ class DecoderEngine(Generic[RunT]):
             self._posts = []
 
 
-def _deliver(posts: Sequence[Post]) -> None:
-    for outbox, event in posts:
-        outbox.deliver(event)
+def _deliver(posts: Sequence[Event]) -> None:
+    for event in posts:
+        event.generation.outbox.deliver(event)

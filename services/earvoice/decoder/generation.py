@@ -1,62 +1,108 @@
-"""One hypothesis being made: what was asked, what has come, why it must stop."""
+"""One hypothesis being made: what was asked, what has come, where its time went, why it ended."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 
-from earvoice.decoder.event import Beamed, Course, Ended, EndReason, Spent, Stepped
-from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.state_block import StateBlock
-from earvoice.decoder.strategies.base import Choice, Opening, Progress
+from earvoice.decoder.strategy import PredictedToken, Progress, Prompt, StateBlock
+
+_RUNNING_AND_NEXT = 2
+
+
+class EndReason(IntEnum):
+    """Why a generation ended; by the numbers on the wire, but for CLOSED, which is never sent."""
+
+    END_OF_SEQUENCE = 1
+    LIMIT = 2
+    HALTED = 3
+    REPLACED = 4
+    ERROR = 5
+    CLOSED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """What one generation shall do.
+class Event:
+    """What a caller is told of its generation, and where the time went until then.
 
     Attributes:
-        generation_id: the caller's number for it.
-        states: what it attends to.
-        opening: what it starts from.
-        prefix_length: tokens of the forced prefix; the first new token has this index.
-        max_new_tokens: most tokens after the prefix.
-        end_token: id of the end of sentence.
-        read_at_s: monotonic clock when the command was read, in seconds.
-        traceparent: the caller's span, or empty.
+        generation: whose; once it has ended nobody changes it any more.
+        progress: what has become known; None for its end.
+        first_index: position of the progress's first token in the hypothesis.
+        queue_ms: since the request was read, waiting for the engine; pauses are not counted.
+        compute_ms: in computations that it had a part in.
+        batch_size: generations that shared the last of them.
     """
 
-    generation_id: int
-    states: StateBlock
-    opening: Opening
-    prefix_length: int
-    max_new_tokens: int
-    end_token: int
-    read_at_s: float
-    traceparent: str = ""
+    generation: Generation
+    progress: Progress | None
+    first_index: int
+    queue_ms: float
+    compute_ms: float
+    batch_size: int
 
 
 class Generation:
-    """An assignment and how far it has come.
+    """What one generation shall do, and how far it has come.
 
-    The event loop calls `stop`; everything else belongs to the engine's thread.
+    The event loop calls `stop`; everything else belongs to the engine's thread until it has ended.
 
     Args:
-        assignment: what to do.
+        generation_id: the caller's number for it.
+        states: what it attends to.
+        prompt: what it starts from.
+        max_new_tokens: most tokens after the prefix.
+        end_token: id of the end of sentence.
         outbox: where its events go.
+        prefix_length: tokens of the forced prefix; the first new token has this index.
+        read_at_s: monotonic clock when the request was read, in seconds.
+        traceparent: the caller's span, or empty.
+
+    Attributes:
+        end_reason: None until it has ended.
+        failure: what its computation raised, where that ended it.
+        largest_batch: most generations that shared one of its computations.
+        prefill_s, prefilled_s, ended_s: on the monotonic clock; where nothing was computed, all are
+            its end.
     """
 
-    def __init__(self, assignment: Assignment, outbox: Outbox) -> None:
-        self.assignment = assignment
+    def __init__(
+        self,
+        generation_id: int,
+        states: StateBlock,
+        prompt: Prompt,
+        max_new_tokens: int,
+        end_token: int,
+        outbox: Outbox,
+        *,
+        prefix_length: int = 0,
+        read_at_s: float = 0.0,
+        traceparent: str = "",
+    ) -> None:
+        self.generation_id = generation_id
+        self.states = states
+        self.prompt = prompt
+        self.max_new_tokens = max_new_tokens
         self.outbox = outbox
+        self.prefix_length = prefix_length
+        self.read_at_s = read_at_s
+        self.traceparent = traceparent
         self.stop_reason: EndReason | None = None
-        self._step_count = 0
-        self._draft_accepted_count = 0
-        self._near_tie_count = 0
-        self._compute_ms = 0.0
+        self.end_reason: EndReason | None = None
+        self.failure: Exception | None = None
+        self.step_count = 0
+        self.draft_accepted_count = 0
+        self.near_tie_count = 0
+        self.compute_ms = 0.0
+        self.largest_batch = 0
+        self.prefill_s: float | None = None
+        self.prefilled_s = 0.0
+        self.ended_s = 0.0
+        self._end_token = end_token
         self._batch_size = 1
-        self._largest_batch = 0
-        self._prefill_s: float | None = None
-        self._prefilled_s = 0.0
         self._paused_ms = 0.0
         self._paused_at_s: float | None = None
 
@@ -74,91 +120,155 @@ class Generation:
         if self._paused_at_s is not None:
             self._paused_ms += (started_s - self._paused_at_s) * 1000
             self._paused_at_s = None
-        self._compute_ms += (now_s - started_s) * 1000
+        self.compute_ms += (now_s - started_s) * 1000
         self._batch_size = batch_size
-        self._largest_batch = max(self._largest_batch, batch_size)
-        if self._prefill_s is None:
-            self._prefill_s, self._prefilled_s = started_s, now_s
+        self.largest_batch = max(self.largest_batch, batch_size)
+        if self.prefill_s is None:
+            self.prefill_s, self.prefilled_s = started_s, now_s
 
-    def accept(
-        self, progress: Progress, now_s: float
-    ) -> tuple[Stepped | Beamed | None, EndReason | None]:
-        """Take in what has become known.
+    def accept(self, progress: Progress, now_s: float) -> tuple[Event | None, EndReason | None]:
+        """Take in what has become known; what comes after the limit is cut off.
 
         Returns:
             The event for it, if there is anything to tell, and why the generation is over, if it
             is.
         """
-        self._near_tie_count += progress.near_tie
+        self.near_tie_count += progress.near_tie
+        first = self.step_count
         if progress.beam:
-            return self._accept_beam(progress, now_s)
-        if not progress.choices:
+            tokens, full = progress.beam[0].tokens, True
+        else:
+            tokens = progress.tokens
+            del tokens[self.max_new_tokens - first :]
+            full = first + len(tokens) >= self.max_new_tokens
+        if not tokens:
             return None, None
-        return self._accept_choices(progress, now_s)
+        self.step_count += len(tokens)
+        self.draft_accepted_count += sum(token.from_draft for token in tokens)
+        self.near_tie_count += sum(token.near_tie for token in tokens)
+        event = self._event(progress, self.prefix_length + first, now_s)
+        return event, self._reason_after(tokens[-1], full=full)
 
-    def _accept_choices(self, progress: Progress, now_s: float) -> tuple[Stepped, EndReason | None]:
-        first = self._step_count
-        kept = progress.choices[: self.assignment.max_new_tokens - first]
-        self._step_count += len(kept)
-        self._draft_accepted_count += sum(choice.from_draft for choice in kept)
-        self._near_tie_count += sum(choice.near_tie for choice in kept)
-        event = Stepped(
-            self.assignment.generation_id,
-            self.assignment.states.states_id,
-            self.assignment.prefix_length + first,
-            kept,
-            self.spent(now_s),
-            progress.prefix_attention,
-        )
-        full = self._step_count >= self.assignment.max_new_tokens
-        return event, self._end_reason(kept, full=full)
-
-    def _accept_beam(self, progress: Progress, now_s: float) -> tuple[Beamed, EndReason | None]:
-        best = progress.beam[0].choices
-        self._step_count = len(best)
-        event = Beamed(
-            self.assignment.generation_id,
-            self.assignment.states.states_id,
-            self.assignment.prefix_length,
-            progress.beam,
-            self.spent(now_s),
-            progress.prefix_attention,
-        )
-        return event, self._end_reason(best, full=True)
-
-    def _end_reason(self, choices: list[Choice], *, full: bool) -> EndReason | None:
-        if choices[-1].token == self.assignment.end_token:
+    def _reason_after(self, last: PredictedToken, *, full: bool) -> EndReason | None:
+        if last.token == self._end_token:
             return EndReason.END_OF_SEQUENCE
         return EndReason.LIMIT if full else None
 
-    def end(self, reason: EndReason, now_s: float, failure: Exception | None = None) -> Ended:
-        """Give the event that closes it."""
-        return Ended(
-            self.assignment.generation_id,
-            reason,
-            self._step_count,
-            self._draft_accepted_count,
-            self._near_tie_count,
-            self.spent(now_s),
-            failure,
-            self._course(now_s) if self.assignment.traceparent else None,
-        )
+    def end(self, reason: EndReason, now_s: float, failure: Exception | None = None) -> Event:
+        """Close it, and give the event for that."""
+        self.end_reason, self.failure, self.ended_s = reason, failure, now_s
+        if self.prefill_s is None:
+            self.prefill_s = self.prefilled_s = now_s
+        return self._event(None, self.prefix_length + self.step_count, now_s)
 
-    def _course(self, now_s: float) -> Course:
-        begun = self._prefill_s is not None
-        return Course(
-            self.assignment.traceparent,
-            self._prefill_s if self._prefill_s is not None else now_s,
-            self._prefilled_s if begun else now_s,
-            now_s,
-            self._largest_batch,
-        )
-
-    def spent(self, now_s: float) -> Spent:
-        """Where the time since its command went, up to now; pauses are neither queue nor work."""
+    def _event(self, progress: Progress | None, first_index: int, now_s: float) -> Event:
         paused_ms = self._paused_ms
         if self._paused_at_s is not None:
             paused_ms += (now_s - self._paused_at_s) * 1000
-        read_at_s = self.assignment.read_at_s
-        queue_ms = (now_s - read_at_s) * 1000 - self._compute_ms - paused_ms
-        return Spent(read_at_s, max(0.0, queue_ms), self._compute_ms, self._batch_size)
+        queue_ms = max(0.0, (now_s - self.read_at_s) * 1000 - self.compute_ms - paused_ms)
+        return Event(self, progress, first_index, queue_ms, self.compute_ms, self._batch_size)
+
+
+class Outbox:
+    """Events on their way to one caller, bounded.
+
+    The engine's thread asks `full`, and counts with `announce` each event that it hands to the
+    event loop; the event loop calls everything else. Each counter has one writer at a time, so no
+    lock is needed.
+
+    Args:
+        capacity_events: events waiting at which the engine pauses the session's generation.
+        on_room: called when a full outbox has room again.
+    """
+
+    def __init__(self, capacity_events: int, on_room: Callable[[], None]) -> None:
+        self._capacity_events = capacity_events
+        self._on_room = on_room
+        self._events: deque[Event] = deque()
+        self._announced = 0
+        self._taken = 0
+        self._unfinished = 0
+        self._finishing = False
+        self._failure: Exception | None = None
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._refresh()
+
+    @property
+    def full(self) -> bool:
+        """Whether as many events wait as may; from any thread."""
+        return self._announced - self._taken >= self._capacity_events
+
+    @property
+    def generating(self) -> bool:
+        """Whether a generation has not ended yet."""
+        return self._unfinished > 0
+
+    def announce(self) -> None:
+        """Count an event that is on its way; from the engine's thread."""
+        self._announced += 1
+
+    def expect_generation(self) -> None:
+        """Count a generation that will end with exactly one event without progress."""
+        self._unfinished += 1
+        self._refresh()
+
+    def deliver(self, event: Event) -> None:
+        """Take in an announced event; after a failure only a generation's end is noted."""
+        if event.progress is None:
+            self._unfinished -= 1
+        if self._failure is None:
+            self._events.append(event)
+        self._refresh()
+
+    def finish(self) -> None:
+        """Say that no more requests will come: `take` ends after the last generation."""
+        self._finishing = True
+        self._refresh()
+
+    def fail(self, error: Exception) -> None:
+        """End the session with an error, after the events that wait; the first error counts."""
+        self._failure = self._failure or error
+        self._refresh()
+
+    async def take(self) -> Event | None:
+        """Wait for the next event; None after the last.
+
+        Raises:
+            Exception: what `fail` was given.
+        """
+        await self._arrived.wait()
+        if not self._events:
+            if self._failure is not None:
+                raise self._failure
+            return None
+        event = self._events.popleft()
+        self._taken += 1
+        self._refresh()
+        # Looked at after the event is counted: whoever found the outbox full before is woken, and
+        # whoever fills it from now on sees the room.
+        if self._announced - self._taken >= self._capacity_events - 1:
+            self._on_room()
+        return event
+
+    async def room(self) -> None:
+        """Wait until one more generation may be asked for: room, and no two unfinished ones."""
+        await self._room.wait()
+
+    async def settled(self) -> None:
+        """Wait until every generation has ended."""
+        await self._settled.wait()
+
+    def _refresh(self) -> None:
+        over = self._failure is not None or (self._finishing and not self._unfinished)
+        _switch(self._arrived, on=bool(self._events) or over)
+        _switch(self._room, on=not self.full and self._unfinished < _RUNNING_AND_NEXT)
+        _switch(self._settled, on=self._unfinished == 0)
+
+
+def _switch(signal: asyncio.Event, *, on: bool) -> None:
+    if on:
+        signal.set()
+    else:
+        signal.clear()

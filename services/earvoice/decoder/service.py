@@ -1,63 +1,50 @@
-"""The gRPC face of the decoder: messages to commands, events to messages."""
+"""`DecoderService` on the wire; the session decides, the engine's thread computes."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
-from earvoice.api.v1 import types_pb2
-from earvoice.api.v1.decoder_service_pb2_grpc import (
-    DecoderServiceServicer,
-    add_DecoderServiceServicer_to_server,
-)
-from earvoice.decoder.answer import answer_of
-from earvoice.decoder.command import Command
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.api.v1 import decoder_service_pb2_grpc as pb_grpc
 from earvoice.decoder.engine import DecoderEngine
-from earvoice.decoder.event import Event
-from earvoice.decoder.generation_trace import GenerationTrace
-from earvoice.decoder.model import ServedModel
-from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.request import command_of
-from earvoice.decoder.session import DecodeSession, SessionBounds
+from earvoice.decoder.generation import Outbox
+from earvoice.decoder.session import DecodeSession
 from earvoice.decoder.settings import DecoderSettings
-from earvoice.decoder.stream import DecodeStream, Patience
+from earvoice.decoder.strategy import ServedModel
+from earvoice.decoder.stream import DecodeStream
 from earvoice.runtime.errors import NotReadyError
-from earvoice.runtime.log import trace_id_of
-from earvoice.runtime.model_description import model_description
+from earvoice.runtime.interceptor import ResponseWriter
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 
-SERVICE_NAME = decoder_pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
-_MAX_FAREWELL_S = 1.0
+if TYPE_CHECKING:
+    from earvoice.telemetry.tracing import Tracer
+
+SERVICE_NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
+MAX_ENDING_S = 1.0
+"""Longest part of the grace that is kept for ending what is left."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
 
 
-@dataclass(frozen=True)
-class _Served:
-    model: ServedModel
-    description: types_pb2.ModelDescription
-    engine: DecoderEngine[Any]
-
-
-class DecoderService(DecoderServiceServicer):
+class DecoderService(pb_grpc.DecoderServiceServicer):
     """Serves one model to many sessions.
 
     Args:
         settings: limits.
-        trace: makes spans of traced generations.
+        tracer: takes the spans of traced generations; None makes none.
 
     Attributes:
         sessions: how many run.
     """
 
-    def __init__(self, settings: DecoderSettings, trace: GenerationTrace) -> None:
+    def __init__(self, settings: DecoderSettings, tracer: Tracer | None = None) -> None:
         self._settings = settings
-        self._trace = trace
-        self._served: _Served | None = None
+        self._tracer = tracer
+        self._served: tuple[ServedModel, DecoderEngine[Any]] | None = None
         self.sessions = SessionLimit(settings.session_limit)
         self._streams: set[DecodeStream] = set()
 
@@ -68,47 +55,55 @@ class DecoderService(DecoderServiceServicer):
             model: the model served.
             engine: computes it; started and closed by the caller.
         """
-        self._served = _Served(model, model_description(model.facts), engine)
+        self._served = model, engine
 
-    async def DescribeModel(  # noqa: N802 - the name of the method on the wire
-        self,
-        request: decoder_pb.DecoderServiceDescribeModelRequest,  # noqa: ARG002 - it has no fields
-        context: Any,  # noqa: ARG002 - the interface of grpc
-    ) -> decoder_pb.DecoderServiceDescribeModelResponse:
-        """Say which model is served."""
-        served = self._require_served()
-        return decoder_pb.DecoderServiceDescribeModelResponse(model=served.description)
+    async def DescribeModel(  # noqa: N802 - the proto's name
+        self, request: pb.DecoderServiceDescribeModelRequest, context: Context
+    ) -> pb.DecoderServiceDescribeModelResponse:
+        """Say which model is served.
 
-    async def Decode(  # noqa: N802 - the name of the method on the wire
-        self, requests: AsyncIterator[decoder_pb.DecodeRequest], context: Any
-    ) -> AsyncIterator[decoder_pb.DecodeResponse]:
+        Raises:
+            NotReadyError: none yet.
+        """
+        del request, context
+        model, _ = self._ready()
+        return pb.DecoderServiceDescribeModelResponse(model=model.facts.description())
+
+    async def Decode(  # noqa: N802 - the proto's name
+        self, request_iterator: AsyncIterator[pb.DecodeRequest], context: Context
+    ) -> AsyncIterator[pb.DecodeResponse]:
         """Serve one session.
 
-        Answers are written to the context, not yielded: so a write can be given up in time, and
-        a cancelled call ends here and not wherever a suspended generator is collected.
+        Answers are written to the context, not yielded: a cancelled call ends here and not
+        wherever a suspended generator is collected.
 
         Raises:
             EarvoiceError: the call's status.
         """
-        served = self._require_served()
+        model, engine = self._ready()
+        self.sessions.check()
+        # A place is taken when the first request has come.
+        first = await anext(request_iterator, None)
+        settings = self._settings
 
-        async def send(event: Event) -> None:
-            await context.write(answer_of(event, served.model.tokens, served.description))
-
+        writer = ResponseWriter(context, settings.write_timeout_ms / 1000)
         with self.sessions.admit():
-            outbox = Outbox(self._settings.outbox_events, served.engine.wake)
-            max_tokens = min(
-                self._settings.max_tokens, served.model.max_tokens or self._settings.max_tokens
+            outbox = Outbox(settings.outbox_events, engine.wake)
+            session = DecodeSession(
+                model,
+                engine,
+                outbox,
+                max_states=settings.max_states,
+                max_tokens=min(settings.max_tokens, model.max_tokens or settings.max_tokens),
             )
-            bounds = SessionBounds(self._settings.max_states, max_tokens)
-            session = DecodeSession(served.model, bounds, served.engine, outbox)
-            stream = DecodeStream(session, outbox, self._patience, self._trace)
+            stream = DecodeStream(session, outbox, model, self._tracer)
             self._streams.add(stream)
             try:
-                await stream.run(_commands(requests, stream), send)
+                await stream.run(first, request_iterator, writer.write)
             finally:
                 self._streams.remove(stream)
-        nothing: tuple[decoder_pb.DecodeResponse, ...] = ()
+                writer.close()
+        nothing: tuple[pb.DecodeResponse, ...] = ()
         for answer in nothing:
             yield answer
 
@@ -118,36 +113,16 @@ class DecoderService(DecoderServiceServicer):
         Args:
             grace_s: seconds until every session must have ended.
         """
-        farewell_s = min(_MAX_FAREWELL_S, grace_s / 4)
+        ending_s = min(MAX_ENDING_S, grace_s / 4)
         try:
-            async with asyncio.timeout(grace_s - farewell_s):
+            async with asyncio.timeout(grace_s - ending_s):
                 await self.sessions.drain()
         except TimeoutError:
             for stream in self._streams:
                 stream.end(NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS))
             await self.sessions.drain()
 
-    @property
-    def _patience(self) -> Patience:
-        return Patience(
-            self._settings.idle_timeout_ms / 1000, self._settings.write_timeout_ms / 1000
-        )
-
-    def _require_served(self) -> _Served:
+    def _ready(self) -> tuple[ServedModel, DecoderEngine[Any]]:
         if self._served is None:
             raise NotReadyError("the model is being loaded", retry_after_ms=RETRY_AFTER_MS)
         return self._served
-
-
-def register(service: DecoderService, server: grpc.aio.Server) -> None:
-    """Make a server answer for the service."""
-    add_DecoderServiceServicer_to_server(service, server)
-
-
-async def _commands(
-    requests: AsyncIterator[decoder_pb.DecodeRequest], stream: DecodeStream
-) -> AsyncIterator[Command]:
-    async for request in requests:
-        if not stream.trace_id:
-            stream.trace_id = trace_id_of(request.trace_context.traceparent)
-        yield command_of(request, time.monotonic())

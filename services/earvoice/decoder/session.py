@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from earvoice.decoder.command import GenerateCommand, HaltCommand, OpenCommand, StatesCommand
-from earvoice.decoder.event import EndReason
-from earvoice.decoder.generation import Assignment, Generation
-from earvoice.decoder.model import ServedModel
-from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.search_terms import SearchTerms, terms_for, terms_of
-from earvoice.decoder.state_block import StateBlock
-from earvoice.decoder.strategies.base import BeamPlan, Opening
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.decoder.generation import EndReason, Generation, Outbox
+from earvoice.decoder.strategy import (
+    BeamPlan,
+    ElementType,
+    Prompt,
+    ServedModel,
+    StateBlock,
+    StatesId,
+)
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -25,6 +28,9 @@ from earvoice.runtime.errors import (
 
 MAX_NEW_TOKENS = 1024
 """Most tokens that one generation may be asked for."""
+
+MAX_BEAM_SIZE = 16
+"""Most hypotheses that a beam may keep."""
 
 
 class Engine(Protocol):
@@ -38,132 +44,82 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionBounds:
-    """What one session may hold.
+class SearchTerms:
+    """What was agreed on for all generations, or for one.
 
     Attributes:
-        max_states: encoder states of one revision.
-        max_tokens: tokens of one hypothesis, prefix included.
+        attention_layer: decoder layer whose cross-attention is told, from 1.
+        attention_heads: heads whose mean is told, from 1; empty means all.
+        beam_size: hypotheses kept; 1 is greedy.
     """
 
-    max_states: int
-    max_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """What was agreed on when the session was opened."""
-
-    session_id: str
-    language_tokens: tuple[int, ...]
-    search: SearchTerms
+    attention_layer: int
+    attention_heads: tuple[int, ...]
+    beam_size: int
 
 
 class DecodeSession:
-    """Checks each command against the protocol and the model, and passes work to the engine.
+    """Checks each request against the protocol and the model, and passes work to the engine.
 
     Args:
         model: the model served.
-        bounds: what one session may hold.
         engine: where generations are computed.
         outbox: where their events go.
+        max_states: most encoder states of one revision.
+        max_tokens: most tokens of one hypothesis, prefix included.
     """
 
     def __init__(
-        self, model: ServedModel, bounds: SessionBounds, engine: Engine, outbox: Outbox
+        self,
+        model: ServedModel,
+        engine: Engine,
+        outbox: Outbox,
+        *,
+        max_states: int,
+        max_tokens: int,
     ) -> None:
         self._model = model
-        self._bounds = bounds
         self._engine = engine
         self._outbox = outbox
-        self._terms: _Terms | None = None
+        self._max_states = max_states
+        self._max_tokens = max_tokens
+        self._language_tokens: tuple[int, ...] = ()
+        self._terms: SearchTerms | None = None
         self._states: StateBlock | None = None
         self._generation: Generation | None = None
+        self.session_id = ""
         self.generation_count = 0
 
-    @property
-    def session_id(self) -> str:
-        """The caller's name for the session; empty before it is open."""
-        return self._terms.session_id if self._terms else ""
+    def apply(self, request: pb.DecodeRequest, read_at_s: float) -> None:
+        """Do what a request says; an error ends the session.
 
-    def open(self, command: OpenCommand) -> None:
-        """Agree on model, language, search and attention.
+        Args:
+            request: the caller's.
+            read_at_s: monotonic clock when it was read, in seconds.
 
         Raises:
-            OutOfOrderError: the session is open already.
+            OutOfOrderError: the request may not come now.
             ModelMismatchError: another model is expected.
             LanguageNotSupportedError: the model does not write this language.
-            InvalidFieldError: a field is out of range.
-        """
-        if self._terms is not None:
-            raise OutOfOrderError("open came twice; allowed: once, as the first command")
-        served = self._model.facts.hash
-        if command.model_hash not in ("", served):
-            raise ModelMismatchError(
-                f"model_hash = {command.model_hash[:80]!r} is not served; allowed: {served!r} "
-                "or nothing",
-                served=served,
-            )
-        self._terms = _Terms(
-            command.session_id, self._language_tokens(command), terms_of(command, self._model)
-        )
-
-    def replace_states(self, command: StatesCommand) -> None:
-        """Hold these states from now on; what attends to the old ones ends as REPLACED.
-
-        Raises:
-            OutOfOrderError: the session is not open.
+            StatesUnknownError: the states are not the last sent.
             UnimplementedFieldError: only a part of the states is replaced.
-            InvalidFieldError: the block is not what the model takes.
+            InvalidFieldError: a field is out of range, or the request is empty.
         """
-        self._require_open("states")
-        if command.first_changed:
-            raise UnimplementedFieldError(
-                "states.first_changed",
-                f"= {command.first_changed} is not implemented; allowed: 0, all states change",
+        command = request.WhichOneof("command")
+        if command is None:
+            raise InvalidFieldError("command", "nothing", "open, states, generate or halt")
+        if command == "open":
+            self._open(request.open)
+            return
+        if self._terms is None:
+            raise OutOfOrderError(f"{command} came before open; allowed: open first")
+        if command == "states":
+            self._replace_states(request.states)
+        elif command == "generate":
+            self._generate(
+                request.generate, self._terms, read_at_s, request.trace_context.traceparent
             )
-        command.block.check(dimension=self._model.dimension, max_states=self._bounds.max_states)
-        self._stop(EndReason.REPLACED)
-        self._states = command.block
-
-    def generate(self, command: GenerateCommand) -> None:
-        """Start a generation; one still running ends as REPLACED.
-
-        Raises:
-            OutOfOrderError: the session is not open, or no states have come.
-            StatesUnknownError: these states are not the last sent.
-            InvalidFieldError: a field is out of range, or there are no states to attend to.
-        """
-        terms = self._require_open("generate")
-        states = self._states_of(command)
-        self._check(command)
-        allowed_tokens = min(command.max_new_tokens, self._bounds.max_tokens - len(command.prefix))
-        opening = self._opening(command, terms, allowed_tokens)
-        self._stop(EndReason.REPLACED)
-        self._generation = Generation(
-            Assignment(
-                command.generation_id,
-                states,
-                opening,
-                len(command.prefix),
-                allowed_tokens,
-                self._model.tokens.end_token,
-                command.read_at_s,
-                command.traceparent,
-            ),
-            self._outbox,
-        )
-        self.generation_count += 1
-        self._engine.submit(self._generation)
-
-    def halt(self, command: HaltCommand) -> None:
-        """Stop a generation before its next step; another id than the last one's is ignored.
-
-        Raises:
-            OutOfOrderError: the session is not open.
-        """
-        self._require_open("halt")
-        if self._generation and self._generation.assignment.generation_id == command.generation_id:
+        elif self._generation and self._generation.generation_id == request.halt.generation_id:
             self._stop(EndReason.HALTED)
 
     def close(self) -> None:
@@ -175,40 +131,118 @@ class DecodeSession:
             self._generation.stop(reason)
             self._engine.wake()
 
-    def _require_open(self, command: str) -> _Terms:
-        if self._terms is None:
-            raise OutOfOrderError(f"{command} came before open; allowed: open first")
-        return self._terms
+    def _open(self, message: pb.DecodeOpen) -> None:
+        if self._terms is not None:
+            raise OutOfOrderError("open came twice; allowed: once, as the first command")
+        served = self._model.facts.hash
+        if message.model_hash not in ("", served):
+            raise ModelMismatchError(
+                f"model_hash = {message.model_hash[:80]!r} is not served; allowed: {served!r} "
+                "or nothing",
+                served=served,
+            )
+        self._language_tokens = self._tokens_of_language(message.target_language_code)
+        self._check_search("open", message)
+        self._terms = SearchTerms(
+            message.attention_layer or self._model.facts.default_attention_layer,
+            tuple(message.attention_heads),
+            message.beam_size or 1,
+        )
+        self.session_id = message.session_id
 
-    def _language_tokens(self, command: OpenCommand) -> tuple[int, ...]:
+    def _tokens_of_language(self, language: str) -> tuple[int, ...]:
         languages = self._model.language_tokens
         for code, tokens in languages.items():
-            if code.casefold() == command.target_language.casefold():
+            if code.casefold() == language.casefold():
                 return tokens
         raise LanguageNotSupportedError(
-            "open.target_language_code", command.target_language, ", ".join(sorted(languages))
+            "open.target_language_code", language, ", ".join(sorted(languages))
         )
 
-    def _opening(self, command: GenerateCommand, terms: _Terms, allowed_tokens: int) -> Opening:
-        search = terms_for(command, terms.search, self._model)
-        beam = BeamPlan(search.beam_size, allowed_tokens, command.all_hypotheses)
-        return Opening(
-            forced=(self._model.tokens.end_token, *terms.language_tokens, *command.prefix),
-            draft=tuple(command.draft[:allowed_tokens]),
-            attention_layer=search.attention_layer,
-            forbid_end=command.forbid_end,
-            attention_heads=search.attention_heads,
-            reported_prefix_tokens=len(command.prefix) if command.prefix_attention else 0,
-            beam=beam if search.beam_size > 1 else None,
+    def _replace_states(self, message: types_pb2.States) -> None:
+        """Hold these states from now on; what attends to the old ones ends as REPLACED."""
+        if message.first_changed:
+            raise UnimplementedFieldError(
+                "states.first_changed",
+                f"= {message.first_changed} is not implemented; allowed: 0, all states change",
+            )
+        states = self._checked_states(message)
+        self._stop(EndReason.REPLACED)
+        self._states = states
+
+    def _checked_states(self, message: types_pb2.States) -> StateBlock:
+        states_id = message.states_id
+        try:
+            element_type = ElementType(message.element_type)
+        except ValueError as error:
+            allowed = ", ".join(f"{item.name} ({item.value})" for item in ElementType)
+            raise InvalidFieldError("states.element_type", message.element_type, allowed) from error
+        if states_id.utterance < 0:
+            raise InvalidFieldError("states.states_id.utterance", states_id.utterance, "0 or more")
+        if states_id.revision < 1:
+            raise InvalidFieldError("states.states_id.revision", states_id.revision, "1 or more")
+        if not 0 <= message.state_count <= self._max_states:
+            raise InvalidFieldError(
+                "states.state_count", message.state_count, f"0 to {self._max_states}"
+            )
+        if message.state_count and message.dimension != self._model.dimension:
+            raise InvalidFieldError(
+                "states.dimension", message.dimension, str(self._model.dimension)
+            )
+        expected_bytes = message.state_count * message.dimension * element_type.size_bytes
+        if len(message.data) != expected_bytes:
+            raise InvalidFieldError(
+                "states.data", f"{len(message.data)} bytes", f"{expected_bytes} bytes"
+            )
+        return StateBlock(
+            StatesId(states_id.utterance, states_id.revision),
+            message.state_count,
+            message.dimension,
+            element_type,
+            message.data,
         )
 
-    def _states_of(self, command: GenerateCommand) -> StateBlock:
+    def _generate(
+        self, message: pb.Generate, opened: SearchTerms, read_at_s: float, traceparent: str
+    ) -> None:
+        """Start a generation; one still running ends as REPLACED."""
+        states = self._states_for(message)
+        self._check_generate(message)
+        max_new_tokens = min(message.max_new_tokens, self._max_tokens - len(message.prefix))
+        terms = self._terms_for(message, opened)
+        beam = BeamPlan(terms.beam_size, max_new_tokens, message.all_hypotheses)
+        prompt = Prompt(
+            forced=(self._model.tokens.end_token, *self._language_tokens, *message.prefix),
+            draft=tuple(message.draft[:max_new_tokens]),
+            attention_layer=terms.attention_layer,
+            forbid_end=message.forbid_end_of_sequence,
+            attention_heads=terms.attention_heads,
+            reported_prefix_tokens=len(message.prefix) if message.prefix_attention else 0,
+            beam=beam if terms.beam_size > 1 else None,
+        )
+        self._stop(EndReason.REPLACED)
+        self._generation = Generation(
+            message.generation_id,
+            states,
+            prompt,
+            max_new_tokens,
+            self._model.tokens.end_token,
+            self._outbox,
+            prefix_length=len(message.prefix),
+            read_at_s=read_at_s,
+            traceparent=traceparent,
+        )
+        self.generation_count += 1
+        self._engine.submit(self._generation)
+
+    def _states_for(self, message: pb.Generate) -> StateBlock:
         if self._states is None:
             raise OutOfOrderError("generate came before states; allowed: states first")
         held = self._states.states_id
-        if command.states_id != held:
+        wanted = StatesId(message.states_id.utterance, message.states_id.revision)
+        if wanted != held:
             raise StatesUnknownError(
-                f"generate.states_id = {command.states_id} (utterance.revision) is unknown; "
+                f"generate.states_id = {wanted} (utterance.revision) is unknown; "
                 f"allowed: {held}, the last states sent",
                 held=str(held),
             )
@@ -218,19 +252,19 @@ class DecodeSession:
             )
         return self._states
 
-    def _check(self, command: GenerateCommand) -> None:
-        last = self._generation.assignment.generation_id if self._generation else None
-        if last is not None and command.generation_id <= last:
+    def _check_generate(self, message: pb.Generate) -> None:
+        last = self._generation.generation_id if self._generation else None
+        if last is not None and message.generation_id <= last:
             raise InvalidFieldError(
-                "generate.generation_id", command.generation_id, f"more than {last}"
+                "generate.generation_id", message.generation_id, f"more than {last}"
             )
-        if not 1 <= command.max_new_tokens <= MAX_NEW_TOKENS:
+        if not 1 <= message.max_new_tokens <= MAX_NEW_TOKENS:
             raise InvalidFieldError(
-                "generate.max_new_tokens", command.max_new_tokens, f"1 to {MAX_NEW_TOKENS}"
+                "generate.max_new_tokens", message.max_new_tokens, f"1 to {MAX_NEW_TOKENS}"
             )
-        longest = self._bounds.max_tokens - 1
-        for field, tokens in (("prefix", command.prefix), ("draft", command.draft)):
-            self._check_tokens(f"generate.{field}", tokens, longest)
+        longest = self._max_tokens - 1
+        self._check_tokens("generate.prefix", message.prefix, longest)
+        self._check_tokens("generate.draft", message.draft, longest)
 
     def _check_tokens(self, field: str, tokens: Sequence[int], longest: int) -> None:
         if len(tokens) > longest:
@@ -239,3 +273,30 @@ class DecodeSession:
         wrong = next((token for token in tokens if not 0 <= token < size), None)
         if wrong is not None:
             raise InvalidFieldError(field, wrong, f"ids from 0 to {size - 1}")
+
+    def _terms_for(self, message: pb.Generate, opened: SearchTerms) -> SearchTerms:
+        """Return the terms of one generation: those of open, but for what the message replaces."""
+        self._check_search("generate", message)
+        heads = tuple(message.attention_heads)
+        terms = replace(opened, beam_size=message.beam_size or opened.beam_size)
+        if message.attention_layer:
+            return replace(terms, attention_layer=message.attention_layer, attention_heads=heads)
+        if heads:
+            raise InvalidFieldError(
+                "generate.attention_heads", list(heads), "none without generate.attention_layer"
+            )
+        return terms
+
+    def _check_search(self, command: str, message: pb.DecodeOpen | pb.Generate) -> None:
+        layer, heads, size = message.attention_layer, message.attention_heads, message.beam_size
+        layer_count, head_count = self._model.facts.decoder_layers, self._model.head_count
+        if not 0 <= layer <= layer_count:
+            allowed = f"1 to {layer_count}, or 0 for default"
+            raise InvalidFieldError(f"{command}.attention_layer", layer, allowed)
+        wrong = [head for head in heads if not 1 <= head <= head_count]
+        if wrong or len(set(heads)) < len(heads):
+            allowed = f"1 to {head_count}, each once"
+            raise InvalidFieldError(f"{command}.attention_heads", list(heads), allowed)
+        if not 0 <= size <= MAX_BEAM_SIZE:
+            allowed = f"1 to {MAX_BEAM_SIZE}, or 0 for default"
+            raise InvalidFieldError(f"{command}.beam_size", size, allowed)

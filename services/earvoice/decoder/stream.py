@@ -1,196 +1,220 @@
-"""One session's life: commands in, events out, one log line at its end."""
+"""One session's life: requests in, answers out, one log line at its end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from earvoice.decoder.command import (
-    Command,
-    GenerateCommand,
-    HaltCommand,
-    OpenCommand,
-    StatesCommand,
-)
-from earvoice.decoder.event import Ended, EndReason, Event, Opened
-from earvoice.decoder.generation_trace import GenerationTrace
-from earvoice.decoder.outbox import Outbox
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.decoder.generation import EndReason, Event, Outbox
 from earvoice.decoder.session import DecodeSession
-from earvoice.runtime.errors import (
-    EarvoiceError,
-    IdleError,
-    NotReadyError,
-    SlowReaderError,
-    find_error,
-)
+from earvoice.decoder.strategy import PredictedToken, ServedModel, TokenTable
+from earvoice.runtime.errors import EarvoiceError, IdleError, NotReadyError
+from earvoice.runtime.log import session_log, trace_id_of
+from earvoice.telemetry.trace_context import Interval, WallAnchor, new_child, sampled_parent
+
+if TYPE_CHECKING:
+    from earvoice.telemetry.tracing import Tracer
 
 _LOG = logging.getLogger("earvoice.decoder")
 
-Send = Callable[[Event], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a session waits for its caller.
-
-    Attributes:
-        idle_s: seconds without a command while nothing is generated.
-        slow_reader_s: seconds that one answer may wait to be read.
-    """
-
-    idle_s: float
-    slow_reader_s: float
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What the log line at the end says."""
-
-    steps: int = 0
-    draft_accepted: int = 0
-    near_ties: int = 0
-    compute_ms: float = 0.0
+Send = Callable[[pb.DecodeResponse], Awaitable[None]]
 
 
 class DecodeStream:
-    """Moves commands to the session and events to the caller.
+    """Moves requests to the session and answers to the caller.
 
     Args:
-        session: checks commands and starts generations.
+        session: checks requests and starts generations.
         outbox: where the session's events come from.
-        patience: how long it waits for the caller.
-        trace: makes spans of traced generations.
-
-    Attributes:
-        trace_id: trace to name in the log; empty if none is known.
+        model: the model served.
+        tracer: takes the spans of traced generations; None makes none.
     """
 
     def __init__(
-        self, session: DecodeSession, outbox: Outbox, patience: Patience, trace: GenerationTrace
+        self,
+        session: DecodeSession,
+        outbox: Outbox,
+        model: ServedModel,
+        tracer: Tracer | None = None,
     ) -> None:
         self._session = session
-        self._trace = trace
         self._outbox = outbox
-        self._patience = patience
-        self._active_at_s = time.monotonic()
-        self._writing_since_s: float | None = None
-        self._tally = _Tally()
-        self.trace_id = ""
+        self._model = model
+        self._tracer = tracer
+        self._totals: Counter[str] = Counter()
+        self._compute_ms = 0.0
+        self._trace_id = ""
 
-    async def run(self, commands: AsyncIterator[Command], send: Send) -> None:
-        """Serve until the commands end and the last generation with them.
+    async def run(
+        self,
+        first: pb.DecodeRequest | None,
+        requests: AsyncIterator[pb.DecodeRequest],
+        send: Send,
+    ) -> None:
+        """Serve until the requests end and the last generation with them.
 
         Args:
-            commands: in the caller's order.
-            send: writes one event to the caller, and returns when there is room for the next.
+            first: the first request; None where the caller has none.
+            requests: the others, in the caller's order; where none comes in time while a generation
+                runs, the next is waited for.
+            send: writes an answer to the caller, and returns when there is room for the next.
 
         Raises:
             EarvoiceError: the caller broke the protocol, or did not write or read for too long.
             Exception: a computation failed.
         """
-        started_s, status = time.monotonic(), "CANCELLED"
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._read(commands))
-                watch = tasks.create_task(self._watch())
-                await self._write(send)
-                watch.cancel()
-            status = "OK"
-        except BaseExceptionGroup as group:
-            ours = find_error(group)
-            status = ours.reason if ours else "INTERNAL"
-            raise
-        finally:
-            self._session.close()
-            await self._outbox.settled()
-            self._log(status, time.monotonic() - started_s)
+        with session_log(_LOG, self._describe):
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._read(first, requests, send))
+                    await self._write(send)
+            finally:
+                self._session.close()
+                await self._outbox.settled()
 
     def end(self, error: Exception) -> None:
         """End the session with an error, after the events that wait."""
         self._outbox.fail(error)
 
-    async def _read(self, commands: AsyncIterator[Command]) -> None:
+    async def _read(
+        self,
+        request: pb.DecodeRequest | None,
+        requests: AsyncIterator[pb.DecodeRequest],
+        send: Send,
+    ) -> None:
         try:
-            async for command in commands:
-                self._active_at_s = time.monotonic()
-                await self._apply(command)
+            while request is not None:
+                read_at_s = time.monotonic()
+                traceparent = request.trace_context.traceparent
+                self._trace_id = self._trace_id or trace_id_of(traceparent)
+                if request.WhichOneof("command") == "generate":
+                    await self._outbox.room()
+                self._session.apply(request, read_at_s)
+                if request.HasField("open"):
+                    # Nothing else is written before: there is no generation yet.
+                    description = self._model.facts.description()
+                    await send(pb.DecodeResponse(opened=pb.DecodeOpened(model=description)))
+                request = await self._next(requests)
             self._outbox.finish()
         except EarvoiceError as error:
             self._outbox.fail(error)
 
-    async def _apply(self, command: Command) -> None:
-        match command:
-            case OpenCommand():
-                self._session.open(command)
-                self._outbox.announce()
-                self._outbox.deliver(Opened())
-            case StatesCommand():
-                self._session.replace_states(command)
-            case GenerateCommand():
-                await self._outbox.room()
-                self._session.generate(command)
-            case HaltCommand():
-                self._session.halt(command)
+    async def _next(self, requests: AsyncIterator[pb.DecodeRequest]) -> pb.DecodeRequest | None:
+        while True:
+            try:
+                return await anext(requests, None)
+            except IdleError:
+                if not self._outbox.generating:
+                    raise
 
     async def _write(self, send: Send) -> None:
         while (event := await self._outbox.take()) is not None:
-            if isinstance(event, Ended) and event.reason is EndReason.CLOSED:
+            generation = event.generation
+            if generation.end_reason is EndReason.CLOSED and event.progress is None:
                 raise NotReadyError("this server is stopping", retry_after_ms=1000)
-            self._writing_since_s = time.monotonic()
-            await send(event)
-            self._active_at_s = time.monotonic()
-            self._writing_since_s = None
-            if isinstance(event, Ended):
-                self._count(event)
-                self._trace.note(event)
-                if event.failure is not None:
-                    raise event.failure
+            await send(response_of(event, self._model.tokens))
+            if event.progress is None:
+                self._totals["steps"] += generation.step_count
+                self._totals["draft_accepted"] += generation.draft_accepted_count
+                self._totals["near_ties"] += generation.near_tie_count
+                self._compute_ms += generation.compute_ms
+                if self._tracer is not None:
+                    trace_generation(self._tracer, event)
+                if generation.failure is not None:
+                    raise generation.failure
 
-    async def _watch(self) -> None:
-        """End the session when its caller has been waited for too long.
+    def _describe(self, _status: str) -> dict[str, object]:
+        return {
+            "session_id": self._session.session_id,
+            "trace_id": self._trace_id,
+            "generations": self._session.generation_count,
+            "steps": self._totals["steps"],
+            "draft_accepted": self._totals["draft_accepted"],
+            "near_ties": self._totals["near_ties"],
+            "compute_ms": round(self._compute_ms, 1),
+        }
 
-        One sleeping task a session: a timeout around every single wait costs more than the wait.
-        So an answer that is not read is noticed after one to two times the patience for it.
-        """
-        while True:  # noqa: ASYNC110 - what is waited for is the time itself
-            await asyncio.sleep(max(0.0, self._check_patience() - time.monotonic()))
 
-    def _check_patience(self) -> float:
-        """Return the moment at which patience may end next, on the monotonic clock in seconds."""
-        now_s, patience = time.monotonic(), self._patience
-        if self._writing_since_s is not None:
-            limit_s = self._writing_since_s + patience.slow_reader_s
-            if now_s >= limit_s:
-                raise SlowReaderError(f"an answer was not read for {patience.slow_reader_s:g} s")
-            return limit_s
-        limit_s = self._active_at_s + patience.idle_s
-        if now_s < limit_s:
-            return min(limit_s, now_s + patience.slow_reader_s)
-        if not self._outbox.generating:
-            raise IdleError(f"no command came for {patience.idle_s:g} s; allowed: less")
-        return now_s + patience.slow_reader_s
+def response_of(event: Event, tokens: TokenTable) -> pb.DecodeResponse:
+    """Return the message for an event; its elapsed time is until now."""
+    generation, progress = event.generation, event.progress
+    # Filled in place: a message that is given to another one is copied.
+    response = pb.DecodeResponse()
+    told: pb.Steps | pb.Beam | pb.GenerationDone
+    if progress is None:
+        told = response.done
+        told.reason = pb.GenerationDone.Reason.ValueType(generation.end_reason or 0)
+        told.step_count = generation.step_count
+        told.draft_accepted_count = generation.draft_accepted_count
+        told.near_tie_count = generation.near_tie_count
+    else:
+        if progress.beam:
+            told = response.beam
+            for item in progress.beam:
+                hypothesis = told.hypotheses.add(score=item.score)
+                _add_steps(hypothesis.steps, item.tokens, event.first_index, tokens)
+        else:
+            told = response.steps
+            _add_steps(told.steps, progress.tokens, event.first_index, tokens)
+        for row in progress.prefix_attention:
+            told.prefix_attention.add(weights=row)
+        held = generation.states.states_id
+        told.states_id.utterance, told.states_id.revision = held.utterance, held.revision
+    told.generation_id = generation.generation_id
+    timings = told.timings
+    timings.elapsed_ms = (time.monotonic() - generation.read_at_s) * 1000
+    timings.queue_ms = event.queue_ms
+    timings.compute_ms = event.compute_ms
+    timings.batch_size = event.batch_size
+    return response
 
-    def _count(self, event: Ended) -> None:
-        self._tally.steps += event.step_count
-        self._tally.draft_accepted += event.draft_accepted_count
-        self._tally.near_ties += event.near_tie_count
-        self._tally.compute_ms += event.spent.compute_ms
 
-    def _log(self, status: str, duration_s: float) -> None:
-        _LOG.info(
-            "session ended",
-            extra={
-                "session_id": self._session.session_id,
-                "trace_id": self.trace_id,
-                "status": status,
-                "duration_s": round(duration_s, 3),
-                "generations": self._session.generation_count,
-                "steps": self._tally.steps,
-                "draft_accepted": self._tally.draft_accepted,
-                "near_ties": self._tally.near_ties,
-                "compute_ms": round(self._tally.compute_ms, 1),
-            },
+def _add_steps(
+    steps: Any, predicted: Sequence[PredictedToken], first_index: int, tokens: TokenTable
+) -> None:
+    for index, item in enumerate(predicted, first_index):
+        steps.add(
+            index=index,
+            token=item.token,
+            text=tokens.texts[item.token],
+            starts_word=tokens.starts_word[item.token],
+            log_probability=item.log_probability,
+            attention=item.attention,
+            end_of_sequence=item.token == tokens.end_token,
+            from_draft=item.from_draft,
         )
+
+
+def trace_generation(tracer: Tracer, end: Event) -> None:
+    """Make the spans of an ended generation, where its request names a trace that is kept."""
+    generation = end.generation
+    parent = sampled_parent(generation.traceparent)
+    if parent is None or generation.prefill_s is None or generation.end_reason is None:
+        return
+    batch = tracer.batch(WallAnchor(time.monotonic_ns))
+    queued = Interval(generation.read_at_s, generation.prefill_s)
+    batch.add("decoder.queue", new_child(parent), parent, queued, {})
+    prefill = Interval(generation.prefill_s, generation.prefilled_s)
+    batch.add("decoder.prefill", new_child(parent), parent, prefill, {})
+    attributes: dict[str, str | int | float] = {
+        "earvoice.tokens.proposed": generation.step_count,
+        "earvoice.draft.accepted": generation.draft_accepted_count,
+        "earvoice.batch.size": generation.largest_batch,
+        "earvoice.engine.compute_ms": end.compute_ms,
+        "earvoice.engine.queue_ms": end.queue_ms,
+        "earvoice.generation.end": generation.end_reason.name,
+    }
+    batch.add(
+        "decoder.steps",
+        new_child(parent),
+        parent,
+        Interval(generation.prefilled_s, generation.ended_s),
+        attributes,
+        failed=generation.failure is not None,
+    )
+    tracer.export(batch)

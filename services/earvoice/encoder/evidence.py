@@ -1,34 +1,32 @@
-"""What the encoder heard: the greedy CTC transcript and the speech in the audio."""
+"""What the encoder heard: words in the greedy CTC transcript, and stretches of speech."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 
-from earvoice.encoder.label_kind import LabelKind
-from earvoice.encoder.timeline import Timeline
-from earvoice.encoder.voice_activity import WINDOW_SAMPLES, Span
+from earvoice.encoder.network import LabelKind
 
+SPEECH_THRESHOLD = 0.5
+"""Probability from which on speech begins."""
 
-@dataclasses.dataclass(frozen=True)
-class VoiceActivity:
-    """Where speech was found; positions on the wire, meaningless without speech."""
+SILENCE_THRESHOLD = 0.35
+"""Probability under which speech ends; between the two nothing changes."""
 
-    has_speech: bool
-    speech_start_sample: int
-    speech_end_sample: int
-    pauses: tuple[Span, ...]
+MINIMUM_PAUSE_WINDOWS = 4
+"""Shortest pause that parts two stretches: 128 ms, the first multiple of 32 ms over 100 ms."""
+
+Span = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class SourceWords:
-    """The greedy CTC transcript as words."""
+    """The greedy CTC transcript as words; its labels are without repeats and blanks."""
 
     complete_count: int
     has_partial: bool
     labels: tuple[int, ...]
-    """Repeats collapsed, blanks dropped."""
 
 
 def source_words(
@@ -64,20 +62,31 @@ def last_label_end_frame(frame_labels: Sequence[int], blank: int) -> int:
     return 0
 
 
-def voice_activity(spans: Sequence[Span], timeline: Timeline) -> VoiceActivity:
-    """Stretches of speech in windows as positions, and the pauses between them."""
-    if not spans:
-        start = timeline.start_sample
-        return VoiceActivity(
-            has_speech=False, speech_start_sample=start, speech_end_sample=start, pauses=()
-        )
+def speech_spans(probabilities: Sequence[float]) -> list[Span]:
+    """Find the stretches of speech, with hysteresis; shorter pauses are part of the speech.
 
-    def position(window: int) -> int:
-        return timeline.after_model_samples(window * WINDOW_SAMPLES)
+    Args:
+        probabilities: of speech, one for each window, 0 to 1.
 
-    return VoiceActivity(
-        has_speech=True,
-        speech_start_sample=position(spans[0][0]),
-        speech_end_sample=position(spans[-1][1]),
-        pauses=tuple((position(a[1]), position(b[0])) for a, b in pairwise(spans)),
-    )
+    Returns:
+        [begin, end) in windows, in order, at least `MINIMUM_PAUSE_WINDOWS` apart. Speech that has
+        not ended ends with the last window.
+    """
+    spans: list[Span] = []
+    begin: int | None = None
+    for window, probability in enumerate(probabilities):
+        if begin is None and probability >= SPEECH_THRESHOLD:
+            begin = window
+        elif begin is not None and probability < SILENCE_THRESHOLD:
+            _append(spans, (begin, window))
+            begin = None
+    if begin is not None:
+        _append(spans, (begin, len(probabilities)))
+    return spans
+
+
+def _append(spans: list[Span], span: Span) -> None:
+    if spans and span[0] - spans[-1][1] < MINIMUM_PAUSE_WINDOWS:
+        spans[-1] = (spans[-1][0], span[1])
+    else:
+        spans.append(span)

@@ -1,27 +1,39 @@
-"""The model that is served: a checkpoint's encoder on its device, and the speech detector."""
+"""The model that is served: an encoder on its device, its voice activity, and what both cost."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from earvoice.encoder.audio_format import Samples
-from earvoice.encoder.label_kind import LabelKind
-from earvoice.encoder.network import Encoding, Network
+from earvoice.encoder.audio import Samples
+from earvoice.encoder.network import NO_STATES, Encoding, LabelKind, Network
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.encoder.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
+from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.device import chosen_device
-from earvoice.models.frontend import FeatureStream, Filterbank, frame_count
-from earvoice.models.precision import chosen_dtype
+from earvoice.models.errors import ModelConfigError
+from earvoice.models.families import family_of
+from earvoice.models.frontend import SHIFT_SAMPLES, FeatureStream, frame_count
+from earvoice.models.precision import chosen_device, chosen_dtype
+from earvoice.models.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.wrapped.directory import is_wrapped, require_transformers
+from earvoice.runtime.session_limit import SegmentCost
+
+if TYPE_CHECKING:
+    from earvoice.models.wrapped.loading import WrappedModel  # imports transformers
 
 WARM_UP_SECONDS = (1, 3, 5)
+NO_LABEL = -1
+
+PREFIX_S = 10
+"""The utterance a segment is measured in: the middle of one that is cut after 20 s."""
+PASSES = 3
+TIME_LIMIT_S = 1.5
 
 _LOG = logging.getLogger("earvoice.encoder.model")
 
@@ -68,20 +80,18 @@ class EncoderModel:
         ]
         self._encoder = checkpoint.network.encoder
         self._device = device
-        self._filterbank = Filterbank()
+        self._analysis = family_of(config.encoder.architecture).analysis()
+        self.feature_context_frames = -(-self._analysis.lead_samples // SHIFT_SAMPLES)
         self._normalisation = checkpoint.normalisation
         self._detector = detector
 
     def open_features(self) -> Features:
-        """Features of a fresh utterance."""
-        return Features(FeatureStream(self._filterbank, self._normalisation))
+        return Features(FeatureStream(self._analysis, self._normalisation))
 
     def feature_frame_count(self, sample_count: int) -> int:
-        """Feature frames in this many samples at 16 kHz."""
-        return frame_count(sample_count)
+        return frame_count(sample_count, self._analysis.lead_samples)
 
-    def open_judge(self) -> SpeechStream:
-        """The speech detector of a fresh utterance."""
+    def open_voice_activity(self) -> SpeechStream:
         return SpeechStream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
@@ -95,15 +105,7 @@ class EncoderModel:
         )
 
     def transcribe(self, labels: Sequence[int]) -> str:
-        """The text of a row of labels without blanks and repeats."""
         return self._vocabulary.decode(labels)
-
-    def warm_up(self) -> None:
-        """Compute on silence, so that the first session does not wait for one-time work."""
-        for seconds in WARM_UP_SECONDS:
-            silence = np.zeros(seconds * SAMPLE_RATE_HZ, np.float32)
-            self.open_judge().accept(silence)
-            self.encode(self.open_features().accept(silence))
 
 
 def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:
@@ -114,48 +116,91 @@ def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:
     return LabelKind.START if vocabulary.text(label).strip() else LabelKind.BORDER
 
 
+class SoundFrames:
+    """Sound itself in frames of 10 ms; a shorter tail waits. The family makes its own features."""
+
+    def __init__(self) -> None:
+        self._waiting = np.empty(0, np.float32)
+
+    def accept(self, samples: Samples) -> Samples:
+        """Take [n] samples at 16 kHz, give the [frames, 160] that they complete."""
+        sound = np.concatenate([self._waiting, samples])
+        count = len(sound) // FRAME_SHIFT_SAMPLES
+        self._waiting = sound[count * FRAME_SHIFT_SAMPLES :]
+        return sound[: count * FRAME_SHIFT_SAMPLES].reshape(count, FRAME_SHIFT_SAMPLES)
+
+
+class WrappedNetwork:
+    """The encoder of another family; there are no labels, and one state an encoder frame."""
+
+    blank = NO_LABEL
+    feature_bins = FRAME_SHIFT_SAMPLES
+    feature_context_frames = 0
+    label_kinds: Sequence[LabelKind] = ()
+
+    def __init__(self, model: WrappedModel, detector: SpeechDetector) -> None:
+        self.facts = model.facts
+        self.dimension = model.encoder.dimension
+        self.encoder_frame_ms = model.encoder.state_samples * 1000 // SAMPLE_RATE_HZ
+        self._encoder = model.encoder
+        self._detector = detector
+
+    def open_features(self) -> SoundFrames:
+        return SoundFrames()
+
+    def feature_frame_count(self, sample_count: int) -> int:
+        return sample_count // FRAME_SHIFT_SAMPLES
+
+    def open_voice_activity(self) -> SpeechStream:
+        return SpeechStream(self._detector)
+
+    def encode(self, features: Samples) -> Encoding:
+        """Encode [frames, 160] float32 samples, frames ≥ 1; too few give no states."""
+        states = self._encoder.states(features.reshape(-1))
+        if not len(states):
+            return NO_STATES
+        data = states.cpu().numpy().astype("<f4", copy=False).tobytes()
+        return Encoding(data, labels=(), run_lengths=(1,) * len(states), frame_labels=())
+
+    def transcribe(self, labels: Sequence[int]) -> str:
+        """Nothing: there are no labels to read."""
+        del labels
+        return ""
+
+
 def load_model(settings: EncoderSettings) -> Network:
     """Load what the settings name: a checkpoint of our own, of the papers or of another family.
 
     Raises:
-        ModelError: the checkpoint is not usable.
-        SpeechDetectorError: the speech detector's weights are missing.
-        DeviceError: there is no such device.
+        ModelError: the checkpoint, the device or the speech detector is not usable.
     """
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
+    network: Network
+    computed: dict[str, str] = {}
     if is_wrapped(settings.model_path):
-        return _load_wrapped(settings, device)
-    checkpoint = load_checkpoint(
-        settings.model_path,
-        precision=settings.precision,
-        device=device,
-        source_language=settings.source_language,
-        target_language=settings.target_language,
-        compression=None if settings.compression == "checkpoint" else settings.compression,
-    )
-    detector = load_speech_detector()
-    model = EncoderModel(checkpoint, detector, device=device, name=settings.model_name)
-    model.warm_up()
-    _LOG.info(
-        "model loaded",
-        extra={
-            "model": model.facts.name,
-            "hash": model.facts.hash,
-            "device": str(device),
-            "dtype": str(checkpoint.dtype),
-        },
-    )
-    return model
+        network = _load_wrapped(settings, device)
+    else:
+        checkpoint = load_checkpoint(
+            settings.model_path,
+            precision=settings.precision,
+            device=device,
+            source_language=settings.source_language,
+            target_language=settings.target_language,
+            compression=None if settings.compression == "checkpoint" else settings.compression,
+        )
+        detector = load_speech_detector()
+        network = EncoderModel(checkpoint, detector, device=device, name=settings.model_name)
+        computed = {"device": str(device), "dtype": str(checkpoint.dtype)}
+    _warm_up(network)
+    served = {"model": network.facts.name, "hash": network.facts.hash}
+    _LOG.info("model loaded", extra=served | computed)
+    return network
 
 
-def _load_wrapped(settings: EncoderSettings, device: torch.device) -> Network:
+def _load_wrapped(settings: EncoderSettings, device: torch.device) -> WrappedNetwork:
     require_transformers()
-    from earvoice.encoder.wrapped_network import (  # noqa: PLC0415 - imports transformers
-        WrappedNetwork,
-        check_utterance_limit,
-    )
-    from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - the same
+    from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - transformers
 
     model = load_wrapped(
         settings.model_path,
@@ -167,7 +212,55 @@ def _load_wrapped(settings: EncoderSettings, device: torch.device) -> Network:
         name=settings.model_name,
     )
     check_utterance_limit(model, settings)
-    network = WrappedNetwork(model, load_speech_detector())
-    network.warm_up()
-    _LOG.info("model loaded", extra={"model": model.facts.name, "hash": model.facts.hash})
-    return network
+    return WrappedNetwork(model, load_speech_detector())
+
+
+def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> None:
+    """Refuse a limit on utterances that the encoder cannot keep.
+
+    Raises:
+        ModelConfigError: utterances may be longer than the encoder takes.
+    """
+    maximum = model.encoder.maximum_samples
+    if maximum is not None and settings.max_utterance_ms * SAMPLE_RATE_HZ // 1000 > maximum:
+        raise ModelConfigError(
+            f"EARVOICE_ENCODER_MAX_UTTERANCE_MS is {settings.max_utterance_ms}; "
+            f"allowed with {model.facts.name}: {maximum * 1000 // SAMPLE_RATE_HZ}"
+        )
+
+
+def _warm_up(network: Network) -> None:
+    """Compute on silence, so that the first session does not wait for one-time work."""
+    for seconds in WARM_UP_SECONDS:
+        silence = np.zeros(seconds * SAMPLE_RATE_HZ, np.float32)
+        network.open_voice_activity().accept(silence)
+        network.encode(network.open_features().accept(silence))
+
+
+def measure_segment_cost(network: Network, clock_s: Callable[[], float]) -> SegmentCost:
+    """Encode an utterance of noise as often as there is time for; the fastest pass counts.
+
+    What else the machine does can only slow a pass down.
+
+    Args:
+        network: the model, loaded.
+        clock_s: see `computation_clock`.
+    """
+    noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
+    segment = network.facts.default_segment_ms * SAMPLE_RATE_HZ // 1000
+    began_s = clock_s()
+    passes_s = [_pass_s(network, noise, segment, clock_s)]
+    while len(passes_s) < PASSES and clock_s() - began_s < TIME_LIMIT_S:
+        passes_s.append(_pass_s(network, noise, segment, clock_s))
+    return SegmentCost(min(passes_s))
+
+
+def _pass_s(network: Network, noise: Samples, segment: int, clock_s: Callable[[], float]) -> float:
+    """Return how long the utterance's last segment takes."""
+    features, voice_activity = network.open_features(), network.open_voice_activity()
+    earlier = features.accept(noise[:-segment])
+    voice_activity.accept(noise[:-segment])
+    began_s = clock_s()
+    voice_activity.accept(noise[-segment:])
+    network.encode(np.concatenate([earlier, features.accept(noise[-segment:])]))
+    return clock_s() - began_s

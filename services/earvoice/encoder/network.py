@@ -1,14 +1,16 @@
-"""What a session needs of a model; the real one is in `model`, tests bring their own."""
+"""What a session needs of a model; the real ones are in `model`, tests bring their own."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
+from enum import Enum, auto
+from typing import Protocol, TypeVar
 
-from earvoice.encoder.audio_format import Samples
-from earvoice.encoder.label_kind import LabelKind
+from earvoice.encoder.audio import Samples
 from earvoice.runtime.model_facts import ModelFacts
+
+Value_co = TypeVar("Value_co", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,22 +30,28 @@ class Encoding:
 NO_STATES = Encoding(b"", (), (), ())
 
 
-class FeatureExtractor(Protocol):
-    """Features of one utterance, computed as its sound arrives."""
+class LabelKind(Enum):
+    """What a CTC label does to the words of the transcript."""
 
-    def accept(self, samples: Samples) -> Samples:
-        """Take [n] samples at 16 kHz, give the [frames, bins] float32 that they complete."""
+    SILENT = auto()
+    """It writes nothing."""
+    BORDER = auto()
+    """The blank between two words, alone: the word before is over, the next has no letter yet."""
+    START = auto()
+    """It begins a word."""
+    INNER = auto()
+    """It goes on with a word."""
 
 
-class SpeechJudge(Protocol):
-    """Speech probabilities of one utterance, computed as its sound arrives."""
+class SampleStream(Protocol[Value_co]):
+    """Something computed of one utterance as its sound arrives."""
 
-    def accept(self, samples: Samples) -> list[float]:
-        """Take [n] samples at 16 kHz, give a probability for each window they complete."""
+    def accept(self, samples: Samples) -> Value_co:
+        """Take [n] samples at 16 kHz, give what they complete."""
 
 
 class Network(Protocol):
-    """A loaded encoder with its features, its speech detector and its source vocabulary."""
+    """A loaded encoder with its features, its voice activity and its source vocabulary."""
 
     facts: ModelFacts
     blank: int
@@ -52,21 +60,23 @@ class Network(Protocol):
     """Values of one state."""
     feature_bins: int
     """Values of one feature frame."""
+    feature_context_frames: int
+    """Frames at a sound's beginning that hear what is before it, by a guess."""
     encoder_frame_ms: int
     """Milliseconds between two encoder frames."""
 
     @property
     def label_kinds(self) -> Sequence[LabelKind]:
-        """By CTC label: what it does to the words of the transcript."""
+        """By CTC label."""
 
-    def open_features(self) -> FeatureExtractor:
-        """Features of a fresh utterance."""
+    def open_features(self) -> SampleStream[Samples]:
+        """Features of a fresh utterance: [frames, bins] float32."""
 
     def feature_frame_count(self, sample_count: int) -> int:
         """Feature frames in this many samples at 16 kHz."""
 
-    def open_judge(self) -> SpeechJudge:
-        """The speech detector of a fresh utterance."""
+    def open_voice_activity(self) -> SampleStream[list[float]]:
+        """Speech probabilities of a fresh utterance, one for each window of 512 samples."""
 
     def encode(self, features: Samples) -> Encoding:
         """Encode [frames, bins] float32, frames ≥ 1."""

@@ -1,23 +1,10 @@
-"""One session's rules: which command may come when, and what it does. Knows nothing of gRPC."""
+"""One session's rules: which request may come when, and what it does. Knows nothing of calls."""
 
 from __future__ import annotations
 
-import dataclasses
-
-from earvoice.encoder.audio_format import AudioFormat
-from earvoice.encoder.command import (
-    Answer,
-    Audio,
-    Command,
-    Encoded,
-    Finish,
-    Open,
-    Opened,
-    Reset,
-    ResetDone,
-)
+from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.encoder.audio import AudioFormat, Resampler
 from earvoice.encoder.network import Network
-from earvoice.encoder.resampler import Resampler
 from earvoice.encoder.utterance import Utterance
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.runtime.errors import (
@@ -31,22 +18,8 @@ LAST_START_SAMPLE = 2**62
 """Positions on the wire have 64 bits; behind this one an utterance still fits."""
 
 
-@dataclasses.dataclass
-class _Opened:
-    """What an open session holds."""
-
-    audio_format: AudioFormat
-    resampler: Resampler
-    enable_source_transcript: bool
-    skip_silence: bool
-    utterance: Utterance
-    utterance_index: int = 0
-    revision: int = 0
-    finished: bool = False
-
-
 class EncodeSession:
-    """Audio in, one answer a command.
+    """Audio in, one answer a request.
 
     Args:
         network: the model, shared by all sessions.
@@ -60,110 +33,116 @@ class EncodeSession:
     def __init__(self, network: Network, max_utterance_ms: int) -> None:
         self._network = network
         self._max_utterance_ms = max_utterance_ms
-        self._open: _Opened | None = None
+        self._options = pb.EncodeOpen()
+        self._utterance: Utterance | None = None
+        self._utterance_index = 0
+        self._revision = 0
+        self._finished = False
         self.revision_count = 0
         self.sample_count = 0
 
     @property
+    def session_id(self) -> str:
+        """The caller's name for the session; empty before it is open."""
+        return self._options.session_id
+
+    @property
     def audio_seconds(self) -> float:
         """Audio received so far, all utterances together."""
-        return self.sample_count / self._open.audio_format.sample_rate_hz if self._open else 0.0
+        if self._utterance is None:
+            return 0.0
+        return self.sample_count / self._utterance.audio_format.sample_rate_hz
 
-    def apply(self, command: Command) -> Answer:
-        """Do what a command says; computes, so it belongs in the engine's thread.
+    def apply(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
+        """Do what a request says; computes, so it belongs in the engine's thread.
 
         After an error the session must not be used again.
 
         Raises:
-            OutOfOrderError: the command may not come now, or its revision is not the next.
+            OutOfOrderError: the request may not come now, or its revision is not the next.
             ModelMismatchError: the caller expects another model.
-            InvalidFieldError: a position is outside what it may be.
+            InvalidFieldError: a position is outside what it may be, or the request is empty.
             InvalidAudioError: the audio has broken frames or values that are no amplitudes.
             SessionTooLongError: the utterance would be longer than allowed.
         """
-        if isinstance(command, Open):
-            return self._opened(command)
-        if self._open is None:
+        command = request.WhichOneof("command")
+        if command is None:
+            raise InvalidFieldError("command", "none", "open, audio, finish or reset")
+        if command == "open":
+            return self._open(request.open)
+        if self._utterance is None:
             raise OutOfOrderError("the first command must be open")
-        if isinstance(command, Reset):
-            return self._reset(self._open, command)
-        return self._encoded(self._open, command)
+        if command == "reset":
+            return self._reset(self._utterance, request.reset)
+        message = request.audio if command == "audio" else request.finish
+        return self._encode(self._utterance, message)
 
-    def _opened(self, command: Open) -> Opened:
-        if self._open is not None:
+    def _open(self, message: pb.EncodeOpen) -> pb.EncodeResponse:
+        wire = message.audio_format
+        audio_format = AudioFormat(wire.encoding, wire.sample_rate_hertz, wire.channel_count or 1)
+        if self._utterance is not None:
             raise OutOfOrderError("the session is open already; open comes once")
         served = self._network.facts.hash
-        if command.model_hash not in ("", served):
+        if message.model_hash not in ("", served):
             raise ModelMismatchError(
-                f"the model served has hash {served}, not {command.model_hash!r}",
+                f"the model served has hash {served}, not {message.model_hash!r}",
                 served=served,
-                expected=command.model_hash[:200],
+                expected=message.model_hash[:200],
             )
-        audio_format = command.audio_format
+        self._options = message
         resampler = Resampler(audio_format.sample_rate_hz, SAMPLE_RATE_HZ)
-        self._open = _Opened(
-            audio_format=audio_format,
-            resampler=resampler,
-            enable_source_transcript=command.enable_source_transcript,
-            skip_silence=command.skip_silence,
-            utterance=Utterance(self._network, audio_format, resampler, start_sample=0),
-        )
-        return Opened(self._network.facts)
+        self._utterance = Utterance(self._network, audio_format, resampler, start_sample=0)
+        return pb.EncodeResponse(opened=pb.EncodeOpened(model=self._network.facts.description()))
 
-    def _reset(self, session: _Opened, command: Reset) -> ResetDone:
-        if command.utterance < 0:
-            raise InvalidFieldError("reset.utterance", command.utterance, "0 or more")
-        if not 0 <= command.start_sample <= LAST_START_SAMPLE:
+    def _reset(self, utterance: Utterance, message: pb.EncodeReset) -> pb.EncodeResponse:
+        if message.utterance < 0:
+            raise InvalidFieldError("reset.utterance", message.utterance, "0 or more")
+        if not 0 <= message.start_sample <= LAST_START_SAMPLE:
             allowed = f"0 to {LAST_START_SAMPLE}"
-            raise InvalidFieldError("reset.start_sample", command.start_sample, allowed)
-        session.utterance = Utterance(
-            self._network, session.audio_format, session.resampler, command.start_sample
-        )
-        session.utterance_index = command.utterance
-        session.revision = 0
-        session.finished = False
-        return ResetDone(command.utterance)
+            raise InvalidFieldError("reset.start_sample", message.start_sample, allowed)
+        self._utterance = utterance.another(message.start_sample)
+        self._utterance_index = message.utterance
+        self._revision = 0
+        self._finished = False
+        return pb.EncodeResponse(reset_done=pb.EncodeResetDone(utterance=message.utterance))
 
-    def _encoded(self, session: _Opened, command: Audio | Finish) -> Encoded:
-        if session.finished:
+    def _encode(
+        self, utterance: Utterance, message: pb.EncodeAudio | pb.EncodeFinish
+    ) -> pb.EncodeResponse:
+        if self._finished:
             raise OutOfOrderError("the utterance is finished; allowed: reset")
-        if command.revision != session.revision + 1:
+        if message.revision != self._revision + 1:
             raise OutOfOrderError(
-                f"revision = {command.revision} after {session.revision}; "
-                f"allowed: {session.revision + 1}"
+                f"revision = {message.revision} after {self._revision}; "
+                f"allowed: {self._revision + 1}"
             )
-        self._add(session, command.data)
-        session.revision = command.revision
-        session.finished = isinstance(command, Finish)
-        hearing = (
-            session.utterance.finish(_checked_end(session.utterance, command.end_sample))
-            if isinstance(command, Finish)
-            else session.utterance.hear(skip_silence=session.skip_silence)
-        )
+        self._add(utterance, message.data)
+        self._revision = message.revision
+        if isinstance(message, pb.EncodeFinish):
+            self._finished = True
+            encoded = utterance.finish(
+                _checked_end(utterance, message.end_sample),
+                transcribe=self._options.enable_source_transcript,
+            )
+        else:
+            encoded = utterance.encode(skip_silence=self._options.skip_silence)
         self.revision_count += 1
-        transcribed = session.finished and session.enable_source_transcript
-        return Encoded(
-            utterance=session.utterance_index,
-            revision=session.revision,
-            final=session.finished,
-            hearing=hearing,
-            source_transcript=(
-                self._network.transcribe(hearing.words.labels) if transcribed else ""
-            ),
-        )
+        states_id = encoded.states.states_id
+        states_id.utterance, states_id.revision = self._utterance_index, self._revision
+        return pb.EncodeResponse(encoded=encoded)
 
-    def _add(self, session: _Opened, data: bytes) -> None:
-        added = session.audio_format.frame_count(data)
-        rate_hz = session.audio_format.sample_rate_hz
+    def _add(self, utterance: Utterance, data: bytes) -> None:
+        added = utterance.audio_format.frame_count(data)
+        rate_hz = utterance.audio_format.sample_rate_hz
         allowed = self._max_utterance_ms * rate_hz // 1000
-        total = session.utterance.received_count + added
+        total = utterance.received_count + added
         if total > allowed:
             raise SessionTooLongError(
                 f"the utterance would be {total * 1000 // rate_hz} ms long; "
                 f"allowed: {self._max_utterance_ms} ms",
                 allowed_ms=str(self._max_utterance_ms),
             )
-        session.utterance.add(data)
+        utterance.add(data)
         self.sample_count += added
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.runtime.model_settings import ModelSettings
+from earvoice.runtime.settings import ModelSettings
 
 
 class EncoderSettings(ModelSettings):

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
+from itertools import accumulate, pairwise
+from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from earvoice.encoder.audio_format import AudioFormat, Samples
-from earvoice.encoder.evidence import (
-    SourceWords,
-    VoiceActivity,
-    last_label_end_frame,
-    source_words,
-    voice_activity,
-)
-from earvoice.encoder.growing_array import GrowingArray
+from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.encoder.audio import AudioFormat, Resampler, Samples
+from earvoice.encoder.evidence import Span, last_label_end_frame, source_words, speech_spans
 from earvoice.encoder.network import NO_STATES, Encoding, Network
-from earvoice.encoder.resampler import Resampler
-from earvoice.encoder.timeline import Timeline
-from earvoice.encoder.voice_activity import WINDOW_SAMPLES, Span, speech_spans
-from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ
+from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ, SPEECH_WINDOW_SAMPLES
 
 FRAME_SHIFT_SAMPLES = FRAME_SHIFT_MS * SAMPLE_RATE_HZ // 1000
 """16 kHz samples between the beginnings of two feature frames."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Hearing:
-    """The utterance as the network hears it."""
-
-    encoding: Encoding
-    span_end_samples: list[int]
-    words: SourceWords
-    last_label_end_sample: int
-    voice_activity: VoiceActivity
-    frame_count: int
-    """Feature frames of 10 ms."""
-    blank: int
-    """The CTC label that means blank."""
-    dimension: int
-    """Values of one state."""
+Element = TypeVar("Element", bound=np.generic)
 
 
 class Utterance:
@@ -63,23 +42,22 @@ class Utterance:
         resampler: Resampler,
         start_sample: int,
     ) -> None:
+        self.audio_format = audio_format
+        self.start_sample = start_sample
         self._network = network
-        self._format = audio_format
         self._resampler = resampler
-        self._start_sample = start_sample
         self._samples = GrowingArray(np.empty(0, np.float32))
         self._resampled_count = 0
         self._extractor = network.open_features()
         self._features = GrowingArray(np.empty((0, network.feature_bins), np.float32))
-        self._judge = network.open_judge()
+        self._voice_activity = network.open_voice_activity()
         self._probabilities: list[float] = []
         self._encoded_frames = 0
         self._encoding = NO_STATES
 
-    @property
-    def start_sample(self) -> int:
-        """Position where the utterance begins."""
-        return self._start_sample
+    def another(self, start_sample: int) -> Utterance:
+        """Return an empty utterance of the same session, beginning at a position."""
+        return Utterance(self._network, self.audio_format, self._resampler, start_sample)
 
     @property
     def received_count(self) -> int:
@@ -89,7 +67,7 @@ class Utterance:
     @property
     def end_sample(self) -> int:
         """Position where the audio received ends."""
-        return self._start_sample + self.received_count
+        return self.start_sample + self.received_count
 
     def add(self, data: bytes) -> None:
         """Take more audio.
@@ -97,15 +75,15 @@ class Utterance:
         Raises:
             InvalidAudioError: a frame is broken or a value is no amplitude.
         """
-        self._samples.append(self._format.decode(data))
+        self._samples.append(self.audio_format.decode(data))
         complete = self._resampler.complete_count(len(self._samples))
         resampled = self._resampler.outputs(self._samples.rows, self._resampled_count, complete)
         self._resampled_count = complete
         self._features.append(self._extractor.accept(resampled))
-        self._probabilities += self._judge.accept(resampled)
+        self._probabilities += self._voice_activity.accept(resampled)
 
-    def hear(self, *, skip_silence: bool = False) -> Hearing:
-        """What is heard while more audio may come.
+    def encode(self, *, skip_silence: bool = False) -> pb.Encoded:
+        """Encode what has come so far; the message has no number and no transcript yet.
 
         Args:
             skip_silence: whether the network may rest until speech has been found; then there are
@@ -115,25 +93,42 @@ class Utterance:
         frame_count = len(self._features)
         rests = skip_silence and not spans
         encoding = NO_STATES if rests else self._encode(self._features.rows, frame_count)
-        timeline = Timeline(self._start_sample, self.end_sample, self._format.sample_rate_hz)
-        return self._hearing(timeline, spans, encoding, frame_count, final=False)
+        return encoded_message(
+            self._network,
+            encoding,
+            spans,
+            frame_count=frame_count,
+            start_sample=self.start_sample,
+            end_sample=self.end_sample,
+            rate_hz=self.audio_format.sample_rate_hz,
+            final=False,
+        )
 
-    def finish(self, end_sample: int) -> Hearing:
-        """What is heard when the utterance ends here; audio after it counts as never received.
+    def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
+        """Encode the utterance as ending here; audio after it counts as never received.
 
         Args:
             end_sample: position, from the utterance's start to what was received.
+            transcribe: whether to give the greedy CTC transcript.
         """
-        sample_count = end_sample - self._start_sample
+        sample_count = end_sample - self.start_sample
         kept, tail = self._features_until(sample_count)
         features = self._features.rows[:kept]
         if len(tail):
             encoding = self._network.encode(np.concatenate([features, tail]))
         else:
             encoding = self._encode(features, kept)
-        timeline = Timeline(self._start_sample, end_sample, self._format.sample_rate_hz)
-        spans = self._spans_until(sample_count)
-        return self._hearing(timeline, spans, encoding, kept + len(tail), final=True)
+        return encoded_message(
+            self._network,
+            encoding,
+            self._spans_until(sample_count),
+            frame_count=kept + len(tail),
+            start_sample=self.start_sample,
+            end_sample=end_sample,
+            rate_hz=self.audio_format.sample_rate_hz,
+            final=True,
+            transcribe=transcribe,
+        )
 
     def _features_until(self, sample_count: int) -> tuple[int, Samples]:
         """How many frames held stay as they are, and the frames that an end here adds.
@@ -143,10 +138,10 @@ class Utterance:
         samples = self._samples.rows[:sample_count]
         complete = self._resampler.complete_count(sample_count)
         kept = min(self._network.feature_frame_count(complete), len(self._features))
-        tail = self._resampler.outputs(
-            samples, kept * FRAME_SHIFT_SAMPLES, self._resampler.total_count(sample_count)
-        )
-        return kept, self._network.open_features().accept(tail)
+        context = min(kept, self._network.feature_context_frames)
+        begin = (kept - context) * FRAME_SHIFT_SAMPLES
+        tail = self._resampler.outputs(samples, begin, self._resampler.total_count(sample_count))
+        return kept, self._network.open_features().accept(tail)[context:]
 
     def _encode(self, features: Samples, frame_count: int) -> Encoding:
         """Encode frames that no later audio changes; the same frames are not encoded twice."""
@@ -159,30 +154,106 @@ class Utterance:
 
     def _spans_until(self, sample_count: int) -> list[Span]:
         """Stretches of speech in the windows that this many samples complete."""
-        windows = self._resampler.complete_count(sample_count) // WINDOW_SAMPLES
+        windows = self._resampler.complete_count(sample_count) // SPEECH_WINDOW_SAMPLES
         return speech_spans(self._probabilities[:windows])
 
-    def _hearing(
-        self,
-        timeline: Timeline,
-        spans: list[Span],
-        encoding: Encoding,
-        frame_count: int,
-        *,
-        final: bool,
-    ) -> Hearing:
-        network = self._network
-        labels = encoding.frame_labels
-        last_label_ms = last_label_end_frame(labels, network.blank) * network.encoder_frame_ms
-        return Hearing(
-            encoding=encoding,
-            span_end_samples=timeline.span_ends(
-                encoding.run_lengths, network.encoder_frame_ms, final=final
-            ),
-            words=source_words(labels, network.blank, network.label_kinds, final=final),
-            last_label_end_sample=timeline.after_ms(last_label_ms),
-            voice_activity=voice_activity(spans, timeline),
-            frame_count=frame_count,
-            blank=network.blank,
+
+def encoded_message(
+    network: Network,
+    encoding: Encoding,
+    spans: list[Span],
+    *,
+    frame_count: int,
+    start_sample: int,
+    end_sample: int,
+    rate_hz: int,
+    final: bool,
+    transcribe: bool = False,
+) -> pb.Encoded:
+    """Write a network's output as the message that tells of it; its states have no id yet.
+
+    Args:
+        network: whose output it is.
+        encoding: of the utterance from `start_sample` to `end_sample`.
+        spans: stretches of speech in windows.
+        frame_count: feature frames encoded.
+        start_sample: position at the client's rate.
+        end_sample: position; none that is told lies behind it.
+        rate_hz: the client's.
+        final: whether the utterance ends here; its last state then does too.
+        transcribe: whether to give the greedy CTC transcript.
+    """
+    encoder_frame = network.encoder_frame_ms * SAMPLE_RATE_HZ // 1000
+
+    def position(model_samples: int) -> int:
+        """So many 16 kHz samples after the utterance's start."""
+        return min(start_sample + model_samples * rate_hz // SAMPLE_RATE_HZ, end_sample)
+
+    ends = [position(frames * encoder_frame) for frames in accumulate(encoding.run_lengths)]
+    if final and ends:
+        ends[-1] = end_sample
+    words = source_words(encoding.frame_labels, network.blank, network.label_kinds, final=final)
+    last_label_frame = last_label_end_frame(encoding.frame_labels, network.blank)
+    speech = [
+        (position(begin * SPEECH_WINDOW_SAMPLES), position(end * SPEECH_WINDOW_SAMPLES))
+        for begin, end in spans
+    ]
+    return pb.Encoded(
+        states=types_pb2.States(
+            state_count=len(encoding.run_lengths),
             dimension=network.dimension,
-        )
+            element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
+            data=encoding.states,
+            span_end_samples=ends,
+            final=final,
+        ),
+        evidence=pb.SourceEvidence(
+            ctc_labels=encoding.labels,
+            blank_label=network.blank,
+            complete_word_count=words.complete_count,
+            has_partial_word=words.has_partial,
+            label_count=len(words.labels),
+            last_label_end_sample=position(last_label_frame * encoder_frame),
+            source_transcript=network.transcribe(words.labels) if transcribe else "",
+            frame_count=frame_count,
+            voice_activity=pb.VoiceActivity(
+                has_speech=bool(speech),
+                speech_start_sample=speech[0][0] if speech else start_sample,
+                speech_end_sample=speech[-1][1] if speech else start_sample,
+                pauses=[
+                    pb.Pause(start_sample=before[1], end_sample=after[0])
+                    for before, after in pairwise(speech)
+                ],
+            ),
+        ),
+    )
+
+
+class GrowingArray(Generic[Element]):
+    """Rows appended in blocks, read as one array without a copy.
+
+    Args:
+        empty: an array of shape [0, ...]: gives dtype and the shape of a row.
+    """
+
+    def __init__(self, empty: NDArray[Element]) -> None:
+        self._rows = empty
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def rows(self) -> NDArray[Element]:
+        """All rows; valid until the next `append`."""
+        return self._rows[: self._count]
+
+    def append(self, block: NDArray[Element]) -> None:
+        """Add rows; the room doubles, so that each row is copied a bounded number of times."""
+        needed = self._count + len(block)
+        if needed > len(self._rows):
+            grown = np.empty((max(needed, 2 * len(self._rows)), *block.shape[1:]), block.dtype)
+            grown[: self._count] = self.rows
+            self._rows = grown
+        self._rows[self._count : needed] = block
+        self._count = needed

@@ -1,4 +1,4 @@
-"""Putting a network together from a configuration and tensors that must fit it."""
+"""Putting a network together from a configuration and tensors that must fit it, and memory."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -6,11 +6,53 @@ from collections.abc import Mapping
 import torch
 
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import CheckpointError
+from earvoice.models.errors import CheckpointError, ModelTooLargeError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.precision import PrecisionTrial
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
 from earvoice.models.vocabulary import Vocabulary
+
+FLOAT32_BYTES = 4
+WORKING_BYTES = 128 * 2**20
+"""What loading and the first computations take beside the weights; 90 MiB were measured."""
+
+
+def loading_bytes(file_bytes: int, parameters: int) -> int:
+    """Most memory that is needed while a model is loaded.
+
+    The float32 weights stand first beside the file they are read from, then beside those that are
+    packed for computing.
+
+    Args:
+        file_bytes: size of the weights as stored.
+        parameters: how many numbers the weights are.
+    """
+    weights = FLOAT32_BYTES * parameters
+    return weights + max(file_bytes, weights) + WORKING_BYTES
+
+
+def check_memory(name: str, needed_bytes: int, available_bytes: int | None) -> None:
+    """Refuse a model that would not fit, before anything is read.
+
+    Args:
+        name: of the model, for the message.
+        needed_bytes: see `loading_bytes`.
+        available_bytes: what there is; None where the system does not say.
+
+    Raises:
+        ModelTooLargeError: naming both numbers.
+    """
+    if available_bytes is not None and needed_bytes > available_bytes:
+        message = (
+            f"model {name} needs {_mebibytes(needed_bytes)} to be loaded; "
+            f"available: {_mebibytes(available_bytes)}"
+        )
+        raise ModelTooLargeError(message)
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB"
+
 
 EMBEDDING_WEIGHT = "decoder.embed_tokens.weight"
 OUTPUT_WEIGHT = "decoder.output_projection.weight"

@@ -1,10 +1,14 @@
-"""Every number that says what a model is."""
+"""Every number that says what a model is, and the sizes that have a name."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Literal, Self
 
-from earvoice.models.errors import ModelConfigError
-from earvoice.models.schema import Record, bounded
+from earvoice.models.errors import ModelConfigError, ModelFieldError
+from earvoice.models.families import FAMILIES, family_of
+from earvoice.policies import POLICIES, AlignAtt, Edatt
+from earvoice.runtime.parameter import Declared, ParameterError, parameter, same_parameter
 
 SAMPLE_RATE_HZ = 16_000
 """Rate of the sound that every model takes; the services resample before."""
@@ -12,18 +16,27 @@ SAMPLE_RATE_HZ = 16_000
 FRAME_SHIFT_MS = 10
 """Distance between two feature frames."""
 
+SPEECH_WINDOW_SAMPLES = 512
+"""Samples at that rate that one probability of speech is about."""
+
 Compression = Literal["none", "avg", "weighted", "softmax", "fixed"]
 PositionScheme = Literal["released", "relative"]
-PolicyName = Literal["edatt", "align_att", "local_agreement", "hold_n", "wait_k"]
+Activation = Literal["relu", "gelu"]
+
+
+class ModelRecord(Declared):
+    """What a checkpoint's `config.json` says of it."""
+
+    error = ModelFieldError
 
 
 @dataclasses.dataclass(frozen=True)
-class SubsamplerConfig(Record):
+class SubsamplerConfig(ModelRecord):
     """Convolutions of stride 2 in front of the encoder; each halves the frame rate."""
 
-    layers: int = bounded(2, minimum=1, maximum=4)
-    kernel_frames: int = bounded(5, minimum=1, maximum=31)
-    channels: int = bounded(1024, minimum=2, maximum=8192)
+    layers: int = parameter(2, minimum=1, maximum=4)
+    kernel_frames: int = parameter(5, minimum=1, maximum=31)
+    channels: int = parameter(1024, minimum=2, maximum=8192)
     """Output channels of every convolution but the last, before the gated linear unit halves them.
 
     The last one has twice the encoder's width.
@@ -31,63 +44,105 @@ class SubsamplerConfig(Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class EncoderConfig(Record):
-    """The speech encoder; `ctc_layer` counts from 1."""
+class FamilyConfig(ModelRecord):
+    """What the encoder of every family has; each family adds its own fields."""
+
+    architecture: str
+    """The family's row in `earvoice.models.families`."""
+    d_model: int = parameter(512, minimum=4, maximum=4096)
+    compression: Compression = "avg"
+
+    @property
+    def frame_shift_ms(self) -> int:
+        """Time between two encoder frames before compression, in milliseconds."""
+        raise NotImplementedError
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], path: str = "") -> Self:
+        """See `Declared.from_dict`; `architecture` says which family's fields there are."""
+        if cls is not FamilyConfig or not isinstance(values, Mapping):
+            return super().from_dict(values, path)
+        architecture = values.get("architecture", "conformer")
+        if architecture not in FAMILIES:
+            raise cls.error(f"{path}architecture", architecture, ", ".join(FAMILIES))
+        config = family_of(architecture).config.from_dict(values, path)
+        assert isinstance(config, cls)  # noqa: S101 - cls is the base of them all
+        return config
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig(FamilyConfig):
+    """An encoder of the papers, Conformer or Transformer; `ctc_layer` counts from 1."""
 
     architecture: Literal["conformer", "transformer"] = "conformer"
-    d_model: int = bounded(512, minimum=4, maximum=4096)
-    heads: int = bounded(8, minimum=1, maximum=64)
-    ffn_multiplier: int = bounded(4, minimum=1, maximum=16)
-    layers: int = bounded(12, minimum=1, maximum=96)
-    ctc_layer: int = bounded(8, minimum=1, maximum=96)
-    compression: Compression = "avg"
-    depthwise_kernel: int = bounded(31, minimum=1, maximum=127)
+    heads: int = parameter(8, minimum=1, maximum=64)
+    ffn_multiplier: int = parameter(4, minimum=1, maximum=16)
+    layers: int = parameter(12, minimum=1, maximum=96)
+    ctc_layer: int = parameter(8, minimum=1, maximum=96)
+    depthwise_kernel: int = parameter(31, minimum=1, maximum=127)
     positions: PositionScheme = "relative"
     subsampler: SubsamplerConfig = dataclasses.field(default_factory=SubsamplerConfig)
 
-    def __post_init__(self) -> None:
-        """Check the fields, then what they must be to each other.
-
-        Raises:
-            ModelConfigError: naming the field, its value and what is allowed.
-        """
-        super().__post_init__()
-        _check_heads("EncoderConfig", self.heads, self.d_model)
+    def check_together(self) -> None:
+        _check_heads("heads", self.heads, self.d_model)
         if self.ctc_layer > self.layers:
-            message = f"EncoderConfig.ctc_layer is {self.ctc_layer}; allowed: 1 to {self.layers}"
-            raise ModelConfigError(message)
+            raise ParameterError("ctc_layer", self.ctc_layer, f"1 to {self.layers}")
         for name, width in (
             ("depthwise_kernel", self.depthwise_kernel),
             ("subsampler.kernel_frames", self.subsampler.kernel_frames),
         ):
             if width % 2 == 0:
-                message = f"EncoderConfig.{name} is {width}; allowed: odd numbers"
-                raise ModelConfigError(message)
-        if self.d_model % 2 or self.subsampler.channels % 2:
-            message = (
-                f"EncoderConfig.d_model is {self.d_model} and subsampler.channels is "
-                f"{self.subsampler.channels}; allowed: even numbers"
-            )
-            raise ModelConfigError(message)
+                raise ParameterError(name, width, "odd numbers")
+        for name, width in (
+            ("d_model", self.d_model),
+            ("subsampler.channels", self.subsampler.channels),
+        ):
+            if width % 2:
+                raise ParameterError(name, width, "even numbers")
 
     @property
     def frame_shift_ms(self) -> int:
-        """Time between two encoder frames before compression, in milliseconds."""
         return FRAME_SHIFT_MS << self.subsampler.layers
 
+    @property
+    def description(self) -> str:
+        return (
+            f"{self.architecture}, {self.layers} layers, {self.d_model} wide, "
+            f"{self.heads} heads, CTC after layer {self.ctc_layer}, {self.compression}, "
+            f"{self.frame_shift_ms} ms a frame, {self.positions} positions"
+        )
+
 
 @dataclasses.dataclass(frozen=True)
-class DecoderConfig(Record):
-    """The autoregressive Transformer decoder; as wide as the encoder."""
+class DecoderConfig(ModelRecord):
+    """The autoregressive Transformer decoder; as wide as the encoder.
 
-    layers: int = bounded(6, minimum=1, maximum=96)
-    heads: int = bounded(8, minimum=1, maximum=64)
-    ffn_width: int = bounded(2048, minimum=1, maximum=65536)
+    Learned positions come without a scale of the embeddings, as in Whisper.
+    """
+
+    layers: int = parameter(6, minimum=1, maximum=96)
+    heads: int = parameter(8, minimum=1, maximum=64)
+    ffn_width: int = parameter(2048, minimum=1, maximum=65536)
     tied_embeddings: bool = False
+    activation: Activation = "relu"
+    positions: Literal["sinusoid", "learned"] = "sinusoid"
+    max_tokens: int = parameter(448, minimum=16, maximum=65536)
+    """Learned positions: no hypothesis is longer, start and language token included."""
+    key_bias: bool = True
+
+    @property
+    def max_new_tokens(self) -> int | None:
+        """Most tokens behind start and language; None means any number."""
+        return self.max_tokens - 2 if self.positions == "learned" else None
 
 
 @dataclasses.dataclass(frozen=True)
-class TargetLanguage(Record):
+class TargetLanguage(ModelRecord):
     """A language this model writes; `tag` is the first forced piece, empty where none is needed."""
 
     code: str
@@ -95,17 +150,17 @@ class TargetLanguage(Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class PolicyDefaults(Record):
+class PolicyDefaults(ModelRecord):
     """Decision-policy parameters calibrated for one model; a stream may override each."""
 
-    policy: PolicyName = "edatt"
-    attention_layer: int = bounded(4, minimum=1, maximum=96)
+    policy: str = "edatt"
+    attention_layer: int = parameter(4, minimum=1, maximum=96)
     """Decoder layer whose cross-attention is evidence, counted from 1."""
-    alpha: float = bounded(0.2, minimum=0.0, maximum=1.0)
-    lambda_states: int = bounded(2, minimum=1, maximum=64)
-    frames: int = bounded(4, minimum=1, maximum=256)
+    alpha: float = same_parameter(Edatt, "alpha", 0.2)
+    lambda_states: int = same_parameter(Edatt, "lambda_states", 2)
+    frames: int = same_parameter(AlignAtt, "frames", 4)
     """AlignAtt's `f`, in encoder states."""
-    segment_ms: int = bounded(800, minimum=200, maximum=10_000)
+    segment_ms: int = parameter(800, minimum=200, maximum=10_000)
     attention_heads: tuple[int, ...] = ()
     """Heads of that layer whose mean is evidence, counted from 1; empty takes all."""
     alphas: tuple[float, ...] = ()
@@ -113,45 +168,54 @@ class PolicyDefaults(Record):
     frame_distances: tuple[int, ...] = ()
     """The same of AlignAtt's `f`."""
 
+    def check_together(self) -> None:
+        """Refuse a policy that is not there, or needs what only a stream can say."""
+        if self.policy not in POLICIES or POLICIES[self.policy].required_parameters():
+            ready = [name for name, one in POLICIES.items() if not one.required_parameters()]
+            raise ParameterError("policy", self.policy, ", ".join(ready))
+
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig(Record):
+class ModelConfig(ModelRecord):
     """Everything but the weights: what `config.json` in a checkpoint holds."""
 
     name: str
     version: str
     source_language: str
     target_languages: tuple[TargetLanguage, ...]
-    source_pieces: int = bounded(minimum=1, maximum=1_000_000)
+    source_pieces: int = parameter(minimum=1, maximum=1_000_000)
     """Source vocabulary with specials, blank not counted (the CTC head adds it as the last)."""
-    target_pieces: int = bounded(minimum=5, maximum=1_000_000)
-    mel_bins: int = bounded(80, minimum=80, maximum=80)
-    sample_rate_hz: int = bounded(SAMPLE_RATE_HZ, minimum=SAMPLE_RATE_HZ, maximum=SAMPLE_RATE_HZ)
-    encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
+    target_pieces: int = parameter(minimum=5, maximum=1_000_000)
+    mel_bins: int = parameter(80, minimum=80, maximum=80)
+    sample_rate_hz: int = parameter(SAMPLE_RATE_HZ, minimum=SAMPLE_RATE_HZ, maximum=SAMPLE_RATE_HZ)
+    encoder: FamilyConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
     policy_defaults: PolicyDefaults = dataclasses.field(default_factory=PolicyDefaults)
 
-    def __post_init__(self) -> None:
-        """Check the fields, then what they must be to each other.
-
-        Raises:
-            ModelConfigError: naming the field, its value and what is allowed.
-        """
-        super().__post_init__()
-        _check_heads("DecoderConfig", self.decoder.heads, self.encoder.d_model)
+    def check_together(self) -> None:
+        _check_heads("decoder.heads", self.decoder.heads, self.encoder.d_model)
         layer, layers = self.policy_defaults.attention_layer, self.decoder.layers
         if layer > layers:
-            message = f"PolicyDefaults.attention_layer is {layer}; allowed: 1 to {layers}"
-            raise ModelConfigError(message)
+            raise ParameterError("policy_defaults.attention_layer", layer, f"1 to {layers}")
         heads = self.policy_defaults.attention_heads
         if not all(1 <= head <= self.decoder.heads for head in heads):
-            message = (
-                f"PolicyDefaults.attention_heads is {heads}; allowed: 1 to {self.decoder.heads}"
-            )
-            raise ModelConfigError(message)
+            allowed = f"1 to {self.decoder.heads}"
+            raise ParameterError("policy_defaults.attention_heads", heads, allowed)
         if not self.target_languages:
-            message = "ModelConfig.target_languages is (); allowed: at least one language"
+            raise ParameterError("target_languages", (), "at least one language")
+
+    @property
+    def papers_encoder(self) -> EncoderConfig:
+        """The encoder's configuration, for what works on the papers' networks alone.
+
+        Raises:
+            ModelConfigError: it is of another family.
+        """
+        if not isinstance(self.encoder, EncoderConfig):
+            architecture = self.encoder.architecture
+            message = f"encoder is {architecture!r}; allowed here: 'conformer', 'transformer'"
             raise ModelConfigError(message)
+        return self.encoder
 
     @property
     def blank(self) -> int:
@@ -161,5 +225,69 @@ class ModelConfig(Record):
 
 def _check_heads(name: str, heads: int, d_model: int) -> None:
     if d_model % heads:
-        message = f"{name}.heads is {heads}; allowed: divisors of d_model, {d_model}"
+        raise ParameterError(name, heads, f"divisors of d_model, {d_model}")
+
+
+def _published(name: str, encoder: EncoderConfig, decoder: DecoderConfig) -> ModelConfig:
+    return ModelConfig(
+        name=name,
+        version="1",
+        source_language="en",
+        target_languages=(TargetLanguage("de"),),
+        source_pieces=5000,
+        target_pieces=8000,
+        encoder=encoder,
+        decoder=decoder,
+        policy_defaults=PolicyDefaults(attention_layer=4),
+    )
+
+
+PRESETS: Mapping[str, ModelConfig] = MappingProxyType(
+    {
+        # Papi 2023 (EDAtt) §4: 12 Conformer and 6 Transformer layers, 512 wide.
+        "paper": _published("paper", EncoderConfig(positions="released"), DecoderConfig()),
+        # Papi 2022, appendix A.1: half as wide, 4 heads in the encoder and 8 in the decoder.
+        "papi-2022-conformer": _published(
+            "papi-2022-conformer",
+            EncoderConfig(d_model=256, heads=4, positions="released"),
+            DecoderConfig(),
+        ),
+        # Papi 2022, appendix A.1: the same with a Transformer encoder; with its CTC head.
+        "papi-2022-transformer": _published(
+            "papi-2022-transformer",
+            EncoderConfig(architecture="transformer", d_model=256, heads=4, ffn_multiplier=8),
+            DecoderConfig(),
+        ),
+        # For one core and live speech: 8-fold time reduction, positions that ignore the length.
+        "small": ModelConfig(
+            name="small",
+            version="1",
+            source_language="en",
+            target_languages=(TargetLanguage("de"),),
+            source_pieces=1000,
+            target_pieces=2000,
+            encoder=EncoderConfig(
+                d_model=160,
+                heads=4,
+                layers=7,
+                ctc_layer=5,
+                depthwise_kernel=15,
+                subsampler=SubsamplerConfig(layers=3, kernel_frames=5, channels=256),
+            ),
+            decoder=DecoderConfig(layers=3, heads=4, ffn_width=640, tied_embeddings=True),
+            policy_defaults=PolicyDefaults(attention_layer=2),
+        ),
+    }
+)
+
+
+def preset(name: str) -> ModelConfig:
+    """The configuration with this name.
+
+    Raises:
+        ModelConfigError: there is none.
+    """
+    if name not in PRESETS:
+        message = f"preset is {name!r}; allowed: {', '.join(PRESETS)}"
         raise ModelConfigError(message)
+    return PRESETS[name]

@@ -5,7 +5,7 @@ import dataclasses
 import torch
 
 from earvoice.models.config import Compression
-from earvoice.models.subsampler import valid_frames
+from earvoice.models.conformer import valid_frames
 
 FIXED_RUN_FRAMES = 4
 """Frames that "fixed" averages into one state."""
@@ -32,6 +32,7 @@ def compress(
     lengths: torch.Tensor,
     ctc_log_probs: torch.Tensor,
     strategy: Compression,
+    max_frames: int = 0,
 ) -> CompressedStates:
     """Shorten every utterance as the strategy says.
 
@@ -44,6 +45,7 @@ def compress(
         lengths: [B] int64 valid frames of each utterance.
         ctc_log_probs: [B, T, V+1] float32.
         strategy: which compression.
+        max_frames: longer runs are cut into as many as need be, from their start; 0 is any length.
 
     Returns:
         The compressed batch. No gradient flows through the weights, as in the papers' code.
@@ -51,7 +53,7 @@ def compress(
     with torch.no_grad():
         peak, label = ctc_log_probs.max(-1)
         valid = valid_frames(lengths, states.shape[1])
-        runs = _run_numbers(label, valid, strategy)
+        runs = _run_numbers(label, valid, strategy, max_frames)
         run_count = torch.where(valid, runs + 1, 0).amax(1)
         slots = int(run_count.max())
         # Padded frames go to one more slot behind the last, which is cut off again.
@@ -71,7 +73,9 @@ def compress(
     )
 
 
-def _run_numbers(label: torch.Tensor, valid: torch.Tensor, strategy: Compression) -> torch.Tensor:
+def _run_numbers(
+    label: torch.Tensor, valid: torch.Tensor, strategy: Compression, max_frames: int
+) -> torch.Tensor:
     """[B, T] int64: which run each frame belongs to, counted from 0."""
     frame = torch.arange(label.shape[1], device=label.device).expand_as(label)
     if strategy == "none":
@@ -80,6 +84,9 @@ def _run_numbers(label: torch.Tensor, valid: torch.Tensor, strategy: Compression
         return frame // FIXED_RUN_FRAMES
     begins = torch.ones_like(valid)
     begins[:, 1:] = label[:, 1:] != label[:, :-1]
+    if max_frames:
+        first = torch.where(begins, frame, 0).cummax(1).values
+        begins |= (frame - first) % max_frames == 0
     return begins.cumsum(1) - 1
 
 

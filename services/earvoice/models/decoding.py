@@ -7,13 +7,158 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.decoder_cache import DecoderCache
 from earvoice.models.errors import ModelInputError
-from earvoice.models.fused_decoder_layer import FusedDecoderLayer
+from earvoice.models.fused_transformer import FusedDecoderLayer
 from earvoice.models.inference import replace_linears
 from earvoice.models.transformer import DecoderLayer, TransformerDecoder
 
-__all__ = ["CachedDecoder", "DecoderCache", "DecodingLayer"]
+FIRST_CAPACITY_TOKENS = 64
+"""Room for keys and values that a fresh cache has; it doubles when full."""
+
+
+class DecoderCache:
+    """Keys and values of one hypothesis over one utterance's states, for all layers.
+
+    Attributes:
+        visible: [rows, tokens] bool, which tokens each row of a step sees; None means all.
+    """
+
+    visible: torch.Tensor | None = None
+
+    def __init__(
+        self,
+        cross_keys: torch.Tensor,
+        cross_values: torch.Tensor,
+        buffer: torch.Tensor | None = None,
+    ) -> None:
+        """Start empty.
+
+        Args:
+            cross_keys: [layers, heads, S, d_head] keys of the encoder states.
+            cross_values: [layers, heads, S, d_head] values of the encoder states.
+            buffer: [2, layers, heads, capacity, d_head] to keep the tokens' keys and values in;
+                None takes a new one.
+        """
+        self.cross_keys = cross_keys
+        self.cross_values = cross_values
+        layers, heads, _, width = cross_keys.shape
+        shape = (2, layers, heads, FIRST_CAPACITY_TOKENS, width)
+        self._take(cross_keys.new_empty(shape) if buffer is None else buffer)
+        self.length = 0
+
+    @property
+    def states(self) -> int:
+        """Number of encoder states, S."""
+        return self.cross_keys.shape[2]
+
+    @property
+    def rows(self) -> int:
+        """Number of hypotheses, each read one token further by a step."""
+        return 1
+
+    @property
+    def position(self) -> int:
+        """Number of tokens in a hypothesis: the position of the next."""
+        return self.length
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` more tokens; growing copies, so capacity doubles."""
+        capacity = self.buffer.shape[3]
+        if self.length + count > capacity:
+            self._grow(max(2 * capacity, self.length + count))
+
+    def extend(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write one layer's keys and values, [heads, n, d_head], behind the counted tokens.
+
+        Returns:
+            Views of all keys and all values of that layer, [heads, length + n, d_head].
+        """
+        end = self.length + keys.shape[1]
+        kept_keys, kept_values = self._rows[layer]
+        kept_keys[:, self.length : end] = keys
+        kept_values[:, self.length : end] = values
+        return kept_keys[:, :end], kept_values[:, :end]
+
+    def advance(self, count: int) -> None:
+        """Count the tokens that every layer has written."""
+        self.length += count
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens after the first `length` (rejected drafts).
+
+        Raises:
+            ModelInputError: the cache holds fewer tokens.
+        """
+        if not 0 <= length <= self.length:
+            message = f"length is {length}; allowed: 0 to {self.length}"
+            raise ModelInputError(message)
+        self.length = length
+
+    def _grow(self, capacity: int) -> None:
+        grown = self.buffer.new_empty((*self.buffer.shape[:3], capacity, self.buffer.shape[4]))
+        grown[:, :, :, : self.length] = self.buffer[:, :, :, : self.length]
+        self._take(grown)
+
+    def _take(self, buffer: torch.Tensor) -> None:
+        """Use a buffer; each layer's part is a view that is made once, for many steps use it."""
+        self.buffer = buffer
+        self._rows = list(zip(buffer[0].unbind(), buffer[1].unbind(), strict=True))
+
+
+class BeamCache(DecoderCache):
+    """Keys and values of a tree of tokens whose leaves are the beam.
+
+    Every token is stored once; a mask says which of them each row of the beam descends from. So a
+    choice of other rows changes the mask and copies no keys, and all rows of a beam are one
+    product. Tokens that no row descends from any more are dropped when the room is used up.
+    """
+
+    def __init__(self, trunk: DecoderCache) -> None:
+        """Start with one row, all of `trunk`, whose storage is taken over."""
+        super().__init__(trunk.cross_keys, trunk.cross_values, trunk.buffer)
+        self.length = self._position = trunk.length
+        self._ancestors = torch.ones(
+            1, trunk.length, dtype=torch.bool, device=trunk.cross_keys.device
+        )
+
+    @property
+    def rows(self) -> int:
+        return self._ancestors.shape[0]
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def select(self, rows: list[int]) -> None:
+        """Go on with these rows, in this order; a row may come often or not at all."""
+        index = torch.tensor(rows, device=self._ancestors.device)
+        self._ancestors = self._ancestors[index]
+
+    def reserve(self, count: int) -> None:
+        """Make room for one more token a row; `count` must be their number."""
+        capacity = self.buffer.shape[3]
+        if self.length + count > capacity:
+            self._drop_dead()
+            # Else the room that dropping has made would soon be used up again.
+            if 2 * (self.length + count) > capacity:
+                self._grow(2 * capacity)
+        own = torch.eye(count, dtype=torch.bool, device=self._ancestors.device)
+        self.visible = torch.cat((self._ancestors, own), dim=1)
+
+    def advance(self, count: int) -> None:
+        super().advance(count)
+        self._position += 1
+        if self.visible is not None:
+            self._ancestors = self.visible
+
+    def _drop_dead(self) -> None:
+        live = self._ancestors.any(0).nonzero()[:, 0]
+        self.buffer[:, :, :, : len(live)] = self.buffer[:, :, :, live]
+        self._ancestors = self._ancestors[:, live]
+        self.length = len(live)
+
 
 DecodingLayer = DecoderLayer | FusedDecoderLayer
 

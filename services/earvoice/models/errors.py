@@ -2,12 +2,15 @@
 
 ModelError
 ├── ModelConfigError        a field of a model's configuration is unknown, missing or out of range
+│   └── ModelFieldError     the same, told by the field's declaration
 ├── CheckpointError         a checkpoint's files are missing, damaged or contradict each other
 │   ├── UnsafePickleError   a pickle asks for something that a checkpoint never needs
 │   └── ModelTooLargeError  a model needs more memory than there is
 ├── VocabularyError         a vocabulary breaks the conventions that the networks rely on
 └── ModelInputError         audio, features or tokens that this model cannot take
 """
+
+from earvoice.runtime.parameter import ParameterError
 
 
 class ModelError(Exception):
@@ -16,6 +19,10 @@ class ModelError(Exception):
 
 class ModelConfigError(ModelError):
     """A configuration field is unknown, missing, of the wrong type or out of range."""
+
+
+class ModelFieldError(ModelConfigError, ParameterError):
+    """A configuration field is not what its declaration allows."""
 
 
 class CheckpointError(ModelError):

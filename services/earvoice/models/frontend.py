@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -23,13 +23,33 @@ INT16_SCALE = 32768.0
 """Kaldi's filterbank looks at 16-bit integers; our sound is in [-1, 1]."""
 
 
-def frame_count(samples: int) -> int:
-    """Whole analysis windows in `samples` samples at 16 kHz: ⌊(n - 240) / 160⌋, at least 0."""
-    return max(0, (samples - WINDOW_SAMPLES) // SHIFT_SAMPLES + 1)
+def frame_count(samples: int, lead_samples: int = 0) -> int:
+    """Whole analysis windows in `samples` samples at 16 kHz: ⌊(n - 240) / 160⌋, at least 0.
+
+    With `lead_samples` the windows begin so much earlier, and there are none in fewer samples.
+    """
+    if samples <= lead_samples:
+        return 0
+    return max(0, (samples + lead_samples - WINDOW_SAMPLES) // SHIFT_SAMPLES + 1)
+
+
+class Analysis(Protocol):
+    """From sound to features, frame by frame, SHIFT_SAMPLES apart."""
+
+    lead_samples: int
+    """A window begins so many samples before its frame; before the sound it is mirrored."""
+    scale: float
+    """What sound in [-1, 1] is multiplied with."""
+
+    def __call__(self, samples: torch.Tensor) -> torch.Tensor:
+        """[n] float32, scaled → [whole windows, mel] float32."""
 
 
 class Filterbank:
     """Kaldi's 80-bin log-mel filterbank: povey window, pre-emphasis 0.97, no dither."""
+
+    lead_samples = 0
+    scale = INT16_SCALE
 
     def __init__(self) -> None:
         self._window = torch.hann_window(WINDOW_SAMPLES, periodic=False).pow(POVEY_EXPONENT)
@@ -111,10 +131,11 @@ class FeatureStream:
     The frames do not depend on how the sound is cut (to 2e-6); a tail shorter than a window waits.
     """
 
-    def __init__(self, filterbank: Filterbank, normalisation: FeatureNormalisation) -> None:
-        self._filterbank = filterbank
+    def __init__(self, analysis: Analysis, normalisation: FeatureNormalisation) -> None:
+        self._analysis = analysis
         self._normalisation = normalisation
         self._waiting = torch.empty(0)
+        self._mirrored = analysis.lead_samples
 
     def accept(self, samples: np.ndarray) -> torch.Tensor:
         """Take the next sound and give the frames that it completes.
@@ -134,11 +155,13 @@ class FeatureStream:
         if not np.isfinite(samples).all():
             message = "samples hold NaN or infinity; allowed: finite numbers"
             raise ModelInputError(message)
-        sound = torch.cat((self._waiting, torch.from_numpy(samples) * INT16_SCALE))
-        frames = frame_count(sound.shape[0])
+        sound = torch.cat((self._waiting, torch.from_numpy(samples) * self._analysis.scale))
+        lead = self._mirrored
+        if lead and len(sound) > lead:
+            sound = torch.cat((sound[1 : lead + 1].flip(0), sound))
+            self._mirrored = lead = 0
+        frames = 0 if lead else frame_count(len(sound))
         self._waiting = sound[frames * SHIFT_SAMPLES :].clone()
-        return self._normalisation(self._filterbank(sound))
-
-    def reset(self) -> None:
-        """Forget the waiting tail: the next sample begins an utterance."""
-        self._waiting = torch.empty(0)
+        if not frames:
+            return torch.empty(0, MEL_BINS)
+        return self._normalisation(self._analysis(sound))

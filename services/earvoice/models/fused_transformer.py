@@ -1,29 +1,38 @@
 """The Transformer layers of encoder and decoder for inference, in fewer passes over memory."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.attention import MultiHeadAttention
+from earvoice.models.conformer import valid_frames
 from earvoice.models.inference import InferenceLinear
-from earvoice.models.subsampler import valid_frames
-from earvoice.models.transformer_encoder import TransformerEncoderLayer
+from earvoice.models.transformer import DecoderLayer, MultiHeadAttention, TransformerEncoderLayer
 
 
 class FusedFeedForward(nn.Module):
-    """LayerNorm, ReLU feed-forward and the sum with the residual stream."""
+    """LayerNorm, feed-forward and the sum with the residual stream."""
 
-    def __init__(
-        self, norm: nn.LayerNorm, first: nn.Linear, second: nn.Linear, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, plain: TransformerEncoderLayer | DecoderLayer, dtype: torch.dtype) -> None:
         super().__init__()
-        self.norm = norm
-        self.first = InferenceLinear.from_linear(first, dtype, "relu")
-        self.second = InferenceLinear.from_linear(second, dtype)
+        self.norm = plain.final_layer_norm
+        self.first = InferenceLinear.from_linear(plain.fc1, dtype, plain.activation)
+        self.second = InferenceLinear.from_linear(plain.fc2, dtype)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """[…, d] → […, d] float32."""
         return self.second.added_to(hidden, self.first.product(self.norm(hidden)))
+
+
+def joined_linears(parts: Sequence[nn.Linear]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weight and bias of layers that read the same, as one layer; no bias is zeros."""
+    biases: list[torch.Tensor] = [
+        part.weight.new_zeros(part.out_features) if part.bias is None else part.bias
+        for part in parts
+    ]
+    weights: list[torch.Tensor] = [part.weight for part in parts]
+    return torch.cat(weights), torch.cat(biases)
 
 
 class FusedProjections(nn.Module):
@@ -33,8 +42,7 @@ class FusedProjections(nn.Module):
         super().__init__()
         self.heads = attention.heads
         parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-        weight = torch.cat([part.weight for part in parts])
-        self.linear = InferenceLinear(weight, torch.cat([part.bias for part in parts]), dtype)
+        self.linear = InferenceLinear(*joined_linears(parts), dtype)
 
     def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """[…, L, d] → three of […, heads, L, d_head] float32."""
@@ -51,7 +59,7 @@ class FusedEncoderLayer(nn.Module):
         self.norm = plain.self_attn_layer_norm
         self.projections = FusedProjections(plain.self_attn, dtype)
         self.output = InferenceLinear.from_linear(plain.self_attn.out_proj, dtype)
-        self.feed_forward = FusedFeedForward(plain.final_layer_norm, plain.fc1, plain.fc2, dtype)
+        self.feed_forward = FusedFeedForward(plain, dtype)
 
     def forward(
         self, hidden: torch.Tensor, frames: int, lengths: torch.Tensor | None
@@ -66,4 +74,63 @@ class FusedEncoderLayer(nn.Module):
         )
         hidden = self.output.added_to(hidden, attended.transpose(1, 2).flatten(2))
         output: torch.Tensor = self.feed_forward(hidden)
+        return output
+
+
+class FusedDecoderLayer(nn.Module):
+    """The parts of a `DecoderLayer` around its attention, each with its norm and residual sum."""
+
+    def __init__(self, plain: DecoderLayer, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.heads = plain.heads
+        self.self_norm = plain.self_attn_layer_norm
+        self.self_projections = FusedProjections(plain.self_attn, dtype)
+        self.self_output = InferenceLinear.from_linear(plain.self_attn.out_proj, dtype)
+        cross = plain.encoder_attn
+        self.cross_norm = plain.encoder_attn_layer_norm
+        self.cross_query = InferenceLinear.from_linear(cross.q_proj, dtype)
+        self.cross_output = InferenceLinear.from_linear(cross.out_proj, dtype)
+        self.last = FusedFeedForward(plain, dtype)
+        self.memory = InferenceLinear(*joined_linears((cross.k_proj, cross.v_proj)), dtype)
+
+    def forward(
+        self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
+    ) -> torch.Tensor:
+        """Teacher forcing: [B, L, d] → [B, L, d]; see `DecoderLayer.forward`."""
+        query, keys, values = self.project_self(hidden)
+        attended = functional.scaled_dot_product_attention(query, keys, values, is_causal=True)
+        hidden = self.add_self(hidden, attended.transpose(1, 2).flatten(2))
+        keys, values = self.project_memory(memory).unbind(0)
+        attended = functional.scaled_dot_product_attention(
+            self.project_cross(hidden), keys, values, attn_mask=allowed
+        )
+        return self.add_feed_forward(self.add_cross(hidden, attended.transpose(1, 2).flatten(2)))
+
+    def project_memory(self, states: torch.Tensor) -> torch.Tensor:
+        """[…, S, d] encoder states → keys and values [2, …, heads, S, d_head] float32."""
+        projected: torch.Tensor = self.memory(states)
+        projected = projected.view(*projected.shape[:-1], 2, self.heads, -1)
+        return projected.movedim(-3, 0).transpose(-3, -2)
+
+    def project_self(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """[n, d] → query, key and value [heads, n, d_head] of self-attention."""
+        projected: tuple[torch.Tensor, ...] = self.self_projections(self.self_norm(hidden))
+        return projected
+
+    def add_self(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """[n, d] and what self-attention gave, [n, d] → [n, d]."""
+        return self.self_output.added_to(hidden, attended)
+
+    def project_cross(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[n, d] → query [heads, n, d_head] of cross-attention."""
+        queries: torch.Tensor = self.cross_query(self.cross_norm(hidden))
+        return queries.view(*queries.shape[:-1], self.heads, -1).transpose(-3, -2)
+
+    def add_cross(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+        """[n, d] and what cross-attention gave, [n, d] → [n, d]."""
+        return self.cross_output.added_to(hidden, attended)
+
+    def add_feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[n, d] → [n, d]."""
+        output: torch.Tensor = self.last(hidden)
         return output

@@ -2,7 +2,9 @@
 
 oneDNN multiplies with weights that are packed once, and puts the bias, an activation or a sum with
 another tensor into the same pass over the result. Small matrices are multiplied faster by MKL where
-the processor is Intel's, with weights that lie column after column.
+the processor is Intel's, with weights that lie column after column. In 8-bit integers weights are
+quantised once by output channel, inputs by row as they come: each row has a scale of its own, so
+that a session's numbers do not depend on who shares its batch.
 """
 
 from functools import cache
@@ -14,7 +16,40 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.models.errors import ModelConfigError
-from earvoice.models.quantisation import QuantisedMatrix
+
+LARGEST = 127
+
+
+class QuantisedMatrix:
+    """A weight matrix in int8 with one scale for each output channel (symmetric)."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        """Quantise [out, in] float32."""
+        scales = _scales(weight)
+        # [in, out] by strides, as the product takes it.
+        self._values = (weight / scales).round_().to(torch.int8).T
+        self._scales = scales.T.contiguous()
+
+    def times(self, inputs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """[…, in] float32 → […, out] float32."""
+        flat = inputs.reshape(-1, inputs.shape[-1]).float()
+        scales = _scales(flat)
+        quantised = (flat / scales).round_().to(torch.int8)
+        sums = torch._int_mm(quantised, self._values)  # noqa: SLF001 - it has no public name
+        product = (sums * scales).mul_(self._scales)
+        if bias is not None:
+            product.add_(bias)
+        return product.view(*inputs.shape[:-1], -1)
+
+
+def _scales(rows: torch.Tensor) -> torch.Tensor:
+    """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of zeros.
+
+    No number for a row that holds NaN or infinity, which 8 bits cannot say: so the result has it.
+    """
+    largest = rows.abs().amax(1, keepdim=True)
+    return torch.where(largest == 0, torch.ones_like(largest), largest / LARGEST)
+
 
 INFERENCE_DTYPES = (torch.float32, torch.bfloat16, torch.int8)
 FEW_ROWS = 4
@@ -26,11 +61,12 @@ TYPICAL_ROWS = 64
 LARGEST_ROW_STEP = 32
 STEPS_AN_OCTAVE = 4
 
-Activation = Literal["none", "relu", "swish"]
+Activation = Literal["none", "relu", "gelu", "swish"]
 
 _PLAIN = {
     "none": lambda values: values,
     "relu": torch.relu,
+    "gelu": functional.gelu,
     "swish": functional.silu,
 }
 
@@ -82,7 +118,6 @@ class InferenceLinear(nn.Module):
     def from_linear(
         cls, linear: nn.Linear, dtype: torch.dtype, activation: Activation = "none"
     ) -> "InferenceLinear":
-        """Take over a trained layer."""
         return cls(linear.weight, linear.bias, dtype, activation)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -104,7 +139,7 @@ class InferenceLinear(nn.Module):
             self.bias,
             self.activation,
             [],
-            "",
+            "none" if self.activation == "gelu" else "",
         )
         return product if even else product[:rows].view(*inputs.shape[:-1], -1)
 
@@ -217,3 +252,90 @@ def replace_linears(module: nn.Module, dtype: torch.dtype) -> None:
             setattr(module, name, InferenceLinear.from_linear(child, dtype))
         else:
             replace_linears(child, dtype)
+
+
+class StridedConvolution(nn.Module):
+    """A convolution over [B, T, channels] as a product, with an activation, perhaps gated."""
+
+    def __init__(
+        self,
+        conv: nn.Conv1d,
+        dtype: torch.dtype,
+        scale: float = 1.0,
+        activation: Activation | Literal["gated"] = "gated",
+    ) -> None:
+        super().__init__()
+        if conv.bias is None:
+            raise ModelConfigError("a strided convolution has no bias; allowed: with bias")
+        self.kernel, self.stride = conv.kernel_size[0], conv.stride[0]
+        self.gated = activation == "gated"
+        weight, bias = conv.weight.detach().transpose(1, 2).flatten(1), conv.bias.detach()
+        # Of the halves that the gated linear unit multiplies, the first takes the scale.
+        factors = torch.ones_like(bias)
+        factors[: len(bias) // 2] = scale
+        self.linear = InferenceLinear(
+            weight * factors[:, None],
+            bias * factors,
+            dtype,
+            "none" if activation == "gated" else activation,
+        )
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[B, T, in] float32 → [B, ⌈T / stride⌉, out] float32."""
+        batch, frames, channels = inputs.shape
+        half = self.kernel // 2
+        padded = functional.pad(inputs, (0, 0, half, half))
+        windows = padded.as_strided(
+            (batch, -(-frames // self.stride), self.kernel * channels),
+            (padded.stride(0), self.stride * channels, 1),
+        )
+        product: torch.Tensor = self.linear(windows.contiguous())
+        return functional.glu(product, dim=-1) if self.gated else product
+
+
+class DepthwiseConvolution(nn.Module):
+    """A depthwise convolution over time with a BatchNorm folded into it, then SiLU."""
+
+    def __init__(self, conv: nn.Conv1d, norm: nn.BatchNorm1d) -> None:
+        super().__init__()
+        if norm.running_var is None or norm.running_mean is None:
+            message = "BatchNorm keeps no running statistics; allowed: running statistics"
+            raise ModelConfigError(message)
+        scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+        weight = (conv.weight * scale[:, None, None]).detach()
+        self.padding = conv.kernel_size[0] // 2
+        self.weight: torch.Tensor = nn.Buffer(weight, persistent=False)
+        bias = (norm.bias - norm.running_mean * scale).detach()
+        self.bias: torch.Tensor = nn.Buffer(bias, persistent=False)
+        # An image of one row, channels last: no transpose, as conv1d would want it.
+        self.image_weight = weight[:, :, None].contiguous(memory_format=torch.channels_last)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[B, T, channels] → [B, T, channels] float32."""
+        if not has_onednn(inputs.device):
+            mixed = functional.conv1d(
+                inputs.transpose(1, 2),
+                self.weight,
+                self.bias,
+                padding=self.padding,
+                groups=len(self.bias),
+            )
+            return functional.silu(mixed).transpose(1, 2)
+        batch, frames, channels = inputs.shape
+        image = inputs.contiguous().as_strided(
+            (batch, channels, 1, frames), (frames * channels, 1, frames * channels, channels)
+        )
+        mixed = torch.ops.mkldnn._convolution_pointwise(  # noqa: SLF001 - no public name
+            image,
+            self.image_weight,
+            self.bias,
+            [0, self.padding],
+            [1, 1],
+            [1, 1],
+            channels,
+            "swish",
+            [],
+            "",
+        )
+        output: torch.Tensor = mixed[:, :, 0].transpose(1, 2).contiguous()
+        return output

@@ -1,4 +1,6 @@
-"""In which numbers a model computes, and what shows that its translations bear it."""
+"""Where and in which numbers a model computes, and what shows that its translations bear it."""
+
+from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
@@ -6,8 +8,37 @@ from typing import Literal
 
 import torch
 
-from earvoice.models.device import DeviceError, has_fast_bfloat16
-from earvoice.models.schema import Record, bounded
+from earvoice.models.config import ModelRecord
+from earvoice.models.errors import ModelError
+from earvoice.runtime.parameter import parameter
+
+
+class DeviceError(ModelError):
+    """The device asked for is not there."""
+
+
+def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    """Return the device to compute on; `auto` takes a GPU when there is one.
+
+    Raises:
+        DeviceError: `cuda` was asked for and there is no GPU.
+    """
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise DeviceError("device = 'cuda': torch sees no GPU; allowed here: 'cpu', 'auto'")
+    return torch.device("cuda")
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether products in bf16 are computed, and not imitated."""
+    supported = False
+    if device.type == "cuda":
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
+    elif device.type == "cpu":
+        supported = torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - it has no public name
+    return supported
+
 
 Precision = Literal["fp32", "bf16", "int8"]
 
@@ -21,15 +52,15 @@ LARGEST_BLEU_DIFFERENCE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
-class PrecisionTrial(Record):
+class PrecisionTrial(ModelRecord):
     """How translations in a number format differ from those in fp32, on a reference set."""
 
     precision: Precision
     target_language: str
-    input_count: int = bounded(minimum=1, maximum=10_000_000)
-    equal_share: float = bounded(minimum=0.0, maximum=1.0)
+    input_count: int = parameter(minimum=1, maximum=10_000_000)
+    equal_share: float = parameter(minimum=0.0, maximum=1.0)
     """Share of hypotheses that are equal, offline and greedy."""
-    bleu_difference: float = bounded(minimum=-100.0, maximum=100.0)
+    bleu_difference: float = parameter(minimum=-100.0, maximum=100.0)
     """Less that of fp32."""
 
     @property

@@ -1,28 +1,181 @@
-"""The Transformer decoder (Vaswani 2017, pre-norm), for training and for teacher forcing."""
+"""Transformers (Vaswani 2017, pre-norm): attention, positions, an encoder's layer, the decoder."""
 
 import math
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.attention import MultiHeadAttention
-from earvoice.models.config import ModelConfig
-from earvoice.models.dropout import Dropout
-from earvoice.models.token_positions import TokenPositions
+from earvoice.models.config import Activation, ModelConfig
+from earvoice.models.errors import ModelInputError
 from earvoice.models.vocabulary import PAD
+
+BYTE_VALUES = 256
+
+
+class Dropout(nn.Module):
+    """Zero a share of the elements while training; the share is rounded to a 256th.
+
+    `torch.nn.Dropout` draws a full random number for each element, a quarter of a training step on
+    a CPU; eight bytes of one 64-bit draw do as well.
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.threshold = round(probability * BYTE_VALUES)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Any shape → the same shape; kept elements are scaled so that the mean stays."""
+        if not self.training or self.threshold == 0:
+            return values
+        draws = torch.empty((values.numel() + 7) // 8, dtype=torch.int64, device=values.device)
+        random_bytes = draws.random_(-(2**63), None).view(torch.uint8)[: values.numel()]
+        kept = (random_bytes >= self.threshold).view(values.shape)
+        return values * kept * (BYTE_VALUES / (BYTE_VALUES - self.threshold))
+
+
+ACTIVATIONS: Mapping[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+}
+
+
+class MultiHeadAttention(nn.Module):
+    """The four projections of multi-head attention, queries scaled by √d_head⁻¹."""
+
+    def __init__(self, width: int, heads: int, dropout: float, *, key_bias: bool = True) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.q_proj = nn.Linear(width, width)
+        # A bias of the keys changes no weight; Whisper has none.
+        self.k_proj = nn.Linear(width, width, bias=key_bias)
+        self.v_proj = nn.Linear(width, width)
+        self.out_proj = nn.Linear(width, width)
+
+    def by_head(self, projected: torch.Tensor) -> torch.Tensor:
+        """[…, L, d] → […, heads, L, d_head]."""
+        return projected.view(*projected.shape[:-1], self.heads, -1).transpose(-2, -3)
+
+    def forward(
+        self,
+        queries: torch.Tensor,
+        memory: torch.Tensor,
+        allowed: torch.Tensor | None = None,
+        *,
+        causal: bool = False,
+    ) -> torch.Tensor:
+        """[B, L, d] queries over [B, S, d] memory → [B, L, d].
+
+        `allowed` [B, 1, 1 or L, S] bool masks memory; None lets all of it be seen.
+        """
+        attended = functional.scaled_dot_product_attention(
+            self.by_head(self.q_proj(queries)),
+            self.by_head(self.k_proj(memory)),
+            self.by_head(self.v_proj(memory)),
+            attn_mask=allowed,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=causal,
+        )
+        output: torch.Tensor = self.out_proj(attended.transpose(1, 2).flatten(2))
+        return output
+
+
+FIRST_POSITIONS = 256
+"""Position rows that are computed at first; their number doubles when exceeded."""
+
+
+def token_positions(count: int, width: int, first: int = 2) -> torch.Tensor:
+    """[count, width] float32 sinusoids of tokens 0, 1 …: first half sine, second half cosine.
+
+    Token t has position t + first and column i the rate 10000^(-i / (width/2 - 1)).
+    """
+    half = width // 2
+    rates = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000.0) / (half - 1)))
+    angles = torch.arange(first, first + count, dtype=torch.float32)[:, None] * rates
+    return torch.cat((angles.sin(), angles.cos()), dim=1)
+
+
+class TokenPositions:
+    """Position rows that are computed once and cut to length."""
+
+    def __init__(self, width: int, first: int = 2) -> None:
+        """Start empty; `width` is the model's, d, `first` the position of the first row."""
+        self._width = width
+        self._first = first
+        self._rows = torch.empty(0, width)
+
+    def up_to(self, count: int, device: torch.device) -> torch.Tensor:
+        """[count, d] float32: the rows of tokens 0 … count - 1."""
+        if count > self._rows.shape[0] or self._rows.device != device:
+            enough = max(FIRST_POSITIONS, 2 ** math.ceil(math.log2(count)))
+            self._rows = token_positions(enough, self._width, self._first).to(device)
+        return self._rows[:count]
+
+
+class LearnedPositions:
+    """Position rows of a checkpoint; there are no more."""
+
+    def __init__(self, rows: nn.Embedding) -> None:
+        self._rows = rows
+
+    def up_to(self, count: int, device: torch.device) -> torch.Tensor:
+        """[count, d] float32: the rows of tokens 0 … count - 1.
+
+        Raises:
+            ModelInputError: there are fewer.
+        """
+        if count > self._rows.num_embeddings:
+            message = f"a hypothesis has {count} tokens; allowed: {self._rows.num_embeddings}"
+            raise ModelInputError(message)
+        return self._rows.weight[:count].to(device)
+
+
+class TransformerEncoderLayer(nn.Module):
+    """Self-attention over the whole utterance and a feed-forward; LayerNorm before each."""
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        ffn_width: int,
+        dropout: float = 0.0,
+        *,
+        activation: Activation = "relu",
+        key_bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.self_attn = MultiHeadAttention(width, heads, dropout, key_bias=key_bias)
+        self.self_attn_layer_norm = nn.LayerNorm(width)
+        self.fc1 = nn.Linear(width, ffn_width)
+        self.fc2 = nn.Linear(ffn_width, width)
+        self.final_layer_norm = nn.LayerNorm(width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
+        """[B, T, d] → [B, T, d] float32; `valid` [B, T] bool, or None when nothing is padded."""
+        allowed = None if valid is None else valid[:, None, None, :]
+        normed = self.self_attn_layer_norm(hidden)
+        hidden = hidden + self.dropout(self.self_attn(normed, normed, allowed))
+        inner = ACTIVATIONS[self.activation](self.fc1(self.final_layer_norm(hidden)))
+        output: torch.Tensor = hidden + self.dropout(self.fc2(self.dropout(inner)))
+        return output
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention, ReLU feed-forward; LayerNorm before each."""
+    """Self-attention, cross-attention, feed-forward; LayerNorm before each."""
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
         width = config.encoder.d_model
         self.heads = config.decoder.heads
-        self.self_attn = MultiHeadAttention(width, config.decoder.heads, dropout)
+        self.activation = config.decoder.activation
+        bias = config.decoder.key_bias
+        self.self_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
         self.self_attn_layer_norm = nn.LayerNorm(width)
-        self.encoder_attn = MultiHeadAttention(width, config.decoder.heads, dropout)
+        self.encoder_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
         self.encoder_attn_layer_norm = nn.LayerNorm(width)
         self.fc1 = nn.Linear(width, config.decoder.ffn_width)
         self.fc2 = nn.Linear(config.decoder.ffn_width, width)
@@ -73,7 +226,7 @@ class DecoderLayer(nn.Module):
 
     def feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """[…, d] → […, d], LayerNorm included, residual not."""
-        inner = functional.relu(self.fc1(self.final_layer_norm(hidden)))
+        inner = ACTIVATIONS[self.activation](self.fc1(self.final_layer_norm(hidden)))
         output: torch.Tensor = self.fc2(self.dropout(inner))
         return output
 
@@ -97,11 +250,14 @@ class TransformerDecoder(nn.Module):
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()
         self.dropout = Dropout(dropout)
+        self.positions: TokenPositions | LearnedPositions = TokenPositions(width)
         self._embedding_scale = math.sqrt(width)
-        self.positions = TokenPositions(width)
+        if config.decoder.positions == "learned":
+            self.embed_positions = nn.Embedding(config.decoder.max_tokens, width)
+            self.positions = LearnedPositions(self.embed_positions)
+            self._embedding_scale = 1.0
 
     def tie_embeddings(self) -> None:
-        """Let embedding and output projection share one matrix, if the configuration says so."""
         if self.config.decoder.tied_embeddings:
             self.output_projection.weight = self.embed_tokens.weight
 

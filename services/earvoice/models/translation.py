@@ -10,7 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from earvoice.models.config import ModelConfig
 from earvoice.models.decoding import CachedDecoder
-from earvoice.models.encoder import SpeechEncoder
+from earvoice.models.encoder import PaperEncoder
+from earvoice.models.families import family_of
 from earvoice.models.inference import check_inference_dtype
 
 SightMask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -35,7 +36,7 @@ class SpeechTranslationModel(nn.Module):
     def __init__(self, config: ModelConfig, *, dropout: float = 0.0) -> None:
         super().__init__()
         self.config = config
-        self.encoder = SpeechEncoder(config, dropout)
+        self.encoder = family_of(config.encoder.architecture).encoder(config, dropout)
         self.decoder = CachedDecoder(config, dropout)
 
     def forward(
@@ -58,6 +59,17 @@ class SpeechTranslationModel(nn.Module):
         visible = None if mask is None else mask(memory.labels, previous_tokens)
         logits = self.decoder(previous_tokens, memory.states, memory.lengths, visible)
         return TrainingOutput(logits, encoded.ctc_log_probs, encoded.ctc_lengths)
+
+    @property
+    def papers_encoder(self) -> PaperEncoder:
+        """The encoder, for what works on the papers' networks alone.
+
+        Raises:
+            ModelConfigError: it is of another family.
+        """
+        _ = self.config.papers_encoder
+        assert isinstance(self.encoder, PaperEncoder)  # noqa: S101 - the configuration says so
+        return self.encoder
 
     def prepare_inference(self, dtype: torch.dtype) -> None:
         """Turn this network into one that only infers, faster: see `earvoice.models.inference`.

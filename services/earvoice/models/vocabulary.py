@@ -63,7 +63,6 @@ class Vocabulary:
         return cls(content, tags)
 
     def __len__(self) -> int:
-        """Number of pieces, specials and tags included."""
         return len(self.pieces)
 
     def encode(self, text: str) -> list[int]:
@@ -103,7 +102,6 @@ class Vocabulary:
         return self.text(index).encode()
 
     def starts_word(self, index: int) -> bool:
-        """Whether the piece begins a new word."""
         return not self.is_silent(index) and self.pieces[index].startswith(WORD_START)
 
     def is_silent(self, index: int) -> bool:

@@ -1,4 +1,4 @@
-"""The audio of a session that may still be needed, and when each part of it arrived."""
+"""The audio of a session that may still be needed, and when it came."""
 
 from __future__ import annotations
 
@@ -6,10 +6,48 @@ import asyncio
 import bisect
 from collections import deque
 
+from earvoice.policy.stream_options import AudioFormat
 from earvoice.runtime.errors import InvalidAudioError
 
 MESSAGE_LIMIT_BYTES = 1024 * 1024
 TINY_FRAMES = 8
+WINDOW_S = 60.0
+
+
+class ArrivalClock:
+    """Estimates the origin of a paced stream.
+
+    A paced client sends a chunk when its last sample exists, so each message tells an origin: its
+    arrival less the audio so far. The earliest one was delayed least. Sound cards drift (50 ppm
+    are 180 ms an hour), so only a sliding window counts.
+    """
+
+    def __init__(self, sample_rate_hertz: int) -> None:
+        self._rate = sample_rate_hertz
+        # (arrival, origin), origins increasing: the first is the window's earliest.
+        self._origins: deque[tuple[float, float]] = deque()
+
+    def note(self, received_samples: int, arrival_s: float) -> None:
+        """Take note of a message: audio received with it, and when."""
+        origin_s = arrival_s - received_samples / self._rate
+        while self._origins and self._origins[-1][1] >= origin_s:
+            self._origins.pop()
+        self._origins.append((arrival_s, origin_s))
+        while self._origins[0][0] < arrival_s - WINDOW_S:
+            self._origins.popleft()
+
+    def assume(self, origin_s: float, now_s: float) -> None:
+        """Take over an origin from elsewhere: what comes first may be sent again, and late."""
+        self._origins.append((now_s, origin_s))
+
+    @property
+    def origin_s(self) -> float:
+        """When the first sample existed, on the clock of ``note``.
+
+        Raises:
+            IndexError: no audio has come.
+        """
+        return self._origins[0][1]
 
 
 class AudioBuffer:
@@ -20,13 +58,20 @@ class AudioBuffer:
     segment longer than the limit would never be whole.
 
     Args:
-        frame_bytes: bytes of one frame: bytes per sample times channels.
         limit_samples: frames that may wait to be worked on; the message that passes it gets in.
         start_sample: position of the first frame that comes.
+
+    Attributes:
+        received_samples: positions before this have been received.
+        ended: whether no more will come.
+        arrivals: knows when the session's first sample existed.
     """
 
-    def __init__(self, frame_bytes: int, limit_samples: int, start_sample: int = 0) -> None:
-        self._frame_bytes = frame_bytes
+    def __init__(
+        self, audio_format: AudioFormat, limit_samples: int, start_sample: int = 0
+    ) -> None:
+        self._frame_bytes = audio_format.frame_bytes
+        self.arrivals = ArrivalClock(audio_format.sample_rate_hertz)
         self._limit_samples = limit_samples
         self._data = bytearray()
         self._start_sample = start_sample
@@ -44,10 +89,6 @@ class AudioBuffer:
     async def append(self, data: bytes, arrival_s: float) -> None:
         """Add a message's frames.
 
-        Args:
-            data: whole frames.
-            arrival_s: when they arrived, on the session's monotonic clock.
-
         Raises:
             InvalidAudioError: broken frames, or too many bytes.
         """
@@ -61,12 +102,28 @@ class AudioBuffer:
             )
         if not data:
             return
+        frames = len(data) // self._frame_bytes
         async with self._changed:
-            await self._changed.wait_for(self._has_room)
+            while (
+                self.received_samples - self._worked_sample >= self._limit_samples
+                and self.received_samples >= self._wanted_sample
+            ):
+                await self._changed.wait()
             self._data += data
-            self.received_samples += len(data) // self._frame_bytes
-            self._note_arrival(len(data) // self._frame_bytes, arrival_s)
-            self._changed.notify_all()
+            self.received_samples += frames
+            self.arrivals.note(self.received_samples, arrival_s)
+            # A client that sends single frames must not have us hold more of times than of audio:
+            # a row of tiny messages has the time of its last.
+            if max(frames, self._newest_frames) < TINY_FRAMES:
+                self._end_samples[-1] = self.received_samples
+                self._arrivals_s[-1] = arrival_s
+                self._newest_frames += frames
+            else:
+                self._end_samples.append(self.received_samples)
+                self._arrivals_s.append(arrival_s)
+                self._newest_frames = frames
+            if self.received_samples >= self._wanted_sample:
+                self._changed.notify_all()
 
     async def end(self) -> None:
         """Say that no more audio will come."""
@@ -79,9 +136,8 @@ class AudioBuffer:
         async with self._changed:
             self._wanted_sample = sample
             self._changed.notify_all()
-            await self._changed.wait_for(
-                lambda: self.ended or self._is_interrupted or self.received_samples >= sample
-            )
+            while not (self.ended or self._is_interrupted or self.received_samples >= sample):
+                await self._changed.wait()
             self._is_interrupted = False
 
     async def interrupt(self) -> None:
@@ -123,21 +179,3 @@ class AudioBuffer:
         while len(self._end_samples) > 1 and self._end_samples[0] < sample:
             self._end_samples.popleft()
             self._arrivals_s.popleft()
-
-    def _note_arrival(self, frames: int, arrival_s: float) -> None:
-        """Note when the newest frames came; of a row of tiny messages, when the last of them did.
-
-        A client that sends single frames must not have us hold more of times than of audio.
-        """
-        if max(frames, self._newest_frames) < TINY_FRAMES:
-            self._end_samples[-1] = self.received_samples
-            self._arrivals_s[-1] = arrival_s
-            self._newest_frames += frames
-            return
-        self._end_samples.append(self.received_samples)
-        self._arrivals_s.append(arrival_s)
-        self._newest_frames = frames
-
-    def _has_room(self) -> bool:
-        waiting_samples = self.received_samples - self._worked_sample
-        return waiting_samples < self._limit_samples or self.received_samples < self._wanted_sample

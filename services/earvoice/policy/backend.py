@@ -6,20 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from earvoice.policy.decisions.base import Token
+from earvoice.policies.base import Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.timeline import HopTimings
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """An encoder's answer.
-
-    Attributes:
-        states: passed on to the decoder unread.
-        evidence: what was heard.
-        timings: of the request.
-    """
+    """An encoder's answer; its states are passed on to the decoder unread."""
 
     states: object
     evidence: Evidence
@@ -33,12 +27,11 @@ class GenerationSteps:
     Attributes:
         tokens: in order, end of sentence excluded.
         end: the end of sentence, if it follows them.
-        timings: of the generation so far.
         alternatives: new token ids of every hypothesis of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy or they were not asked for.
         prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
-        restarts: whether the tokens before are void: a replica was lost, and another one, which
-            began the generation again, found other tokens.
+        restarts: whether the tokens before no longer count: a replica was lost, and another one,
+            which began the generation again, found other tokens.
     """
 
     tokens: Sequence[Token]
@@ -55,7 +48,6 @@ class GenerationEnd:
 
     Attributes:
         hit_limit: whether it ran into its token limit.
-        timings: of the whole generation.
         draft_accepted_count: tokens of the draft that stood.
     """
 
@@ -69,11 +61,9 @@ class GenerationRequest:
     """What to decode.
 
     Attributes:
-        states: an encoder's.
         prefix: committed tokens.
         draft: tokens expected after them.
         max_new_tokens: most tokens after the prefix, 1 or more.
-        forbid_end: never choose end of sentence.
         beam_size: hypotheses to follow; 1 is greedy search.
         attention_layer: decoder layer whose cross-attention is sent, from 1; 0 is as opened.
         attention_heads: heads whose mean is sent, from 1; empty is all, or as opened with layer 0.
@@ -94,8 +84,6 @@ class GenerationRequest:
 
 
 class EncoderBackend(Protocol):
-    """An encoder session."""
-
     @property
     def replay_count(self) -> int:
         """How often it went on elsewhere because a replica was lost."""
@@ -111,8 +99,6 @@ class EncoderBackend(Protocol):
 
 
 class DecoderBackend(Protocol):
-    """A decoder session."""
-
     @property
     def replay_count(self) -> int:
         """How often it went on elsewhere because a replica was lost."""

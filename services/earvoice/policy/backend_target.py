@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 LOOKED_UP = "dns:///"
 MAX_PORT = 65_535
 ALLOWED = "host:port or dns:///name:port, several separated by commas"
 
 
-@dataclass(frozen=True)
-class NamedPort:
-    """A name behind which there may be several addresses.
-
-    Attributes:
-        name: looked up again and again.
-        port: the same on every address.
-    """
+class NamedPort(NamedTuple):
+    """A name behind which there may be several addresses, with the same port on each."""
 
     name: str
     port: int
 
 
-@dataclass(frozen=True)
-class BackendTarget:
+class BackendTarget(NamedTuple):
     """One service's replicas.
 
     Attributes:
@@ -37,10 +30,7 @@ class BackendTarget:
 
 
 def parse_target(text: str) -> BackendTarget:
-    """Read a setting's value.
-
-    Args:
-        text: ``host:port`` or ``dns:///name:port``, several separated by commas.
+    """Read a setting's value, as `ALLOWED` has it.
 
     Raises:
         ValueError: it is something else.

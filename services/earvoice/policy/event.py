@@ -1,43 +1,14 @@
-"""What a session tells its client, in the order it happens."""
+"""What a session tells its client, and what it is between two segments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
-from earvoice.policy.endpoint import EndCause
-from earvoice.policy.timeline import StageTimings
-
-if TYPE_CHECKING:
-    from earvoice.policy.resume.snapshot import SessionSnapshot
-
-
-@dataclass(frozen=True)
-class ReleasedItem:
-    """A word, or a later piece of the word before; positions in the session's samples.
-
-    Attributes:
-        text: without surrounding blanks.
-        starts_word: whether a blank belongs before it.
-        utterance: from 0.
-        source_start_sample: where the audio it attends to begins.
-        source_end_sample: where that audio ends.
-        delay_samples: audio received when it was released.
-        elapsed_ms: since the first sample existed, on the session's clock.
-        stages: where its time went.
-        commit_segment: segment of the utterance in which its last token was committed.
-    """
-
-    text: str
-    starts_word: bool
-    utterance: int
-    source_start_sample: int
-    source_end_sample: int
-    delay_samples: int
-    elapsed_ms: float
-    stages: StageTimings
-    commit_segment: int = 0
+from earvoice.policy.endpoints import EndCause, SegmentGrid
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.utterance import UtteranceSnapshot
+from earvoice.policy.words import Word
 
 
 @dataclass(frozen=True)
@@ -48,7 +19,7 @@ class WordsReleased:
         snapshot: the session when this segment is over; None where it cannot be resumed.
     """
 
-    items: Sequence[ReleasedItem]
+    items: Sequence[Word]
     acknowledged_samples: int
     snapshot: SessionSnapshot | None = None
 
@@ -63,13 +34,7 @@ class TailChanged:
 
 @dataclass(frozen=True)
 class DecidedHypothesis:
-    """A segment's hypothesis and what became of it.
-
-    Attributes:
-        tokens: ids, forced prefix included, end of sentence not.
-        prefix_token_count: how many of them were the forced prefix.
-        committed_token_count: how many after the prefix were committed.
-    """
+    """A segment's hypothesis and what became of it."""
 
     tokens: Sequence[int]
     prefix_token_count: int
@@ -81,15 +46,8 @@ class SegmentWorked:
     """A segment has been worked on, words or none.
 
     Attributes:
-        utterance: from 0.
-        segment: within the utterance, from 1.
-        end_sample: where it ends.
-        computation_ms: of all services.
-        queue_ms: waiting for engines.
         merged_count: grid segments merged into it beyond the first.
-        item_count: items released by it.
         hypothesis: what was decoded; None when nothing was.
-        ends_utterance: whether the utterance's end follows.
     """
 
     utterance: int
@@ -108,11 +66,7 @@ class UtteranceEnded:
     """Everything of an utterance has been released.
 
     Attributes:
-        utterance: from 0.
-        start_sample: where it began.
         end_sample: where it ended; audio before is never needed again.
-        cause: why.
-        source_transcript: what was heard, if asked for.
         snapshot: the session now; None where it cannot be resumed.
     """
 
@@ -136,13 +90,6 @@ class SessionTotals:
     """Adds up over a session; also its last event.
 
     Attributes:
-        audio_samples: received.
-        item_count: items released.
-        word_count: of those, how many begin a word.
-        utterance_count: utterances ended.
-        segment_count: segments worked on.
-        merged_count: grid segments merged away.
-        computation_ms: of all services.
         guards_hit: times each guard cut a commit, by its name.
         replay_count: times an encoder or decoder was lost and its work done again elsewhere.
     """
@@ -158,17 +105,59 @@ class SessionTotals:
     replay_count: int = 0
 
     def add_segment(self, event: SegmentWorked) -> None:
-        """Count a segment."""
         self.segment_count += 1
         self.merged_count += event.merged_count
         self.computation_ms += event.computation_ms
 
-    def add_items(self, items: Sequence[ReleasedItem]) -> None:
-        """Count released items."""
+    def add_items(self, items: Sequence[Word]) -> None:
         self.item_count += len(items)
-        self.word_count += sum(item.starts_word for item in items)
+        for item in items:
+            self.word_count += item.starts_word
 
 
 Event = (
     WordsReleased | TailChanged | SegmentWorked | UtteranceEnded | ReplicaLeaving | SessionTotals
 )
+
+
+@dataclass(frozen=True)
+class SessionSnapshot:
+    """A session after a segment.
+
+    Attributes:
+        options: what the client asked for, updates included, before any lag is held.
+        utterance: worked on next.
+        grid: its boundaries; None where no segment of it has been worked on.
+        lag_ms: place on the scale of lags; None without a target lag.
+        true_finished_ms: when the segment was finished, on the clock of a `TrueTimeline`.
+        origin_s: when the session's first sample existed, on its monotonic clock; None where its
+            times are not read on the wall.
+        segment: still to be told.
+        end: still to be told after it.
+    """
+
+    options: StreamOptions
+    utterance: UtteranceSnapshot
+    grid: SegmentGrid | None = None
+    lag_ms: float | None = None
+    decided_sample: int = 0
+    true_finished_ms: float = 0.0
+    origin_s: float | None = None
+    totals: SessionTotals = field(default_factory=SessionTotals)
+    segment: SegmentWorked | None = None
+    end: UtteranceEnded | None = None
+
+    @property
+    def start_sample(self) -> int:
+        """Audio from here on is needed again."""
+        return self.utterance.start_sample
+
+    @property
+    def told(self) -> SessionSnapshot:
+        """The same session once it has told what was still to be told."""
+        return replace(self, segment=None, end=None)
+
+
+def first_snapshot(options: StreamOptions) -> SessionSnapshot:
+    """Return the session that nothing has happened in."""
+    return SessionSnapshot(options, UtteranceSnapshot(0, 0, 0))

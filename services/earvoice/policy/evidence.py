@@ -12,8 +12,6 @@ class VoiceActivity:
 
     Attributes:
         has_speech: whether any speech was found; without it the rest is meaningless.
-        speech_start_sample: where the first speech begins.
-        speech_end_sample: where the last speech ends.
         pauses: (start, end) of stretches of 100 ms or more without speech, speech on both sides.
     """
 
@@ -29,14 +27,9 @@ class Evidence:
 
     Attributes:
         ctc_labels: label of each state; none where the model has no CTC head.
-        blank_label: the label that means blank.
         span_end_samples: per state, where the audio it covers ends.
-        complete_word_count: source words known to be complete.
-        has_partial_word: whether an unfinished one follows.
         label_count: non-blank labels, repeats collapsed.
-        last_label_end_sample: where the last of them ends.
         frame_count: feature frames of 10 ms.
-        voice_activity: what the detector heard.
         source_transcript: with the last revision, if asked for.
     """
 
@@ -53,7 +46,6 @@ class Evidence:
 
     @property
     def state_count(self) -> int:
-        """Number of encoder states."""
         return len(self.span_end_samples)
 
     @property

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from earvoice.policy.decisions.base import Hypothesis
+from earvoice.policies.base import Hypothesis
+from earvoice.policies.wait_k import WORD_DURATION_MS
+from earvoice.policy.evidence import Evidence
 
 MINIMUM_LABEL_COUNT = 2
 MINIMUM_FRAME_COUNT = 20
@@ -14,92 +15,77 @@ WORDS_PER_SOURCE_WORD = 2
 ADDITIONAL_WORD_COUNT = 3
 LOOP_REPETITION_COUNT = 3
 LONGEST_LOOP_TOKENS = 12
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """What the guards leave of a commit.
-
-    Attributes:
-        token_count: new tokens that may be committed.
-        guard: name of the guard that cut it; empty when none did.
-    """
-
-    token_count: int
-    guard: str = ""
-
-
-@dataclass(frozen=True)
-class GuardEvidence:
-    """What the guards look at.
-
-    Attributes:
-        label_count: non-blank CTC labels of the utterance, repeats collapsed.
-        frame_count: feature frames of 10 ms heard.
-        source_word_count: source words heard, a partial one included.
-        committed_word_count: words committed in the utterance.
-        has_speech: whether voice activity was found.
-        has_labels: whether the model tells labels at all; without them speech must do.
-    """
-
-    label_count: int
-    frame_count: int
-    source_word_count: int
-    committed_word_count: int
-    has_speech: bool
-    has_labels: bool = True
+FRAME_MS = 10
 
 
 class Guards:
     """Cuts commits and counts how often each guard did.
 
-    Args:
-        hits: counted before.
-
     Attributes:
-        hits: times each guard cut a commit, by its name.
+        noted: the names of those that did, in order, until somebody clears it.
     """
 
     def __init__(self, hits: Mapping[str, int] | None = None) -> None:
         self.hits: Counter[str] = Counter(hits)
+        self.noted: list[str] = []
 
     def allow(
-        self, evidence: GuardEvidence, hypothesis: Hypothesis, new_token_count: int
-    ) -> Allowance:
-        """Return how many of the new tokens may be committed, at most ``new_token_count``."""
+        self,
+        evidence: Evidence,
+        hypothesis: Hypothesis,
+        new_token_count: int,
+        committed_word_count: int,
+    ) -> tuple[int, str]:
+        """Say how many of the new tokens may be committed, at most ``new_token_count``.
+
+        Args:
+            committed_word_count: words committed for the same audio before.
+
+        Returns:
+            How many, and the name of the guard that cut the rest, empty when none did.
+        """
         if new_token_count <= 0:
-            return Allowance(0)
+            return 0, ""
         limits = {
             "evidence": 0 if self.lacks_evidence(evidence) else new_token_count,
-            "length": _count_within_length(evidence, hypothesis, new_token_count),
+            "length": _count_within_length(
+                evidence, hypothesis, new_token_count, committed_word_count
+            ),
             "loop": _count_before_loop(hypothesis, new_token_count),
         }
-        strictest = min(limits, key=lambda name: limits[name])
+        strictest = min(limits, key=limits.__getitem__)
         if limits[strictest] == new_token_count:
-            return Allowance(new_token_count)
-        self.hits[strictest] += 1
-        return Allowance(limits[strictest], strictest)
+            return new_token_count, ""
+        self.note(strictest)
+        return limits[strictest], strictest
 
     @staticmethod
-    def lacks_evidence(evidence: GuardEvidence) -> bool:
-        """Say whether too little was heard for any commit."""
+    def lacks_evidence(evidence: Evidence) -> bool:
+        """Say whether too little was heard for any commit.
+
+        A model without a CTC head tells no labels: enough frames of speech must do.
+        """
         return (
-            not evidence.has_speech
+            not evidence.voice_activity.has_speech
             or (evidence.has_labels and evidence.label_count < MINIMUM_LABEL_COUNT)
             or evidence.frame_count < MINIMUM_FRAME_COUNT
         )
 
     def note(self, name: str) -> None:
-        """Count a limit that was met elsewhere, such as the hypothesis's length."""
+        """Count a limit that was met, here or elsewhere, such as the hypothesis's length."""
         self.hits[name] += 1
+        self.noted.append(name)
 
 
 def _count_within_length(
-    evidence: GuardEvidence, hypothesis: Hypothesis, new_token_count: int
+    evidence: Evidence, hypothesis: Hypothesis, new_token_count: int, committed_word_count: int
 ) -> int:
-    """Keep at most twice the words heard plus three."""
-    limit = WORDS_PER_SOURCE_WORD * evidence.source_word_count + ADDITIONAL_WORD_COUNT
-    room = limit - evidence.committed_word_count
+    """Keep at most twice the source words plus three."""
+    heard = evidence.source_word_count
+    if not evidence.has_labels:
+        # Nobody has counted: as many as an English speaker says in that time.
+        heard = int(evidence.frame_count * FRAME_MS / WORD_DURATION_MS)
+    room = WORDS_PER_SOURCE_WORD * heard + ADDITIONAL_WORD_COUNT - committed_word_count
     for index, token in enumerate(hypothesis.tokens[:new_token_count]):
         room -= token.starts_word
         if room < 0:

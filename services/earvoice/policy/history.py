@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from earvoice.policy.decisions.base import Hypothesis, Token
+from earvoice.policies.base import Hypothesis, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.stream_options import HistorySelection
 
@@ -21,12 +21,7 @@ LONGEST_SENTENCE_TOKENS = 100
 
 @dataclass(frozen=True)
 class ForgottenHistory:
-    """What is forgotten of an utterance.
-
-    Attributes:
-        token_count: of the forced prefix, from its beginning.
-        start_sample: audio before this.
-    """
+    """What is forgotten of an utterance."""
 
     token_count: int
     start_sample: int
@@ -47,11 +42,8 @@ def forgotten_history(
     the uncommitted rest of the hypothesis.
 
     Args:
-        selection: what the stream asked for.
         committed: the forced prefix, the new commit included.
-        hypothesis: what the commit was taken from.
         prefix_rows: cross-attention of the tokens of its prefix, ``[S]`` each.
-        evidence: of the states.
         start_sample: where the first state begins.
         spoken_for_sample: committed tokens attend to audio up to here; what begins there is kept
             where no token is left.
@@ -92,7 +84,6 @@ def first_attended_sample(
     Args:
         rows: cross-attention of the tokens that are kept, ``[S]`` each. The last state is left
             out: attention piles up on it whatever the token.
-        evidence: of the states.
         start_sample: where the first state begins.
 
     Returns:

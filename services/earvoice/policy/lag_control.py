@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from earvoice.policy.event import ReleasedItem
 from earvoice.policy.lag import word_lag_ms
-from earvoice.policy.lag_scale import options_at_lag
 from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.words import Word
+
+SHORTEST_SEGMENT_MS, LONGEST_SEGMENT_MS = 200, 10_000
+SEGMENT_STEP_MS = 10
 
 MEMORY_WORDS = 12.0
 """Words after which a steady error has moved the scale by as much as itself."""
@@ -39,7 +42,7 @@ class LagControl:
         self._target_ms = target_ms
         self.lag_ms = target_ms if lag_ms is None else lag_ms
 
-    def note(self, items: Sequence[ReleasedItem], options: StreamOptions) -> None:
+    def note(self, items: Sequence[Word], options: StreamOptions) -> None:
         """Take note of a segment's words: release less end of source, on the session's clock.
 
         Live it is the wall clock; in EVERY_SEGMENT the ideal one, on which computation is free.
@@ -61,3 +64,20 @@ class LagControl:
     def adjusted(self, options: StreamOptions) -> StreamOptions:
         """Return the options with the policy's parameter where it is to be now."""
         return options_at_lag(options, self.lag_ms)
+
+
+def options_at_lag(options: StreamOptions, lag_ms: float) -> StreamOptions:
+    """Return the options with the policy's own parameter, or its segments, at a word lag, roughly.
+
+    More lag never gives a parameter that speaks sooner: that is all the control relies on. The
+    scales' constants, measured with the shipped model, make it begin near its goal: a stream of
+    twenty words has no time to find it.
+    """
+    segment_ms = options.policy.segment_ms_at(lag_ms)
+    if segment_ms is not None:
+        steps = round(segment_ms / SEGMENT_STEP_MS)
+        rounded_ms = max(SHORTEST_SEGMENT_MS, min(LONGEST_SEGMENT_MS, steps * SEGMENT_STEP_MS))
+        return replace(options, segment_ms=rounded_ms)
+    # A word waits half a segment for the end of its own.
+    wait_ms = max(0.0, lag_ms - options.segment_ms / 2)
+    return replace(options, policy=options.policy.at_wait(wait_ms))

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -16,23 +17,24 @@ import grpc
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.api.v1 import types_pb2
+from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.backends import Backends
-from earvoice.policy.decisions.factory import POLICY_NAMES
-from earvoice.policy.observing.session_trace import SessionFacts
-from earvoice.policy.observing.session_watch import SessionWatch
-from earvoice.policy.resume.snapshot import SessionSnapshot, first_snapshot
-from earvoice.policy.resume.token import Bearer, ResumedSession, TokenMint
+from earvoice.policy.event import SessionSnapshot, first_snapshot
+from earvoice.policy.observing import SessionWatch
+from earvoice.policy.resume import ResumedSession, ResumeTokens, TokenOwner
 from earvoice.policy.settings import PolicySettings
-from earvoice.policy.stream import TranslationStream
+from earvoice.policy.stream import RequestReader, TranslationStream
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import effective_config, stream_options
-from earvoice.policy.wire.request import RequestReader
-from earvoice.policy.wire.response import ResponseWriter
-from earvoice.runtime.errors import NotReadyError, find_error
-from earvoice.runtime.identity import current_tenant
-from earvoice.runtime.log import trace_id_of
+from earvoice.policy.wire.events import ResponseWriter
+from earvoice.runtime.authentication import current_tenant
+from earvoice.runtime.errors import NotReadyError
+from earvoice.runtime.log import session_log, trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
+
+# Read once: it is a file, and a full table of descriptors must not end a session.
+SERVER_VERSION = version("earvoice")
 
 SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
@@ -45,25 +47,16 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
-    """Serves streams.
-
-    Args:
-        settings: the service's limits.
-        backends: the encoder and the decoder.
-        sessions: how many streams at once.
-        telemetry: hears of every session.
-        mint: of resume tokens.
-    """
-
     def __init__(
         self,
         settings: PolicySettings,
         backends: Backends,
         sessions: SessionLimit,
         telemetry: ServiceTelemetry,
-        mint: TokenMint,
+        policies: Policies = POLICIES,
     ) -> None:
-        self._mint = mint
+        self._policies = policies
+        self._tokens = ResumeTokens.of(settings, policies)
         self._settings = settings
         self._backends = backends
         self._sessions = sessions
@@ -78,24 +71,35 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     ) -> AsyncIterator[public_pb.StreamingTranslateResponse]:
         """Translate one stream."""
         del context
+        self._sessions.check()
+        reader = RequestReader(request_iterator, self._policies)
+        # A place is taken when it is known what for.
+        config = await reader.config()
         with self._sessions.admit():
-            reader = RequestReader(request_iterator, self._settings.idle_timeout_ms / 1000)
-            self._backends.fleet.choose()
-            config = await reader.config()
+            self._backends.choose_model()
             resumed = self._resumed(config)
-            model = resumed.bearer.model if resumed else self._backends.fleet.choose(config.model)
-            start = resumed.snapshot if resumed else first_snapshot(stream_options(config, model))
+            model = resumed.owner.model if resumed else self._backends.choose_model(config.model)
+            start = (
+                resumed.snapshot
+                if resumed
+                else first_snapshot(stream_options(config, model, self._policies))
+            )
             options = start.options
             session_id = uuid.uuid4().hex
-            facts = _facts(session_id, config, options, model, resumed)
-            watch = SessionWatch(self._telemetry, facts, time.perf_counter)
-            writer = self._writer(facts, model, watch, resumed)
+            traceparent = config.trace_context.traceparent
+            if not traceparent and resumed is not None:
+                traceparent = resumed.owner.traceparent
+            watch = SessionWatch(
+                self._telemetry, session_id, traceparent, options, model, time.perf_counter
+            )
+            owner = TokenOwner(current_tenant(), model, session_id, watch.messages.encoder)
+            writer = self._writer(options, owner, resumed)
             async with self._backends.open(
                 options, model.hash, session_id, watch.messages
             ) as backends:
                 snapshot = resumed.snapshot if resumed else None
                 stream = TranslationStream(options, self._settings, *backends, watch, snapshot)
-                with _Ended(facts, stream, watch), self._listed(stream):
+                with self._running(stream, owner, watch):
                     yield writer.started(_started(start, model, session_id))
                     if self._leaving_grace_s is not None:
                         await stream.leave(self._leaving_grace_s)
@@ -111,17 +115,13 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     ) -> public_pb.ListModelsResponse:
         """Say what can be asked for."""
         del request, context
-        self._backends.fleet.choose()
+        self._backends.choose_model()
         return public_pb.ListModelsResponse(
-            models=self._backends.fleet.models, policies=POLICY_NAMES, max_target_languages=1
+            models=self._backends.models, policies=self._policies, max_target_languages=1
         )
 
     async def drain(self, grace_s: float) -> None:
-        """Refuse new streams, tell the others to leave, and end what is left after the grace.
-
-        Args:
-            grace_s: seconds until every stream must have ended.
-        """
+        """Refuse new streams, tell the others to leave, and end what is left after the grace."""
         self._leaving_grace_s = grace_s
         async with asyncio.TaskGroup() as group:
             drained = group.create_task(self._sessions.drain())
@@ -142,99 +142,50 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         """
         if not config.resume_token:
             return None
-        return self._mint.take(
+        return self._tokens.take(
             config.resume_token,
             current_tenant(),
-            lambda model_hash: self._backends.fleet.choose(model_hash=model_hash),
+            lambda model_hash: self._backends.choose_model(model_hash=model_hash),
         )
 
     def _writer(
-        self,
-        facts: SessionFacts,
-        model: types_pb2.ModelDescription,
-        watch: SessionWatch,
-        resumed: ResumedSession | None,
+        self, options: StreamOptions, owner: TokenOwner, resumed: ResumedSession | None
     ) -> ResponseWriter:
-        bearer = Bearer(current_tenant(), model, facts.session_id, watch.messages.encoder)
-
-        def make_token(snapshot: SessionSnapshot, seq: int) -> bytes:
-            return self._mint.make(snapshot, seq, bearer)
-
+        make_token = partial(self._tokens.make, owner=owner)
         if resumed is None:
-            return ResponseWriter(facts.options, make_token)
+            return ResponseWriter(options, make_token)
         self._telemetry.meters.count("earvoice.sessions.resumed", 1)
         _LOG.info(
             "session resumed",
-            extra={"session_id": facts.session_id, "from_session": resumed.bearer.session_id},
+            extra={"session_id": owner.session_id, "from_session": resumed.owner.session_id},
         )
-        return ResponseWriter(facts.options, make_token, resumed.seq, resumed.token)
+        return ResponseWriter(options, make_token, resumed.seq, resumed.token)
 
-    def _listed(self, stream: TranslationStream) -> _Listed:
-        return _Listed(self._streams, stream)
+    @contextmanager
+    def _running(
+        self, stream: TranslationStream, owner: TokenOwner, watch: SessionWatch
+    ) -> Iterator[None]:
+        """Keep a stream in the set of running ones; log its end, whatever it is, and tell of it."""
+        trace_id = trace_id_of(owner.traceparent)
 
-
-class _Listed:
-    """Keeps a stream in the set of running ones."""
-
-    def __init__(self, streams: set[TranslationStream], stream: TranslationStream) -> None:
-        self._streams = streams
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        self._streams.add(self._stream)
-
-    def __exit__(self, *_: object) -> None:
-        self._streams.discard(self._stream)
-
-
-class _Ended:
-    """Writes one line when a session ends, however it ends, and tells who watches it."""
-
-    def __init__(self, facts: SessionFacts, stream: TranslationStream, watch: SessionWatch) -> None:
-        self._session_id = facts.session_id
-        self._trace_id = trace_id_of(watch.messages.encoder)
-        self._stream = stream
-        self._watch = watch
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        ours = find_error(error)
-        end = "OK" if kind is None else ours.reason if ours else "CANCELLED"
-        if isinstance(error, Exception) and ours is None:
-            end = "INTERNAL"
-        totals = self._stream.totals
-        self._watch.close(end, totals, "" if end in ("OK", "CANCELLED") else end)
-        _LOG.info(
-            "session ended",
-            extra={
-                "session_id": self._session_id,
-                "trace_id": self._trace_id,
-                "status": end,
+        def describe(status: str) -> dict[str, object]:
+            totals = stream.totals
+            watch.close(status, totals, "" if status in ("OK", "CANCELLED") else status)
+            return {
+                "session_id": owner.session_id,
+                "trace_id": trace_id,
                 "words": totals.word_count,
                 "segments": totals.segment_count,
                 "utterances": totals.utterance_count,
                 "computation_ms": round(totals.computation_ms, 1),
-            },
-        )
+            }
 
-
-def _facts(
-    session_id: str,
-    config: public_pb.StreamingConfig,
-    options: StreamOptions,
-    model: types_pb2.ModelDescription,
-    resumed: ResumedSession | None,
-) -> SessionFacts:
-    traceparent = config.trace_context.traceparent
-    if not traceparent and resumed is not None:
-        traceparent = resumed.bearer.traceparent
-    return SessionFacts(
-        session_id, traceparent, options, model.name, model.hash, model.source_language_code
-    )
+        self._streams.add(stream)
+        try:
+            with session_log(_LOG, describe):
+                yield
+        finally:
+            self._streams.discard(stream)
 
 
 def _started(
@@ -244,7 +195,7 @@ def _started(
         session_id=session_id,
         config=effective_config(start.options, model),
         model=model,
-        server_version=version("earvoice"),
+        server_version=SERVER_VERSION,
         elapsed_clock=public_pb.ELAPSED_CLOCK_LIVE
         if start.options.merges_segments
         else public_pb.ELAPSED_CLOCK_TRUE,

@@ -2,43 +2,80 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from earvoice.policy.arrival_clock import ArrivalClock
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import DecoderBackend, Encoded, EncoderBackend
-from earvoice.policy.decisions.factory import make_policy
-from earvoice.policy.end_finder import EndFinder
-from earvoice.policy.endpoint import Endpoint
-from earvoice.policy.event import Event, SegmentWorked, SessionTotals, UtteranceEnded
-from earvoice.policy.observer import SegmentObserver
-from earvoice.policy.resume.snapshot import SessionSnapshot, first_snapshot
-from earvoice.policy.segment_clock import SegmentClock
-from earvoice.policy.segment_grid import Segment
-from earvoice.policy.segment_record import SegmentRecord
-from earvoice.policy.session_state import SessionState, before_telling
+from earvoice.policy.endpoints import Endpoint, Endpointer, Segment, SegmentGrid
+from earvoice.policy.event import (
+    DecidedHypothesis,
+    Event,
+    SegmentWorked,
+    SessionSnapshot,
+    SessionTotals,
+    TailChanged,
+    UtteranceEnded,
+    WordsReleased,
+    first_snapshot,
+)
+from earvoice.policy.guards import Guards
+from earvoice.policy.lag_control import LagControl
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.timeline import HopTimings, SegmentTimeline, TrueTimeline
-from earvoice.policy.translation import Translated, Translator
-from earvoice.policy.update_queue import UpdateQueue
+from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
+from earvoice.policy.translation import Translated, Translator, tail_text
 from earvoice.policy.utterance import Utterance
 
-Emit = Callable[[Event], Awaitable[None]]
+MAX_WAITING_UPDATES = 64
+
+
+class SegmentObserver:
+    """Is told of each segment; this one keeps nothing. An observer must neither wait nor fail."""
+
+    def begin(self, timeline: SegmentTimeline) -> None:
+        """Work on a segment begins; its requests to encoder and decoder follow."""
+
+    def end(self, timeline: SegmentTimeline, worked: SegmentWorked) -> None:
+        """The segment is finished."""
+
+
+class UpdateQueue:
+    """Changes of a session's options, on their way to the first segment that ends after them."""
+
+    def __init__(self) -> None:
+        self._updates: deque[tuple[int, StreamOptions]] = deque()
+        self._taken = asyncio.Event()
+
+    async def add(self, position_sample: int, options: StreamOptions) -> None:
+        """Add a change; waits while too many are on their way.
+
+        Of several at one place the last counts, because options are whole. So those that fill the
+        queue lie before audio which has come: the session works them off, and the wait ends.
+        """
+        if self._updates and self._updates[-1][0] == position_sample:
+            self._updates[-1] = (position_sample, options)
+            return
+        while len(self._updates) >= MAX_WAITING_UPDATES:
+            self._taken.clear()
+            await self._taken.wait()
+        self._updates.append((position_sample, options))
+
+    def take_before(self, end_sample: int) -> tuple[int, StreamOptions] | None:
+        """Return and forget the oldest change if it lies before the end of a segment."""
+        if self._updates and self._updates[0][0] < end_sample:
+            self._taken.set()
+            return self._updates.popleft()
+        return None
 
 
 class TranslationSession:
     """Drives the loop of one stream.
 
     Args:
-        options: what the stream asked for.
-        encoder: an open encoder session.
-        decoder: an open decoder session.
         audio: filled by whoever reads the client.
-        arrivals: told of every message by the same.
         emit: sends an event to the client; waits while the client is slow.
-        now_s: monotonic clock.
-        observer: is told of every segment.
         resumed: the session to go on with, in place of the options; None for a new one.
     """
 
@@ -48,52 +85,60 @@ class TranslationSession:
         encoder: EncoderBackend,
         decoder: DecoderBackend,
         audio: AudioBuffer,
-        arrivals: ArrivalClock,
-        emit: Emit,
+        emit: Callable[[Event], Awaitable[None]],
         now_s: Callable[[], float],
         observer: SegmentObserver | None = None,
         resumed: SessionSnapshot | None = None,
     ) -> None:
         start = resumed or first_snapshot(options)
         self._start = start
-        self._state = SessionState(start)
         self._encoder = encoder
-        self._backends = (encoder, decoder)
+        self._decoder = decoder
         self._audio = audio
-        self._clock = SegmentClock(start.options, audio, arrivals, now_s)
         self._emit = emit
         self._now_s = now_s
         self._observer = observer or SegmentObserver()
         self._updates = UpdateQueue()
-        self._grid = start.grid or self._state.fresh_grid(start.start_sample)
-        self._ends = EndFinder(start.options)
+        self._endpointer = Endpointer.of(start.options)
+        self._guards = Guards(start.totals.guards_hit)
+        self._translator = Translator(start.options, decoder, now_s, self._guards)
+        target_ms = start.options.target_lag_ms
+        self._lag = LagControl(target_ms, start.lag_ms) if target_ms else None
+        self._choose(start.options)
+        self._grid = start.grid or self._fresh_grid(start.start_sample)
+        # An utterance may begin before the end of the last one's audio, which stays received.
+        self._decided_sample = start.decided_sample
+        self._true_finished_ms = start.true_finished_ms
         # Of a session that goes on nobody can say which tail its client shows.
-        tail = None if resumed else ""
-        self._translator = Translator(
-            self._state.options, decoder, emit, now_s, self._state.guards, tail
-        )
-
-    @property
-    def totals(self) -> SessionTotals:
-        """The totals so far."""
-        return self._state.totals
+        self._tail = None if resumed else ""
+        self.totals = replace(start.totals)
 
     async def run(self) -> SessionTotals:
         """Work until the audio has ended and everything has been released."""
-        await self._tell_pending()
-        utterance = self._state.restored_utterance(self._start)
+        if self._start.segment is not None:
+            await self._emit(self._start.segment)
+        if self._start.end is not None:
+            await self._emit(replace(self._start.end, snapshot=self._start.told))
+        utterance = Utterance.restored(self._start.utterance, self._options.policy.begin())
         while await self._has_audio_from(utterance.start_sample):
             await self._reset_encoder(utterance)
             if not utterance.segment_index:
-                self._grid = self._state.fresh_grid(utterance.begin_sample)
-            end_sample = await self._run_utterance(utterance)
-            utterance = self._state.utterance_after(utterance, end_sample)
+                self._grid = self._fresh_grid(utterance.begin_sample)
+            endpoint: Endpoint | None = None
+            while endpoint is None:
+                free_s = self._now_s()
+                segment = await self._next_segment(utterance)
+                timeline = self._timeline(utterance, segment, free_s)
+                endpoint = await self._work_on(utterance, segment, timeline)
+                done_sample = endpoint.end_sample if endpoint else utterance.start_sample
+                self._audio.release_before(done_sample)
+            utterance = self._utterance_after(utterance, endpoint.end_sample)
         self.totals.audio_samples = self._audio.received_samples
-        self.totals.guards_hit = dict(self._state.guards.hits)
+        self.totals.guards_hit = dict(self._guards.hits)
         return self.totals
 
     async def update(self, options: StreamOptions) -> None:
-        """Change the options from the first segment on that ends behind the audio received so far.
+        """Change the options from the first segment on that ends after the audio received so far.
 
         Args:
             options: as before but for policy, attention, beam, segment duration and initial wait.
@@ -101,43 +146,23 @@ class TranslationSession:
         await self._updates.add(self._audio.received_samples, options)
         await self._audio.interrupt()
 
-    @property
-    def _replay_count(self) -> int:
-        return sum(backend.replay_count for backend in self._backends)
-
-    def _count_replays(self) -> None:
-        """Count those between two segments, too."""
-        self.totals.replay_count = self._start.totals.replay_count + self._replay_count
-
     async def _has_audio_from(self, sample: int) -> bool:
         while self._audio.received_samples <= sample and not self._audio.ended:
             await self._audio.wait_for(sample + 1)
         return self._audio.received_samples > sample
 
-    async def _run_utterance(self, utterance: Utterance) -> int:
-        """Work on an utterance to its end and return where the next begins."""
-        while True:
-            free_s = self._now_s()
-            segment = await self._next_segment(utterance)
-            record = self._clock.record(utterance, segment, free_s)
-            endpoint = await self._work_on(utterance, segment, record)
-            if endpoint is not None:
-                self._audio.release_before(endpoint.end_sample)
-                return endpoint.end_sample
-            self._audio.release_before(utterance.start_sample)
-
     async def _next_segment(self, utterance: Utterance) -> Segment:
         while True:
-            limit_sample = self._ends.limit_sample(utterance)
+            limit_sample = self._endpointer.limit_sample(utterance.start_sample)
             next_end_sample = self._grid.next_end(utterance.segment_index, limit_sample)
             segment = self._grid.next_segment(
                 utterance.segment_index,
                 self._audio.received_samples,
                 ended=self._audio.ended,
-                merge=self._state.options.merges_segments,
+                merge=self._options.merges_segments,
                 limit_sample=limit_sample,
             )
-            # A final segment ends before its boundary, a merged one behind it.
+            # A final segment ends before its boundary, a merged one after it.
             reach_sample = max(next_end_sample, segment.end_sample if segment else 0)
             update = self._updates.take_before(reach_sample)
             if update is not None:
@@ -148,12 +173,159 @@ class TranslationSession:
             else:
                 await self._audio.wait_for(next_end_sample)
 
-    def _adopt(self, utterance: Utterance, options: StreamOptions, position_sample: int) -> None:
-        """Go on with other options; the next segment ends behind a position."""
-        before = self._state.options
-        options = self._choose(options)
+    def _timeline(self, utterance: Utterance, segment: Segment, free_s: float) -> SegmentTimeline:
+        """Return the clock of a segment; where every segment is decided, the wall's is not read.
+
+        Args:
+            free_s: since when nothing of the segment before was left to do.
+        """
+        rate_hertz = self._options.audio_format.sample_rate_hertz
+        if not self._options.merges_segments:
+            now_s = self._now_s()
+            return TrueTimeline(
+                segment=segment,
+                utterance=utterance.index,
+                utterance_start_sample=utterance.begin_sample,
+                policy=utterance.policy.name,
+                grid_arrival_s=now_s,
+                started_s=now_s,
+                arrival_ms=segment.end_sample * 1000 / rate_hertz,
+                previous_finished_ms=self._true_finished_ms,
+            )
+        origin_s = self._audio.arrivals.origin_s
+        grid_arrival_s = self._audio.arrival_s(segment.grid_end_sample)
+        arrival_s = self._audio.arrival_s(segment.end_sample)
+        expected_s = origin_s + segment.grid_end_sample / rate_hertz
+        return LiveTimeline(
+            segment=segment,
+            utterance=utterance.index,
+            utterance_start_sample=utterance.begin_sample,
+            policy=utterance.policy.name,
+            grid_arrival_s=grid_arrival_s,
+            # A session that was free and still came late had no turn: that is its own work.
+            started_s=max(free_s, arrival_s),
+            arrival_lateness_ms=(grid_arrival_s - expected_s) * 1000,
+            origin_s=origin_s,
+            arrival_s=arrival_s,
+        )
+
+    async def _work_on(
+        self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
+    ) -> Endpoint | None:
+        """Encode, decode and decide one segment; return the utterance's end if this was it."""
+        self._guards.noted.clear()
+        replays_before = self._replay_count()
+        self._observer.begin(timeline)
+        timeline.encoding_s = self._now_s()
+        encoded, endpoint = await self._encode(utterance, segment, timeline)
+        timeline.encoded_s = self._now_s()
+        timeline.state_count = encoded.evidence.state_count
+        timeline.endpoint = endpoint
+        utterance.segment_index = segment.index
+        self._decided_sample = max(self._decided_sample, segment.end_sample)
+        end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
+        translated = await self._translator.translate(
+            utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
+        )
+        # All that the next segment depends on is known now, before the words leave.
+        timeline.words = words = translated.words
+        self.totals.add_items(words)
+        if self._lag is not None:
+            self._lag.note(words, self._options)
+        if end is None:
+            self._adopt(utterance, self._asked, segment.end_sample)
+        else:
+            self._choose(self._asked)
+            self.totals.utterance_count = utterance.index + 1
+        if words:
+            untold = _worked(timeline, translated.hypothesis)
+            snapshot = self._snapshot(utterance, timeline, end, untold)
+            await self._emit(WordsReleased(words, utterance.start_sample, snapshot))
+        if timeline.committed_s is not None:
+            timeline.released_s = self._now_s()
+        await self._show_tail(utterance, translated)
+        if translated.reading is not None:
+            await self._translator.finish(utterance, translated.reading, timeline)
+        timeline.guards = tuple(dict.fromkeys(self._guards.noted))
+        self.totals.replay_count = self._replay_count()
+        timeline.replay_count = self.totals.replay_count - replays_before
+        self._true_finished_ms = timeline.finished_ms
+        worked = _worked(timeline, translated.hypothesis)
+        self.totals.add_segment(worked)
+        self._observer.end(timeline, worked)
+        await self._emit(worked)
+        if end is not None:
+            await self._emit(replace(end, snapshot=self._snapshot(utterance, timeline, end)))
+        return endpoint
+
+    async def _encode(
+        self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
+    ) -> tuple[Encoded, Endpoint | None]:
+        """Send the segment's audio; finish the utterance if it ends here."""
+        await self._reset_encoder(utterance)
+        audio = self._audio.read(utterance.sent_sample, segment.end_sample)
+        utterance.sent_sample = segment.end_sample
+        start_sample, spoken_for_sample = utterance.start_sample, utterance.spoken_for_sample
+        endpoint = self._endpointer.known_end(
+            segment, start_sample, spoken_for_sample, loops=utterance.loops
+        )
+        if endpoint is not None:
+            encoded = await self._encoder.finish(audio, endpoint.end_sample)
+            timeline.encoder = encoded.timings
+        else:
+            encoded = await self._encoder.encode(audio)
+            timeline.encoder = encoded.timings
+            limit_sample = self._endpointer.limit_sample(start_sample)
+            endpoint = self._endpointer.heard_end(
+                encoded.evidence,
+                start_sample,
+                segment.end_sample,
+                spoken_for_sample,
+                is_last=self._grid.is_last(segment.index, limit_sample),
+            )
+            if endpoint is not None:
+                encoded = await self._encoder.finish(b"", endpoint.end_sample)
+                timeline.encoder += encoded.timings
+        await self._audio.mark_worked(segment.end_sample)
+        return encoded, endpoint
+
+    async def _reset_encoder(self, utterance: Utterance) -> None:
+        if utterance.needs_reset:
+            await self._encoder.reset(utterance.index, utterance.start_sample)
+            utterance.needs_reset = False
+
+    def _ended(self, utterance: Utterance, encoded: Encoded, endpoint: Endpoint) -> UtteranceEnded:
+        transcript = encoded.evidence.source_transcript
+        return UtteranceEnded(
+            utterance.index,
+            utterance.begin_sample,
+            endpoint.end_sample,
+            endpoint.cause,
+            transcript if self._options.sends_source_transcript else "",
+        )
+
+    async def _show_tail(self, utterance: Utterance, translated: Translated) -> None:
+        """Show what may still change; nothing can once the utterance has ended."""
+        if translated.tail is None or not self._options.sends_interim_results:
+            return
+        text = tail_text(translated.tail)
+        if text != self._tail:
+            self._tail = text
+            await self._emit(TailChanged(text, utterance.index))
+
+    def _choose(self, asked: StreamOptions) -> None:
+        """Take what the client asks for, at the lag to be held."""
+        self._asked = asked
+        self._options = self._lag.adjusted(asked) if self._lag else asked
+        self._translator.options = self._options
+
+    def _adopt(self, utterance: Utterance, asked: StreamOptions, position_sample: int) -> None:
+        """Go on with what the client asks for; the next segment ends after a position."""
+        before = self._options
+        self._choose(asked)
+        options = self._options
         if options.policy != before.policy:
-            utterance.switch_policy(make_policy(options.policy))
+            utterance.switch_policy(options.policy.begin())
         waits = not utterance.segment_index
         if options.segment_ms != before.segment_ms or (
             waits and options.initial_wait_ms != before.initial_wait_ms
@@ -163,154 +335,62 @@ class TranslationSession:
                 options.segment_ms, wait_ms, utterance.segment_index, position_sample
             )
 
-    async def _work_on(
-        self, utterance: Utterance, segment: Segment, record: SegmentRecord
-    ) -> Endpoint | None:
-        """Encode, decode and decide one segment; return the utterance's end if this was it."""
-        timeline = self._clock.timeline(segment, record, self._state.true_finished_ms)
-        hits_before = self._state.guards.hits.copy()
-        replays_before = self._replay_count
-        self._observer.begin(record)
-        record.encoding_s = self._now_s()
-        encoded, endpoint = await self._encode(utterance, segment, timeline)
-        record.encoded(encoded, endpoint, self._now_s())
-        utterance.segment_index = segment.index
-        self._state.decided_sample = max(self._state.decided_sample, segment.end_sample)
-        end = self._ended(utterance, encoded, endpoint)
+    def _fresh_grid(self, start_sample: int) -> SegmentGrid:
+        options = self._options
+        rate_hertz = options.audio_format.sample_rate_hertz
+        return SegmentGrid(rate_hertz, options.segment_ms, options.initial_wait_ms, start_sample)
 
-        def settle(translated: Translated, deciding: HopTimings) -> SessionSnapshot | None:
-            self._settle(utterance, segment, translated, end)
-            if not translated.items:
-                return None
-            worked = _worked(utterance, segment, timeline, translated, end, deciding)
-            finished_ms = _finished_ms(timeline, deciding)
-            return before_telling(self._snapshot(utterance, end), finished_ms, worked, end)
+    def _utterance_after(self, utterance: Utterance, start_sample: int) -> Utterance:
+        return Utterance(utterance.index + 1, start_sample, self._options.policy.begin())
 
-        translated = await self._translator.translate(
-            utterance,
-            encoded,
-            timeline,
-            self._state.decided_sample,
-            record,
-            settle,
-            final=end is not None,
-        )
-        record.guards = tuple(self._state.guards.hits - hits_before)
-        record.replay_count = self._replay_count - replays_before
-        self._count_replays()
-        worked = _worked(utterance, segment, timeline, translated, end)
-        self._state.true_finished_ms = _finished_ms(timeline)
-        self.totals.add_segment(worked)
-        self._observer.end(record, worked)
-        await self._emit(worked)
-        if end is not None:
-            await self._emit(replace(end, snapshot=self._snapshot(utterance, end)))
-        return endpoint
+    def _replay_count(self) -> int:
+        """Count those between two segments, too."""
+        here = self._encoder.replay_count + self._decoder.replay_count
+        return self._start.totals.replay_count + here
 
-    def _settle(
+    def _snapshot(
         self,
         utterance: Utterance,
-        segment: Segment,
-        translated: Translated,
+        timeline: SegmentTimeline,
         end: UtteranceEnded | None,
-    ) -> None:
-        """Note what a segment decided; all that the next one depends on is known then."""
-        self._state.note_items(translated.items)
-        if end is None:
-            self._adopt(utterance, self._state.asked, segment.end_sample)
-        else:
-            self._choose(self._state.asked)
-            self.totals.utterance_count = utterance.index + 1
+        untold: SegmentWorked | None = None,
+    ) -> SessionSnapshot:
+        """Return the session as it is after a segment of an utterance.
 
-    def _choose(self, asked: StreamOptions) -> StreamOptions:
-        self._translator.options = self._state.choose(asked)
-        return self._translator.options
-
-    def _ended(
-        self, utterance: Utterance, encoded: Encoded, endpoint: Endpoint | None
-    ) -> UtteranceEnded | None:
-        if endpoint is None:
-            return None
-        transcript = encoded.evidence.source_transcript
-        return UtteranceEnded(
-            utterance.index,
-            utterance.begin_sample,
-            endpoint.end_sample,
-            endpoint.cause,
-            transcript if self._state.options.sends_source_transcript else "",
+        Args:
+            untold: the segment, and after it the end, where they are still to be told.
+        """
+        if end is not None:
+            utterance = self._utterance_after(utterance, end.end_sample)
+        self.totals.replay_count = self._replay_count()
+        totals = replace(self.totals, guards_hit=dict(self._guards.hits))
+        if untold is not None:
+            totals.add_segment(untold)
+        return SessionSnapshot(
+            self._asked,
+            utterance.snapshot(),
+            self._grid if utterance.segment_index else None,
+            self._lag.lag_ms if self._lag else None,
+            self._decided_sample,
+            timeline.finished_ms,
+            self._audio.arrivals.origin_s if self._options.merges_segments else None,
+            totals,
+            untold,
+            end if untold is not None else None,
         )
 
-    def _snapshot(self, utterance: Utterance, end: UtteranceEnded | None) -> SessionSnapshot:
-        """Return the session as it is after a segment of an utterance, if need be its last."""
-        if end is not None:
-            utterance = self._state.utterance_after(utterance, end.end_sample)
-        self._count_replays()
-        return self._state.snapshot(utterance, self._grid, self._clock.origin_s)
 
-    async def _tell_pending(self) -> None:
-        """Tell what a session that goes on had still to tell."""
-        if self._start.segment is not None:
-            await self._emit(self._start.segment)
-        if self._start.end is not None:
-            await self._emit(replace(self._start.end, snapshot=self._start.told))
-
-    async def _reset_encoder(self, utterance: Utterance) -> None:
-        if utterance.needs_reset:
-            await self._encoder.reset(utterance.index, utterance.start_sample)
-            utterance.needs_reset = False
-
-    async def _encode(
-        self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
-    ) -> tuple[Encoded, Endpoint | None]:
-        """Send the segment's audio; finish the utterance if it ends here."""
-        await self._reset_encoder(utterance)
-        audio = self._audio.read(utterance.sent_sample, segment.end_sample)
-        utterance.sent_sample = segment.end_sample
-        endpoint = self._ends.known_end(utterance, segment)
-        if endpoint is not None:
-            encoded = await self._encoder.finish(audio, endpoint.end_sample)
-            timeline.encoder = encoded.timings
-        else:
-            encoded = await self._encoder.encode(audio)
-            timeline.encoder = encoded.timings
-            limit_sample = self._ends.limit_sample(utterance)
-            endpoint = self._ends.heard_end(
-                utterance,
-                segment,
-                encoded.evidence,
-                is_last=self._grid.is_last(segment.index, limit_sample),
-            )
-            if endpoint is not None:
-                encoded = await self._encoder.finish(b"", endpoint.end_sample)
-                timeline.encoder += encoded.timings
-        await self._audio.mark_worked(segment.end_sample)
-        return encoded, endpoint
-
-
-def _worked(
-    utterance: Utterance,
-    segment: Segment,
-    timeline: SegmentTimeline,
-    translated: Translated,
-    end: UtteranceEnded | None,
-    deciding: HopTimings = HopTimings(),  # noqa: B008 - frozen
-) -> SegmentWorked:
-    """Return what a segment came to; the generation that decides runs on as `deciding`."""
+def _worked(timeline: SegmentTimeline, hypothesis: DecidedHypothesis | None) -> SegmentWorked:
+    """Return what a segment came to; a generation may still run on."""
+    segment = timeline.segment
     return SegmentWorked(
-        utterance.index,
+        timeline.utterance,
         segment.index,
         segment.end_sample,
-        timeline.computation_ms + deciding.compute_ms,
-        timeline.queue_ms + deciding.queue_ms,
+        timeline.computation_ms,
+        timeline.queue_ms,
         segment.merged_count,
-        len(translated.items),
-        translated.hypothesis,
-        ends_utterance=end is not None,
+        len(timeline.words),
+        hypothesis,
+        ends_utterance=timeline.endpoint is not None,
     )
-
-
-def _finished_ms(timeline: SegmentTimeline, deciding: HopTimings | None = None) -> float:
-    """Return when a segment is finished, on the clock of a `TrueTimeline`; 0 on any other."""
-    if not isinstance(timeline, TrueTimeline):
-        return 0.0
-    return timeline.finished_ms + (deciding.compute_ms if deciding else 0.0)

@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.policy.access_settings import AccessSettings
 from earvoice.policy.backend_target import ALLOWED, parse_target
-from earvoice.policy.resume_settings import ResumeSettings
+from earvoice.policy.seal import parse_keys
+from earvoice.runtime.settings import ServiceSettings
+from earvoice.runtime.tls import ChannelTls
 
 
-class PolicySettings(AccessSettings, ResumeSettings):
+class PolicySettings(ServiceSettings):
     """What the policy service can be told by its environment."""
 
     model_config = SettingsConfigDict(env_prefix="EARVOICE_POLICY_", frozen=True, extra="forbid")
 
+    resume_keys: SecretStr | None = Field(
+        None,
+        description="Keys that sign resume tokens, 32 bytes or more each, in hex or base64, "
+        "separated by commas: the first signs, all are accepted. The same for all replicas; "
+        "without any, a session can be resumed only where it was, and not after a restart.",
+    )
+    resume_lifetime_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
+        600_000, description="Milliseconds after which a resume token is refused."
+    )
+    auth_tokens_file: Path | None = Field(
+        None,
+        description="Bearer tokens let in, one a line: `tenant SHA-256-of-the-token`, in hex; `#` "
+        "begins a comment. Read again when it changes.",
+    )
+    auth_jwks_file: Path | None = Field(
+        None,
+        description="Keys (JSON Web Key Set) that sign the JWTs let in; needs the extra `auth`. "
+        "Read again when it changes.",
+    )
+    auth_jwks_url: str = Field(
+        "",
+        pattern=r"^(https?://\S+)?$",
+        description="The same keys, fetched from here, and again when they are old.",
+    )
+    auth_jwt_issuer: str = Field("", description="`iss` that a JWT must have.")
+    auth_jwt_audience: str = Field("", description="`aud` that a JWT must have.")
+    auth_jwt_tenant_claim: str = Field(
+        "sub", min_length=1, description="Claim of a JWT that names the tenant."
+    )
+    tenant_session_limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        0,
+        description="Sessions of one tenant at once, at each replica; 0 for no limit but "
+        "`SESSION_LIMIT`.",
+    )
+    backend_tls_ca_file: Path | None = Field(
+        None,
+        description="Authorities, PEM, that the certificates of encoder and decoder must come "
+        "from; without it the connections to them are not encrypted.",
+    )
+    backend_tls_certificate_file: Path | None = Field(
+        None, description="Our own certificate, PEM, for them to check (mutual TLS)."
+    )
+    backend_tls_key_file: Path | None = Field(None, description="Its private key.")
+    backend_tls_server_name: str = Field(
+        "", description="Name that their certificates bear; empty for the host of their target."
+    )
+    backend_access_token: SecretStr | None = Field(
+        None, min_length=16, description="Secret shown to them: one of their `ACCESS_TOKEN`."
+    )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         50051, description="Port to listen on; 0 takes a free one."
     )
@@ -31,6 +82,12 @@ class PolicySettings(AccessSettings, ResumeSettings):
     )
     decoder_target: str = Field(
         "127.0.0.1:50053", min_length=1, description="Replicas of the decoder, likewise."
+    )
+    extra_policies: str = Field(
+        "",
+        description="Further decision policies, each `FILE.py:CLASS`, separated by commas, beside "
+        "those of installed packages (entry points `earvoice.policies`). Their code runs in this "
+        "service; a client can only name them.",
     )
     answer_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = Field(
         3000,
@@ -57,6 +114,71 @@ class PolicySettings(AccessSettings, ResumeSettings):
     max_session_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
         14_400_000, description="Milliseconds of audio after which a session is ended."
     )
+
+    @property
+    def backend_channel_tls(self) -> ChannelTls | None:
+        """What the channels to the backends are encrypted with; None for nothing."""
+        if self.backend_tls_ca_file is None:
+            return None
+        return ChannelTls(
+            self.backend_tls_ca_file,
+            self.backend_tls_certificate_file,
+            self.backend_tls_key_file,
+            self.backend_tls_server_name,
+        )
+
+    @property
+    def backend_token(self) -> str:
+        """What is shown to the backends; empty for nothing."""
+        # A secret that was written to a file ends with a line's end, which no header may hold.
+        secret = self.backend_access_token.get_secret_value() if self.backend_access_token else ""
+        return secret.strip()
+
+    @property
+    def checks_callers(self) -> bool:
+        """Whether the public API asks for a token."""
+        return bool(self.auth_tokens_file or self.checks_jwts)
+
+    @property
+    def checks_jwts(self) -> bool:
+        """Whether the public API takes JWTs."""
+        return bool(self.auth_jwks_file or self.auth_jwks_url)
+
+    @property
+    def policy_files(self) -> tuple[str, ...]:
+        """Each `FILE.py:CLASS` of `extra_policies`."""
+        return tuple(filter(None, map(str.strip, self.extra_policies.split(","))))
+
+    @model_validator(mode="after")
+    def _check_jwt(self) -> Self:
+        if self.auth_jwks_file and self.auth_jwks_url:
+            raise ValueError("AUTH_JWKS_FILE and AUTH_JWKS_URL are both given; allowed: one")
+        if self.checks_jwts and not (self.auth_jwt_issuer and self.auth_jwt_audience):
+            raise ValueError("JWTs need AUTH_JWT_ISSUER and AUTH_JWT_AUDIENCE")
+        return self
+
+    @model_validator(mode="after")
+    def _check_tenants(self) -> Self:
+        if self.tenant_session_limit and not self.checks_callers:
+            raise ValueError("TENANT_SESSION_LIMIT needs AUTH_TOKENS_FILE or a key set for JWTs")
+        return self
+
+    @model_validator(mode="after")
+    def _check_backend_tls(self) -> Self:
+        if (self.backend_tls_certificate_file is None) != (self.backend_tls_key_file is None):
+            raise ValueError(
+                "BACKEND_TLS_CERTIFICATE_FILE and BACKEND_TLS_KEY_FILE are given together"
+            )
+        if self.backend_tls_certificate_file and self.backend_tls_ca_file is None:
+            raise ValueError("BACKEND_TLS_CERTIFICATE_FILE needs BACKEND_TLS_CA_FILE")
+        return self
+
+    @field_validator("resume_keys")
+    @classmethod
+    def _check_keys(cls, keys: SecretStr | None) -> SecretStr | None:
+        if keys is not None:
+            parse_keys(keys.get_secret_value())
+        return keys
 
     @field_validator("encoder_target", "decoder_target")
     @classmethod

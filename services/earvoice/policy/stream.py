@@ -1,33 +1,153 @@
-"""One client's stream: reads its audio, runs its session, hands out its events."""
+"""One client's stream: reads its messages, runs its session, hands out its events."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 
-from earvoice.policy.arrival_clock import ArrivalClock
+from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import DecoderBackend, EncoderBackend
-from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals
-from earvoice.policy.observer import SegmentObserver
-from earvoice.policy.outbox import Outbox
-from earvoice.policy.resume.snapshot import SessionSnapshot
-from earvoice.policy.session import TranslationSession
+from earvoice.policy.event import Event, ReplicaLeaving, SessionSnapshot, SessionTotals, TailChanged
+from earvoice.policy.session import SegmentObserver, TranslationSession
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.runtime.errors import EarvoiceError, OutOfOrderError, SessionTooLongError
+from earvoice.policy.wire.config import updated_options
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    InvalidFieldError,
+    OutOfOrderError,
+    SessionTooLongError,
+)
+
+CAPACITY = 64
+
+Request = public_pb.StreamingTranslateRequest
+
+
+class RequestReader:
+    """Reads a client's messages, in the order the protocol allows."""
+
+    def __init__(self, requests: AsyncIterator[Request], policies: Policies = POLICIES) -> None:
+        self._policies = policies
+        self._requests = requests
+
+    async def config(self) -> public_pb.StreamingConfig:
+        """Return the first message.
+
+        Raises:
+            OutOfOrderError: it is not a config.
+            IdleError: none came in time.
+        """
+        request = await anext(self._requests, None)
+        if request is None:
+            raise OutOfOrderError("the stream ended before its config")
+        if request.WhichOneof("message") != "config":
+            raise OutOfOrderError(
+                f"the first message is {request.WhichOneof('message') or 'empty'}; allowed: config"
+            )
+        return request.config
+
+    async def messages(
+        self,
+        options: StreamOptions,
+        model: types_pb2.ModelDescription,
+        start_sample: int = 0,
+        settled_sample: int = 0,
+    ) -> AsyncIterator[bytes | StreamOptions]:
+        """Yield what every further message brings: audio, or the options after an update.
+
+        Args:
+            settled_sample: updates that lie before this are in the options already.
+
+        Raises:
+            OutOfOrderError: a second config came.
+            InvalidFieldError: a message was empty, or an update asked for what is not allowed.
+            IdleError: none came in time.
+        """
+        position_sample, frame_bytes = start_sample, options.audio_format.frame_bytes
+        async for request in self._requests:
+            match request.WhichOneof("message"):
+                case "audio":
+                    audio = request.audio
+                    position_sample += len(audio) // frame_bytes
+                    yield audio
+                case "update" if position_sample < settled_sample:
+                    continue
+                case "update":
+                    options = updated_options(options, request.update, model, self._policies)
+                    yield options
+                case "config":
+                    raise OutOfOrderError("a second config came; allowed: audio, update")
+                case _:
+                    raise InvalidFieldError("message", "nothing", "audio, update")
+
+
+class Outbox:
+    """Events between a session and its client: bounded, in order, only the newest tail."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._changed = asyncio.Condition()
+        self._is_closed = False
+        self._error: Exception | None = None
+
+    async def put(self, event: Event, *, last: bool = False) -> None:
+        """Add an event; waits while the client is slow. A newer tail replaces a waiting one.
+
+        Does nothing once nothing more comes: what a failed session still finds is not sent.
+        """
+        async with self._changed:
+            if isinstance(event, TailChanged):
+                kept = [waiting for waiting in self._events if not isinstance(waiting, TailChanged)]
+                self._events = deque(kept)
+            while not self._is_closed and len(self._events) >= CAPACITY:
+                await self._changed.wait()
+            if self._is_closed:
+                return
+            self._events.append(event)
+            self._is_closed = last
+            self._changed.notify_all()
+
+    async def announce(self, event: Event) -> None:
+        """Add an event that must not wait for a slow client, unless nothing more comes."""
+        async with self._changed:
+            if not self._is_closed:
+                self._events.append(event)
+                self._changed.notify_all()
+
+    async def close(self, error: Exception | None = None) -> None:
+        """Say that nothing more comes, and why if something failed."""
+        async with self._changed:
+            if not self._is_closed:
+                self._is_closed = True
+                self._error = error
+            self._changed.notify_all()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Yield the events; after the last one raise the error that closed it, if any."""
+        while True:
+            async with self._changed:
+                while not (self._events or self._is_closed):
+                    await self._changed.wait()
+                if not self._events:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                event = self._events.popleft()
+                self._changed.notify_all()
+            yield event
 
 
 class TranslationStream:
     """Joins a client's audio, a session and an outbox.
 
     Args:
-        options: what the stream asked for.
-        settings: the service's limits.
-        encoder: an open encoder session.
-        decoder: an open decoder session.
-        observer: is told of every segment.
         resumed: the session to go on with; None for a new one.
     """
 
@@ -41,27 +161,23 @@ class TranslationStream:
         resumed: SessionSnapshot | None = None,
     ) -> None:
         audio_format = options.audio_format
-        rate = audio_format.sample_rate_hertz
-        self._max_samples = settings.max_session_ms * rate // 1000
-        self._audio = AudioBuffer(
-            audio_format.frame_bytes,
-            min(
-                settings.max_buffered_audio_ms * rate // 1000,
-                settings.max_buffered_audio_bytes // audio_format.frame_bytes,
-            ),
-            resumed.start_sample if resumed else 0,
-        )
+        rate_hertz = audio_format.sample_rate_hertz
+        self._max_samples = settings.max_session_ms * rate_hertz // 1000
         self._decided_sample = resumed.decided_sample if resumed else 0
-        self._arrivals = ArrivalClock(rate)
+        limit_samples = min(
+            settings.max_buffered_audio_ms * rate_hertz // 1000,
+            settings.max_buffered_audio_bytes // audio_format.frame_bytes,
+        )
+        start_sample = resumed.start_sample if resumed else 0
+        self._audio = AudioBuffer(audio_format, limit_samples, start_sample)
         if resumed is not None and resumed.origin_s is not None:
-            self._arrivals.assume(resumed.origin_s, time.perf_counter())
+            self._audio.arrivals.assume(resumed.origin_s, time.perf_counter())
         self._outbox = Outbox()
         self._session = TranslationSession(
             options,
             encoder,
             decoder,
             self._audio,
-            self._arrivals,
             self._outbox.put,
             time.perf_counter,
             observer,
@@ -70,7 +186,6 @@ class TranslationStream:
 
     @property
     def totals(self) -> SessionTotals:
-        """The session's totals so far."""
         return self._session.totals
 
     async def leave(self, grace_s: float) -> None:
@@ -78,7 +193,7 @@ class TranslationStream:
         await self._outbox.announce(ReplicaLeaving(grace_s))
 
     async def end(self, error: EarvoiceError) -> None:
-        """End the session with an error, behind the words already released."""
+        """End the session with an error, after the words already released."""
         await self._outbox.close(error)
 
     async def events(
@@ -93,10 +208,9 @@ class TranslationStream:
             ExceptionGroup: holds whatever ends the session before its audio.
         """
         async with asyncio.TaskGroup() as group:
-            # Their errors travel through the outbox, behind the words already released.
             tasks = [
-                group.create_task(self._read(messages)),
-                group.create_task(self._work()),
+                group.create_task(self._hand_on_errors(partial(self._read, messages))),
+                group.create_task(self._hand_on_errors(self._work)),
             ]
             try:
                 async for event in self._outbox.events():
@@ -108,41 +222,33 @@ class TranslationStream:
                 for task in tasks:
                     task.cancel()
 
-    async def _read(self, messages: AsyncIterator[bytes | StreamOptions]) -> None:
+    async def _hand_on_errors(self, work: Callable[[], Awaitable[None]]) -> None:
+        """An error travels through the outbox, after the words already released."""
         try:
-            async for message in messages:
-                if isinstance(message, StreamOptions):
-                    await self._session.update(message)
-                else:
-                    await self._add(message)
-            self._check_end(self._audio.received_samples)
-            await self._audio.end()
+            await work()
         except Exception as error:  # noqa: BLE001 - handed on, not swallowed
             await self._outbox.close(error)
 
-    async def _add(self, data: bytes) -> None:
-        arrival_s = time.perf_counter()
-        await self._audio.append(data, arrival_s)
-        received = self._audio.received_samples
-        self._arrivals.note(received, arrival_s)
-        self._check_length(received)
-
-    def _check_length(self, received_samples: int) -> None:
-        if received_samples > self._max_samples:
-            raise SessionTooLongError(
-                f"the session has {received_samples} samples; allowed: {self._max_samples}"
-            )
-
-    def _check_end(self, received_samples: int) -> None:
-        """A session that goes on must be given again what it had decided."""
-        if received_samples < self._decided_sample:
+    async def _read(self, messages: AsyncIterator[bytes | StreamOptions]) -> None:
+        audio = self._audio
+        async for message in messages:
+            if isinstance(message, StreamOptions):
+                await self._session.update(message)
+                continue
+            await audio.append(message, time.perf_counter())
+            if audio.received_samples > self._max_samples:
+                raise SessionTooLongError(
+                    f"the session has {audio.received_samples} samples; "
+                    f"allowed: {self._max_samples}"
+                )
+        # A session that goes on must be given again what it had decided.
+        if audio.received_samples < self._decided_sample:
             raise OutOfOrderError(
-                f"the audio ends at sample {received_samples}; this session has decided it up to "
-                f"{self._decided_sample} already: all of it from next_sample on must be sent again"
+                f"the audio ends at sample {audio.received_samples}; this session has decided it "
+                f"up to {self._decided_sample} already: all of it from next_sample on must be sent "
+                "again"
             )
+        await audio.end()
 
     async def _work(self) -> None:
-        try:
-            await self._outbox.put(await self._session.run(), last=True)
-        except Exception as error:  # noqa: BLE001 - handed on, not swallowed
-            await self._outbox.close(error)
+        await self._outbox.put(await self._session.run(), last=True)

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from earvoice.policy.decisions.factory import PolicyParameters
-from earvoice.policy.words import CommitUnit
+from earvoice.policies import DecisionPolicy
+
+
+class CommitUnit(Enum):
+    """What is committed at once; see `words.committable_count`."""
+
+    WORD = "word"
+    FOLLOWED_WORD = "followed-word"
+    TOKEN = "token"  # noqa: S105 - a unit of text, no secret
 
 
 class AudioEncoding(Enum):
@@ -19,7 +26,6 @@ class AudioEncoding(Enum):
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of one sample of one channel."""
         return self.value[1]
 
 
@@ -28,9 +34,7 @@ class AudioFormat:
     """The client's audio.
 
     Attributes:
-        encoding: how a sample is written.
         sample_rate_hertz: frames per second, 8000 to 48000.
-        channel_count: 1 or 2.
     """
 
     encoding: AudioEncoding
@@ -39,18 +43,12 @@ class AudioFormat:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one frame."""
         return self.encoding.sample_bytes * self.channel_count
 
 
 @dataclass(frozen=True)
 class Endpointing:
-    """Where utterances end inside a stream.
-
-    Attributes:
-        pause_ms: a pause this long ends an utterance.
-        max_utterance_ms: speech without a pause is cut before this.
-    """
+    """Where utterances end inside a stream."""
 
     pause_ms: int = 600
     max_utterance_ms: int = 20_000
@@ -73,18 +71,12 @@ class StreamOptions:
     """One stream's choices.
 
     Attributes:
-        audio_format: the client's audio.
         target_language_code: BCP-47 tag.
-        policy: the decision policy's parameters.
         attention_layer: decoder layer whose cross-attention is read, from 1.
-        segment_ms: duration of a segment.
         initial_wait_ms: how much longer the first of each utterance is.
         merges_segments: whether a late machine goes to the newest boundary.
         commit_unit: what commits are cut back to.
         endpointing: None when utterances end only with the audio.
-        sends_interim_results: whether the changeable tail is sent.
-        sends_source_transcript: whether each utterance's transcript is sent.
-        sends_stage_timings: whether words carry their stages.
         uses_guards: False reproduces released code.
         beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
         attention_heads: heads whose mean is read, from 1; empty means all.
@@ -95,7 +87,7 @@ class StreamOptions:
 
     audio_format: AudioFormat
     target_language_code: str
-    policy: PolicyParameters
+    policy: DecisionPolicy
     attention_layer: int
     segment_ms: int
     initial_wait_ms: int = 0

@@ -1,4 +1,4 @@
-"""Where a segment's milliseconds went, so that the parts add up to the whole.
+"""What became of a segment, and where its milliseconds went: the parts add up to the whole.
 
 Two clocks, never mixed: ``LiveTimeline`` reads the wall, ``TrueTimeline`` lets a segment start
 when its audio exists and the one before is finished, and counts computation only.
@@ -7,10 +7,14 @@ when its audio exists and the one before is finished, and counts computation onl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from earvoice.policy.endpoints import Endpoint, Segment
+from earvoice.policy.words import CommitTime, StageTimings, Word
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class HopTimings:
     """One request to another service.
 
@@ -35,7 +39,6 @@ class HopTimings:
         return self.round_trip_ms - max(self.elapsed_ms, self.compute_ms)
 
     def __add__(self, other: HopTimings) -> HopTimings:
-        """Add up two requests made one after the other."""
         return HopTimings(
             self.round_trip_ms + other.round_trip_ms,
             self.elapsed_ms + other.elapsed_ms,
@@ -43,55 +46,67 @@ class HopTimings:
         )
 
 
-@dataclass(frozen=True)
-class StageTimings:
-    """A released word's time since its segment's last sample arrived, in ms.
-
-    ``total_ms`` is the sum of all the others.
-    """
-
-    total_ms: float
-    merge_wait_ms: float
-    previous_segment_wait_ms: float
-    encoder_queue_ms: float
-    encoder_compute_ms: float
-    encoder_network_ms: float
-    decoder_queue_ms: float
-    decoder_compute_ms: float
-    decoder_network_ms: float
-    decision_ms: float
-    word_hold_ms: float
+_NO_TIME = HopTimings()
 
 
-@dataclass(frozen=True)
-class CommitTime:
-    """When a token was committed, and how it came to that.
+@dataclass(slots=True, kw_only=True)
+class SegmentTimeline(ABC):
+    """One segment, filled in while it is worked on.
+
+    Moments are on the session's monotonic clock, in s, None while not reached.
 
     Attributes:
-        elapsed_ms: since the session's first sample existed, on the session's clock.
-        moment_ms: the same moment since some fixed one: the session's first sample may turn out to
-            be older than was thought when this was committed.
-        stages: the parts, without any hold.
-        segment: in which segment.
+        grid_arrival_s: when the last sample on its own grid was there.
+        started_s: when work on it could begin.
+        arrival_lateness_ms: how much later `grid_arrival_s` was than the session's first sample
+            made expect.
+        decoder: the generation, as far as it has come.
+        encoding_s: the encoder is asked.
+        encoded_s: its last answer is here.
+        decoding_s: the decoder is asked.
+        deciding_s: the deciding answer is here.
+        committed_s: tokens are committed.
+        released_s: their words are in the outbox.
+        decoded_s: the generation has ended.
+        endpoint: of the utterance, if this segment is its last.
+        prefix_token_count: of the forced prefix that was decoded.
+        draft_accepted_count: of those, how many stood; None where no generation has ended.
+        proposed_token_count: new tokens that came before the decision.
+        accepted_token_count: new tokens that the policy would commit.
+        committed_token_count: left of them by guards and word border.
+        guards: those that cut the commit.
+        replay_count: how often it went to another replica because one was lost.
     """
 
-    elapsed_ms: float
-    moment_ms: float
-    stages: StageTimings
-    segment: int = 0
-
-
-class SegmentTimeline(ABC):
-    """One segment's time; the caller adds requests as they are answered.
-
-    Args:
-        segment: its place on the grid.
-    """
-
-    def __init__(self, segment: int) -> None:
-        self._segment = segment
-        self.encoder = HopTimings()
-        self.decoder = HopTimings()
+    segment: Segment
+    utterance: int = 0
+    utterance_start_sample: int = 0
+    policy: str = ""
+    grid_arrival_s: float
+    started_s: float
+    arrival_lateness_ms: float = 0.0
+    encoder: HopTimings = _NO_TIME
+    decoder: HopTimings = _NO_TIME
+    encoding_s: float | None = None
+    encoded_s: float | None = None
+    decoding_s: float | None = None
+    deciding_s: float | None = None
+    committed_s: float | None = None
+    released_s: float | None = None
+    decoded_s: float | None = None
+    state_count: int = 0
+    endpoint: Endpoint | None = None
+    prefix_token_count: int = 0
+    draft_token_count: int = 0
+    draft_accepted_count: int | None = None
+    beam_size: int = 1
+    proposed_token_count: int = 0
+    accepted_token_count: int = 0
+    committed_token_count: int = 0
+    guards: tuple[str, ...] = ()
+    replay_count: int = 0
+    stages: StageTimings | None = None
+    words: Sequence[Word] = ()
 
     @property
     def computation_ms(self) -> float:
@@ -103,88 +118,78 @@ class SegmentTimeline(ABC):
         """Waiting for engines."""
         return self.encoder.queue_ms + self.decoder.queue_ms
 
+    @property
     @abstractmethod
-    def commit_time(self, now_s: float, deciding: HopTimings) -> CommitTime:
-        """Return what a token committed now is to be told.
+    def finished_ms(self) -> float:
+        """When the segment is finished on the clock of a `TrueTimeline`; 0 on any other."""
 
-        Args:
-            now_s: the session's monotonic clock.
-            deciding: the generation up to the answer that decided.
-        """
+    @abstractmethod
+    def commit(self, now_s: float) -> CommitTime:
+        """Take note that tokens are committed now; return what they are to be told."""
 
 
+@dataclass(slots=True, kw_only=True)
 class LiveTimeline(SegmentTimeline):
     """Reads the wall clock.
 
-    Args:
+    Attributes:
         origin_s: when the session's first sample existed.
-        grid_arrival_s: when the segment's last sample on its own grid arrived.
-        arrival_s: when its last sample arrived, merged segments included.
-        started_s: when work on it began.
-        segment: its place on the grid.
+        arrival_s: when the segment's last sample arrived, merged segments included.
     """
 
-    def __init__(
-        self,
-        origin_s: float,
-        grid_arrival_s: float,
-        arrival_s: float,
-        started_s: float,
-        segment: int = 0,
-    ) -> None:
-        super().__init__(segment)
-        self._origin_s = origin_s
-        self._grid_arrival_s = grid_arrival_s
-        self._arrival_s = arrival_s
-        self._started_s = started_s
+    origin_s: float
+    arrival_s: float
 
-    def commit_time(self, now_s: float, deciding: HopTimings) -> CommitTime:
+    @property
+    def finished_ms(self) -> float:
+        """It has no such clock."""
+        return 0.0
+
+    def commit(self, now_s: float) -> CommitTime:
         """Whatever is neither waiting nor a request is the policy service's own work."""
-        decoder = self.decoder + deciding
-        own_ms = (now_s - self._started_s) * 1000
-        stages = StageTimings(
-            total_ms=(now_s - self._grid_arrival_s) * 1000,
-            merge_wait_ms=(self._arrival_s - self._grid_arrival_s) * 1000,
-            previous_segment_wait_ms=(self._started_s - self._arrival_s) * 1000,
-            encoder_queue_ms=self.encoder.queue_ms,
-            encoder_compute_ms=self.encoder.compute_ms,
-            encoder_network_ms=self.encoder.network_ms,
+        encoder, decoder = self.encoder, self.decoder
+        own_ms = (now_s - self.started_s) * 1000
+        self.committed_s = now_s
+        self.stages = StageTimings(
+            total_ms=(now_s - self.grid_arrival_s) * 1000,
+            merge_wait_ms=(self.arrival_s - self.grid_arrival_s) * 1000,
+            previous_segment_wait_ms=(self.started_s - self.arrival_s) * 1000,
+            encoder_queue_ms=encoder.queue_ms,
+            encoder_compute_ms=encoder.compute_ms,
+            encoder_network_ms=encoder.network_ms,
             decoder_queue_ms=decoder.queue_ms,
             decoder_compute_ms=decoder.compute_ms,
             decoder_network_ms=decoder.network_ms,
-            decision_ms=own_ms - self.encoder.round_trip_ms - decoder.round_trip_ms,
+            decision_ms=own_ms - encoder.round_trip_ms - decoder.round_trip_ms,
             word_hold_ms=0.0,
         )
-        elapsed_ms = (now_s - self._origin_s) * 1000
-        return CommitTime(elapsed_ms, now_s * 1000, stages, self._segment)
+        elapsed_ms = (now_s - self.origin_s) * 1000
+        return CommitTime(elapsed_ms, now_s * 1000, self.stages, self.segment.index)
 
 
+@dataclass(slots=True, kw_only=True)
 class TrueTimeline(SegmentTimeline):
     """Counts computation only: several streams at once do not spoil it.
 
-    Args:
+    Attributes:
         arrival_ms: the segment's end in audio time.
         previous_finished_ms: when the segment before was finished, on this clock.
-        segment: its place on the grid.
     """
 
-    def __init__(self, arrival_ms: float, previous_finished_ms: float, segment: int = 0) -> None:
-        super().__init__(segment)
-        self._arrival_ms = arrival_ms
-        self._started_ms = max(arrival_ms, previous_finished_ms)
+    arrival_ms: float
+    previous_finished_ms: float
 
     @property
     def finished_ms(self) -> float:
         """When the segment is finished, on this clock."""
-        return self._started_ms + self.computation_ms
+        return max(self.arrival_ms, self.previous_finished_ms) + self.computation_ms
 
-    def commit_time(self, now_s: float, deciding: HopTimings) -> CommitTime:
+    def commit(self, now_s: float) -> CommitTime:
         """Engines' queues, the network and our own work are not part of this clock."""
-        del now_s
-        decoder_ms = self.decoder.compute_ms + deciding.compute_ms
-        wait_ms = self._started_ms - self._arrival_ms
-        total_ms = wait_ms + self.encoder.compute_ms + decoder_ms
-        stages = StageTimings(
+        wait_ms = max(0.0, self.previous_finished_ms - self.arrival_ms)
+        total_ms = wait_ms + self.encoder.compute_ms + self.decoder.compute_ms
+        self.committed_s = now_s
+        self.stages = StageTimings(
             total_ms=total_ms,
             merge_wait_ms=0.0,
             previous_segment_wait_ms=wait_ms,
@@ -192,10 +197,10 @@ class TrueTimeline(SegmentTimeline):
             encoder_compute_ms=self.encoder.compute_ms,
             encoder_network_ms=0.0,
             decoder_queue_ms=0.0,
-            decoder_compute_ms=decoder_ms,
+            decoder_compute_ms=self.decoder.compute_ms,
             decoder_network_ms=0.0,
             decision_ms=0.0,
             word_hold_ms=0.0,
         )
-        now_ms = self._arrival_ms + total_ms
-        return CommitTime(now_ms, now_ms, stages, self._segment)
+        now_ms = self.arrival_ms + total_ms
+        return CommitTime(now_ms, now_ms, self.stages, self.segment.index)

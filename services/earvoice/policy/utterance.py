@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
 
-from earvoice.policy.decisions.base import DecisionPolicy, Hypothesis, Token
+from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.history import ForgottenHistory
-from earvoice.policy.resume.snapshot import HeldPiece, UtteranceSnapshot
-from earvoice.policy.timeline import CommitTime
-from earvoice.policy.token_origin import TokenOrigin, joined_origin
-from earvoice.policy.words import CommittedToken, Word, WordAssembler
+from earvoice.policy.words import CommitTime, Word, join_pieces
 
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceSnapshot:
+    """An utterance after a commit, held by no loop; see `Utterance` for what is not said here.
+
+    Attributes:
+        kept: the forced prefix, without attention.
+        word_end_samples: where the audio of each committed word ends, of those that attend to
+            audio which is kept.
+        held: what is committed and not released; None for nothing.
+    """
+
+    index: int
+    begin_sample: int
+    start_sample: int
+    segment_index: int = 0
+    kept: tuple[Token, ...] = ()
+    draft: tuple[int, ...] = ()
+    word_end_samples: tuple[int, ...] = ()
+    written_word_count: int = 0
+    written_token_count: int = 0
+    spoken_for_sample: int = 0
+    is_closed: bool = False
+    held: Word | None = None
+    policy: Snapshot = field(default_factory=dict)
 
 
 class Utterance:
     """The unit of reset.
 
     Args:
-        index: from 0.
-        start_sample: where it begins, counted from the session's first sample.
-        policy: fresh.
-
     Attributes:
-        begin_sample: where it began.
         start_sample: where the audio that is kept of it begins.
         kept: committed tokens that are kept, without attention: the forced prefix.
         draft: the uncommitted tail of the last hypothesis.
@@ -51,77 +68,20 @@ class Utterance:
         self.segment_index = 0
         self.spoken_for_sample = start_sample
         self.is_closed = False
+        self.written_token_count = 0
+        self._written_word_count = 0
         self._looping_segment_count = 0
         self._word_end_samples: list[int] = []
-        self._written_word_count = 0
-        self.written_token_count = 0
-        self._assembler: WordAssembler[TokenOrigin] = WordAssembler()
+        self._held: Word | None = None
 
     @property
     def prefix(self) -> tuple[int, ...]:
-        """The forced prefix's token ids."""
-        return tuple(token.token_id for token in self.kept)
+        return tuple([token.token_id for token in self.kept])
 
     @property
     def committed_word_count(self) -> int:
         """Words committed that attend to the audio which is kept."""
         return len(self._word_end_samples)
-
-    def commit(
-        self,
-        hypothesis: Hypothesis,
-        new_token_count: int,
-        evidence: Evidence,
-        commit_time: CommitTime,
-        *,
-        flush: bool,
-    ) -> list[Word[TokenOrigin]]:
-        """Commit the first new tokens of a hypothesis and return the words that are complete.
-
-        The rest of the hypothesis becomes the draft.
-
-        Args:
-            hypothesis: starts with ``prefix``.
-            new_token_count: tokens to commit.
-            evidence: of the revision that the hypothesis attends to.
-            commit_time: now.
-            flush: whether the last word is complete.
-        """
-        tokens = hypothesis.tokens[:new_token_count]
-        committed = [
-            CommittedToken(token, self._origin(token, evidence, commit_time)) for token in tokens
-        ]
-        self.kept += [replace(token, attention=()) for token in tokens]
-        self.draft = [token.token_id for token in hypothesis.tokens[new_token_count:]]
-        self._word_end_samples += [
-            item.origin.source_end_sample for item in committed if item.token.starts_word
-        ]
-        self._written_word_count += sum(token.starts_word for token in tokens)
-        self.written_token_count += len(tokens)
-        self.spoken_for_sample = max(
-            [self.spoken_for_sample, *(item.origin.source_end_sample for item in committed)]
-        )
-        return self._assembler.commit(committed, flush=flush)
-
-    def note_commit(self, new_token_count: int, guard: str) -> None:
-        """Take note of what is left of a commit that a policy decided on.
-
-        Args:
-            new_token_count: behind the guards and the word border.
-            guard: that cut it; empty when none did.
-        """
-        if new_token_count:
-            self._looping_segment_count = 0
-        elif guard == "loop":
-            self._looping_segment_count += 1
-
-    @property
-    def loops(self) -> bool:
-        """Whether the committed text holds the model in a loop that more audio does not end.
-
-        Each hypothesis must begin with that text, so nothing would ever pass again.
-        """
-        return self._looping_segment_count >= LOOPING_SEGMENTS
 
     @property
     def forgotten_word_count(self) -> int:
@@ -131,6 +91,57 @@ class Utterance:
         audio that is kept, and errors of counting do not add up over an endless utterance.
         """
         return self._written_word_count - len(self._word_end_samples)
+
+    @property
+    def loops(self) -> bool:
+        """Whether the committed text holds the model in a loop that more audio does not end.
+
+        Each hypothesis must begin with that text, so nothing would ever pass again.
+        """
+        return self._looping_segment_count >= LOOPING_SEGMENTS
+
+    def commit(
+        self,
+        hypothesis: Hypothesis,
+        new_token_count: int,
+        evidence: Evidence,
+        now: CommitTime,
+        delay_samples: int,
+        *,
+        flush: bool,
+        guard: str = "",
+    ) -> list[Word]:
+        """Commit the first new tokens of a hypothesis and return the words released by that.
+
+        The rest of the hypothesis becomes the draft.
+
+        Args:
+            new_token_count: tokens to commit, after the guards and the word border.
+            evidence: of the revision that the hypothesis attends to.
+            flush: whether the last word is complete.
+            guard: that cut the commit; empty when none did.
+        """
+        tokens = hypothesis.tokens[:new_token_count]
+        self.draft = [token.token_id for token in hypothesis.tokens[new_token_count:]]
+        pieces = [self._held] if self._held is not None else []
+        for token in tokens:
+            # Attention piles up on the last state whatever the token (Papi 2023, figure 2).
+            row = token.attention[:-1] or token.attention
+            start, end = evidence.span(row.index(max(row)), self.start_sample)
+            pieces.append(Word(token.text, token.starts_word, self.index, start, end, now))
+            kept = Token(token.token_id, token.text, token.starts_word, (), token.log_probability)
+            self.kept.append(kept)
+            self.spoken_for_sample = max(self.spoken_for_sample, end)
+            if token.starts_word:
+                self._word_end_samples.append(end)
+                self._written_word_count += 1
+        self.written_token_count += len(tokens)
+        if tokens:
+            self._looping_segment_count = 0
+        elif guard == "loop":
+            self._looping_segment_count += 1
+        words, self._held = join_pieces(pieces, flush=flush)
+        return [word.released(now, delay_samples) for word in words]
 
     def forget(self, history: ForgottenHistory) -> None:
         """Forget committed tokens, and the audio before a position."""
@@ -142,6 +153,14 @@ class Utterance:
         self.spoken_for_sample = max(self.spoken_for_sample, self.start_sample)
         self._word_end_samples = [end for end in self._word_end_samples if end > self.start_sample]
         self.needs_reset = True
+
+    def switch_policy(self, policy: DecisionPolicy) -> None:
+        """Go on with another policy; the same one with other parameters keeps its memory."""
+        if policy.name == self.policy.name:
+            policy.restore(self.policy.snapshot())
+        elif self.segment_index:
+            policy.take_over(self._written_word_count, self.written_token_count)
+        self.policy = policy
 
     def snapshot(self) -> UtteranceSnapshot:
         """Return the utterance as it is after a commit: whatever was committed was no loop."""
@@ -157,17 +176,13 @@ class Utterance:
             self.written_token_count,
             self.spoken_for_sample,
             self.is_closed,
-            _held_piece(self._assembler.held),
+            self._held,
             self.policy.snapshot(),
         )
 
     @classmethod
     def restored(cls, snapshot: UtteranceSnapshot, policy: DecisionPolicy) -> Utterance:
         """Return the utterance that a snapshot was taken of; its audio is to be sent again.
-
-        Args:
-            snapshot: taken between two segments.
-            policy: fresh, with the same parameters.
 
         Raises:
             ValueError: the policy's memory is another policy's.
@@ -185,42 +200,5 @@ class Utterance:
         utterance.written_token_count = snapshot.written_token_count
         utterance.spoken_for_sample = snapshot.spoken_for_sample
         utterance.is_closed = snapshot.is_closed
-        held = snapshot.held
-        if held is not None:
-            piece = CommittedToken(_piece_token(held), held.origin)
-            utterance._assembler = WordAssembler([piece])
+        utterance._held = snapshot.held
         return utterance
-
-    def switch_policy(self, policy: DecisionPolicy) -> None:
-        """Go on with another policy; the same one with other parameters keeps its memory."""
-        if policy.name == self.policy.name:
-            policy.restore(self.policy.snapshot())
-        elif self.segment_index:
-            policy.take_over(self._written_word_count, self.written_token_count)
-        self.policy = policy
-
-    def _origin(self, token: Token, evidence: Evidence, commit_time: CommitTime) -> TokenOrigin:
-        # Attention piles up on the last state whatever the token (Papi 2023, figure 2).
-        row = token.attention[:-1] or token.attention
-        state = max(range(len(row)), key=row.__getitem__)
-        start, end = evidence.span(state, self.start_sample)
-        return TokenOrigin(start, end, commit_time)
-
-
-def _held_piece(held: Sequence[CommittedToken[TokenOrigin]]) -> HeldPiece | None:
-    """Return tokens of one word as one piece: that they were several matters no more."""
-    if not held:
-        return None
-    text = b"".join(item.token.text for item in held)
-    return HeldPiece(text, held[0].token.starts_word, joined_origin([item.origin for item in held]))
-
-
-def _piece_token(held: HeldPiece) -> Token:
-    # It is in the forced prefix already: its id is asked for no more.
-    return Token(-1, held.text, held.starts_word, ())
-
-
-def tail_text(tokens: Sequence[Token]) -> str:
-    """Return the text of tokens that may still change."""
-    pieces = [b" " + token.text if token.starts_word else token.text for token in tokens]
-    return b"".join(pieces).decode("utf8", errors="replace").strip()

@@ -1,26 +1,15 @@
-"""Words out of tokens: where they end, and when their text may leave.
+"""Words out of tokens: where they end, when their text may leave, and what is told of them.
 
 Which token begins a word is the decoder's knowledge (``starts_word``); nothing here looks at text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Generic, TypeVar
 
-from earvoice.policy.decisions.base import Hypothesis, Token
-
-Origin = TypeVar("Origin")
-
-
-class CommitUnit(Enum):
-    """What is committed at once."""
-
-    WORD = "word"
-    FOLLOWED_WORD = "followed-word"
-    TOKEN = "token"  # noqa: S105 - a unit of text, no secret
+from earvoice.policies.base import Hypothesis
+from earvoice.policy.stream_options import CommitUnit
 
 
 def committable_count(
@@ -28,39 +17,24 @@ def committable_count(
 ) -> int:
     """Cut a count of new tokens back to what may be committed at once.
 
+    A word border is a place after which the hypothesis itself begins a new word, or ends.
+
     Args:
-        hypothesis: what the decoder found.
         new_token_count: tokens after the prefix that a policy would commit.
         unit: ``WORD`` cuts back to a word border of the hypothesis; ``FOLLOWED_WORD`` knows no more
             of the hypothesis than the policy accepted, so that the last word is never complete
             (the papers' agents 1.1); ``TOKEN`` cuts nothing.
-        final: nothing will follow.
-    """
-    if unit is CommitUnit.TOKEN:
-        return new_token_count
-    if unit is CommitUnit.FOLLOWED_WORD and not final:
-        accepted = hypothesis.tokens[:new_token_count]
-        hypothesis = replace(hypothesis, tokens=accepted, end=None)
-    return count_to_word_border(hypothesis, new_token_count, final=final)
-
-
-def count_to_word_border(
-    hypothesis: Hypothesis, new_token_count: int, *, final: bool = False
-) -> int:
-    """Cut a count of new tokens back to a word border.
-
-    A border is a place after which the hypothesis itself begins a new word, or ends.
-
-    Args:
-        hypothesis: what the decoder found.
-        new_token_count: tokens after the prefix that a policy would commit.
         final: nothing will follow, so the hypothesis ends even where a token limit cut it.
 
     Returns:
         The largest allowed count that is not above ``new_token_count``.
     """
-    tokens = hypothesis.tokens
-    if new_token_count >= len(tokens) and (hypothesis.ended or final):
+    if unit is CommitUnit.TOKEN:
+        return new_token_count
+    tokens, ended = hypothesis.tokens, hypothesis.ended or final
+    if unit is CommitUnit.FOLLOWED_WORD and not final:
+        tokens, ended = tokens[:new_token_count], False
+    if new_token_count >= len(tokens) and ended:
         return len(tokens)
     count = min(new_token_count, len(tokens) - 1)
     while count > 0 and not tokens[count].starts_word:
@@ -68,72 +42,116 @@ def count_to_word_border(
     return max(count, 0)
 
 
-@dataclass(frozen=True)
-class CommittedToken(Generic[Origin]):
-    """A committed token and where it came from.
+@dataclass(frozen=True, slots=True)
+class StageTimings:
+    """A released word's time since its segment's last sample arrived, in ms.
 
-    Attributes:
-        token: the token.
-        origin: what the caller wants to know about it once its word is released.
+    ``total_ms`` is the sum of all the others.
     """
 
-    token: Token
-    origin: Origin
+    total_ms: float
+    merge_wait_ms: float
+    previous_segment_wait_ms: float
+    encoder_queue_ms: float
+    encoder_compute_ms: float
+    encoder_network_ms: float
+    decoder_queue_ms: float
+    decoder_compute_ms: float
+    decoder_network_ms: float
+    decision_ms: float
+    word_hold_ms: float
 
 
-@dataclass(frozen=True)
-class Word(Generic[Origin]):
-    """A word, or a later piece of the word before.
+@dataclass(frozen=True, slots=True)
+class CommitTime:
+    """When a token was committed, and how it came to that.
 
     Attributes:
-        text: without surrounding blanks, never empty.
+        elapsed_ms: since the session's first sample existed, on the session's clock.
+        moment_ms: the same moment since some fixed one: the session's first sample may turn out to
+            be older than was thought when this was committed.
+    """
+
+    elapsed_ms: float
+    moment_ms: float
+    stages: StageTimings
+    segment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word, or a later piece of the word before, from its first committed token to its release.
+
+    Positions are in the session's samples.
+
+    Attributes:
+        utf8: its text; may end inside a character while its last token has not come.
         starts_word: whether a blank belongs before it.
-        origins: of its tokens, in order.
+        committed: when its last token was.
+        delay_samples: audio received when it was released.
+        elapsed_ms: since the first sample existed, on the session's clock, when it was released.
+        hold_ms: how long it was held back for the end of its word.
     """
 
-    text: str
+    utf8: bytes
     starts_word: bool
-    origins: tuple[Origin, ...]
-
-
-class WordAssembler(Generic[Origin]):
-    """Joins committed tokens into words and holds back what is not complete.
-
-    Args:
-        held: held back already.
-    """
-
-    def __init__(self, held: Sequence[CommittedToken[Origin]] = ()) -> None:
-        self._held = list(held)
+    utterance: int
+    source_start_sample: int
+    source_end_sample: int
+    committed: CommitTime
+    delay_samples: int = 0
+    elapsed_ms: float = 0.0
+    hold_ms: float = 0.0
 
     @property
-    def held(self) -> Sequence[CommittedToken[Origin]]:
-        """What is held back: the beginning of one word, or nothing."""
-        return tuple(self._held)
+    def text(self) -> str:
+        """Without surrounding blanks; bytes that are no character are shown, not dropped."""
+        return self.utf8.decode("utf8", errors="replace").strip()
 
-    def commit(
-        self, tokens: Sequence[CommittedToken[Origin]], *, flush: bool
-    ) -> list[Word[Origin]]:
-        """Add committed tokens and return the words that are complete.
+    @property
+    def stages(self) -> StageTimings:
+        stages = self.committed.stages
+        total_ms = stages.total_ms + self.hold_ms
+        return replace(stages, total_ms=total_ms, word_hold_ms=self.hold_ms)
 
-        Args:
-            tokens: newly committed.
-            flush: release the last word too: it is known to be complete, or nothing more comes.
-        """
-        groups: list[list[CommittedToken[Origin]]] = []
-        for item in [*self._held, *tokens]:
-            if item.token.starts_word or not groups:
-                groups.append([])
-            groups[-1].append(item)
-        self._held = []
-        if groups and not flush:
-            self._held = groups.pop()
-        return [word for group in groups if (word := _word(group)) is not None]
+    def joined(self, piece: Word) -> Word:
+        """Return the word with a later piece of it."""
+        return Word(
+            self.utf8 + piece.utf8,
+            self.starts_word,
+            self.utterance,
+            min(self.source_start_sample, piece.source_start_sample),
+            max(self.source_end_sample, piece.source_end_sample),
+            piece.committed,
+        )
+
+    def released(self, now: CommitTime, delay_samples: int) -> Word:
+        """Return the word as it leaves now, with so much audio received."""
+        return Word(
+            self.utf8,
+            self.starts_word,
+            self.utterance,
+            self.source_start_sample,
+            self.source_end_sample,
+            self.committed,
+            delay_samples,
+            now.elapsed_ms,
+            now.moment_ms - self.committed.moment_ms,
+        )
 
 
-def _word(group: Sequence[CommittedToken[Origin]]) -> Word[Origin] | None:
-    # A model can write bytes that are no character; they are shown, not dropped.
-    text = b"".join(item.token.text for item in group).decode("utf8", errors="replace").strip()
-    if not text:
-        return None
-    return Word(text, group[0].token.starts_word, tuple(item.origin for item in group))
+def join_pieces(pieces: Iterable[Word], *, flush: bool) -> tuple[list[Word], Word | None]:
+    """Return the words that are complete, and the beginning of one that is held back.
+
+    Args:
+        pieces: what was held back before, and a piece for each newly committed token.
+        flush: hold nothing back: the last word is known to be complete, or nothing more comes.
+    """
+    words: list[Word] = []
+    for piece in pieces:
+        if piece.starts_word or not words:
+            words.append(piece)
+        else:
+            words[-1] = words[-1].joined(piece)
+    held = words.pop() if words and not flush else None
+    return [word for word in words if word.text], held

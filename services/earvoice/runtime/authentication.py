@@ -1,15 +1,21 @@
-"""Who calls: the token that a call shows, and whose it is."""
+"""Who calls: the token that a call shows, and the tenant whose it is."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Protocol
 
 from earvoice.runtime.errors import UnauthenticatedError
+from earvoice.runtime.files import WatchedFile
 
 AUTHORIZATION = "authorization"
 _SCHEME = "bearer "
+_TOKEN_LINE = re.compile(r"(?P<tenant>\S+)\s+(?P<digest>[0-9a-fA-F]{64})")
+_TENANT: ContextVar[str] = ContextVar("earvoice_tenant", default="")
 
 
 class Authenticator(Protocol):
@@ -25,32 +31,37 @@ class Authenticator(Protocol):
 
 
 class SharedSecrets:
-    """Accepts any of some secrets; all who know one are the same, nameless tenant.
-
-    Args:
-        secrets: one at least.
-    """
+    """Accepts any of some secrets; all who know one are the same tenant, the empty one."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._digests = frozenset(token_digest(secret) for secret in secrets)
 
     async def tenant_of(self, token: str) -> str | None:
-        """Return the empty tenant for a known secret, else None."""
         return "" if token_digest(token) in self._digests else None
 
 
-class AnyAuthenticator:
-    """Asks several authenticators in turn.
+class TokenFile:
+    """Knows the tokens that a file lists; a change of the file counts at once.
 
-    Args:
-        authenticators: cheapest first.
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a line is not a tenant and a digest; see `parse_tokens`.
     """
+
+    def __init__(self, path: Path) -> None:
+        self._file = WatchedFile(path, parse_tokens)
+
+    async def tenant_of(self, token: str) -> str | None:
+        return self._file.content().get(token_digest(token))
+
+
+class AnyAuthenticator:
+    """Asks several authenticators in turn, the cheapest first."""
 
     def __init__(self, authenticators: Sequence[Authenticator]) -> None:
         self._authenticators = authenticators
 
     async def tenant_of(self, token: str) -> str | None:
-        """Return the first tenant that one of them knows the token by."""
         for authenticator in self._authenticators:
             tenant = await authenticator.tenant_of(token)
             if tenant is not None:
@@ -58,17 +69,8 @@ class AnyAuthenticator:
         return None
 
 
-def secrets_authenticator(secrets: Sequence[str]) -> SharedSecrets | None:
-    """Return who knows these secrets; None, which lets in everybody, if there are none."""
-    return SharedSecrets(secrets) if secrets else None
-
-
 async def authenticate(authenticator: Authenticator, metadata: Mapping[str, str | bytes]) -> str:
-    """Return the tenant of a call.
-
-    Args:
-        authenticator: knows tokens.
-        metadata: the call's.
+    """Return the tenant of a call by its metadata.
 
     Raises:
         UnauthenticatedError: it shows no token, or one that is not valid. It never says which of
@@ -83,6 +85,38 @@ async def authenticate(authenticator: Authenticator, metadata: Mapping[str, str 
     return tenant
 
 
+def current_tenant() -> str:
+    """Return the tenant whose call this task serves; empty without authentication."""
+    return _TENANT.get()
+
+
+def set_tenant(tenant: str) -> None:
+    """Note whose call this task serves; tasks that it starts from now on know it too."""
+    _TENANT.set(tenant)
+
+
 def token_digest(token: str) -> str:
     """Return a token's SHA-256 in hex: what is compared and stored, so that time tells nothing."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def parse_tokens(text: str) -> dict[str, str]:
+    """Return tenants by their tokens' digests.
+
+    Args:
+        text: lines of a tenant's name and the SHA-256 of a token in hex; a tenant may have
+            several. ``#`` begins a comment.
+
+    Raises:
+        ValueError: a line is something else; the message has its number and not the line.
+    """
+    tenants: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        content = line.partition("#")[0].strip()
+        if not content:
+            continue
+        match = _TOKEN_LINE.fullmatch(content)
+        if match is None:
+            raise ValueError(f"line {number} is not a tenant and 64 hex digits of SHA-256")
+        tenants[match["digest"].lower()] = match["tenant"]
+    return tenants

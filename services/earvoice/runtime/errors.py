@@ -69,13 +69,7 @@ class EarvoiceError(Exception):
 
 
 class InvalidFieldError(EarvoiceError):
-    """A field's value is not allowed.
-
-    Args:
-        field: its name in the message or configuration.
-        value: what was given.
-        allowed: what would be accepted.
-    """
+    """A field of a message or of the configuration has a value that is not allowed."""
 
     code = Code.INVALID_ARGUMENT
     reason = "INVALID_FIELD"
@@ -90,8 +84,6 @@ class InvalidFieldError(EarvoiceError):
 
 
 class LanguageNotSupportedError(InvalidFieldError):
-    """The model does not speak this language."""
-
     reason = "LANGUAGE_NOT_SUPPORTED"
 
 
@@ -146,8 +138,6 @@ class InvalidResumeTokenError(EarvoiceError):
 
 
 class ModelNotFoundError(EarvoiceError):
-    """No such model is served."""
-
     code = Code.NOT_FOUND
     reason = "MODEL_NOT_FOUND"
 
@@ -177,29 +167,21 @@ class UnimplementedFieldError(EarvoiceError):
 
 
 class SessionLimitError(EarvoiceError):
-    """Every session is taken."""
-
     code = Code.RESOURCE_EXHAUSTED
     reason = "SESSION_LIMIT"
 
 
 class SlowReaderError(EarvoiceError):
-    """The client does not read its responses."""
-
     code = Code.RESOURCE_EXHAUSTED
     reason = "SLOW_READER"
 
 
 class SessionTooLongError(EarvoiceError):
-    """The session has reached its longest duration."""
-
     code = Code.OUT_OF_RANGE
     reason = "SESSION_TOO_LONG"
 
 
 class IdleError(EarvoiceError):
-    """No message came for too long."""
-
     code = Code.DEADLINE_EXCEEDED
     reason = "IDLE"
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import jwt
 
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
-from earvoice.runtime.watched_file import WatchedFile
+from earvoice.runtime.files import WatchedFile
 
 # Signatures only: with a shared secret, or with none, whoever checks tokens could make them too.
 ALGORITHMS = [
@@ -38,14 +38,7 @@ class KeySource(Protocol):
 
 @dataclass(frozen=True)
 class JwtVerifier:
-    """Knows tokens that an issuer has signed.
-
-    Attributes:
-        keys: the issuer's.
-        issuer: `iss` that a token must have.
-        audience: `aud` that a token must have.
-        tenant_claim: the claim that names the tenant.
-    """
+    """Knows tokens that an issuer has signed for an audience; a claim names their tenant."""
 
     keys: KeySource
     issuer: str
@@ -87,10 +80,7 @@ class JwtVerifier:
 
 
 class KeyFile:
-    """Keys in a file; a change of the file counts at once.
-
-    Args:
-        path: of a JSON Web Key Set.
+    """A JSON Web Key Set in a file; a change of the file counts at once.
 
     Raises:
         OSError: it cannot be read.
@@ -101,17 +91,11 @@ class KeyFile:
         self._file = WatchedFile(path, _parse_keys)
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key; None if there is no such."""
         return jwt.PyJWKClient.match_kid(self._file.content().keys, key_id)
 
 
 class KeyUrl:
-    """Keys fetched from their issuer; kept for an hour, and fetched for a new key's sake.
-
-    Args:
-        url: of a JSON Web Key Set.
-        clock_s: monotonic.
-    """
+    """A JSON Web Key Set from a URL; kept for an hour, and fetched for an unknown key's sake."""
 
     def __init__(self, url: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._client = jwt.PyJWKClient(url, lifespan=KEY_LIFESPAN_S, timeout=FETCH_TIMEOUT_S)

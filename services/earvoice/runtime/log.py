@@ -5,24 +5,28 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
+
+from earvoice.runtime.errors import find_error
+from earvoice.runtime.log_sink import LogSink
+
+LOGGED_ID_CHARACTERS = 128
+"""Of a caller's session id."""
 
 _STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record with its extra fields as one JSON object.
-
-    Args:
-        service: name of the service, written in every line.
-    """
+    """Writes a record with its extra fields, and the service's name, as one JSON object."""
 
     def __init__(self, service: str) -> None:
         super().__init__()
         self._service = service
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, without a line break."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -35,16 +39,61 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure_logging(service: str, level: str) -> None:
-    """Send this process's logs to standard error.
+class _SinkHandler(logging.Handler):
+    """Hands lines to a sink, which no full disk and no reader that stopped can hold up."""
 
-    Args:
-        service: name written in every line.
-        level: least severe level written, such as ``INFO``.
-    """
-    handler = logging.StreamHandler(sys.stderr)
+    def __init__(self, sink: LogSink) -> None:
+        super().__init__()
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._sink.write(self.format(record))
+        except Exception:  # noqa: BLE001 - as logging's own handlers do
+            self.handleError(record)
+
+    def close(self) -> None:
+        self._sink.close()
+        super().close()
+
+
+def configure_logging(service: str, level: str) -> None:
+    """Send this process's logs, from a level such as ``INFO`` on, to standard error."""
+    handler = _SinkHandler(LogSink(sys.stderr.fileno()))
     handler.setFormatter(JsonFormatter(service))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+@contextmanager
+def session_log(
+    logger: logging.Logger, describe: Callable[[str], Mapping[str, object]]
+) -> Iterator[None]:
+    """Write one line when a session ends, however it ends.
+
+    Args:
+        logger: of the service.
+        describe: given the status with which it ends, says what the line has beside it; among
+            this ``session_id`` and ``trace_id``.
+    """
+    began_s, status = time.monotonic(), "OK"
+    try:
+        yield
+    except BaseException as error:
+        status = session_status(error)
+        raise
+    finally:
+        facts = dict(describe(status))
+        facts["session_id"] = str(facts["session_id"])[:LOGGED_ID_CHARACTERS]
+        duration_s = round(time.monotonic() - began_s, 3)
+        logger.info("session ended", extra={**facts, "status": status, "duration_s": duration_s})
+
+
+def session_status(error: BaseException) -> str:
+    """Return an error's reason, `CANCELLED` where the caller left, `INTERNAL` for a bug."""
+    ours = find_error(error)
+    if ours is not None:
+        return ours.reason
+    return "INTERNAL" if isinstance(error, Exception) else "CANCELLED"
 
 
 def trace_id_of(traceparent: str) -> str:

@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from earvoice.api.v1 import types_pb2
+
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """See `ModelDescription` on the wire.
-
-    Attributes:
-        name: name by which clients ask for it.
-        hash: SHA-256 over the checkpoint's contents, lower-case hex.
-        version: version of the checkpoint.
-        source_language: BCP-47 tag.
-        target_languages: BCP-47 tags, sorted.
-        decoder_layers: number of decoder layers.
-        parameter_count: parameters, counted once each.
-        computes_in_bfloat16: whether matrix products are in bfloat16.
-        default_policy: the decision policy calibrated for it.
-        default_alpha: EDAtt's threshold.
-        default_lambda_states: number of last states that EDAtt adds up.
-        default_attention_layer: decoder layer whose cross-attention is read, from 1.
-        default_frames: AlignAtt's distance in states.
-        default_segment_ms: segment duration in milliseconds.
-        default_attention_heads: heads of that layer whose mean is read, from 1; empty means all.
-        lacks_ctc: whether it has no CTC head: no labels, no source words, no transcript.
-        greedy_only: whether it decodes greedily alone, without beams.
-        computes_in_int8: whether they are in 8-bit integers; if neither, in float32.
-    """
+    """See `ModelDescription` on the wire."""
 
     name: str
     hash: str
+    """SHA-256 over the checkpoint's contents, lower-case hex."""
     version: str
     source_language: str
     target_languages: tuple[str, ...]
+    """BCP-47 tags, sorted."""
     decoder_layers: int
     parameter_count: int
+    """Parameters, counted once each."""
     computes_in_bfloat16: bool
     default_policy: str
     default_alpha: float
@@ -48,3 +32,31 @@ class ModelFacts:
     lacks_ctc: bool = False
     greedy_only: bool = False
     computes_in_int8: bool = False
+    """If neither in this nor in bfloat16, then in float32."""
+
+    def description(self) -> types_pb2.ModelDescription:
+        """Return the message that every service sends."""
+        precision = types_pb2.ELEMENT_TYPE_FLOAT32
+        if self.computes_in_int8:
+            precision = types_pb2.ELEMENT_TYPE_INT8
+        elif self.computes_in_bfloat16:
+            precision = types_pb2.ELEMENT_TYPE_BFLOAT16
+        return types_pb2.ModelDescription(
+            name=self.name,
+            hash=self.hash,
+            version=self.version,
+            source_language_code=self.source_language,
+            target_language_codes=self.target_languages,
+            decoder_layer_count=self.decoder_layers,
+            precision=precision,
+            parameter_count=self.parameter_count,
+            default_policy=self.default_policy,
+            default_alpha=self.default_alpha,
+            default_lambda_states=self.default_lambda_states,
+            default_attention_layer=self.default_attention_layer,
+            default_frames=self.default_frames,
+            default_segment_ms=self.default_segment_ms,
+            default_attention_heads=self.default_attention_heads,
+            lacks_ctc=self.lacks_ctc,
+            greedy_only=self.greedy_only,
+        )

@@ -1,30 +1,44 @@
-"""A gRPC server's life: bind, tell its health, drain on SIGTERM, stop."""
+"""A service's process: read its settings, bind, tell its health, drain on SIGTERM, stop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from earvoice.runtime.authentication import Authenticator
-from earvoice.runtime.credentials import server_credentials
-from earvoice.runtime.settings import ServiceSettings
-from earvoice.runtime.status import DISCARD_TIMEOUT_S, StatusInterceptor
-from earvoice.runtime.tls import ServerTls
-from earvoice.runtime.transport import MESSAGE_LIMIT_BYTES, server_options
+from earvoice.runtime.files import atomic_write
+from earvoice.runtime.interceptor import DISCARD_TIMEOUT_S, StatusInterceptor
+from earvoice.runtime.machine import descriptor_limit
+from earvoice.runtime.settings import (
+    ServiceSettings,
+    address_of,
+)
+from earvoice.runtime.tls import ServerTls, TlsFileError
+from earvoice.runtime.transport import (
+    MESSAGE_LIMIT_BYTES,
+    Options,
+    server_credentials,
+    server_options,
+)
 
 _LOG = logging.getLogger("earvoice.runtime.server")
 
 LAST_WORDS_S = DISCARD_TIMEOUT_S + 0.5
 """How long statuses on their way may take once everything else has ended: longer than callers in
 full flow are listened to."""
+
+MOST_CONNECTIONS = 65_536
+RESERVED_DESCRIPTORS = 128
+"""Kept for what is not a connection, where there are twice as many."""
+IDLE_CONNECTION_MS = 600_000
+"""Without a call; a client opens another when it needs one."""
 
 Drain = Callable[[float], Awaitable[None]]
 
@@ -57,8 +71,14 @@ class ServiceServer:
         self._address: str | None = None
         self.draining = asyncio.Event()
         self.grpc_server = grpc.aio.server(
-            interceptors=[StatusInterceptor(settings.write_timeout_ms / 1000, authenticator)],
-            options=server_options(message_limit_bytes),
+            interceptors=[
+                StatusInterceptor(
+                    settings.write_timeout_ms / 1000,
+                    authenticator,
+                    settings.idle_timeout_ms / 1000,
+                )
+            ],
+            options=[*server_options(message_limit_bytes), *_connection_limits()],
         )
         self._health_server = grpc.aio.server(options=server_options(message_limit_bytes))
         for server in (self.grpc_server, self._health_server):
@@ -77,13 +97,13 @@ class ServiceServer:
         await self.set_serving(serving=False)
         # A probe of the process's life, not of its readiness: a draining server must not be killed.
         await self._health.set(health.SERVICE_NAME, health_pb2.HealthCheckResponse.SERVING)
-        tls = self._settings.tls
-        port = _bind(self.grpc_server, self._settings.host, self._settings.port, tls)
-        self._address = f"{self._settings.host}:{port}"
-        await self.grpc_server.start()
-        if self._settings.health_port:
-            _bind(self._health_server, self._settings.host, self._settings.health_port)
+        settings, tls = self._settings, self._settings.tls
+        port = _bind(self.grpc_server, settings, "port", tls)
+        self._address = address_of(settings.host, port)
+        if settings.health_port:
+            _bind(self._health_server, settings, "health_port")
             await self._health_server.start()
+        await self.grpc_server.start()
         _LOG.info("listening", extra={"address": self._address, "tls": tls is not None})
         return port
 
@@ -94,7 +114,8 @@ class ServiceServer:
         for name in self._service_names:
             await self._health.set(name, value)
         if serving and self._address and self._settings.address_file:
-            write_atomically(self._settings.address_file, self._address)
+            with atomic_write(self._settings.address_file) as partial:
+                partial.write_text(self._address, encoding="utf8")
         if serving:
             _LOG.info("serving", extra={"address": self._address})
 
@@ -140,18 +161,37 @@ class ServiceServer:
         await self._health_server.stop(grace=0)
 
 
-def _bind(server: grpc.aio.Server, host: str, port: int, tls: ServerTls | None = None) -> int:
-    address = f"{host}:{port}"
+def _connection_limits() -> Options:
+    """Return options with which connections never take all of the process's descriptors."""
+    limit = descriptor_limit()
+    most = min(MOST_CONNECTIONS, limit - min(RESERVED_DESCRIPTORS, limit // 2))
+    return [
+        ("grpc.max_allowed_incoming_connections", most),
+        ("grpc.max_connection_idle_ms", IDLE_CONNECTION_MS),
+    ]
+
+
+def _bind(
+    server: grpc.aio.Server, settings: ServiceSettings, field: str, tls: ServerTls | None = None
+) -> int:
+    port: int = getattr(settings, field)
+    address = address_of(settings.host, port)
     try:
+        _check_address(settings.host, port)
         if tls is None:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, server_credentials(tls))
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {address}: {error}") from error
+    except TlsFileError:
+        raise
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        message = f"{settings.variable(field)}: cannot listen on {address}: {reason}"
+        raise OSError(message) from error
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf8")
-    temporary.replace(path)
+def _check_address(host: str, port: int) -> None:
+    """Bind a socket as gRPC does, which does not say why it cannot."""
+    family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        trial.bind(place)

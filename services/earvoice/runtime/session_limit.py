@@ -1,21 +1,35 @@
-"""How many sessions a process takes at once, and how it drains."""
+"""How many sessions a process takes at once, as configured or as measured, and how it drains."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
+from earvoice.runtime.authentication import current_tenant
 from earvoice.runtime.errors import EarvoiceError, NotReadyError, SessionLimitError
-from earvoice.runtime.identity import current_tenant
-from earvoice.runtime.return_times import ReturnTimes
+from earvoice.runtime.machine import available_cpus, descriptor_limit, open_descriptors
+from earvoice.runtime.settings import ModelSettings
 
+MOST_SESSIONS = 10_000
 RETRY_AFTER_MS = 1000
+EARLIEST_RETRY_S = 1.0
+RETRY_INTERVAL_S = 0.25
+LATEST_RETRY_S = 10.0
+
+SPARE_DESCRIPTORS = 32
+"""With fewer left no session begins: those that run may need them."""
 
 TENANT_LIMIT = "TENANT_LIMIT"
 """Why a session is not taken whose tenant has as many as it may; its caller hears SESSION_LIMIT."""
+
+_LOG = logging.getLogger("earvoice.runtime.session_limit")
 
 
 class SessionLimit:
@@ -24,6 +38,7 @@ class SessionLimit:
     Args:
         limit: sessions at once, 1 or more; ``auto`` stands for 1 until it is set anew.
         tenant_limit: sessions of one tenant at once; 0 for no such limit.
+        descriptors_left: how many files and connections the process may still open.
 
     Attributes:
         limit: as given; may be set anew while sessions run, and none of them is ended.
@@ -31,11 +46,17 @@ class SessionLimit:
         refused: sessions that were not taken, by the error's reason or ``TENANT_LIMIT``.
     """
 
-    def __init__(self, limit: int | Literal["auto"], tenant_limit: int = 0) -> None:
+    def __init__(
+        self,
+        limit: int | Literal["auto"],
+        tenant_limit: int = 0,
+        descriptors_left: Callable[[], int] = lambda: descriptor_limit() - open_descriptors(),
+    ) -> None:
         self.limit = 1 if limit == "auto" else limit
         self._tenant_limit = tenant_limit
+        self._descriptors_left = descriptors_left
         self._active_by_tenant: Counter[str] = Counter()
-        self._return_times = ReturnTimes()
+        self._retries = RetrySchedule()
         self.active = 0
         self.refused: Counter[str] = Counter()
         self._closed = False
@@ -47,14 +68,11 @@ class SessionLimit:
         """Hold one session for as long as the block runs.
 
         Raises:
-            SessionLimitError: every session is taken.
+            SessionLimitError: every session is taken, or there are no descriptors for one.
             NotReadyError: the process is draining.
         """
+        self.check()
         tenant = current_tenant()
-        if refusal := self._refusal(tenant):
-            reason, error = refusal
-            self.refused[reason] += 1
-            raise error
         self.active += 1
         self._active_by_tenant[tenant] += 1
         self._idle.clear()
@@ -65,6 +83,18 @@ class SessionLimit:
             self._active_by_tenant -= Counter([tenant])
             if self.active == 0:
                 self._idle.set()
+
+    def check(self) -> None:
+        """Refuse a session that could not be admitted now; a caller need not say what it wants.
+
+        Raises:
+            SessionLimitError: every session is taken.
+            NotReadyError: the process is draining.
+        """
+        if refusal := self._refusal(current_tenant()):
+            reason, error = refusal
+            self.refused[reason] += 1
+            raise error
 
     async def drain(self) -> None:
         """Refuse new sessions and return when the last one has ended."""
@@ -80,9 +110,105 @@ class SessionLimit:
             return SessionLimitError.reason, self._full("sessions", self.limit)
         if self._tenant_limit and self._active_by_tenant[tenant] >= self._tenant_limit:
             return TENANT_LIMIT, self._full("sessions of this tenant", self._tenant_limit)
+        if self._descriptors_left() < SPARE_DESCRIPTORS:
+            return SessionLimitError.reason, self._full("file descriptors", descriptor_limit())
         return None
 
     def _full(self, what: str, limit: int) -> SessionLimitError:
         message = f"all {limit} {what} are taken"
-        later_ms = self._return_times.next_ms()
-        return SessionLimitError(message, retry_after_ms=later_ms, limit=str(limit))
+        retry_after_ms = self._retries.next_ms()
+        return SessionLimitError(message, retry_after_ms=retry_after_ms, limit=str(limit))
+
+
+class RetrySchedule:
+    """When those who are refused may try again: one after the other, not all of them at once.
+
+    Every attempt takes time from the sessions that run. So they come every `RETRY_INTERVAL_S`,
+    however many wait: a place that becomes free is taken as soon, and who waits alone waits
+    `EARLIEST_RETRY_S`. Where so many wait that the last would come after `LATEST_RETRY_S`, times
+    are drawn before that.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last_s = -LATEST_RETRY_S
+
+    def next_ms(self) -> int:
+        """Return how long the next one is to wait, from `EARLIEST_RETRY_S` to `LATEST_RETRY_S`."""
+        now_s = self._clock()
+        wait_s = max(self._last_s + RETRY_INTERVAL_S - now_s, EARLIEST_RETRY_S)
+        if wait_s > LATEST_RETRY_S:
+            wait_s = random.uniform(EARLIEST_RETRY_S, LATEST_RETRY_S)  # noqa: S311 - no secret
+        else:
+            self._last_s = now_s + wait_s
+        return round(1000 * wait_s)
+
+
+@dataclass(frozen=True)
+class SegmentCost:
+    """What the segments of sessions that are computed together take of the engine's time.
+
+    Attributes:
+        own_s: seconds that each session adds, more than 0.
+        shared_s: seconds that they take however many they are, 0 or more.
+    """
+
+    own_s: float
+    shared_s: float = 0.0
+
+    def session_count(self, segment_ms: int, busy_ratio: float) -> int:
+        """Return how many sessions keep the engine no busier than this; 1 at least.
+
+        Args:
+            segment_ms: each session asks for one segment in this time.
+            busy_ratio: share of the engine's time, more than 0, at most 1.
+        """
+        available_s = busy_ratio * segment_ms / 1000 - self.shared_s
+        return max(1, min(MOST_SESSIONS, int(available_s / self.own_s)))
+
+
+def fit_cost(once_s: float, one_s: float, many_s: float, many: int) -> SegmentCost:
+    """Return the cost of segments of which a part is computed in common.
+
+    A straight line through two measurements: of one session alone, and of several at once.
+
+    Args:
+        once_s: what each session computes alone, in seconds.
+        one_s: the common part for one session.
+        many_s: the common part for several.
+        many: how many those were, 2 or more.
+    """
+    slope_s = max(0.0, (many_s - one_s) / (many - 1))
+    return SegmentCost(once_s + slope_s, max(0.0, one_s - slope_s))
+
+
+def computation_clock(device: str, threads: int) -> Callable[[], float]:
+    """Return the clock that tells best, in seconds, what a computation takes.
+
+    A single thread's own time does not pass while other processes have the processor. What several
+    threads or a GPU do takes the time that passes.
+    """
+    return time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
+
+
+def measured_limit(cost: SegmentCost, segment_ms: int, settings: ModelSettings) -> int:
+    """Return, and log, the number of sessions for `SESSION_LIMIT=auto`.
+
+    Each session asks for one segment in `segment_ms`. Where the engine's threads have fewer
+    processors, it is that much slower.
+    """
+    cpus = available_cpus()
+    share = min(1.0, cpus / settings.torch_threads)
+    count = cost.session_count(segment_ms, settings.target_busy_ratio * share)
+    _LOG.info(
+        "capacity measured",
+        extra={
+            "sessions": count,
+            "segment_ms": segment_ms,
+            "own_compute_ms": round(cost.own_s * 1000, 1),
+            "shared_compute_ms": round(cost.shared_s * 1000, 1),
+            "target_busy_ratio": settings.target_busy_ratio,
+            "cpus": cpus,
+        },
+    )
+    return count

@@ -7,14 +7,18 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar, get_args
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from earvoice.runtime.tls import ServerTls
+from earvoice.runtime.authentication import SharedSecrets
+from earvoice.runtime.tls import ServerTls, is_loopback
 
 OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
+SHORTEST_TOKEN_CHARACTERS = 16
+SHIPPED_MODEL = "earvoice-en-x-small"
 
 Settings = TypeVar("Settings", bound="ServiceSettings")
+_AnySettings = TypeVar("_AnySettings", bound=BaseSettings)
 
 
 class SettingsError(Exception):
@@ -76,6 +80,17 @@ class ServiceSettings(BaseSettings):
         0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
     )
 
+    @field_validator("host")
+    @classmethod
+    def _without_brackets(cls, host: str) -> str:
+        """An IPv6 address may be written with brackets, as in a URL, or without."""
+        return host.removeprefix("[").removesuffix("]")
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Return the environment variable that sets a field."""
+        return f"{cls.model_config.get('env_prefix', '')}{field.upper()}"
+
     @property
     def tls(self) -> ServerTls | None:
         """What connections are encrypted with; None for nothing."""
@@ -92,7 +107,103 @@ class ServiceSettings(BaseSettings):
         return self
 
 
-def load_settings(settings_class: type[Settings], **overrides: object) -> Settings:
+def shipped_model_path() -> Path:
+    """Return where the model that comes with EarVoice is: in a checkout, or in the package."""
+    package = Path(__file__).resolve().parents[1]
+    checkout = package.parents[1] / "models" / SHIPPED_MODEL
+    return checkout if checkout.is_dir() else package / "shipped" / SHIPPED_MODEL
+
+
+class ModelSettings(ServiceSettings):
+    """What the encoder and the decoder service have in common."""
+
+    session_limit: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
+        "auto",
+        description="Sessions at once; one more is refused with RESOURCE_EXHAUSTED. `auto` "
+        "measures at the start how many live sessions the engine bears.",
+    )
+    target_busy_ratio: Annotated[float, Field(ge=0.05, le=1)] = Field(
+        0.7,
+        description="Share of the engine's time that live sessions may take together, for `auto`.",
+    )
+    access_token: SecretStr | None = Field(
+        None,
+        description="Secret of 16 characters or more that a caller must show; several, separated "
+        "by commas, are all accepted, so that it can be changed without a pause.",
+    )
+    allow_unauthenticated: bool = Field(
+        default=False,
+        description="Serve anybody who reaches `HOST`. Beyond loopback a service starts only with "
+        "this, an `ACCESS_TOKEN` or a `TLS_CLIENT_CA_FILE`.",
+    )
+
+    idle_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = Field(
+        3_600_000,
+        description="Milliseconds without a command after which a session is ended; long, because "
+        "nothing is asked of a service while a speaker is silent.",
+    )
+    model_path: Path = Field(
+        default_factory=shipped_model_path,
+        description="Checkpoint: a directory of our own or of `transformers`, or a `.pt` file of "
+        "the papers' code.",
+    )
+    model_name: str = Field(
+        "", max_length=100, description="Name to serve it by; empty takes the checkpoint's own."
+    )
+    source_language: str = Field(
+        "und", description="Source language of a checkpoint that does not say it."
+    )
+    target_language: str = Field(
+        "und",
+        description="Target language of a checkpoint that neither says it nor has language tags.",
+    )
+    compression: Literal["checkpoint", "none", "avg", "weighted", "softmax", "fixed"] = Field(
+        "checkpoint",
+        description="CTC compression; another than the checkpoint's makes another model, with a "
+        "hash of its own.",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="Where the network computes; `auto` takes a GPU when there is one."
+    )
+    precision: Literal["fp32", "bf16", "int8", "auto"] = Field(
+        "auto",
+        description="Number format of the matrix products; `auto` takes bf16 where the machine is "
+        "fast in it and `earvoice precision` has shown that the model bears it, else fp32.",
+    )
+    torch_threads: Annotated[int, Field(ge=1, le=256)] = Field(
+        1, description="Threads of one computation on the CPU."
+    )
+
+    @property
+    def access_tokens(self) -> tuple[str, ...]:
+        """What a caller may show; empty if it need not show anything."""
+        secrets = self.access_token.get_secret_value() if self.access_token else ""
+        return tuple(part.strip() for part in secrets.split(",") if part.strip())
+
+    @property
+    def authenticator(self) -> SharedSecrets | None:
+        """Who knows the callers' secrets; None, which lets in everybody, if there are none."""
+        return SharedSecrets(self.access_tokens) if self.access_tokens else None
+
+    @model_validator(mode="after")
+    def _check_access(self) -> Self:
+        if self.access_token and not self.access_tokens:
+            raise ValueError("ACCESS_TOKEN is blank; allowed: a secret, or no such variable")
+        if any(len(token) < SHORTEST_TOKEN_CHARACTERS for token in self.access_tokens):
+            raise ValueError(
+                f"ACCESS_TOKEN is too short; allowed: {SHORTEST_TOKEN_CHARACTERS} characters "
+                "or more"
+            )
+        guarded = self.access_tokens or self.tls_client_ca_file or self.allow_unauthenticated
+        if not (guarded or is_loopback(self.host)):
+            raise ValueError(
+                f"HOST = {self.host!r} is open to everybody; allowed: a loopback address, or "
+                "ACCESS_TOKEN, TLS_CLIENT_CA_FILE (mutual TLS) or ALLOW_UNAUTHENTICATED=true"
+            )
+        return self
+
+
+def load_settings(settings_class: type[_AnySettings], **overrides: object) -> _AnySettings:
     """Read the settings from the environment.
 
     Args:
@@ -117,12 +228,17 @@ def load_settings(settings_class: type[Settings], **overrides: object) -> Settin
         raise SettingsError("\n".join(_violations(error, settings_class))) from error
 
 
+def address_of(host: str, port: int) -> str:
+    """Return ``host:port``, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _unknown_variable(name: str, known: set[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     return f"{name}: no such setting" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _violations(error: ValidationError, settings_class: type[ServiceSettings]) -> list[str]:
+def _violations(error: ValidationError, settings_class: type[BaseSettings]) -> list[str]:
     prefix = settings_class.model_config.get("env_prefix", "")
     found: dict[str, list[str]] = {}
     for item in error.errors():
@@ -134,7 +250,7 @@ def _violations(error: ValidationError, settings_class: type[ServiceSettings]) -
     return [f"{prefix}{shown}: {' or '.join(messages)}" for shown, messages in found.items()]
 
 
-def _shown_setting(settings_class: type[ServiceSettings], name: str, value: object) -> str:
+def _shown_setting(settings_class: type[BaseSettings], name: str, value: object) -> str:
     if not name:
         return "*"
     field = settings_class.model_fields.get(name)

@@ -1,7 +1,11 @@
-"""Which files TLS takes its certificates, keys and authorities from; all are PEM."""
+"""TLS: its files, all PEM, and which addresses do without because only this machine reaches them.
+
+Imports no grpc.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +32,7 @@ class ChannelTls:
     server_name: str = ""
 
     def check(self) -> None:
-        """Check that the files are there and belong together.
-
-        Raises:
-            TlsFileError: they do not.
-        """
+        """Raise TlsFileError unless the files are there and belong together."""
         _check_pair(self.certificate_file, self.key_file)
         _check_authorities(self.ca_file)
 
@@ -52,11 +52,7 @@ class ServerTls:
     client_ca_file: Path | None = None
 
     def check(self) -> None:
-        """Check that the files are there and belong together.
-
-        Raises:
-            TlsFileError: they do not.
-        """
+        """Raise TlsFileError unless the files are there and belong together."""
         _check_pair(self.certificate_file, self.key_file)
         _check_authorities(self.client_ca_file)
 
@@ -85,3 +81,21 @@ def _check_authorities(ca_file: Path | None) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_file)
     except OSError as error:
         raise TlsFileError(f"authorities {ca_file} cannot be used: {error}") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host: a name, an IPv4 or an IPv6 address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_local_target(target: str) -> bool:
+    """Return whether a gRPC target, such as ``dns:///host:port``, leads to this machine only."""
+    if target.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = target.rpartition("/")[2].rpartition(":")[0]
+    return is_loopback(host)

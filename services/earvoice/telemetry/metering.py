@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Observation
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
-from earvoice.runtime.engine_load import BusyRatio, EngineLoad
+from earvoice.runtime.engine import BusyRatio, EngineLoad
 from earvoice.runtime.session_limit import SessionLimit
 from earvoice.telemetry.schema import METRICS, Metric, Service
 
@@ -21,12 +21,7 @@ _DECLARED = {metric.name: metric for metric in METRICS}
 
 
 class Meters:
-    """The instruments of one service.
-
-    Args:
-        service: its histograms and counters are made.
-        meter: makes them; one of OpenTelemetry's, void where nobody reads.
-    """
+    """The instruments of one service, made by one of OpenTelemetry's meters."""
 
     def __init__(self, service: Service, meter: metrics.Meter) -> None:
         self._meter = meter
@@ -50,7 +45,7 @@ class Meters:
             name: of the metric.
             value: in its unit.
             kind: value of the metric's attribute.
-            context: the trace that an exemplar shall lead to.
+            context: the trace that an exemplar leads to.
         """
         attributes = {_DECLARED[name].attribute: kind} if kind else None
         self._histograms[name].record(value, attributes, context)

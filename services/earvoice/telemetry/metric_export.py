@@ -18,16 +18,11 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, start_http_server
 
-from earvoice.telemetry.export_losses import CLOSE_TIMEOUT_S, ExportLosses
+from earvoice.telemetry.service_telemetry import CLOSE_TIMEOUT_S, ExportLosses
 
 
 class CountedMetricExporter(MetricExporter):
-    """Counts the readings that an exporter could not send, and keeps its errors from the reader.
-
-    Args:
-        exporter: sends them.
-        losses: counts.
-    """
+    """Counts the readings that an exporter could not send, and keeps its errors from the reader."""
 
     def __init__(self, exporter: OTLPMetricExporter, losses: ExportLosses) -> None:
         super().__init__()
@@ -37,7 +32,6 @@ class CountedMetricExporter(MetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float = 10_000, **_: object
     ) -> MetricExportResult:
-        """Send a reading of all metrics."""
         result = self._exporter.export(metrics_data, timeout_millis)
         if result is MetricExportResult.SUCCESS:
             self._losses.recover("metrics")
@@ -46,11 +40,9 @@ class CountedMetricExporter(MetricExporter):
         return result
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Nothing waits here."""
         return self._exporter.force_flush(timeout_millis)
 
     def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
-        """Give up what is on its way."""
         self._exporter.shutdown(timeout_millis)
 
 

@@ -25,13 +25,7 @@ SERVICE_NAMES: dict[Service, str] = {
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute of spans.
-
-    Attributes:
-        name: in full.
-        type: of its value.
-        meaning: what it says; a unit stands in the name.
-    """
+    """One attribute of spans; a unit stands in its name."""
 
     name: str
     type: AttributeType
@@ -40,15 +34,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class SpanDeclaration:
-    """One kind of span.
-
-    Attributes:
-        name: as in traces.
-        service: who makes it.
-        parent: the span it hangs on.
-        time: from when to when.
-        attributes: that it may have.
-    """
+    """One kind of span: who makes it, on which other it hangs, from when to when it is."""
 
     name: str
     service: Service
@@ -59,27 +45,21 @@ class SpanDeclaration:
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric.
-
-    Attributes:
-        name: as OpenTelemetry knows it; Prometheus writes `_` for `.`, and adds the unit.
-        instrument: what it is.
-        unit: in the code of UCUM.
-        services: who has it.
-        meaning: what it says.
-        attribute: what tells its series apart; empty for a single one.
-        values: of the attribute, where they are few.
-        bounds: upper bounds of a histogram's buckets, in its unit.
-    """
+    """One metric."""
 
     name: str
+    """As OpenTelemetry knows it; Prometheus writes `_` for `.`, and adds the unit."""
     instrument: Instrument
     unit: str
+    """In the code of UCUM."""
     services: tuple[Service, ...]
     meaning: str
     attribute: str = ""
+    """What tells its series apart; empty for a single one."""
     values: tuple[str, ...] = ()
+    """Of the attribute, where they are few."""
     bounds: tuple[float, ...] = ()
+    """Upper bounds of a histogram's buckets, in its unit."""
 
 
 STAGES = (
@@ -376,6 +356,20 @@ METRICS = (
     ),
     Metric(
         "earvoice.guard.hits", "counter", "{cut}", ("policy",), "Commits cut by a guard.", "guard"
+    ),
+    Metric(
+        "earvoice.descriptors.open",
+        "gauge",
+        "{descriptor}",
+        _ALL,
+        "Files and connections that the process has open.",
+    ),
+    Metric(
+        "earvoice.descriptors.limit",
+        "gauge",
+        "{descriptor}",
+        _ALL,
+        "As many may be open; connections end, and sessions are refused, before.",
     ),
     Metric(
         "earvoice.telemetry.dropped",

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
+from collections import Counter
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import NoOpMeter
 
-from earvoice.runtime.settings import ServiceSettings
-from earvoice.telemetry.export_losses import ExportLosses
+from earvoice.runtime.machine import descriptor_limit, open_descriptors
+from earvoice.runtime.settings import ServiceSettings, address_of
 from earvoice.telemetry.metering import Meters
-from earvoice.telemetry.sampling import SessionSampler
 from earvoice.telemetry.schema import SERVICE_NAMES, Service
+from earvoice.telemetry.trace_context import SessionSampler
 
 # The SDK and its exporters are imported where they are wanted: they take a third of a second.
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from earvoice.telemetry.exporting import SpanQueue
     from earvoice.telemetry.metric_export import MetricExport
-    from earvoice.telemetry.tracing import Tracer
+    from earvoice.telemetry.tracing import SpanQueue, Tracer
 
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -56,6 +57,8 @@ class ServiceTelemetry:
         meter = self._metrics.provider.get_meter("earvoice") if self._metrics else NoOpMeter("")
         self.meters = Meters(service, meter)
         self.meters.observe("earvoice.telemetry.dropped", lambda: dict(self.dropped))
+        self.meters.observe("earvoice.descriptors.open", lambda: {"": open_descriptors()})
+        self.meters.observe("earvoice.descriptors.limit", lambda: {"": descriptor_limit()})
 
     @property
     def has_metrics(self) -> bool:
@@ -80,7 +83,14 @@ def _metric_export(
 
     export = MetricExport(_resource(service), losses, to_collector=to_collector)
     if settings.metrics_port:
-        export.listen(settings.host, settings.metrics_port)
+        try:
+            export.listen(settings.host, settings.metrics_port)
+        except OSError as error:
+            export.close()
+            address = address_of(settings.host, settings.metrics_port)
+            raise OSError(
+                f"{settings.variable('metrics_port')}: cannot listen on {address}: {error.strerror}"
+            ) from error
     return export
 
 
@@ -99,12 +109,12 @@ def _span_queue(settings: ServiceSettings, losses: ExportLosses) -> SpanQueue | 
 
         exporter = OTLPSpanExporter()
     elif settings.trace_file is not None:
-        from earvoice.telemetry.span_file import SpanFileExporter  # noqa: PLC0415
+        from earvoice.telemetry.tracing import SpanFileExporter  # noqa: PLC0415
 
         exporter = SpanFileExporter(settings.trace_file)
     if exporter is None:
         return None
-    from earvoice.telemetry.exporting import SpanQueue  # noqa: PLC0415
+    from earvoice.telemetry.tracing import SpanQueue  # noqa: PLC0415
 
     return SpanQueue(exporter, losses)
 
@@ -124,3 +134,40 @@ def _resource(service: Service) -> Resource:
 
     name = os.environ.get("OTEL_SERVICE_NAME") or SERVICE_NAMES[service]
     return Resource.create({"service.name": name, "service.version": version("earvoice")})
+
+
+CLOSE_TIMEOUT_S = 2.0
+"""What waits when a service stops may take so long to go out."""
+
+_LOG = logging.getLogger("earvoice.telemetry")
+
+
+class ExportLosses:
+    """Counts what could not be exported; logs when it begins and when it is over, not each time.
+
+    Attributes:
+        dropped: things lost, by signal (`traces`, `metrics`).
+    """
+
+    def __init__(self) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._failing: set[str] = set()
+        self._lock = threading.Lock()
+
+    def lose(self, signal: str, count: int, reason: str) -> None:
+        """Count things that are lost."""
+        with self._lock:
+            self.dropped[signal] += count
+            begins = signal not in self._failing
+            self._failing.add(signal)
+        if begins:
+            _LOG.warning("telemetry is lost", extra={"signal": signal, "reason": reason})
+
+    def recover(self, signal: str) -> None:
+        """Hear that an export went well."""
+        if signal not in self._failing:
+            return
+        with self._lock:
+            self._failing.discard(signal)
+        dropped = self.dropped[signal]
+        _LOG.info("telemetry goes out again", extra={"signal": signal, "dropped": dropped})

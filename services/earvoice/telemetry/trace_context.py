@@ -1,9 +1,12 @@
-"""W3C Trace Context: which span a message belongs to, as a `traceparent`."""
+"""Which span a message belongs to, when something was, and which sessions are traced."""
 
 from __future__ import annotations
 
 import random
 import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from opentelemetry.trace import SpanContext, TraceFlags
 
@@ -56,3 +59,50 @@ def _random_id(bits: int) -> int:
 
 def _sampled(trace_id: int) -> SpanContext:
     return SpanContext(trace_id, _random_id(64), is_remote=False, trace_flags=_SAMPLED)
+
+
+class SessionSampler:
+    """Draws once a session.
+
+    A sampler of OpenTelemetry's decides by trace, and each segment is a trace of its own: parts of
+    a session would be traced, and others not.
+
+    Args:
+        ratio: share of sessions that are traced, 0 to 1.
+        draw: gives a number from 0 up to, but not 1.
+    """
+
+    def __init__(self, ratio: float, draw: Callable[[], float] = random.random) -> None:
+        self._ratio = ratio
+        self._draw = draw
+
+    def traces(self, traceparent: str) -> bool:
+        """Say whether a session is traced; it is where its caller's trace is kept."""
+        return sampled_parent(traceparent) is not None or self._draw() < self._ratio
+
+
+class WallAnchor:
+    """Places moments of a monotonic clock on the wall.
+
+    Read once for all spans of a segment or a request: its durations are exact, whatever happens to
+    the wall clock meanwhile.
+    """
+
+    def __init__(
+        self,
+        monotonic_ns: Callable[[], int] = time.perf_counter_ns,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._offset_ns = wall_ns() - monotonic_ns()
+
+    def wall_ns(self, moment_s: float) -> int:
+        """Return when a moment was, in ns since 1970."""
+        return self._offset_ns + round(moment_s * 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From one moment to another, on a monotonic clock in seconds."""
+
+    start_s: float
+    end_s: float

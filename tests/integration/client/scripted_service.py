@@ -8,7 +8,7 @@ import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
-from earvoice.runtime.status import StatusInterceptor
+from earvoice.runtime.interceptor import StatusInterceptor
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, server_options
 
 Response = api.StreamingTranslateResponse
@@ -26,38 +26,45 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
     """
 
     def __init__(
-        self, words=(), failure=None, fail_after=0, clock=api.ELAPSED_CLOCK_LIVE, guards_hit=None
+        self,
+        words=(),
+        failure=None,
+        fail_after=0,
+        clock=api.ELAPSED_CLOCK_LIVE,
+        guards_hit=None,
+        max_target_languages=1,
     ):
         self.words = list(words)
         self.failure = failure
         self.fail_after = fail_after
         self.clock = clock
         self.guards_hit = guards_hit or {}
+        self.max_target_languages = max_target_languages
         self.configs = []
         self.audio = []
         self.updates = []
         self.unfinished_sessions = 0
-        self._seq = 0
 
     async def StreamingTranslate(self, request_iterator, context):
         """Play the script once."""
         finished = False
         try:
+            seq = 0
             async for response in self._play(request_iterator):
+                response.seq = seq = seq + 1
                 yield response
             finished = True
         finally:
             self.unfinished_sessions += not finished
 
     async def _play(self, request_iterator):
-        self._seq = 0
         words = iter(self.words)
         messages = 0
         async for request in request_iterator:
             if request.WhichOneof("message") == "config":
                 self.configs.append(request.config)
                 self._fail_if_due(messages)
-                yield self._number(Response(session_started=self._start(request.config)))
+                yield Response(session_started=self._start(request.config))
                 continue
             if request.WhichOneof("message") == "update":
                 self.updates.append((len(self.audio), request.update))
@@ -67,26 +74,28 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
             self._fail_if_due(messages)
             if (text := next(words, None)) is not None:
                 yield self._release(text)
-            yield self._number(Response(segment_done={"segment": messages, "end_sample": 100}))
+            yield Response(segment_done={"segment": messages, "end_sample": 100})
         for text in words:
             yield self._release(text)
         end = {"end_sample": 200, "cause": "UTTERANCE_END_CAUSE_END_OF_AUDIO"}
-        yield self._number(Response(end_of_utterance={**end, "source_transcript": "heard"}))
-        yield self._number(
-            Response(
-                summary={
-                    "audio_samples": 16_000,
-                    "word_count": len(self.words),
-                    "computation_ms": 20,
-                    "guards_hit": self.guards_hit,
-                }
-            )
+        yield Response(end_of_utterance={**end, "source_transcript": "heard"})
+        yield Response(
+            summary={
+                "audio_samples": 16_000,
+                "word_count": len(self.words),
+                "computation_ms": 20,
+                "guards_hit": self.guards_hit,
+            }
         )
 
     async def ListModels(self, request, context):
         """Tell of one model."""
         model = {"name": "m", "version": "1", "target_language_codes": ["de"], "precision": 1}
-        return api.ListModelsResponse(models=[model], policies=["edatt"], max_target_languages=1)
+        return api.ListModelsResponse(
+            models=[model],
+            policies=["edatt"],
+            max_target_languages=self.max_target_languages,
+        )
 
     def _start(self, config):
         return api.SessionStarted(session_id="s1", config=config, elapsed_clock=self.clock)
@@ -110,12 +119,7 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
             elapsed_ms=7,
             stage_timings=timings,
         )
-        return self._number(Response(committed={"items": [item], "acknowledged_samples": 50}))
-
-    def _number(self, response):
-        self._seq += 1
-        response.seq = self._seq
-        return response
+        return Response(committed={"items": [item], "acknowledged_samples": 50})
 
 
 @asynccontextmanager

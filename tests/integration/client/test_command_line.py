@@ -1,13 +1,19 @@
 """The ``earvoice`` command as a process, against a scripted server."""
 
 import asyncio
+import io
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import webvtt
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
@@ -15,6 +21,7 @@ from earvoice.runtime.errors import BackendUnavailableError, SessionLimitError
 from tests.integration.client.scripted_service import ScriptedService, serve
 
 ITEM_FIELDS = [
+    "type",
     "text",
     "starts_word",
     "utterance",
@@ -55,7 +62,8 @@ async def test_json_lines_have_the_promised_fields(recording):
         arguments = ("--server", address, "--to", "de", "--fast", "--format", "jsonl")
         status, output, errors = await run("translate", recording, *arguments)
     assert (status, errors) == (0, "")
-    items = [json.loads(line) for line in output.splitlines()]
+    *items, end = [json.loads(line) for line in output.splitlines()]
+    assert (end["type"], end["cause"], end["utterance"]) == ("utterance_end", "end_of_audio", 0)
     assert [item["text"] for item in items] == ["Guten", "Tag", "."]
     assert all(list(item) == ITEM_FIELDS for item in items)
     assert items[0]["file"] == str(recording)
@@ -76,6 +84,49 @@ async def test_stage_timings_and_transcript_come_when_asked_for(recording):
     assert transcript["source_transcript"] == "heard"
     (config,) = service.configs
     assert config.catch_up == api.CATCH_UP_MERGE
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_several_languages_are_translated_at_once(recording, limit):
+    """In one session where the server takes so many, else in one for each, side by side."""
+    service = ScriptedService([" Tag"], max_target_languages=limit)
+    async with serve(service) as address:
+        targets = ("--to", "de,es", "--format", "jsonl")
+        status, output, errors = await run("translate", recording, "--server", address, *targets)
+    assert (status, errors) == (0, "")
+    assert sorted(list(config.target_language_codes) for config in service.configs) == (
+        [["de"], ["es"]] if limit == 1 else [["de", "es"]]
+    )
+    lines = [json.loads(line) for line in output.splitlines()]
+    ends = [line["target_language"] for line in lines if line["type"] == "utterance_end"]
+    assert sorted(ends) == ["de", "es"]
+
+
+async def test_a_session_that_fails_ends_those_beside_it(recording):
+    """Half of the languages is no translation."""
+    service = ScriptedService(failure=RuntimeError("bug"), fail_after=1)
+    async with serve(service) as address:
+        status, _, errors = await run("translate", recording, "--server", address, "--to", "de,es")
+    assert status == 1
+    assert errors.count("the same command will fail again") == 1
+
+
+async def test_subtitles_of_a_recording(recording):
+    """A program that reads SubRip finds the words."""
+    async with serve(ScriptedService([" Guten", " Tag"])) as address:
+        arguments = ("--server", address, "--format", "srt")
+        status, output, errors = await run("translate", recording, *arguments)
+    assert (status, errors) == (0, "")
+    (caption,) = webvtt.from_buffer(io.StringIO(output), format="srt")
+    assert caption.text == "Guten Tag"
+    assert (caption.start, caption.end) == ("00:00:00.000", "00:00:01.000")
+
+
+async def test_a_recording_without_words_is_told_of(recording):
+    """On standard error, and it is no failure."""
+    async with serve(ScriptedService()) as address:
+        status, output, errors = await run("translate", recording, "--server", address)
+    assert (status, output, errors) == (0, "", "earvoice: a.wav: no speech was found\n")
 
 
 async def test_the_policy_reaches_the_server(recording):
@@ -176,3 +227,111 @@ async def test_the_demo_owns_up_to_silence(recording):
         status, output, _ = await run("demo", "--audio", recording, "--server", address)
     assert status == 0
     assert "no words were released" in output
+
+
+def start(arguments, **streams):
+    """Start the command; streams that are not given are not there to be read or written."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, **streams}
+    return subprocess.Popen(
+        [sys.executable, "-m", "earvoice.cli", *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        **streams,
+    )
+
+
+async def finish(process):
+    """Return exit status and what was told."""
+    output, errors = await asyncio.to_thread(process.communicate, timeout=60)
+    return process.returncode, output, errors.decode()
+
+
+async def test_an_empty_standard_input_is_told():
+    """A character device that no event loop can wait on."""
+    async with serve(ScriptedService()) as address:
+        status, _, errors = await finish(start(["translate", "-", "--server", address]))
+    assert (status, errors) == (3, "earvoice: standard input ended before any audio came\n")
+
+
+async def test_an_endless_device_is_read_until_a_signal():
+    """As a microphone would be: Ctrl-C ends the audio, the words come."""
+    service = ScriptedService([" Guten", " Tag"])
+    with Path("/dev/zero").open("rb") as zero:  # noqa: ASYNC230 - opened, not read
+        async with serve(service) as address:
+            process = start(["translate", "-", "--server", address], stdin=zero)
+            while len(service.audio) < 3:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            status, output, errors = await finish(process)
+    assert (status, output) == (0, b"Guten Tag\n"), errors
+
+
+async def test_a_container_on_standard_input_is_refused(recording):
+    """Its bytes would be noise."""
+    async with serve(ScriptedService()) as address:
+        content = recording.read_bytes()
+        status, _, errors = await run("translate", "-", "--server", address, stdin=content)
+    assert status == 3
+    assert "standard input is WAV, not raw audio" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("closed", "status", "words"),
+    [("<&-", 3, "standard input is closed"), (">&-", 74, "standard output is closed")],
+)
+async def test_closed_streams_are_told(closed, status, words):
+    """Neither a traceback nor silence."""
+    command = f"exec {sys.executable} -m earvoice.cli translate - --server h:1 {closed}"
+    done = await asyncio.to_thread(
+        subprocess.run, ["sh", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, words in done.stderr, "Traceback" in done.stderr) == (
+        status,
+        True,
+        False,
+    )
+
+
+@pytest.mark.parametrize("command", ["translate", "presets"])
+async def test_a_full_disk_is_no_wrong_usage(recording, command):
+    """Output that cannot be written has an exit status of its own."""
+    with Path("/dev/full").open("wb") as full:  # noqa: ASYNC230 - opened, not written
+        async with serve(ScriptedService([" Tag"])) as address:
+            asked = ["translate", recording, "--server", address]
+            process = start(asked if command == "translate" else [command], stdout=full)
+            status, _, errors = await finish(process)
+    assert status == 74
+    assert errors == "earvoice: output cannot be written: No space left on device\n"
+
+
+async def test_a_letter_that_the_terminal_does_not_have_is_escaped(recording):
+    """Never lost, and no traceback."""
+    async with serve(ScriptedService([" Schön"])) as address:
+        process = start(
+            ["translate", recording, "--server", address],
+            env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        )
+        status, output, errors = await finish(process)
+    assert (status, output, errors) == (0, b"Sch\\xf6n\n", "")
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_told_in_a_line():
+    """Nothing is running yet that could be cleaned up."""
+    interrupted = """
+import sys
+from pathlib import Path
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "grpc":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from earvoice.cli.__main__ import main
+sys.exit(main(["--help"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "earvoice: ended by SIGINT\n"

@@ -8,10 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from earvoice.cli.backoff import Backoff
-from earvoice.cli.child_process import ChildPlan, ServiceStartError
 from earvoice.cli.log_relay import LogRelay
-from earvoice.cli.supervisor import SupervisedChild
+from earvoice.cli.supervisor import Backoff, ChildPlan, ServiceStartError, SupervisedChild
 
 # Serves at once: writes its address (and port, so that a restart can be compared), then waits.
 SERVER = """

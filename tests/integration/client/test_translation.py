@@ -23,7 +23,7 @@ from earvoice.client import (
     TranslationUpdate,
     connect,
 )
-from earvoice.client.pacing import send_fast
+from earvoice.client.audio import send_fast
 from earvoice.client.server_channels import ServerChannels
 from earvoice.client.translation_client import TranslationClient
 from earvoice.runtime.errors import (
@@ -159,10 +159,10 @@ async def test_a_missing_summary_is_no_success():
     """A server that ends early with status OK is not believed."""
 
     class Silent(ScriptedService):
-        async def StreamingTranslate(self, request_iterator, context):
+        async def _play(self, request_iterator):
             async for request in request_iterator:
                 if request.WhichOneof("message") == "config":
-                    yield self._number(Response(session_started=self._start(request.config)))
+                    yield Response(session_started=self._start(request.config))
 
     async with serve(Silent()) as address:
         with pytest.raises(ProtocolError, match="without a summary"):
@@ -190,19 +190,18 @@ async def test_a_session_that_comes_further_is_tried_anew():
     now_s = 0.0
 
     class Dying(ScriptedService):
-        async def StreamingTranslate(self, request_iterator, context):
+        async def _play(self, request_iterator):
             requests = aiter(request_iterator)
             self.configs.append((await anext(requests)).config)
-            self._seq = 0
-            yield self._number(Response(session_started=self._start(self.configs[-1])))
+            yield Response(session_started=self._start(self.configs[-1]))
             for segment in range(1, len(self.configs) + 1):
-                yield self._number(Response(segment_done={"segment": segment}))
+                yield Response(segment_done={"segment": segment})
             # A stream that ends before its audio is reset, and the reset may outrun the summary.
             async for _ in requests:
                 pass
             if len(self.configs) < 4:
                 raise NotReadyError("gone again")
-            yield self._number(Response(summary={}))
+            yield Response(summary={})
 
     service = Dying()
     options = TranslationOptions(("de",), reconnect_limit_s=60)

@@ -60,14 +60,23 @@ def story_of(environment):
     return path.read_text().splitlines() if path.exists() else []
 
 
-async def start(environment, *arguments):
+async def start(environment, *arguments, stderr=asyncio.subprocess.PIPE):
     """Start the command."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "earvoice.cli", "up", *map(str, arguments)),
         env=environment,
         stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=stderr,
     )
+
+
+@pytest.fixture
+def unread():
+    """Return a pipe's end that takes what nobody reads."""
+    reading, writing = os.pipe()
+    yield writing
+    os.close(writing)
+    os.close(reading)
 
 
 async def run_until_ready(environment, ready_file, *arguments, signal_number=signal.SIGTERM):
@@ -129,6 +138,62 @@ async def test_a_service_that_fails_ends_all(environment, tmp_path):
     story = story_of(environment)
     assert sorted(story[2:]) == ["decoder stops", "encoder stops"]
     assert not (tmp_path / "ready.json").exists()
+
+
+LOUD = """
+line = "x" * 999
+for _ in range(2000):
+    print(line, flush=True)
+"""
+
+
+def make_loud(tmp_path):
+    """Let the policy service say more than any pipe holds before it serves."""
+    path = tmp_path / "earvoice" / "policy" / "__main__.py"
+    path.write_text(LOUD + path.read_text())
+
+
+async def ready(path):
+    async with asyncio.timeout(30):
+        while not path.exists():  # noqa: ASYNC110 - another process tells no event of ours
+            await asyncio.sleep(0.01)
+
+
+async def test_a_reader_of_the_log_that_stops_stops_nothing(environment, tmp_path, unread):
+    """Nobody reads standard error: the services serve, and SIGTERM ends all."""
+    make_loud(tmp_path)
+    arguments = ("--port", "0", "--ready-file", tmp_path / "ready.json")
+    process = await start(environment, *arguments, stderr=unread)
+    await ready(tmp_path / "ready.json")
+    process.terminate()
+    async with asyncio.timeout(20):
+        assert await process.wait() == 0
+    assert sorted(story_of(environment)[4:]) == ["decoder stops", "encoder stops"]
+
+
+async def test_a_disk_that_is_full_stops_nothing(environment, tmp_path):
+    """Lines that cannot be written are dropped."""
+    make_loud(tmp_path)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "policy.log").symlink_to("/dev/full")
+    _, status, _, errors = await run_until_ready(
+        environment, tmp_path / "ready.json", "--port", "0", "--log-dir", tmp_path / "logs"
+    )
+    assert (status, errors) == (0, "")
+
+
+async def test_a_killed_up_leaves_nothing_behind(environment, tmp_path):
+    """Neither its ready file nor its folder of addresses; its services end, too."""
+    (tmp_path / "tmp").mkdir()
+    environment["TMPDIR"] = str(tmp_path / "tmp")
+    process = await start(environment, "--port", "0", "--ready-file", tmp_path / "ready.json")
+    await ready(tmp_path / "ready.json")
+    assert list((tmp_path / "tmp").glob("earvoice-*"))
+    process.kill()
+    await process.communicate()
+    async with asyncio.timeout(20):
+        while (tmp_path / "ready.json").exists() or any((tmp_path / "tmp").iterdir()):  # noqa: ASYNC110 - another process tells no event of ours
+            await asyncio.sleep(0.01)
 
 
 async def test_a_missing_folder_is_told_before_anything_starts(environment, tmp_path):

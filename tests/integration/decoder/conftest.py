@@ -14,17 +14,18 @@ import grpc
 import numpy as np
 import pytest
 
-from earvoice.api.v1.decoder_service_pb2_grpc import DecoderServiceStub
+from earvoice.api.v1.decoder_service_pb2_grpc import (
+    DecoderServiceStub,
+    add_DecoderServiceServicer_to_server,
+)
 from earvoice.decoder.engine import DecoderEngine
-from earvoice.decoder.generation_trace import GenerationTrace
 from earvoice.decoder.loading import LoadedDecoder, load_decoder
-from earvoice.decoder.model import ServedModel
-from earvoice.decoder.service import SERVICE_NAME, DecoderService, register
+from earvoice.decoder.service import SERVICE_NAME, DecoderService
 from earvoice.decoder.settings import DecoderSettings
-from earvoice.decoder.strategies.base import Strategy
+from earvoice.decoder.strategy import ServedModel, Strategy
 from earvoice.runtime.server import ServiceServer
 from tests.integration.decoder.caller import Caller
-from tests.integration.decoder.tiny_checkpoint import WIDTH, write_tiny_checkpoint
+from tests.tiny_model import WIDTH, write_tiny_checkpoint
 
 
 @dataclass
@@ -95,8 +96,8 @@ async def _running(
 ) -> AsyncIterator[RunningDecoder]:
     settings = DecoderSettings(**({"port": 0, "session_limit": 16} | changes))
     server = ServiceServer(settings, [SERVICE_NAME])
-    service = DecoderService(settings, GenerationTrace(None))
-    register(service, server.grpc_server)
+    service = DecoderService(settings)
+    add_DecoderServiceServicer_to_server(service, server.grpc_server)
     port = await server.start()
     engine = DecoderEngine(strategy)
     engine.start()

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import BeamPlan, Opening, Progress
-from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import BeamPlan, ElementType, Progress, Prompt, StateBlock, StatesId
 from earvoice.models.decoding import CachedDecoder
 
 END = 2
@@ -23,14 +22,14 @@ def block_of(states: np.ndarray) -> StateBlock:
     return StateBlock(StatesId(0, 1), *states.shape, ElementType.FLOAT32, data)
 
 
-def beam_opening(forced: Sequence[int], plan: BeamPlan, layer: int, **more: object) -> Opening:
+def beam_opening(forced: Sequence[int], plan: BeamPlan, layer: int, **more: object) -> Prompt:
     """A beam search from these tokens, which may end."""
     fields = {"forbid_end": False} | more
-    return Opening(tuple(forced), (), layer, beam=plan, **fields)  # type: ignore[arg-type]
+    return Prompt(tuple(forced), (), layer, beam=plan, **fields)  # type: ignore[arg-type]
 
 
 def search_together(
-    strategy: SearchStrategy, searches: Sequence[tuple[np.ndarray, Opening]]
+    strategy: SearchStrategy, searches: Sequence[tuple[np.ndarray, Prompt]]
 ) -> list[Progress]:
     """The end of each beam search, over its own states, all in one batch."""
     begun = [strategy.begin(block_of(states), opening) for states, opening in searches]
@@ -40,12 +39,12 @@ def search_together(
         for index, progress in zip(open_ones, stepped, strict=True):
             near_tie = progress.near_tie or found[index].near_tie
             found[index] = Progress(
-                progress.choices, progress.beam, progress.prefix_attention, near_tie
+                progress.tokens, progress.beam, progress.prefix_attention, near_tie
             )
     return found
 
 
-def search(strategy: SearchStrategy, states: np.ndarray, opening: Opening) -> Progress:
+def search(strategy: SearchStrategy, states: np.ndarray, opening: Prompt) -> Progress:
     """The end of one beam search; its near tie tells of all its steps."""
     return search_together(strategy, [(states, opening)])[0]
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.strategies.base import BeamPlan, Opening, Progress
+from earvoice.decoder.strategy import BeamPlan, Progress, Prompt
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from tests.integration.decoder.conftest import random_states
@@ -42,7 +42,7 @@ def plain(tiny_path: Path) -> CachedDecoder:
 
 def tokens_of(found: Progress) -> list[tuple[int, ...]]:
     """Each item's new tokens, best first."""
-    return [tuple(choice.token for choice in item.choices) for item in found.beam]
+    return [tuple(choice.token for choice in item.tokens) for item in found.beam]
 
 
 def nearest(found: Progress) -> float:
@@ -83,7 +83,7 @@ def test_numbers_that_overflow_end_one_search_of_a_batch(tiny: LoadedDecoder) ->
             found = tiny.strategy.step([sound])[0]
         else:
             failed, found = tiny.strategy.step([broken, sound])
-            assert [len(item.choices) for item in failed.beam] == [1, 1, 1]
+            assert [len(item.tokens) for item in failed.beam] == [1, 1, 1]
         assert found == expected
         assert sound.last_tokens == alone.last_tokens
 
@@ -110,7 +110,7 @@ def test_items_are_what_they_say(
         (item.score for item in found.beam), reverse=True
     )
     for rank, item in enumerate(found.beam):
-        tokens = [choice.token for choice in item.choices]
+        tokens = [choice.token for choice in item.tokens]
         assert END not in tokens[:-1]
         assert len(tokens) == LIMIT or tokens[-1] == END
         assert len(tokens) <= LIMIT
@@ -119,10 +119,10 @@ def test_items_are_what_they_say(
         scores = log_probabilities(plain, states, whole[:-1])
         own = [float(scores[i, token]) for i, token in enumerate(whole[1:])]
         assert item.score == pytest.approx(np.mean(own), abs=1e-4)
-        assert [choice.log_probability for choice in item.choices] == pytest.approx(
+        assert [choice.log_probability for choice in item.tokens] == pytest.approx(
             own[len(prefix) :], abs=1e-4
         )
-        assert {len(choice.attention) for choice in item.choices} == {
+        assert {len(choice.attention) for choice in item.tokens} == {
             len(states) if rank == 0 else 0
         }
 
@@ -132,18 +132,18 @@ def test_items_are_what_they_say(
 def test_beam_of_one_is_greedy(tiny: LoadedDecoder, seed: int, prefix: list[int]) -> None:
     """The same tokens, log-probabilities and attention, prefix rows included."""
     states, forced = random_states(seed), (END, *prefix)
-    greedy = Opening(forced, (), LAYER, forbid_end=False, reported_prefix_tokens=len(prefix))
+    greedy = Prompt(forced, (), LAYER, forbid_end=False, reported_prefix_tokens=len(prefix))
     run, begun = tiny.strategy.begin(block_of(states), greedy)
-    choices = begun.choices
+    choices = begun.tokens
     while choices[-1].token != END and len(choices) < LIMIT:
-        choices += tiny.strategy.step([run])[0].choices
+        choices += tiny.strategy.step([run])[0].tokens
     wanted = beam_opening(forced, BeamPlan(1, LIMIT), LAYER, reported_prefix_tokens=len(prefix))
     found = search(tiny.strategy, states, wanted)
     if any(choice.near_tie for choice in choices):
         return
     assert tokens_of(found) == [tuple(choice.token for choice in choices)]
     np.testing.assert_allclose(found.prefix_attention, begun.prefix_attention, atol=1e-5)
-    for one, other in zip(found.beam[0].choices, choices, strict=True):
+    for one, other in zip(found.beam[0].tokens, choices, strict=True):
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-5)
         np.testing.assert_allclose(one.attention, other.attention, atol=1e-5)
 

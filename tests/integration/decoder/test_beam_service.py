@@ -8,7 +8,7 @@ import pytest
 
 from earvoice.api.v1 import decoder_service_pb2 as pb
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.strategies.base import BeamPlan
+from earvoice.decoder.strategy import BeamPlan
 from tests.integration.decoder.caller import Caller, Hypothesis, Reason, attention_of
 from tests.integration.decoder.conftest import RunningDecoder, random_states
 from tests.integration.decoder.searching import END, beam_opening, search
@@ -47,8 +47,8 @@ async def test_beam_comes_whole_before_the_end(
     expected = search(tiny.strategy, STATES, beam_opening((END, *PREFIX), plan, 2)).beam[:told]
     assert not found.messages
     for hypothesis, item in zip(beam.hypotheses, expected, strict=True):
-        assert [step.token for step in hypothesis.steps] == [c.token for c in item.choices]
-        assert [step.index for step in hypothesis.steps] == [*range(3, 3 + len(item.choices))]
+        assert [step.token for step in hypothesis.steps] == [c.token for c in item.tokens]
+        assert [step.index for step in hypothesis.steps] == [*range(3, 3 + len(item.tokens))]
         assert hypothesis.score == pytest.approx(item.score, abs=1e-5)
     best = beam.hypotheses[0].steps
     ended = best[-1].end_of_sequence

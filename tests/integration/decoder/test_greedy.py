@@ -7,9 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Choice, Opening
-from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import ElementType, PredictedToken, Prompt, StateBlock, StatesId
 from earvoice.models.config import (
     DecoderConfig,
     EncoderConfig,
@@ -59,17 +58,17 @@ def reference(golden: Path) -> dict[str, np.ndarray]:
 
 
 def decode(
-    decoder: CachedDecoder, states: np.ndarray, opening: Opening, count: int
-) -> list[Choice]:
+    decoder: CachedDecoder, states: np.ndarray, opening: Prompt, count: int
+) -> list[PredictedToken]:
     """The first `count` choices."""
     strategy = SearchStrategy(decoder, torch.device("cpu"))
     block = StateBlock(
         StatesId(0, 1), *states.shape, ElementType.FLOAT32, states.astype("<f4").tobytes()
     )
     run, begun = strategy.begin(block, opening)
-    choices = begun.choices
+    choices = begun.tokens
     while len(choices) < count:
-        choices += strategy.step([run])[0].choices
+        choices += strategy.step([run])[0].tokens
     return choices[:count]
 
 
@@ -80,7 +79,7 @@ def test_reference_is_reproduced(
 ) -> None:
     """Tokens exactly, log-probabilities to 1e-4, attention to 2e-5, however much is drafted."""
     tokens = reference["utt0/tokens"].tolist()[1:]
-    opening = Opening((END,), tuple(tokens[:drafted]), layer, forbid_end=False)
+    opening = Prompt((END,), tuple(tokens[:drafted]), layer, forbid_end=False)
     choices = decode(decoder, reference["utt0/avg/states"], opening, len(tokens))
     assert [choice.token for choice in choices] == tokens
     log_probs = torch.from_numpy(reference["utt0/logits"]).log_softmax(-1).numpy()
@@ -107,7 +106,7 @@ def test_padding_and_start_are_never_chosen(
         decoder.layer_norm.weight.zero_()
         decoder.layer_norm.bias.fill_(1.0)
         decoder.output_projection.weight[:4] = torch.tensor([[9.0], [8.0], [7.0], [6.0]])
-    opening = Opening((END,), (0, 1), 1, forbid_end)
+    opening = Prompt((END,), (0, 1), 1, forbid_end)
     choices = decode(decoder, reference["utt0/avg/states"], opening, 1)
     assert [choice.token for choice in choices] == [expected]
     assert choices[0].log_probability < -60
@@ -117,5 +116,5 @@ def test_near_ties_are_marked(decoder: CachedDecoder, reference: dict[str, np.nd
     """Two best logits closer than 1e-4 are told."""
     with torch.no_grad():
         decoder.output_projection.weight[70] = decoder.output_projection.weight[80]
-    opening = Opening((END,), (), 1, forbid_end=False)
+    opening = Prompt((END,), (), 1, forbid_end=False)
     assert any(c.near_tie for c in decode(decoder, reference["utt0/avg/states"], opening, 20))

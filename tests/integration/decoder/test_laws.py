@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import Choice, Opening
+from earvoice.decoder.strategy import ElementType, PredictedToken, Prompt, StateBlock, StatesId
 from tests.integration.decoder.caller import Hypothesis, attention_of
 from tests.integration.decoder.conftest import RunningDecoder, random_states
 
@@ -22,20 +21,20 @@ seeds = st.integers(0, 10_000)
 tokens = st.integers(0, 63)
 
 
-def decode(tiny: LoadedDecoder, seed: int, opening: Opening) -> list[Choice]:
+def decode(tiny: LoadedDecoder, seed: int, opening: Prompt) -> list[PredictedToken]:
     """Greedy choices over random states, at most LENGTH."""
     states = random_states(seed)
     block = StateBlock(
         StatesId(0, 1), states.shape[0], states.shape[1], ElementType.FLOAT32, states.tobytes()
     )
     run, begun = tiny.strategy.begin(block, opening)
-    choices = begun.choices
+    choices = begun.tokens
     while choices[-1].token != END and len(choices) < LENGTH:
-        choices += tiny.strategy.step([run])[0].choices
+        choices += tiny.strategy.step([run])[0].tokens
     return choices[:LENGTH]
 
 
-def until_near_tie(choices: Sequence[Choice]) -> int:
+def until_near_tie(choices: Sequence[PredictedToken]) -> int:
     """How many first choices are beyond doubt."""
     return next((i for i, choice in enumerate(choices) if choice.near_tie), len(choices))
 
@@ -58,11 +57,11 @@ def test_any_draft_gives_plain_greedy_tokens(
 ) -> None:
     """Corrupted, cut or too long: a draft gives the tokens of plain greedy, and its numbers."""
     forced = (END, *prefix)
-    plain = decode(tiny, seed, Opening(forced, (), 2, forbid_end))
+    plain = decode(tiny, seed, Prompt(forced, (), 2, forbid_end))
     draft = [choice.token for choice in plain]
     for place, token in corruptions:
         draft[place : place + 1] = [token]
-    drafted = decode(tiny, seed, Opening(forced, tuple(draft[:length]), 2, forbid_end))
+    drafted = decode(tiny, seed, Prompt(forced, tuple(draft[:length]), 2, forbid_end))
     sure = until_near_tie(plain)
     assert [c.token for c in drafted[:sure]] == [c.token for c in plain[:sure]]
     for one, other in zip(plain[:sure], drafted[:sure], strict=True):
@@ -75,9 +74,9 @@ def test_any_draft_gives_plain_greedy_tokens(
 @given(seed=seeds, cut=st.integers(0, LENGTH))
 def test_forced_prefix_goes_on_as_greedy_would(tiny: LoadedDecoder, seed: int, cut: int) -> None:
     """Forcing what greedy chose does not change what it chooses next."""
-    plain = decode(tiny, seed, Opening((END,), (), 2, forbid_end=True))
+    plain = decode(tiny, seed, Prompt((END,), (), 2, forbid_end=True))
     forced = (END, *(choice.token for choice in plain[:cut]))
-    rest = decode(tiny, seed, Opening(forced, (), 2, forbid_end=True))
+    rest = decode(tiny, seed, Prompt(forced, (), 2, forbid_end=True))
     if until_near_tie(plain) == len(plain):
         assert [c.token for c in rest[: LENGTH - cut]] == [c.token for c in plain[cut:]]
 

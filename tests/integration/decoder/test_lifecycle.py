@@ -12,15 +12,17 @@ import grpc
 import pytest
 
 from earvoice.api.v1 import decoder_service_pb2 as pb
-from earvoice.api.v1.decoder_service_pb2_grpc import DecoderServiceStub
-from earvoice.decoder.generation_trace import GenerationTrace
+from earvoice.api.v1.decoder_service_pb2_grpc import (
+    DecoderServiceStub,
+    add_DecoderServiceServicer_to_server,
+)
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.service import DecoderService, register
+from earvoice.decoder.service import DecoderService
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.runtime.server import ServiceServer
+from tests.fakes import END_TOKEN, STATE_DIMENSION, ScriptedStrategy, served_model
 from tests.integration.decoder.caller import Caller, Reason, facts_of
 from tests.integration.decoder.conftest import RunningDecoder, Serve, random_states
-from tests.unit.decoder.scripted import DIMENSION, END, ScriptedStrategy, model
 
 pytestmark = pytest.mark.torch
 
@@ -71,17 +73,17 @@ def session_ends() -> Iterator[asyncio.Queue[logging.LogRecord]]:
 
 async def test_failed_computation_ends_its_own_stream_only(serve: Serve) -> None:
     """ERROR, then INTERNAL with a fixed sentence; the neighbour's text is whole."""
-    scripts = {1: [5, 6, ValueError("secret")], 2: [*range(5, 30), END]}
-    decoder = await serve(model(), ScriptedStrategy(scripts))
-    bad = await ready(decoder, 1, DIMENSION)
-    good = await ready(decoder, 2, DIMENSION)
+    scripts = {1: [5, 6, ValueError("secret")], 2: [*range(5, 30), END_TOKEN]}
+    decoder = await serve(served_model(), ScriptedStrategy(scripts))
+    bad = await ready(decoder, 1, STATE_DIMENSION)
+    good = await ready(decoder, 2, STATE_DIMENSION)
     await good.request(1, revision=2)
     found = await bad.generate(1)
     assert (found.tokens, found.done.reason) == ([5, 6], Reason.REASON_ERROR)
     code, reason, message = facts_of(await failure_of(bad))
     assert (code, reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
     assert "secret" not in message
-    assert (await good.hypothesis(1)).tokens == [*range(5, 30), END]
+    assert (await good.hypothesis(1)).tokens == [*range(5, 30), END_TOKEN]
 
 
 async def test_session_too_many_is_refused_until_one_ends(
@@ -138,7 +140,7 @@ async def test_calls_before_the_model_is_loaded_are_refused(tiny: LoadedDecoder)
     """UNAVAILABLE with a reason, for both methods."""
     settings = DecoderSettings(port=0)
     server = ServiceServer(settings, [])
-    register(DecoderService(settings, GenerationTrace(None)), server.grpc_server)
+    add_DecoderServiceServicer_to_server(DecoderService(settings), server.grpc_server)
     port = await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = DecoderServiceStub(channel)

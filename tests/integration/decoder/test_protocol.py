@@ -11,7 +11,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.decoder.loading import LoadedDecoder
 from tests.integration.decoder.caller import Caller, Reason, attention_of, states_message
 from tests.integration.decoder.conftest import RunningDecoder, Serve, random_states
-from tests.integration.decoder.tiny_checkpoint import LAYERS
+from tests.tiny_model import LAYERS
 
 pytestmark = pytest.mark.torch
 

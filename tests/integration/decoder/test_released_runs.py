@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from earvoice.decoder.strategies.base import BeamPlan, Opening, Progress
-from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import BeamPlan, Progress, Prompt
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.config import Compression
@@ -47,7 +47,7 @@ def toy(shared_golden: Path) -> Checkpoint:
     return load_checkpoint(path, source_language="en", target_language="de")
 
 
-def _openings(segments: Sequence[Segment], size: int) -> list[Opening]:
+def _openings(segments: Sequence[Segment], size: int) -> list[Prompt]:
     return [
         beam_opening(
             (END, *segment.prefix),
@@ -60,7 +60,7 @@ def _openings(segments: Sequence[Segment], size: int) -> list[Opening]:
 
 
 def _assert_attention(found: Progress, expected: np.ndarray) -> None:
-    rows = [*found.prefix_attention, *(choice.attention for choice in found.beam[0].choices)]
+    rows = [*found.prefix_attention, *(choice.attention for choice in found.beam[0].tokens)]
     np.testing.assert_allclose(np.array(rows), expected.T, atol=2e-5)
 
 
@@ -83,7 +83,7 @@ def test_every_hypothesis_of_a_run(
         openings = _openings(utterance.segments, size)
         batch = search_together(strategy, list(zip(states, openings, strict=True)))
         for segment, found in zip(utterance.segments, batch, strict=True):
-            tokens = [choice.token for choice in found.beam[0].choices]
+            tokens = [choice.token for choice in found.beam[0].tokens]
             assert (*segment.prefix, *tokens) == segment.hypothesis
             if segment.score is not None:
                 assert found.beam[0].score == pytest.approx(segment.score, abs=1e-4)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from earvoice.decoder.strategies.base import BeamPlan, Opening
-from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import BeamPlan, Prompt
 from earvoice.models.checkpoint import load_checkpoint
 from tests.integration.decoder.searching import block_of
 
 pytestmark = pytest.mark.torch
 
-OPENING = Opening((2, 5, 7), (), 1, forbid_end=True)
+OPENING = Prompt((2, 5, 7), (), 1, forbid_end=True)
 
 
 class CountingDecoder:

@@ -1,75 +1,37 @@
 from __future__ import annotations
 
-import io
+import dataclasses
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
-import sentencepiece
 import torch
 
 from earvoice.encoder.model import EncoderModel, load_model
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.models.checkpoint import save_checkpoint
-from earvoice.models.config import (
-    DecoderConfig,
-    EncoderConfig,
-    ModelConfig,
-    PolicyDefaults,
-    SubsamplerConfig,
-    TargetLanguage,
-)
+from earvoice.models.config import PolicyDefaults
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.whisper import CtcBranchConfig, WhisperConfig
 from tests.integration.encoder.running_encoder import (
     MAX_UTTERANCE_MS,
     SESSION_LIMIT,
     RunningEncoder,
     start_encoder,
 )
+from tests.tiny_model import random_network, tiny_config, train_sentencepiece
 
-PIECES = 40
-
-
-def sentencepiece_model() -> bytes:
-    text = ["the house and the garden", "a small cat sees the old tree", "we hear words and speak"]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(text * 5),
-        model_writer=model,
-        vocab_size=PIECES,
-        hard_vocab_limit=False,
-        bos_id=0,
-        pad_id=1,
-        eos_id=2,
-        unk_id=3,
-        minloglevel=2,
-    )
-    return model.getvalue()
+TEXT = ("the house and the garden", "a small cat sees the old tree", "we hear words and speak")
 
 
 @pytest.fixture(scope="session")
 def checkpoint_path(tmp_path_factory):
     """A random model of 3 layers: its states depend on every frame, its words mean nothing."""
-    pieces = sentencepiece_model()
-    count = sentencepiece.SentencePieceProcessor(model_proto=pieces).GetPieceSize()
-    config = ModelConfig(
-        name="tiny",
-        version="7",
-        source_language="en",
-        target_languages=(TargetLanguage("de"),),
-        source_pieces=count,
-        target_pieces=count,
-        encoder=EncoderConfig(
-            d_model=16,
-            heads=2,
-            layers=3,
-            ctc_layer=2,
-            depthwise_kernel=7,
-            subsampler=SubsamplerConfig(layers=2, channels=32),
-        ),
-        decoder=DecoderConfig(layers=2, heads=2, ffn_width=32),
-        policy_defaults=PolicyDefaults(attention_layer=2),
+    pieces = train_sentencepiece(TEXT, 40)
+    config = replace(
+        tiny_config(pieces, pieces), version="7", policy_defaults=PolicyDefaults(attention_layer=2)
     )
     torch.manual_seed(3)
     network = SpeechTranslationModel(config)
@@ -87,6 +49,25 @@ def checkpoint_path(tmp_path_factory):
         target_model=pieces,
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def whisper_model(tmp_path_factory) -> EncoderModel:
+    """A random model with Whisper's features and encoder."""
+    pieces = train_sentencepiece(TEXT, size=40)
+    branch = CtcBranchConfig(width=16, heads=2, ffn_width=32, layers=1)
+    encoder = WhisperConfig(d_model=16, heads=2, ffn_width=32, layers=2, ctc=branch)
+    config = dataclasses.replace(tiny_config(pieces, pieces), encoder=encoder)
+    path = tmp_path_factory.mktemp("model") / "whisper"
+    save_checkpoint(
+        path,
+        config,
+        random_network(config).state_dict(),
+        normalisation=FeatureNormalisation.identity(),
+        source_model=pieces,
+        target_model=pieces,
+    )
+    return load_model(EncoderSettings(model_path=path, device="cpu"))
 
 
 @pytest.fixture(scope="session")

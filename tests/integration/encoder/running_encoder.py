@@ -9,10 +9,9 @@ import grpc
 
 from earvoice.api.v1 import encoder_service_pb2_grpc
 from earvoice.encoder.model import EncoderModel
-from earvoice.encoder.request_trace import RequestTrace
 from earvoice.encoder.service import SERVICE_NAME, EncoderService
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.runtime.executor import EngineThread
+from earvoice.runtime.engine import EngineThread
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.session_limit import SessionLimit
 from earvoice.runtime.transport import channel_options
@@ -46,10 +45,9 @@ async def start_encoder(
     settings: EncoderSettings, model: EncoderModel | None, engine: EngineThread | None = None
 ):
     engine = engine or EngineThread("test-encoder")
-    limit = SessionLimit(settings.session_limit)
-    service = EncoderService(settings, engine, limit, RequestTrace(None))
+    service = EncoderService(settings, engine)
     server = ServiceServer(settings, [SERVICE_NAME])
-    service.add_to(server.grpc_server)
+    encoder_service_pb2_grpc.add_EncoderServiceServicer_to_server(service, server.grpc_server)
     port = await server.start()
     if model is not None:
         service.serve(model)
@@ -62,4 +60,4 @@ async def start_encoder(
         await server.grpc_server.stop(grace=0)
         await asyncio.to_thread(engine.close)
 
-    return RunningEncoder(stub, channel, limit, service), stop
+    return RunningEncoder(stub, channel, service.sessions, service), stop

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.encoder.audio_format import AudioFormat
-from earvoice.encoder.command import Finish, Open
+from earvoice.encoder.audio import AudioFormat
 from earvoice.encoder.session import EncodeSession
 from earvoice.runtime.errors import InvalidAudioError
-from tests.integration.encoder.messages import audio, finish, open_session, reset
 from tests.integration.encoder.running_encoder import MAX_UTTERANCE_MS
+from tests.requests import audio, finish, open_session, reset
 
 pytestmark = pytest.mark.torch
 
@@ -119,11 +118,11 @@ async def test_random_bytes_are_malformed(encoder):
 @given(data=st.binary(max_size=4000), encoding=st.integers(1, 4), rate_hz=st.integers(8000, 48000))
 def test_any_bytes_are_audio_or_an_error_of_ours(model, data, encoding, rate_hz):
     """Whatever bytes are sent as audio, states are finite or the audio is refused."""
-    audio_format = AudioFormat(encoding, rate_hz)
+    frame_bytes = AudioFormat(encoding, rate_hz).frame_bytes
     session = EncodeSession(model, MAX_UTTERANCE_MS)
-    session.apply(Open(audio_format))
+    session.apply(open_session(encoding=encoding, rate_hz=rate_hz))
     try:
-        answer = session.apply(Finish(1, data, len(data) // audio_format.frame_bytes))
+        answer = session.apply(finish(1, len(data) // frame_bytes, data))
     except InvalidAudioError:
         return
-    assert np.isfinite(np.frombuffer(answer.hearing.encoding.states, "<f4")).all()
+    assert np.isfinite(np.frombuffer(answer.encoded.states.data, "<f4")).all()

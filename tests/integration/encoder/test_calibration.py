@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from earvoice.encoder.calibration import PASSES, TIME_LIMIT_S, measure_segment_cost
-from earvoice.runtime.capacity import SegmentCost
+from earvoice.encoder.model import PASSES, TIME_LIMIT_S, measure_segment_cost
+from earvoice.runtime.session_limit import SegmentCost
 
 pytestmark = pytest.mark.torch
 

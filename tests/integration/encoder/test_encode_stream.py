@@ -9,9 +9,10 @@ import pytest
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.runtime.executor import EngineThread
-from tests.integration.encoder.messages import audio, finish, open_session, reset
+from earvoice.runtime.engine import EngineThread
 from tests.integration.encoder.running_encoder import SESSION_LIMIT, start_encoder
+from tests.requests import audio, finish, open_session, reset
+from tests.tiny_model import WIDTH
 
 pytestmark = pytest.mark.torch
 
@@ -38,7 +39,7 @@ async def test_revisions_replace_each_other(encoder, speech):
     for count, answer in enumerate(revisions, start=1):
         encoded = answer.encoded
         spans = list(encoded.states.span_end_samples)
-        assert states_of(answer).shape == (len(spans), 16)
+        assert states_of(answer).shape == (len(spans), WIDTH)
         assert len(encoded.evidence.ctc_labels) == len(spans)
         assert spans == sorted(spans)
         assert count * SEGMENT_SAMPLES - 640 <= spans[-1] <= count * SEGMENT_SAMPLES
@@ -256,6 +257,23 @@ async def test_a_silent_client_is_ended(settings, model):
         await call.read()
     assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     await stop()
+
+
+async def test_streams_that_send_nothing_hold_no_place(encoder):
+    """A session is counted when its first message has come; as many as may run wait in silence."""
+    silent = [encoder.stub.Encode() for _ in range(SESSION_LIMIT)]
+    (opened,) = await encoder.ask(open_session())
+    assert opened.HasField("opened")
+    for call in silent:
+        call.cancel()
+
+
+async def test_the_first_message_is_not_waited_for_as_long_as_the_next(encoder, monkeypatch):
+    """A stream that does not say what it wants is ended, however long a session may be idle."""
+    monkeypatch.setattr("earvoice.runtime.interceptor.FIRST_MESSAGE_TIMEOUT_S", 0.1)
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        await encoder.stub.Encode().read()
+    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_one_log_line_a_session(encoder, speech, caplog):

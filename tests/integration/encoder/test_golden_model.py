@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
-from earvoice.encoder.command import Audio, Finish, Open
 from earvoice.encoder.model import load_model
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
+from tests.requests import audio, finish, open_session
 
 pytestmark = pytest.mark.torch
 
@@ -29,15 +28,15 @@ def trained_model():
     return load_model(EncoderSettings(model_path=path, device="cpu"))
 
 
-def finish(model, data: bytes, revisions: int):
+def encoded(model, data: bytes, revisions: int):
     """Encode int16 audio in some revisions and return the final answer."""
     session = EncodeSession(model, 40_000)
-    session.apply(Open(AudioFormat(AudioEncoding.LINEAR16, 16000), enable_source_transcript=True))
+    session.apply(open_session(enable_source_transcript=True))
     size = len(data) // (2 * revisions) * 2
     for revision in range(1, revisions + 1):
-        session.apply(Audio(revision, data[(revision - 1) * size : revision * size]))
+        session.apply(audio(revision, data[(revision - 1) * size : revision * size]))
     rest = data[revisions * size :]
-    return session.apply(Finish(revisions + 1, rest, len(data) // 2))
+    return session.apply(finish(revisions + 1, len(data) // 2, rest)).encoded
 
 
 @pytest.mark.parametrize("name", ["utt0", "utt1", "utt2"])
@@ -45,8 +44,8 @@ def test_final_states_are_the_papers(trained_model, name):
     """From waves to states in several revisions: what the papers' code gives for the whole file."""
     waves = np.load(GOLDEN / "wav_fbank.npz")
     expected = np.load(GOLDEN / "t1_forward.npz")[f"avg/{name}/encoder_out_TBC"][:, 0]
-    answer = finish(trained_model, waves[name].astype("<i2").tobytes(), revisions=4)
-    states = np.frombuffer(answer.hearing.encoding.states, "<f4").reshape(expected.shape)
+    answer = encoded(trained_model, waves[name].astype("<i2").tobytes(), revisions=4)
+    states = np.frombuffer(answer.states.data, "<f4").reshape(expected.shape)
     np.testing.assert_allclose(states, expected, atol=TOLERANCE)
 
 
@@ -57,9 +56,9 @@ def test_the_transcript_is_what_was_said(trained_model):
     for row in rows[:5]:
         with wave.open(str(GOLDEN / "wav" / Path(row["wav"]).name)) as file:
             data = file.readframes(file.getnframes())
-        answer = finish(trained_model, data, revisions=3)
-        assert answer.hearing.words.complete_count == len(answer.source_transcript.split())
-        assert answer.hearing.voice_activity.has_speech
-        found += answer.source_transcript.split()
+        evidence = encoded(trained_model, data, revisions=3).evidence
+        assert evidence.complete_word_count == len(evidence.source_transcript.split())
+        assert evidence.voice_activity.has_speech
+        found += evidence.source_transcript.split()
         said += row["src"].split()
     assert len(set(found) & set(said)) / len(set(said)) > 0.8

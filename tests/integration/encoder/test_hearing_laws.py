@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from earvoice.encoder.audio_format import AudioEncoding, AudioFormat
-from earvoice.encoder.command import Audio, Finish, Open, Reset
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.utterance import Utterance
+from tests.requests import audio, finish, open_session, reset
 
 pytestmark = pytest.mark.torch
 
@@ -22,7 +21,7 @@ END = 2_000
 
 def opened(model, rate_hz=16000) -> EncodeSession:
     session = EncodeSession(model, 10_000)
-    session.apply(Open(AudioFormat(AudioEncoding.LINEAR16, rate_hz)))
+    session.apply(open_session(rate_hz=rate_hz))
     return session
 
 
@@ -38,7 +37,7 @@ def features_of(utterance: Utterance) -> np.ndarray:
 def test_features_and_speech_do_not_depend_on_cuts(model, speech, rate_hz, cuts):
     """What the network sees of an utterance is the same however its audio was cut."""
     data = speech.tobytes()[:64_000]
-    whole, pieces = (opened(model, rate_hz)._open.utterance for _ in range(2))
+    whole, pieces = (opened(model, rate_hz)._utterance for _ in range(2))
     whole.add(data)
     bounds = [0, *(2 * cut for cut in sorted(cuts)), len(data)]
     for begin, end in pairwise(bounds):
@@ -59,13 +58,13 @@ def test_the_answer_is_a_pure_function(model, speech, rate_hz, start_sample, cut
 
     def hear(session: EncodeSession) -> list:
         return [
-            session.apply(Reset(1, start_sample)),
-            session.apply(Audio(1, data[: 2 * cut])).hearing,
-            session.apply(Finish(2, data[2 * cut :], start_sample + END)).hearing,
+            session.apply(reset(1, start_sample)),
+            session.apply(audio(1, data[: 2 * cut])),
+            session.apply(finish(2, start_sample + END, data[2 * cut :])),
         ]
 
     used = opened(model, rate_hz)
-    used.apply(Audio(1, speech.tobytes()))
+    used.apply(audio(1, speech.tobytes()))
     assert hear(used) == hear(opened(model, rate_hz))
 
 
@@ -73,7 +72,28 @@ def test_rest_and_empty_finish_hear_the_same(model, speech):
     """An utterance whose rest comes with finish, or before it, ends with the same states."""
     data = speech.tobytes()[:50_000]
     together, apart = opened(model, 22050), opened(model, 22050)
-    one = together.apply(Finish(1, data, 25_000)).hearing
-    apart.apply(Audio(1, data))
-    two = apart.apply(Finish(2, b"", 25_000)).hearing
+    one = together.apply(finish(1, 25_000, data)).encoded
+    apart.apply(audio(1, data))
+    two = apart.apply(finish(2, 25_000)).encoded
+    assert two.states.states_id.revision == 2
+    two.states.states_id.revision = 1
     assert one == two
+
+
+@hypothesis_settings(max_examples=8, deadline=None)
+@given(end=st.integers(0, 12_000), rate_hz=st.sampled_from([8000, 16000]))
+def test_an_end_in_the_past_is_an_end(model, whisper_model, speech, end, rate_hz):
+    """What was received after the end changes nothing, whatever a family's features look at."""
+    data = speech.tobytes()[:40_000]
+    for network in (model, whisper_model):
+        early, late = opened(network, rate_hz), opened(network, rate_hz)
+        expected = early.apply(finish(1, end, data[: 2 * end])).encoded
+        late.apply(audio(1, data))
+        found = late.apply(finish(2, end)).encoded
+        assert found.evidence == expected.evidence
+        assert found.states.span_end_samples == expected.states.span_end_samples
+        np.testing.assert_allclose(
+            np.frombuffer(found.states.data, np.float32),
+            np.frombuffer(expected.states.data, np.float32),
+            atol=1e-4,
+        )

@@ -12,7 +12,7 @@ import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from earvoice.api.v1 import encoder_service_pb2_grpc
-from tests.integration.encoder.messages import finish, open_session
+from tests.requests import finish, open_session
 
 pytestmark = pytest.mark.torch
 
@@ -87,7 +87,7 @@ async def test_the_process_measures_how_many_sessions_it_bears(checkpoint_path):
         ({"SESION_LIMIT": "3"}, 2, "did you mean EARVOICE_ENCODER_SESSION_LIMIT"),
         ({"TORCH_THREADS": "0"}, 2, "EARVOICE_ENCODER_TORCH_THREADS"),
         ({"PORT": "0", "MODEL_PATH": "nowhere"}, 1, "nowhere"),
-        ({"PORT": "0", "HOST": "0.0.0.0"}, 2, "open to strangers"),
+        ({"PORT": "0", "HOST": "0.0.0.0"}, 2, "open to everybody"),
         ({"PORT": "0", "TLS_CERTIFICATE_FILE": "nowhere", "TLS_KEY_FILE": "key"}, 1, "nowhere"),
     ],
 )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from earvoice.encoder.resampler import Resampler
-from earvoice.encoder.speech_detector import (
+from earvoice.encoder.audio import Resampler
+from earvoice.models.speech_detector import (
     DetectorState,
     SpeechStream,
     load_speech_detector,

@@ -8,7 +8,7 @@ import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
-from earvoice.runtime.status import StatusInterceptor
+from earvoice.runtime.interceptor import StatusInterceptor
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, server_options
 
 Response = api.StreamingTranslateResponse

@@ -173,7 +173,7 @@ async def test_another_model_is_not_mixed_in(evaluate, test_set):
         (("--to", "fr"), "language = 'fr' is not served by m; served: de"),
         (("--from", "de"), "language = 'de' is not served by m; served: en"),
         (("--model", "x"), "model = 'x' is not served; served: m"),
-        (("--policy", "edatt:alfa=1"), "alfa is no parameter"),
+        (("--policy", "edatt:alfa=1"), "edatt:alfa is not a parameter"),
         (("--streams", "0"), "must be 1 or more"),
         (("--catch-up", "merge"), "needs --live"),
         (("--segmentation", "nowhere.yaml"), "nowhere.yaml"),

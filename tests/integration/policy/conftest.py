@@ -11,7 +11,6 @@ import pytest
 
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.policy.backends import Backends
-from earvoice.policy.resume.token import build_mint
 from earvoice.policy.service import SERVICE_NAME, SpeechTranslationService
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.server import ServiceServer
@@ -60,9 +59,7 @@ async def start() -> AsyncIterator[Start]:
             telemetry = ServiceTelemetry("policy", settings)
             sessions = SessionLimit(settings.session_limit)
             telemetry.meters.observe_sessions(sessions)
-            service = SpeechTranslationService(
-                settings, backends, sessions, telemetry, build_mint(settings)
-            )
+            service = SpeechTranslationService(settings, backends, sessions, telemetry)
             server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
             public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
             port = await server.start()

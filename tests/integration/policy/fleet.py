@@ -9,17 +9,16 @@ from dataclasses import dataclass
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backends import Backends
-from earvoice.policy.backends.patience import Patience
-from earvoice.policy.resume.token import build_mint
+from earvoice.policy.backends.call import BackendTimeouts
 from earvoice.policy.service import SERVICE_NAME, SpeechTranslationService
 from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.session_limit import SessionLimit
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
-from tests.integration.policy.scripted_replica import ScriptedReplica, scripted_replica
+from tests.integration.policy.scripted_backends import ScriptedReplica, scripted_replica
 
-PATIENCE = Patience(answer_s=0.6, slow_answer_s=20.0, replacement_s=5.0, opening_s=2.0)
+TIMEOUTS = BackendTimeouts(answer_s=0.6, slow_answer_s=20.0, replacement_s=5.0, opening_s=2.0)
 
 
 @dataclass
@@ -56,7 +55,7 @@ class Fleet:
 async def running_fleet(
     encoder_count: int = 2,
     decoder_count: int = 2,
-    patience: Patience = PATIENCE,
+    timeouts: BackendTimeouts = TIMEOUTS,
     models: Sequence[types_pb2.ModelDescription] = (),
 ) -> AsyncIterator[Fleet]:
     """Run replicas and a policy service that knows them all."""
@@ -72,7 +71,7 @@ async def running_fleet(
         targets = [
             ",".join(replica.address for replica in replicas) for replicas in (encoders, decoders)
         ]
-        backends = Backends(*targets, patience=patience)
+        backends = Backends(*targets, timeouts=timeouts)
         stack.push_async_callback(backends.close)
         settings = PolicySettings(port=0)
         service = SpeechTranslationService(
@@ -80,7 +79,6 @@ async def running_fleet(
             backends,
             SessionLimit(settings.session_limit),
             ServiceTelemetry("policy", settings),
-            build_mint(settings),
         )
         server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
         public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)

@@ -11,13 +11,11 @@ import grpc
 import pytest
 
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
-from earvoice.policy.backends.call import BackendCall
-from earvoice.policy.backends.kind import ENCODER
-from earvoice.policy.backends.loss import ReplicaLostError
-from earvoice.policy.backends.patience import Patience
-from tests.integration.policy.scripted_replica import scripted_replica
+from earvoice.policy.backends.call import BackendCall, BackendTimeouts, ReplicaLostError
+from earvoice.policy.backends.replicas import ENCODER
+from tests.integration.policy.scripted_backends import scripted_replica
 
-PATIENCE = Patience(answer_s=0.1)
+TIMEOUTS = BackendTimeouts(answer_s=0.1)
 SECOND = encoder_pb.EncodeRequest(audio=encoder_pb.EncodeAudio(revision=1, data=bytes(32_000)))
 
 
@@ -39,7 +37,7 @@ class SilentReplica:
 @asynccontextmanager
 async def call_to(address: str) -> AsyncIterator[BackendCall]:
     async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(20):
-        call = BackendCall(SilentReplica(channel), str, lambda: 0.0, PATIENCE)  # type: ignore[arg-type]
+        call = BackendCall(SilentReplica(channel), str, lambda: 0.0, TIMEOUTS)  # type: ignore[arg-type]
         try:
             yield call
         finally:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import importlib.metadata
+import os
 
 import grpc
 import pytest
+from google.protobuf import duration_pb2
 
 from earvoice.runtime.errors import SessionTooLongError
-from tests.e2e.calling import Request
-from tests.e2e.open_stream import audio_messages, open_stream
+from tests.e2e.calling import (
+    Request,
+    assert_well_formed,
+    audio_messages,
+    call,
+    open_stream,
+    requests,
+)
 from tests.integration.policy.conftest import RunningPolicy, Start
 from tests.integration.policy.scripted_backends import RATE_HERTZ
+from tests.proxy import open_proxy
 
 SECOND = bytes(RATE_HERTZ * 2)
 
@@ -45,6 +56,45 @@ async def test_audio_waits_while_it_is_not_worked_on(start: Start, limit: dict[s
         outcome = await reading
     assert outcome.code is grpc.StatusCode.OK
     assert outcome.of("summary")[0].audio_samples == 400 * RATE_HERTZ
+
+
+async def test_who_stops_reading_at_the_socket_is_ended(start: Start):
+    """Whether an unread response or an unanswered ping tells of it: its place is free again."""
+    running = await start(session_limit=1, write_timeout_ms=1000)
+    told = {"enable_interim_results": True, "enable_stage_timings": True}
+    short = duration_pb2.Duration(nanos=200_000_000)
+
+    async def speak_for_ever() -> None:
+        while True:
+            await stream.send(Request(audio=SECOND))
+
+    async with (
+        open_proxy(running.address) as proxy,
+        open_stream(proxy.address, segment_duration=short, **told) as stream,
+        asyncio.timeout(120),
+    ):
+        await stream.read_until("session_started")
+        proxy.go_deaf()
+        speaking = asyncio.create_task(speak_for_ever())
+        await running.encoder.idle.wait()
+        await running.decoder.idle.wait()
+        assert_well_formed(await call(running.address, requests(SECOND)))
+        speaking.cancel()
+        await asyncio.wait({speaking})
+
+
+async def test_a_session_reads_no_package_metadata(
+    running: RunningPolicy, monkeypatch: pytest.MonkeyPatch
+):
+    """Where no more files can be opened, sessions begin all the same."""
+
+    def no_more_files(name: str) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), name)
+
+    monkeypatch.setattr(importlib.metadata.Distribution, "from_name", no_more_files)
+    async with open_stream(running.address) as stream:
+        started = await stream.read_until("session_started")
+    assert started.session_started.server_version
 
 
 async def test_a_cancelled_stream_leaves_no_session_behind(running: RunningPolicy):

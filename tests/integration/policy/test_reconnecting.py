@@ -23,11 +23,11 @@ from earvoice.client import (
     TranslationUpdate,
     connect,
 )
-from earvoice.client.pacing import send_fast
-from tests.e2e.breaking_proxy import BreakingProxy, breaking_proxy
+from earvoice.client.audio import send_fast
 from tests.e2e.calling import pieces
 from tests.integration.policy.conftest import Start
 from tests.integration.policy.scripted_backends import RATE_HERTZ
+from tests.proxy import Proxy, open_proxy
 
 KEY = "5a" * 32
 OPTIONS = TranslationOptions(("de",), catch_up="every-segment", reconnect_limit_s=20)
@@ -88,7 +88,7 @@ def _told(event: TranslationEvent) -> list[object]:
     return []
 
 
-def breaking(proxy: BreakingProxy, places: set[int], kind: type[TranslationEvent]) -> OnEvent:
+def breaking(proxy: Proxy, places: set[int], kind: type[TranslationEvent]) -> OnEvent:
     """Reset every connection after the given events of a kind."""
     count = 0
 
@@ -108,9 +108,9 @@ async def test_a_connection_that_is_reset_costs_nothing(start: Start, kind, plac
     """Wherever it happens, and however often."""
     running = await start(resume_keys=KEY)
     whole = await translate(running.address, chunks=LONG_CHUNKS)
-    async with breaking_proxy(running.address) as (proxy, address):
+    async with open_proxy(running.address) as proxy:
         audio = held(proxy.broken, LONG_CHUNKS)
-        broken = await translate(address, breaking(proxy, places, kind), audio)
+        broken = await translate(proxy.address, breaking(proxy, places, kind), audio)
     assert told(broken) == told(whole)
     assert sum(isinstance(event, Started) for event in broken) == 1
     losses = [event for event in broken if isinstance(event, Reconnected)]
@@ -124,9 +124,9 @@ async def test_updates_are_sent_again_and_taken_once(start: Start):
     chunks += [TranslationUpdate(segment_ms=1100), *CHUNKS[40:]]
     running = await start(resume_keys=KEY)
     whole = await translate(running.address, chunks=chunks)
-    async with breaking_proxy(running.address) as (proxy, address):
+    async with open_proxy(running.address) as proxy:
         on_event = breaking(proxy, set(range(1, 60, 3)), SegmentDone)
-        broken = await translate(address, on_event, chunks)
+        broken = await translate(proxy.address, on_event, chunks)
     assert told(broken) == told(whole)
 
 
@@ -144,7 +144,7 @@ async def test_a_source_is_listened_to_while_nobody_is_there(start: Start):
             yield chunk
         said.set()
 
-    async with breaking_proxy(running.address) as (proxy, address):
+    async with open_proxy(running.address) as proxy:
 
         async def come_back() -> None:
             await said.wait()
@@ -152,7 +152,7 @@ async def test_a_source_is_listened_to_while_nobody_is_there(start: Start):
 
         returning = asyncio.create_task(come_back())
         events = []
-        async with connect(address) as client, asyncio.timeout(60):
+        async with connect(proxy.address) as client, asyncio.timeout(60):
             async for event in client.translate(audio(), OPTIONS):
                 events.append(event)
                 if isinstance(event, Committed) and not lost.is_set():
@@ -167,9 +167,9 @@ async def test_a_merging_session_says_every_word_once(start: Start):
     """However segments are cut after a loss, words come in order and utterances end to end."""
     running = await start(resume_keys=KEY)
     options = replace(OPTIONS, catch_up="merge")
-    async with breaking_proxy(running.address) as (proxy, address):
+    async with open_proxy(running.address) as proxy:
         on_event = breaking(proxy, {1, 2, 4}, Committed)
-        events = await translate(address, on_event, held(proxy.broken), options)
+        events = await translate(proxy.address, on_event, held(proxy.broken), options)
     words = [word for event in events if isinstance(event, Committed) for word in event.words]
     # A word that an utterance's end cuts apart belongs to both.
     said = [(int(word.text[1:]), word.utterance) for word in words]
@@ -186,7 +186,7 @@ async def test_a_connection_that_goes_dead_is_left(start: Start):
     running = await start(resume_keys=KEY)
     options = replace(OPTIONS, stall_timeout_s=0.5)
     whole = await translate(running.address)
-    async with breaking_proxy(running.address) as (proxy, address):
+    async with open_proxy(running.address) as proxy:
         cut = False
 
         def on_event(event: TranslationEvent) -> None:
@@ -195,7 +195,7 @@ async def test_a_connection_that_goes_dead_is_left(start: Start):
                 cut = True
                 proxy.go_dead()
 
-        broken = await translate(address, on_event, held(proxy.broken), options)
+        broken = await translate(proxy.address, on_event, held(proxy.broken), options)
     assert told(broken) == told(whole)
     [loss] = [event for event in broken if isinstance(event, Reconnected)]
     assert "stopped answering" in loss.reason
@@ -205,15 +205,15 @@ async def test_another_replica_takes_over(start: Start):
     """Of two addresses the second is as good, also for who finds the first one gone at once."""
     first, second = await start(resume_keys=KEY), await start(resume_keys=KEY)
     whole = await translate(second.address)
-    async with breaking_proxy(first.address) as (proxy, address):
+    async with open_proxy(first.address) as proxy:
 
         def on_event(event: TranslationEvent) -> None:
             if isinstance(event, EndOfUtterance):
                 proxy.target = "127.0.0.1:1"
                 proxy.reset()
 
-        broken = await translate(f"{address},{second.address}", on_event, held(proxy.broken))
-        late = await translate(f"{address},{second.address}")
+        broken = await translate(f"{proxy.address},{second.address}", on_event, held(proxy.broken))
+        late = await translate(f"{proxy.address},{second.address}")
     assert told(broken) == told(late) == told(whole)
 
 
@@ -251,10 +251,10 @@ async def test_a_server_that_leaves_is_left_at_the_end_of_an_utterance(start: St
 async def test_who_does_not_want_to_go_on_is_told(start: Start):
     """The error says where to resume."""
     running = await start(resume_keys=KEY)
-    async with breaking_proxy(running.address) as (proxy, address):
+    async with open_proxy(running.address) as proxy:
         with pytest.raises(ServerUnavailableError) as caught:
             await translate(
-                address,
+                proxy.address,
                 breaking(proxy, {1}, EndOfUtterance),
                 held(proxy.broken),
                 replace(OPTIONS, reconnect_limit_s=0),

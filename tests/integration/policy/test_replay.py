@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backends.patience import Patience
+from earvoice.policy.backends.call import BackendTimeouts
 from earvoice.runtime.errors import (
     IdleError,
     InvalidAudioError,
@@ -17,11 +17,19 @@ from earvoice.runtime.errors import (
     SessionLimitError,
     UnauthenticatedError,
 )
-from tests.e2e.calling import Outcome, Request, assert_well_formed, call, config, requests
-from tests.e2e.open_stream import OpenStream, audio_messages, open_stream
+from tests.e2e.calling import (
+    OpenStream,
+    Outcome,
+    Request,
+    assert_well_formed,
+    audio_messages,
+    call,
+    config,
+    open_stream,
+    requests,
+)
 from tests.integration.policy.fleet import Fleet, all_ready, running_fleet
-from tests.integration.policy.scripted_backends import MODEL, RATE_HERTZ
-from tests.integration.policy.scripted_replica import ScriptedReplica
+from tests.integration.policy.scripted_backends import MODEL, RATE_HERTZ, ScriptedReplica
 
 SERVICES = ("encoder", "decoder")
 AUDIO = bytes(RATE_HERTZ * 2 * 8)
@@ -135,10 +143,10 @@ async def test_a_generation_goes_on_where_it_was_lost(fleet: Fleet, beam_size: i
 
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_slow_replica_is_waited_for(service: str):
-    """It answers nothing for longer than the patience, but tells that it is alive."""
-    patience = Patience(answer_s=4.0, slow_answer_s=60.0, replacement_s=15.0)
+    """It answers nothing for longer than the timeouts, but tells that it is alive."""
+    timeouts = BackendTimeouts(answer_s=4.0, slow_answer_s=60.0, replacement_s=15.0)
     async with (
-        running_fleet(patience=patience) as fleet,
+        running_fleet(timeouts=timeouts) as fleet,
         open_stream(fleet.address) as stream,
         asyncio.timeout(90),
     ):
@@ -159,8 +167,8 @@ async def test_a_slow_replica_is_waited_for(service: str):
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_replica_that_is_slow_for_too_long_is_left(service: str):
     """Its process lives, its engine does not."""
-    patience = Patience(answer_s=0.5, slow_answer_s=1.5, replacement_s=15.0)
-    async with running_fleet(patience=patience) as fleet:
+    timeouts = BackendTimeouts(answer_s=0.5, slow_answer_s=1.5, replacement_s=15.0)
+    async with running_fleet(timeouts=timeouts) as fleet:
 
         async def disturb() -> None:
             fleet.busy(service).servicer.gate.clear()
@@ -227,7 +235,7 @@ async def test_who_knocks_while_all_are_full_does_not_reach_them(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ):
     """Until a session on one of them ends: then its place is given at once."""
-    monkeypatch.setattr("earvoice.policy.backends.fullness.FULL_S", 60.0)
+    monkeypatch.setattr("earvoice.policy.backends.replicas.FULL_S", 60.0)
     async with open_stream(fleet.address) as first, asyncio.timeout(60):
         await first.read_until("session_started")
         for encoder in fleet.encoders:
@@ -291,8 +299,8 @@ async def test_the_only_replica_may_come_back(service: str):
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_stream_ends_when_no_replica_comes_back(service: str):
     """After the wait, with a time to come again."""
-    patience = Patience(answer_s=0.6, replacement_s=0.5)
-    async with running_fleet(1, 1, patience=patience) as fleet:
+    timeouts = BackendTimeouts(answer_s=0.6, replacement_s=0.5)
+    async with running_fleet(1, 1, timeouts=timeouts) as fleet:
         outcome = await disturbed(fleet, fleet.replicas(service)[0].die)
     assert (outcome.code.name, outcome.reason) == ("UNAVAILABLE", "BACKEND_UNAVAILABLE")
     assert outcome.has_retry
@@ -315,7 +323,7 @@ async def test_a_session_stays_with_its_model():
     upgraded.CopyFrom(MODEL)
     upgraded.hash = "h2"
     async with running_fleet(3, 3, models=[MODEL, MODEL, upgraded]) as fleet:
-        assert [model.hash for model in fleet.backends.fleet.models] == ["h1", "h2"]
+        assert [model.hash for model in fleet.backends.models] == ["h1", "h2"]
         for service in SERVICES:
 
             async def disturb(service: str = service) -> None:

@@ -13,11 +13,9 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
-from earvoice.policy.backends.access import BackendAccess
-from earvoice.policy.backends.kind import ENCODER
-from earvoice.policy.backends.replica import Replica
-from earvoice.runtime.credentials import server_credentials
+from earvoice.policy.backends.replicas import ENCODER, BackendAccess, Replica
 from earvoice.runtime.tls import ChannelTls, ServerTls
+from earvoice.runtime.transport import server_credentials
 from tests.certificates import Authority
 from tests.integration.policy.scripted_backends import ScriptedEncoder
 

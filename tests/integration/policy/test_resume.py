@@ -10,8 +10,7 @@ import pytest
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from tests.deploy.tool import free_port
-from tests.e2e.calling import Outcome, Request, call, config, pieces
-from tests.e2e.open_stream import audio_messages, open_stream
+from tests.e2e.calling import Outcome, Request, audio_messages, call, config, open_stream, pieces
 from tests.integration.policy.conftest import RunningPolicy, Start
 from tests.integration.policy.metrics_page import read_values
 from tests.integration.policy.scripted_backends import RATE_HERTZ

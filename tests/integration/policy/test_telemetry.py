@@ -56,7 +56,7 @@ async def close(running: RunningPolicy) -> None:
 @pytest.fixture
 async def collector(monkeypatch):
     """One that takes everything, and that the environment names; it is given time to."""
-    for exporter in ("exporting", "metric_export"):
+    for exporter in ("tracing", "metric_export"):
         monkeypatch.setattr(f"earvoice.telemetry.{exporter}.CLOSE_TIMEOUT_S", 30.0)
     async with AsyncExitStack() as stack:
         serving = Collector()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
-from earvoice.runtime.identity import current_tenant
+from earvoice.runtime.authentication import current_tenant
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.settings import ServiceSettings
 

@@ -10,10 +10,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
-from earvoice.runtime.authentication import SharedSecrets
+from earvoice.runtime.authentication import SharedSecrets, TokenFile
 from earvoice.runtime.settings import ServiceSettings
 from earvoice.runtime.status import remote_error
-from earvoice.runtime.token_file import TokenFile
 from earvoice.runtime.transport import bearer_metadata
 from tests.integration.runtime.plain_service import plain_service
 

@@ -109,7 +109,7 @@ async def test_our_errors_carry_field_value_and_what_is_allowed(wrap):
 
 async def test_a_client_in_full_flow_sees_the_status(monkeypatch):
     """Not the INTERNAL that grpc.aio makes of a write that meets the end of its call."""
-    monkeypatch.setattr("earvoice.runtime.status.DISCARD_TIMEOUT_S", 20.0)
+    monkeypatch.setattr("earvoice.runtime.interceptor.DISCARD_TIMEOUT_S", 20.0)
     async with serving(Failing(InvalidFieldError("k", 0, "1 to 64"))) as (_, channel):
         codes = set()
         for _ in range(30):

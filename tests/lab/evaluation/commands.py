@@ -8,10 +8,9 @@ from importlib.metadata import EntryPoint
 from earvoice.cli.command import CommandError
 
 COMMANDS = {
-    "replay": "earvoice.evaluation.replay.command:COMMAND",
-    "study": "earvoice.evaluation.study.command:COMMAND",
-    "calibrate": "earvoice.evaluation.calibration.command:COMMAND",
-    "precision": "earvoice.evaluation.precision.command:COMMAND",
+    "replay": "earvoice.evaluation.commands:REPLAY",
+    "calibrate": "earvoice.evaluation.commands:CALIBRATE",
+    "precision": "earvoice.evaluation.commands:PRECISION",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,10 @@ import soundfile
 
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import Grid, Recording
-from earvoice.evaluation.run.run_progress import RunProgress
-from earvoice.evaluation.run.source_list import read_lines, read_sources
-from earvoice.runtime.model_settings import shipped_model_path
-from tests.integration.decoder.tiny_checkpoint import write_tiny_checkpoint
+from earvoice.evaluation.run_folder import RunProgress
+from earvoice.evaluation.source_set import read_lines, read_sources
+from earvoice.runtime.settings import shipped_model_path
+from tests.tiny_model import write_tiny_checkpoint
 
 DEMO = Path(__file__).parents[3] / "demo" / "librispeech_1995-1837-0001.wav"
 
@@ -52,6 +51,6 @@ def recording(
     """What the shipped model hears in segments of 400 ms."""
     made = Recording(tmp_path_factory.mktemp("recording"))
     sources = read_sources(test_set / "wavs.txt", read_lines(test_set / "refs.txt"))
-    progress = RunProgress(sys.stderr, "record", len(sources), 0, on_terminal=False)
+    progress = RunProgress("record", len(sources), 0)
     record_inputs(model_path, sources, [Grid(400)], made, progress)
     return made

@@ -69,7 +69,7 @@ def test_the_same_curves_are_the_same_file(sweep, tmp_path):
     ("arguments", "message"),
     [
         ((), "nothing to draw"),
-        (("--sweep", "edatt:alfa=1"), "alfa is no parameter"),
+        (("--sweep", "edatt:alfa=1"), "edatt:alfa is not a parameter"),
         (("--sweep", "edatt@attention=mean-over-layers"), "are for replays"),
         (("--sweep", "edatt"), "--source is missing"),
         (("nowhere",), "no instances.log"),

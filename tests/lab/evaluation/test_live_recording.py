@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from earvoice.evaluation.live_recording import record_run
 from earvoice.evaluation.recording import Recording, RecordingError
-from earvoice.evaluation.run.source_list import SourceRecording, read_lines, read_sources
+from earvoice.evaluation.replay.live_recording import record_run
+from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
 from tests.lab.evaluation.commands import run_command
 
 pytestmark = pytest.mark.torch

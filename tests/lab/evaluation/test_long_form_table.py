@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.evaluation.scoring import ScoringOptions, score_log
+from earvoice.evaluation.score import ScoringOptions, score_log
 from tests.unit.evaluation.numbers import shared_latency_data
 
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-from earvoice.client.policy import AlignAtt, Edatt, LocalAgreement, SharedPrefix
 from earvoice.evaluation.recorder import record_inputs
-from earvoice.evaluation.recording import Grid, Recording, RecordingError
+from earvoice.evaluation.recording import Grid, Recording, RecordingError, read_served_model
 from earvoice.evaluation.replay.decoding_cost import CostBook, DecodingCost, Plane
-from earvoice.evaluation.replay.replay_model import load_replay_model
-from earvoice.evaluation.replay.replay_run import ReplayRun
+from earvoice.evaluation.replay.run import ReplayModel, ReplayRun
 from earvoice.evaluation.replay.setting import ReplaySetting
-from earvoice.evaluation.run.run_progress import RunProgress
-from earvoice.evaluation.run.source_list import read_sources
-from earvoice.evaluation.run.translated_recording import TranslatedRecording
-from earvoice.evaluation.served_model import read_served_model
+from earvoice.evaluation.run_folder import RunProgress
+from earvoice.evaluation.source_set import read_sources
+from earvoice.evaluation.translated_recording import TranslatedRecording
+from earvoice.policies import AlignAtt, Edatt, LocalAgreement, SharedPrefix
 from tests.lab.evaluation.commands import run_command
 
 pytestmark = pytest.mark.torch
@@ -48,7 +45,7 @@ def described(translated: TranslatedRecording) -> str:
 
 def test_company_changes_nothing(recording: Recording, model_path: Path):
     """A setting says the same alone and among others, whose hypotheses it shares."""
-    model = load_replay_model(model_path, recording)
+    model = ReplayModel(model_path, recording)
     together = translate(ReplayRun(recording, model, "de"), recording, *SETTINGS)
     alone = [
         translate(ReplayRun(recording, model, "de"), recording, setting)[0] for setting in SETTINGS
@@ -60,12 +57,12 @@ def test_company_changes_nothing(recording: Recording, model_path: Path):
 def test_kept_hypotheses_need_no_network(recording: Recording, model_path: Path, tmp_path: Path):
     """What was found once is found in any later replay; the checkpoint may even be gone."""
     recording = Recording(shutil.copytree(recording.folder, tmp_path / "recording"))
-    model = load_replay_model(model_path, recording)
+    model = ReplayModel(model_path, recording)
     keeping = ReplayRun(recording, model, "de", keeps_hypotheses=True)
     first = translate(keeping, recording, *SETTINGS)
     assert keeping.tally.searched
     assert keeping.tally.beams_searched
-    model = load_replay_model(tmp_path / "nowhere", recording)
+    model = ReplayModel(tmp_path / "nowhere", recording)
     later = ReplayRun(recording, model, "de")
     assert translate(later, recording, *SETTINGS) == first
     assert later.tally.searched == later.tally.beams_searched == 0
@@ -92,8 +89,8 @@ def test_costs_are_measured_once(tmp_path: Path):
 def test_another_model_is_refused(recording: Recording, model_path: Path, tmp_path: Path):
     """States of one model mean nothing to another."""
     served = read_served_model(recording.folder)
-    assert load_replay_model(model_path, recording).served == served
-    other = load_replay_model(tmp_path, recording)
+    assert ReplayModel(model_path, recording).served == served
+    other = ReplayModel(tmp_path, recording)
     with pytest.raises(RecordingError, match=str(tmp_path)):
         translate(ReplayRun(recording, other, "de"), recording, SETTINGS[0])
 
@@ -125,7 +122,7 @@ def test_a_recording_goes_on_with_its_own_test_set_and_model(
     recording: Recording, model_path: Path, test_set: Path
 ):
     """Inputs of two test sets, or of two models, must not be mixed."""
-    progress = RunProgress(sys.stderr, "record", 2, 2, on_terminal=False)
+    progress = RunProgress("record", 2, 2)
     sources = read_sources(test_set / "wavs.txt", ["Sie sagte, dass", "etwas anderes"])
     with pytest.raises(RecordingError, match="of another test set: input 1"):
         record_inputs(model_path, sources, [Grid(400)], recording, progress)

@@ -10,13 +10,14 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from earvoice.evaluation.replay.continuation import Continuation, ContinuationMemo
-from earvoice.evaluation.replay.parallel_search import ParallelSearch
-from earvoice.evaluation.replay.search import Search
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import ElementType, StateBlock, StatesId
+from earvoice.evaluation.replay.hypotheses import ContinuationMemo
+from earvoice.evaluation.replay.search import Continuation, HypothesisRequest, Searcher, SearchTask
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.vocabulary import BOS, EOS, PAD
-from tests.integration.decoder.tiny_checkpoint import WIDTH
+from tests.tiny_model import WIDTH
 
 pytestmark = pytest.mark.torch
 
@@ -43,6 +44,12 @@ def states_of(count: int) -> torch.Tensor:
     return torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(count))
 
 
+def block_of(count: int) -> StateBlock:
+    """The same, as the service takes it."""
+    data = states_of(count).numpy().astype("<f4").tobytes()
+    return StateBlock(StatesId(0, 1), count, WIDTH, ElementType.FLOAT32, data)
+
+
 def step_by_step(
     decoder: CachedDecoder, prefix: tuple[int, ...], limit: int, count: int, *, forbid_end: bool
 ) -> tuple[list[int], torch.Tensor]:
@@ -66,8 +73,7 @@ def step_by_step(
 def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows: bool):
     """Wrong, right or no guesses, in any company: tokens and attention of plain greedy."""
     decoder = decoder_of(tiny_path)
-    search = ParallelSearch(decoder, [EOS])
-    searches, expected = [], []
+    tasks, expected = [], []
     for one in all_wanted:
         found = step_by_step(
             decoder,
@@ -77,14 +83,40 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
             forbid_end=one["forbid_end"],
         )
         guess = found[0][:5] + one["guess"] if knows else one["guess"]
-        memory = search.open_states(states_of(one["state_count"]))
-        searches.append(Search(one["prefix"], guess, one["limit"], one["forbid_end"], memory))
+        request = HypothesisRequest(0, one["prefix"], one["limit"], one["forbid_end"])
+        tasks.append(SearchTask(request, block_of(one["state_count"]), guess))
         expected.append(found)
-    search.run(searches)
-    for one, (chosen, attention) in zip(searches, expected, strict=True):
-        result = one.result()
+    Searcher(SearchStrategy(decoder, torch.device("cpu")), decoder, [EOS]).run(tasks)
+    for task, (chosen, attention) in zip(tasks, expected, strict=True):
+        result = task.result()
         assert list(result.tokens) == chosen
         torch.testing.assert_close(result.weights[1].mean(0), attention, atol=1e-5, rtol=1e-4)
+
+
+def test_a_beam_is_searched_in_any_company(tiny_path: Path):
+    """Beams and greedy hypotheses are stepped together, and each is what it is alone."""
+    decoder = decoder_of(tiny_path)
+    searcher = Searcher(SearchStrategy(decoder, torch.device("cpu")), decoder, [EOS])
+
+    def tasks() -> list[SearchTask]:
+        requests = [
+            HypothesisRequest(0, (5,), 9, forbid_end=False, beam_size=size) for size in (3, 1, 2)
+        ]
+        return [SearchTask(request, block_of(6)) for request in requests]
+
+    together, alone = tasks(), tasks()
+    searcher.run(together)
+    for task in alone:
+        searcher.run([task])
+    for one, other in zip(together, alone, strict=True):
+        assert one.result().tokens == other.result().tokens
+        assert one.result().alternatives == other.result().alternatives
+        assert one.result().step_count == other.result().step_count
+        assert one.result().weights.shape[2:] == (len(one.result().tokens), 6)
+    beam, greedy, _ = (task.result() for task in together)
+    assert len(beam.alternatives) == 3
+    assert beam.step_count > 0
+    assert (greedy.alternatives, greedy.step_count) == ((), 0)
 
 
 def test_one_search_answers_for_every_prefix_on_its_way():

@@ -12,11 +12,11 @@ import torch
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.verification.command import COMMAND
-from earvoice.evaluation.verification.forward_pass import ForwardPass
-from earvoice.evaluation.verification.tensor_difference import largest_difference
+from earvoice.evaluation.verification.model import ForwardPass
+from earvoice.evaluation.verification.tensors import largest_difference
 from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.frontend import FeatureNormalisation
-from tests.models.tiny_model import (
+from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
     random_network,

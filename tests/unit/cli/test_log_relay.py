@@ -1,9 +1,9 @@
 """Passing on a child's lines."""
 
 import asyncio
-import io
 
-from earvoice.cli.log_relay import LogFolder, LogRelay
+from earvoice.cli.log_relay import LogRelay, ServiceLogs
+from earvoice.runtime.log_sink import LogSink
 
 
 async def pump(relay, *blocks):
@@ -15,13 +15,15 @@ async def pump(relay, *blocks):
     await relay.pump(reader)
 
 
-async def test_lines_are_prefixed_and_the_last_ones_kept():
+async def test_lines_are_prefixed_and_the_last_ones_kept(tmp_path):
     """However they are cut, and whatever bytes they hold."""
-    output = io.StringIO()
-    relay = LogRelay("encoder | ", output)
-    await pump(relay, b"one\ntw", b"o\n\xff", b"\n", b"end")
+    with (tmp_path / "log").open("wb") as output:
+        sink = LogSink(output.fileno())
+        relay = LogRelay("encoder | ", sink)
+        await pump(relay, b"one\ntw", b"o\n\xff", b"\n", b"end")
+        sink.close(timeout_s=60)
     lines = ["one", "two", "\ufffd", "end"]
-    assert output.getvalue() == "".join(f"encoder | {line}\n" for line in lines)
+    assert (tmp_path / "log").read_text("utf8") == "".join(f"encoder | {line}\n" for line in lines)
     assert relay.tail == "\n".join(lines)
 
 
@@ -33,11 +35,17 @@ async def test_only_the_last_lines_are_kept():
     assert relay.tail.endswith("y" * 200_000)
 
 
-async def test_a_folder_gets_a_file_each(tmp_path):
-    """Instead of the shared stream."""
-    shared = io.StringIO()
-    logs = LogFolder(shared, tmp_path / "logs")
+async def test_a_line_without_an_end_is_cut():
+    """A child that never breaks its line does not fill the memory either."""
+    relay = LogRelay()
+    await pump(relay, *[b"y" * 100_000] * 30)
+    assert max(map(len, relay.tail.splitlines())) < 400_000
+
+
+async def test_a_folder_gets_a_file_each(tmp_path, capfd):
+    """Instead of standard error."""
+    logs = ServiceLogs(shown=True, folder=tmp_path / "logs")
     await pump(logs.relay("encoder"), b"hello\n")
     logs.close()
     assert (tmp_path / "logs" / "encoder.log").read_text() == "hello\n"
-    assert shared.getvalue() == ""
+    assert capfd.readouterr().err == ""

@@ -1,8 +1,14 @@
-"""The command line, as far as it needs no server."""
+"""The command line as a whole, and which commands there are."""
+
+import argparse
+import sys
+from importlib.metadata import EntryPoint, version
 
 import pytest
 
 from earvoice.cli.__main__ import main
+from earvoice.cli.command import Command, CommandError, require_extra
+from earvoice.cli.command_line import CommandEntry, find_commands
 
 
 @pytest.mark.parametrize(
@@ -14,6 +20,12 @@ from earvoice.cli.__main__ import main
         (("translate", "-", "--interim"), 2, "--interim needs a terminal"),
         (("translate", "-", "--stage-timings"), 2, "--stage-timings needs --format jsonl"),
         (("translate", "-", "-"), 2, "only once"),
+        (("translate", "-", "--to", "de,,es"), 2, "--to de,,es is not allowed"),
+        (("translate", "-", "--to", "de", "--to", "de"), 2, "tags, each once"),
+        (("translate", "-", "--to", "de,es", "--format", "srt"), 2, "is of one language"),
+        (("translate", "a", "b", "--format", "vtt"), 2, "is of one recording"),
+        (("translate", "-", "--server", "h:99999"), 2, "port 99999 is not allowed"),
+        (("models", "--server", "h:99999"), 2, "port 99999 is not allowed"),
         (("translate", "-", "--rate", "1"), 2, "sample_rate_hz = 1 is not allowed"),
         (("demo", "--audio", "none.wav"), 3, "none.wav: no such file"),
         (("demo", "--policy", "often"), 2, "policy = 'often' is not allowed"),
@@ -32,11 +44,30 @@ def test_what_is_wrong_is_told_before_anything_is_started(capsys, arguments, sta
     [(("dance",), "invalid choice: 'dance'"), ((), "COMMAND"), (("serve", "x"), "choose from")],
 )
 def test_wrong_usage_names_the_choices(capsys, arguments, words):
-    """As argparse does."""
+    """In a line, which says where to read more."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
-    assert words in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
+    assert "--help" in told
+
+
+def test_the_version_is_told(capsys):
+    """That of the distribution."""
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert (caught.value.code, capsys.readouterr().out) == (0, f"earvoice {version('earvoice')}\n")
+
+
+def test_help_describes_every_command_in_its_own_words(capsys):
+    """Those of other packages too, although none of them is imported."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "added by" not in told
+    assert "score tell latency and quality of a log" in told
 
 
 def test_help_tells_the_exit_statuses(capsys):
@@ -47,3 +78,47 @@ def test_help_tells_the_exit_statuses(capsys):
     output = capsys.readouterr().out
     assert "75   retry" in output
     assert "translate" in output
+
+
+def entry(value):
+    """Return a subcommand of another package."""
+    return CommandEntry("dance", EntryPoint("dance", value, "earvoice.commands"))
+
+
+@pytest.mark.parametrize("name", ["up", "serve", "translate", "models", "demo"])
+def test_our_commands_load(name):
+    """Each declares its arguments."""
+    command = find_commands()[name].load()
+    assert isinstance(command, Command)
+    command.add_arguments(argparse.ArgumentParser())
+
+
+def test_a_stranger_without_words_of_its_own_is_named_by_its_module():
+    """Whether it can be found or not."""
+    assert entry("json:COMMAND").summary() == "added by json"
+    assert entry("no_such_module:COMMAND").summary() == "added by no_such_module"
+
+
+def test_a_missing_extra_is_named():
+    """The message is the command that helps."""
+    with pytest.raises(
+        CommandError, match=r"dance needs no_such_module.*pip install 'earvoice\[lab\]'"
+    ):
+        entry("no_such_module:COMMAND [lab]").load()
+
+
+def test_a_stranger_is_refused():
+    """An entry point that names something else is told, not called."""
+    with pytest.raises(CommandError, match="is no command, but a function"):
+        entry("json:dumps").load()
+
+
+def test_an_extra_is_checked_without_importing_it():
+    """Looking for torch must not cost its import."""
+    require_extra("policy")
+    if "torch" not in sys.modules:
+        try:
+            require_extra("encoder")
+        except CommandError as error:
+            assert "earvoice[encoder]" in str(error)  # noqa: PT017 - torch may or may not be there
+        assert "torch" not in sys.modules

@@ -9,11 +9,12 @@ from earvoice.cli.translate_arguments import (
     add_language_arguments,
     add_policy_arguments,
     add_stream_arguments,
+    read_targets,
     read_translation_options,
 )
-from earvoice.client.audio_format import AudioFormat
+from earvoice.client.audio import AudioFormat
 from earvoice.client.options import Endpointing, HistorySelection, TranslationOptions
-from earvoice.client.policy import Edatt, WaitK
+from earvoice.policies import Edatt, WaitK
 
 
 def read(*arguments, paced=False):
@@ -82,10 +83,13 @@ def test_the_last_sentence_may_be_the_history():
     ("arguments", "message"),
     [
         (["--k", "3"], "--k needs --policy"),
-        (["--policy", "edatt", "--k", "3"], "k is no parameter of policy edatt"),
+        (["--policy", "edatt", "--k", "3"], "edatt:k is not a parameter; allowed: alpha"),
         (["--policy", "often"], "policy = 'often' is not allowed"),
         (["--preset", "papi-2023-la", "--policy", "edatt"], "give one"),
-        (["--preset", "papi-2023-la", "--k", "3"], "k is no parameter of policy local_agreement"),
+        (
+            ["--preset", "papi-2023-la", "--k", "3"],
+            "local_agreement:k is not a parameter; allowed: n",
+        ),
         (["--history", "some"], "--history = 'some' is not allowed; allowed: 1 to 200, sentence"),
         (["--preset", "best"], "preset = 'best' is not known.*`earvoice presets` lists them"),
     ],
@@ -94,3 +98,13 @@ def test_a_choice_that_cannot_be_meant_is_told(arguments, message):
     """Before anything is started."""
     with pytest.raises(CommandError, match=message):
         read(*arguments)
+
+
+def test_a_command_takes_one_language_or_several():
+    """Several may be repeated, or stand in one text; where one is wanted it is the text itself."""
+    one, several = argparse.ArgumentParser(), argparse.ArgumentParser()
+    add_language_arguments(one)
+    add_language_arguments(several, several=True)
+    assert one.parse_args(["--to", "de"]).to == "de"
+    assert read_targets(several.parse_args(["--to", "de,es", "--to", "fr"])) == ("de", "es", "fr")
+    assert read_targets(several.parse_args([])) == ()

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from earvoice.client.policy import (
+from earvoice.policies import (
     AlignAtt,
     Edatt,
     FrameSchedule,
@@ -16,22 +16,26 @@ from earvoice.client.policy import (
 
 HEADS = st.lists(st.integers(1, 16), unique=True, max_size=4).map(tuple)
 LAYER = st.none() | st.integers(1, 6)
-# Proto3 cannot tell False, or zero, from unset where there is no presence.
-FLAG = st.sampled_from([None, True])
 
 
 def unset_or(lowest: int, highest: int):
     return st.none() | st.integers(lowest, highest)
 
 
+def frame_schedule(stride: int | None, longer: int | None, **others) -> FrameSchedule:
+    wait = None if longer is None else longer + (stride or 1)
+    return FrameSchedule(wait, stride, **others)
+
+
+# Proto3 cannot tell 0.0 from unset where there is no presence: it is the default.
 POLICY = st.one_of(
     st.builds(
         Edatt,
         alpha=st.none() | st.floats(0, 1),
         lambda_states=unset_or(1, 64),
         attention_layer=LAYER,
-        normalization=st.sampled_from([None, "l1", "l2"]),
-        allow_early_end=FLAG,
+        normalization=st.sampled_from(["l1", "l2"]),
+        allow_early_end=st.booleans(),
         attention_heads=HEADS,
     ),
     st.builds(
@@ -39,32 +43,32 @@ POLICY = st.one_of(
         frames=unset_or(1, 256),
         attention_layer=LAYER,
         attention_heads=HEADS,
-        allow_early_end=FLAG,
+        allow_early_end=st.booleans(),
     ),
-    st.builds(LocalAgreement, n=unset_or(2, 64)),
-    st.builds(SharedPrefix, n=unset_or(1, 8)),
-    st.builds(HoldN, n=unset_or(0, 64)),
+    st.builds(LocalAgreement, n=st.integers(2, 64)),
+    st.builds(SharedPrefix, n=st.integers(1, 8)),
+    st.builds(HoldN, n=st.integers(0, 64)),
     st.builds(
         WaitK,
-        k=unset_or(1, 64),
-        detection=st.sampled_from([None, "fixed", "adaptive"]),
-        inclusive=FLAG,
-        count_partial_word=st.none() | st.booleans(),
-        end_while_reading=st.sampled_from([None, "stop", "avoid", "commit"]),
+        k=st.integers(1, 64),
+        detection=st.sampled_from(["fixed", "adaptive"]),
+        inclusive=st.booleans(),
+        count_partial_word=st.booleans(),
+        end_while_reading=st.sampled_from(["stop", "avoid", "commit"]),
     ),
     st.builds(
         StridedWaitK,
-        k=unset_or(1, 64),
+        k=st.integers(1, 64),
         stride_ms=unset_or(40, 4000),
-        stride_words=unset_or(1, 16),
-        catch_up=st.none() | st.floats(0.1, 4),
+        catch_up=st.floats(-1, 4),
     ),
+    st.builds(StridedWaitK, k=st.integers(1, 64), stride_words=unset_or(1, 16)),
     st.builds(
-        FrameSchedule,
-        wait_frames=unset_or(1, 2000),
-        stride_frames=unset_or(1, 500),
+        frame_schedule,
+        stride=unset_or(1, 500),
+        longer=unset_or(0, 1500),
         tokens=unset_or(1, 16),
-        max_length_ratio=st.none() | st.floats(0.1, 10),
+        max_length_ratio=st.floats(0.1, 10),
     ),
     st.just(Offline()),
 )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from earvoice.client.audio import AudioFormat
 from earvoice.client.audio_file import AudioFile
-from earvoice.client.audio_format import AudioFormat
 from earvoice.client.errors import AudioSourceError
 
 

@@ -1,14 +1,17 @@
-"""What has been sent is there to be sent again, and no more than that."""
+"""What has been sent is there to be sent again, in whole frames, and no more than that."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.client.audio_log import AudioLog
+from earvoice.client.audio import send_fast
+from earvoice.client.audio_log import AudioLog, cut_messages
+from earvoice.client.errors import AudioSourceError
 from earvoice.client.options import TranslationUpdate
 
 FRAME_BYTES = 2
@@ -104,3 +107,31 @@ async def test_past_the_limit_the_oldest_that_was_sent_is_given_up():
             adding.cancel()
     assert seen == frames(0, 20)
     assert log.start_sample >= 14
+
+
+async def cut(chunks, **limit) -> list[bytes | TranslationUpdate]:
+    return [message async for message in cut_messages(send_fast(chunks), 4, **limit)]
+
+
+@given(st.lists(st.binary(max_size=23)), st.integers(0, 3))
+def test_cutting_keeps_every_whole_frame(chunks, padding):
+    """However bytes come, the messages join to them, hold whole frames and are short enough."""
+    joined = b"".join(chunks)
+    rest = b"0" * (-len(joined) % 4)
+    messages = asyncio.run(cut([*chunks, rest], limit_bytes=8 + padding))
+    assert b"".join(messages) == joined + rest
+    assert all(message and len(message) % 4 == 0 and len(message) <= 8 for message in messages)
+
+
+async def test_an_unfinished_frame_is_told_at_the_end():
+    """Audio that ends inside a frame was cut or declared wrongly; what is whole comes first."""
+    messages = cut_messages(send_fast([b"12345"]), 4)
+    assert await anext(messages) == b"1234"
+    with pytest.raises(AudioSourceError, match="ends inside a frame: 1 of 4 bytes"):
+        await anext(messages)
+
+
+async def test_updates_pass_between_frames():
+    """An update goes before the frame that it came inside of."""
+    update = TranslationUpdate(segment_ms=400)
+    assert await cut([b"12345", update, b"678"]) == [b"1234", update, b"5678"]

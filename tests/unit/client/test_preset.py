@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from earvoice.client.options import Endpointing, TranslationOptions
-from earvoice.client.policy import Edatt, FrameSchedule, LocalAgreement, WaitK
-from earvoice.client.preset_table import PAPERS, PRESETS, find_preset
+from earvoice.client.preset import PAPERS, PRESETS, find_preset
+from earvoice.policies import Edatt, FrameSchedule, LocalAgreement, WaitK
 
 PLAIN = TranslationOptions(("de",))
 
@@ -95,7 +95,7 @@ def test_a_parameter_may_be_another():
     [
         ("papi-2023-edat-0.2", "preset = 'papi-2023-edat-0.2' is not known; nearest: papi-2023-"),
         ("whatever", "nearest: papi-2022-wait-3-fixed and others"),
-        ("polak-2022-sp-1-250:k=3", "k is no parameter of policy shared_prefix"),
+        ("polak-2022-sp-1-250:k=3", "polak-2022-sp-1-250:k is not a parameter; allowed: n"),
     ],
 )
 def test_a_preset_that_does_not_exist_is_told(text, message):

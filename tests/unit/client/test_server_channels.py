@@ -1,12 +1,18 @@
-"""One connection for all calls, and another when its server leaves."""
+"""One connection for all calls, and another when its server leaves or a name stands for several."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
 from grpc_health.v1 import health_pb2
 
-from earvoice.client.server_channels import ServerChannels
+from earvoice.client.server_channels import (
+    ServerChannels,
+    ServerTarget,
+    find_targets,
+    split_address,
+)
 
 
 class FakeChannel:
@@ -16,10 +22,15 @@ class FakeChannel:
         self._answering = answering
         self.is_closed = False
 
-    def unary_unary(self, path: str, **_):
+    def unary_unary(self, path: str, *, request_serializer, response_deserializer):
+        assert path == "/grpc.health.v1.Health/Check"
+
         async def check(request, **_):
+            asked = health_pb2.HealthCheckRequest.FromString(request_serializer(request))
+            assert asked.service == "earvoice.api.v1.SpeechTranslationService"
             await self._answering.wait()
-            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+            answer = health_pb2.HealthCheckResponse(status="SERVING")
+            return response_deserializer(answer.SerializeToString())
 
         return check
 
@@ -47,3 +58,24 @@ async def test_sessions_that_leave_together_go_to_one_connection():
         async with channels.use(leaving) as found:
             assert found.channel is not leaving.channel
     assert [channel for channel in opened if not channel.is_closed] == [found.channel]
+
+
+def test_addresses_are_separated_by_commas():
+    """Blanks do not matter; nothing between commas does."""
+    assert split_address("a:1, b:2") == ("a:1", "b:2")
+    with pytest.raises(ValueError, match="several separated by commas"):
+        split_address("a:1,")
+
+
+async def test_a_name_stands_for_all_its_addresses():
+    """Each is a target, and the certificate bears the name."""
+    targets = await find_targets(("dns:///localhost:50051", "b:2"))
+    assert ServerTarget("127.0.0.1:50051", "localhost") in targets
+    assert targets[-1] == ServerTarget("b:2")
+
+
+async def test_a_name_that_nobody_knows_is_left_to_grpc():
+    """It says what is wrong, and may know it later."""
+    assert await find_targets(("dns:///no.such.name.invalid:1",)) == [
+        ServerTarget("dns:///no.such.name.invalid:1")
+    ]

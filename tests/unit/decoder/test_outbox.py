@@ -6,13 +6,24 @@ from collections.abc import Callable
 
 import pytest
 
-from earvoice.decoder.event import Ended, EndReason, Event, Opened, Spent
-from earvoice.decoder.outbox import Outbox
+from earvoice.decoder.generation import EndReason, Event, Generation, Outbox
+from earvoice.decoder.strategy import Progress, Prompt
+from tests.fakes import END_TOKEN, state_block
+
+GENERATION = Generation(
+    1,
+    state_block(),
+    Prompt((END_TOKEN,), (), 3, forbid_end=False),
+    8,
+    END_TOKEN,
+    Outbox(1, lambda: None),
+)
+SOME = Event(GENERATION, Progress([]), 0, 0.0, 0.0, 1)
 
 
-def ended() -> Ended:
+def ended() -> Event:
     """The end of some generation."""
-    return Ended(1, EndReason.HALTED, 0, 0, 0, Spent(0.0, 0.0, 0.0, 1))
+    return GENERATION.end(EndReason.HALTED, 0.0)
 
 
 def put(outbox: Outbox, event: Event) -> None:
@@ -25,20 +36,20 @@ async def test_events_come_in_order_and_finish_after_the_last() -> None:
     """After `finish`, what is left is told, then None."""
     outbox = Outbox(4, lambda: None)
     outbox.expect_generation()
-    put(outbox, Opened())
+    put(outbox, SOME)
     outbox.finish()
     put(outbox, ended())
-    assert [await outbox.take() for _ in range(3)] == [Opened(), ended(), None]
+    assert [await outbox.take() for _ in range(3)] == [SOME, ended(), None]
 
 
 async def test_failure_comes_after_what_waits() -> None:
     """The first failure is raised once the events before it are told."""
     outbox = Outbox(4, lambda: None)
-    put(outbox, Opened())
+    put(outbox, SOME)
     outbox.fail(ValueError("first"))
     outbox.fail(ValueError("second"))
-    put(outbox, Opened())
-    assert await outbox.take() == Opened()
+    put(outbox, SOME)
+    assert await outbox.take() == SOME
     with pytest.raises(ValueError, match="first"):
         await outbox.take()
 
@@ -47,7 +58,7 @@ async def test_full_counts_what_is_on_its_way() -> None:
     """An announced event takes room before it arrives, and reading gives the room back."""
     woken: list[int] = []
     outbox = Outbox(2, lambda: woken.append(1))
-    put(outbox, Opened())
+    put(outbox, SOME)
     assert not outbox.full
     outbox.announce()
     assert outbox.full
@@ -79,7 +90,7 @@ async def test_an_engine_that_fills_the_outbox_meanwhile_is_woken() -> None:
         if outbox.full:
             slept.append(1)
 
-    put(outbox, Opened())
+    put(outbox, SOME)
     capacity.then.append(fill)
     await outbox.take()
     assert not outbox.full

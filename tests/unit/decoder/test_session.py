@@ -2,12 +2,11 @@
 
 import pytest
 
-from earvoice.decoder.command import HaltCommand, StatesCommand
-from earvoice.decoder.event import EndReason
-from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.session import DecodeSession, SessionBounds
-from earvoice.decoder.state_block import ElementType, StatesId
-from earvoice.decoder.strategies.base import BeamPlan
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.decoder.generation import EndReason, Outbox
+from earvoice.decoder.session import DecodeSession
+from earvoice.decoder.strategy import BeamPlan
 from earvoice.runtime.errors import (
     EarvoiceError,
     InvalidFieldError,
@@ -17,16 +16,8 @@ from earvoice.runtime.errors import (
     StatesUnknownError,
     UnimplementedFieldError,
 )
-from tests.unit.decoder.scripted import (
-    END,
-    SIZE,
-    NotingEngine,
-    block,
-    generate,
-    model,
-    opening,
-    states,
-)
+from tests.fakes import END_TOKEN, VOCABULARY_SIZE, NotingEngine, served_model
+from tests.requests import generate, halt, opening, states
 
 
 @pytest.fixture
@@ -38,42 +29,44 @@ def engine() -> NotingEngine:
 @pytest.fixture
 def session(engine: NotingEngine) -> DecodeSession:
     """A session that is not open yet."""
-    bounds = SessionBounds(max_states=10, max_tokens=20)
-    return DecodeSession(model(), bounds, engine, Outbox(8, engine.wake))
+    outbox = Outbox(8, engine.wake)
+    return DecodeSession(served_model(), engine, outbox, max_states=10, max_tokens=20)
+
+
+def apply(session: DecodeSession, *requests: pb.DecodeRequest) -> None:
+    """One after the other."""
+    for request in requests:
+        session.apply(request, read_at_s=0.0)
 
 
 @pytest.fixture
 def ready(session: DecodeSession) -> DecodeSession:
     """A session with states."""
-    session.open(opening())
-    session.replace_states(states())
+    apply(session, opening())
+    apply(session, states())
     return session
 
 
 def test_commands_before_open_are_out_of_order(session: DecodeSession) -> None:
     """Everything but open is refused first."""
-    for command in (
-        lambda: session.replace_states(states()),
-        lambda: session.generate(generate()),
-        lambda: session.halt(HaltCommand(1)),
-    ):
+    for request in (states(), generate(), halt(1)):
         with pytest.raises(OutOfOrderError, match="before open"):
-            command()
+            apply(session, request)
 
 
 def test_second_open_is_out_of_order(session: DecodeSession) -> None:
     """A session is opened once."""
-    session.open(opening())
+    apply(session, opening())
     with pytest.raises(OutOfOrderError, match="twice"):
-        session.open(opening())
+        apply(session, opening())
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
         ({"model_hash": "cd"}, ModelMismatchError, "model_hash = 'cd'"),
-        ({"target_language": "xx"}, LanguageNotSupportedError, "'xx'.*allowed: de, fr"),
-        ({"target_language": ""}, LanguageNotSupportedError, "allowed: de, fr"),
+        ({"target_language_code": "xx"}, LanguageNotSupportedError, "'xx'.*allowed: de, fr"),
+        ({"target_language_code": ""}, LanguageNotSupportedError, "allowed: de, fr"),
         ({"attention_layer": 5}, InvalidFieldError, "attention_layer = 5.*1 to 4"),
         ({"attention_layer": -1}, InvalidFieldError, "attention_layer = -1"),
         ({"attention_heads": (0,)}, InvalidFieldError, r"open.attention_heads = \[0\].*1 to 2"),
@@ -88,63 +81,66 @@ def test_open_names_the_field_it_refuses(
 ) -> None:
     """A refused open says which field, which value and what is allowed."""
     with pytest.raises(error, match=message):
-        session.open(opening(**changes))
+        apply(session, opening(**changes))
 
 
 def test_open_takes_the_served_hash_and_any_case_of_the_language(session: DecodeSession) -> None:
     """The right hash is fine, and language tags have no case."""
-    session.open(opening(model_hash=model().facts.hash, target_language="DE", beam_size=1))
+    apply(
+        session,
+        opening(model_hash=served_model().facts.hash, target_language_code="DE", beam_size=1),
+    )
     assert session.session_id == "s"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"states_id": StatesId(-1, 1)}, "utterance = -1"),
-        ({"states_id": StatesId(0, 0)}, "revision = 0"),
+        ({"utterance": -1}, "utterance = -1"),
+        ({"revision": 0}, "revision = 0"),
         ({"state_count": -1}, "state_count = -1"),
         ({"state_count": 11}, "state_count = 11.*0 to 10"),
         ({"dimension": 5}, "dimension = 5.*allowed: 4"),
         ({"data": bytes(31)}, "31 bytes.*32 bytes"),
-        ({"element_type": ElementType.FLOAT16}, "32 bytes.*16 bytes"),
+        ({"element_type": types_pb2.ELEMENT_TYPE_FLOAT16}, "32 bytes.*16 bytes"),
     ],
 )
 def test_states_name_the_field_they_are_refused_for(
     session: DecodeSession, changes: dict[str, object], message: str
 ) -> None:
     """States of the wrong shape never reach the network."""
-    session.open(opening())
+    apply(session, opening())
     with pytest.raises(InvalidFieldError, match=message):
-        session.replace_states(StatesCommand(block(**changes), 0))
+        apply(session, states(**changes))
 
 
 def test_partial_states_are_not_implemented(session: DecodeSession) -> None:
     """first_changed is reserved."""
-    session.open(opening())
+    apply(session, opening())
     with pytest.raises(UnimplementedFieldError, match="first_changed = 3"):
-        session.replace_states(StatesCommand(block(), 3))
+        apply(session, states(first_changed=3))
 
 
 def test_generate_before_states_is_out_of_order(session: DecodeSession) -> None:
     """There is nothing to attend to."""
-    session.open(opening())
+    apply(session, opening())
     with pytest.raises(OutOfOrderError, match="before states"):
-        session.generate(generate())
+        apply(session, generate())
 
 
 def test_generate_on_zero_states_is_refused(session: DecodeSession) -> None:
     """Zero states may be sent, but not decoded."""
-    session.open(opening())
-    session.replace_states(states(0))
+    apply(session, opening())
+    apply(session, states(0))
     with pytest.raises(InvalidFieldError, match="0 states"):
-        session.generate(generate())
+        apply(session, generate())
 
 
 def test_generate_on_other_states_is_refused(ready: DecodeSession) -> None:
     """Only the last states can be attended to."""
-    ready.replace_states(states(revision=2))
+    apply(ready, states(revision=2))
     with pytest.raises(StatesUnknownError, match=r"0\.1.*allowed: 0\.2"):
-        ready.generate(generate())
+        apply(ready, generate())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +148,10 @@ def test_generate_on_other_states_is_refused(ready: DecodeSession) -> None:
     [
         ({"max_new_tokens": 0}, "max_new_tokens = 0.*1 to 1024"),
         ({"max_new_tokens": 1025}, "max_new_tokens = 1025"),
-        ({"prefix": (5, SIZE)}, f"prefix = {SIZE}.*0 to {SIZE - 1}"),
+        (
+            {"prefix": (5, VOCABULARY_SIZE)},
+            f"prefix = {VOCABULARY_SIZE}.*0 to {VOCABULARY_SIZE - 1}",
+        ),
         ({"draft": (-1,)}, "draft = -1"),
         ({"prefix": (5,) * 20}, "20 tokens.*at most 19"),
         ({"draft": (5,) * 20}, "20 tokens.*at most 19"),
@@ -167,7 +166,7 @@ def test_generate_names_the_field_it_refuses(
 ) -> None:
     """A refused generate says which field, which value and what is allowed."""
     with pytest.raises(InvalidFieldError, match=message):
-        ready.generate(generate(**changes))
+        apply(ready, generate(**changes))
 
 
 @pytest.mark.parametrize(
@@ -189,72 +188,72 @@ def test_generate_replaces_the_terms_of_open(
     beam: int | None,
 ) -> None:
     """Beam size, and layer with heads, are as opened unless the generation has its own."""
-    session.open(opening(attention_layer=2, attention_heads=(2,), beam_size=4))
-    session.replace_states(states())
-    session.generate(generate(**changes))
-    found = engine.submitted[0].assignment.opening
+    apply(session, opening(attention_layer=2, attention_heads=(2,), beam_size=4))
+    apply(session, states())
+    apply(session, generate(**changes))
+    found = engine.submitted[0].prompt
     assert (found.attention_layer, found.attention_heads) == (layer, heads)
     assert (found.beam.size if found.beam else None) == beam
 
 
 def test_beam_is_asked_for_within_the_limits(session: DecodeSession, engine: NotingEngine) -> None:
     """The search knows its limit, how much to tell, and whose prefix rows are wanted."""
-    session.open(opening(target_language="fr"))
-    session.replace_states(states())
+    apply(session, opening(target_language_code="fr"))
+    apply(session, states())
     wanted = {"beam_size": 3, "all_hypotheses": True, "prefix_attention": True}
-    session.generate(generate(prefix=(5,) * 15, max_new_tokens=100, **wanted))
-    found = engine.submitted[0].assignment.opening
+    apply(session, generate(prefix=(5,) * 15, max_new_tokens=100, **wanted))
+    found = engine.submitted[0].prompt
     assert found.beam == BeamPlan(3, max_new_tokens=5, all_hypotheses=True)
     assert found.reported_prefix_tokens == 15
 
 
 def test_generation_ids_grow(ready: DecodeSession) -> None:
     """An id that was used, or a smaller one, is refused."""
-    ready.generate(generate(7))
+    apply(ready, generate(7))
     with pytest.raises(InvalidFieldError, match=r"generation_id = 7.*more than 7"):
-        ready.generate(generate(7))
+        apply(ready, generate(7))
 
 
-def test_language_and_prefix_are_forced_after_the_start(engine: NotingEngine) -> None:
+def test_language_and_prefix_are_forced_after_the_start(
+    session: DecodeSession, engine: NotingEngine
+) -> None:
     """The tokens forced are start, language tag, prefix; indices count the prefix only."""
-    bounds = SessionBounds(max_states=10, max_tokens=20)
-    session = DecodeSession(model(), bounds, engine, Outbox(8, engine.wake))
-    session.open(opening(target_language="fr"))
-    session.replace_states(states())
-    session.generate(generate(prefix=(7, 8), draft=(9, 10), max_new_tokens=1))
-    assignment = engine.submitted[0].assignment
-    assert assignment.opening.forced == (END, 49, 7, 8)
-    assert assignment.opening.draft == (9,)
-    assert assignment.opening.attention_layer == model().facts.default_attention_layer
-    assert assignment.prefix_length == 2
+    apply(session, opening(target_language_code="fr"))
+    apply(session, states())
+    apply(session, generate(prefix=(7, 8), draft=(9, 10), max_new_tokens=1))
+    generation = engine.submitted[0]
+    assert generation.prompt.forced == (END_TOKEN, 49, 7, 8)
+    assert generation.prompt.draft == (9,)
+    assert generation.prompt.attention_layer == served_model().facts.default_attention_layer
+    assert generation.prefix_length == 2
 
 
 def test_length_limit_counts_the_prefix(ready: DecodeSession, engine: NotingEngine) -> None:
     """A hypothesis never grows past the absolute limit."""
-    ready.generate(generate(prefix=(5,) * 15, max_new_tokens=100))
-    assert engine.submitted[0].assignment.max_new_tokens == 5
+    apply(ready, generate(prefix=(5,) * 15, max_new_tokens=100))
+    assert engine.submitted[0].max_new_tokens == 5
 
 
 def test_new_generation_replaces_the_old(ready: DecodeSession, engine: NotingEngine) -> None:
     """The old generation is asked to stop before the new one is submitted."""
-    ready.generate(generate(1))
-    ready.generate(generate(2))
+    apply(ready, generate(1))
+    apply(ready, generate(2))
     assert [item.stop_reason for item in engine.submitted] == [EndReason.REPLACED, None]
 
 
 def test_new_states_replace_the_generation(ready: DecodeSession, engine: NotingEngine) -> None:
     """What attends to old states ends."""
-    ready.generate(generate(1))
-    ready.replace_states(states(revision=2))
+    apply(ready, generate(1))
+    apply(ready, states(revision=2))
     assert engine.submitted[0].stop_reason is EndReason.REPLACED
 
 
 def test_halt_stops_its_generation_only(ready: DecodeSession, engine: NotingEngine) -> None:
     """Unknown ids are ignored; the first reason to stop counts."""
-    ready.generate(generate(4))
-    ready.halt(HaltCommand(3))
+    apply(ready, generate(4))
+    apply(ready, halt(3))
     assert engine.submitted[0].stop_reason is None
-    ready.halt(HaltCommand(4))
+    apply(ready, halt(4))
     ready.close()
     assert engine.submitted[0].stop_reason is EndReason.HALTED
     assert engine.wakes == 2

@@ -1,4 +1,4 @@
-"""How long a session waits for its caller, and how it ends."""
+"""How a session goes on, waits for its caller, and ends."""
 
 import asyncio
 import logging
@@ -6,43 +6,58 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from earvoice.decoder.command import Command
-from earvoice.decoder.event import Event, Opened
-from earvoice.decoder.generation_trace import GenerationTrace
-from earvoice.decoder.outbox import Outbox
-from earvoice.decoder.session import DecodeSession, SessionBounds
-from earvoice.decoder.stream import DecodeStream, Patience
+from earvoice.api.v1 import decoder_service_pb2 as pb
+from earvoice.decoder.generation import EndReason, Outbox
+from earvoice.decoder.session import DecodeSession
+from earvoice.decoder.stream import DecodeStream
 from earvoice.runtime.errors import EarvoiceError, IdleError, OutOfOrderError, SlowReaderError
-from tests.unit.decoder.scripted import NotingEngine, model, opening, states
+from tests.fakes import NotingEngine, served_model
+from tests.requests import generate, opening, states
 
 
-def stream(idle_s: float = 60, slow_reader_s: float = 60) -> DecodeStream:
+class Requests:
+    """The requests, then half-close; one that is an error is raised, and then it goes on."""
+
+    def __init__(self, *given: pb.DecodeRequest | Exception) -> None:
+        self._given = list(given)
+
+    def __aiter__(self) -> AsyncIterator[pb.DecodeRequest]:
+        return self
+
+    async def __anext__(self) -> pb.DecodeRequest:
+        if not self._given:
+            raise StopAsyncIteration
+        request = self._given.pop(0)
+        if isinstance(request, Exception):
+            raise request
+        return request
+
+
+def stream(engine: NotingEngine | None = None) -> DecodeStream:
     """A stream over an engine that only notes."""
-    engine = NotingEngine()
+    engine = engine or NotingEngine()
     outbox = Outbox(8, engine.wake)
-    session = DecodeSession(model(), SessionBounds(10, 20), engine, outbox)
-    return DecodeStream(session, outbox, Patience(idle_s, slow_reader_s), GenerationTrace(None))
+    session = DecodeSession(served_model(), engine, outbox, max_states=10, max_tokens=20)
+    return DecodeStream(session, outbox, served_model())
 
 
-async def commands(*given: Command, endless: bool = False) -> AsyncIterator[Command]:
-    """The commands, then half-close, or silence."""
-    for command in given:
-        yield command
-    if endless:
-        await asyncio.Event().wait()
+async def serve(
+    served: DecodeStream, *given: pb.DecodeRequest | Exception
+) -> list[pb.DecodeResponse]:
+    """What is answered."""
+    sent: list[pb.DecodeResponse] = []
+
+    async def send(response: pb.DecodeResponse) -> None:
+        sent.append(response)
+
+    await served.run(opening(), Requests(*given), send)
+    return sent
 
 
-async def failure_of(
-    served: DecodeStream, given: AsyncIterator[Command], *, reads: bool = True
-) -> EarvoiceError:
+async def failure_of(served: DecodeStream, *given: pb.DecodeRequest | Exception) -> EarvoiceError:
     """What ends the stream, which must be one error of ours."""
-
-    async def send(event: Event) -> None:
-        if not reads:
-            await asyncio.Event().wait()
-
     with pytest.raises(ExceptionGroup) as caught:
-        await served.run(given, send)
+        await serve(served, *given)
     (error,) = caught.value.exceptions
     assert isinstance(error, EarvoiceError)
     return error
@@ -50,37 +65,55 @@ async def failure_of(
 
 async def test_half_close_ends_the_stream() -> None:
     """Without a generation, nothing is waited for."""
-    sent: list[Event] = []
-
-    async def send(event: Event) -> None:
-        sent.append(event)
-
-    await stream().run(commands(opening(), states()), send)
-    assert sent == [Opened()]
+    (opened,) = await serve(stream(), states())
+    assert opened.opened.model == served_model().facts.description()
 
 
 async def test_silent_caller_is_ended() -> None:
-    """No command for too long is IDLE."""
-    error = await failure_of(stream(idle_s=0.01), commands(opening(), endless=True))
+    """No request for too long is IDLE."""
+    error = await failure_of(stream(), IdleError("no message came for 1 s"))
     assert isinstance(error, IdleError)
+
+
+async def test_a_caller_whose_generation_runs_is_not_idle() -> None:
+    """It has nothing to ask for until it has been answered."""
+    engine = NotingEngine()
+
+    async def end_generation() -> None:
+        while not engine.submitted:  # noqa: ASYNC110 - it only notes
+            await asyncio.sleep(0)
+        (generation,) = engine.submitted
+        generation.outbox.announce()
+        generation.outbox.deliver(generation.end(EndReason.HALTED, 0.0))
+
+    ending = asyncio.create_task(end_generation())
+    idle = IdleError("no message came for 1 s")
+    *_, done = await serve(stream(engine), states(), generate(), idle)
+    assert done.HasField("done")
+    await ending
 
 
 async def test_caller_that_does_not_read_is_ended() -> None:
     """An answer that cannot be written for too long is SLOW_READER."""
-    served = stream(slow_reader_s=0.01)
-    error = await failure_of(served, commands(opening(), endless=True), reads=False)
+
+    async def send(response: pb.DecodeResponse) -> None:
+        raise SlowReaderError("a response was not read for 1 s")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await stream().run(opening(), Requests(), send)
+    (error,) = caught.value.exceptions
     assert isinstance(error, SlowReaderError)
 
 
 async def test_broken_protocol_is_told_after_the_answers_before_it() -> None:
     """A second open ends the stream with its status."""
-    error = await failure_of(stream(), commands(opening(), opening()))
+    error = await failure_of(stream(), opening())
     assert isinstance(error, OutOfOrderError)
 
 
 async def test_end_is_logged_once_with_its_status(caplog: pytest.LogCaptureFixture) -> None:
     """One line a session, with its id and why it ended."""
     with caplog.at_level(logging.INFO, "earvoice.decoder"):
-        await failure_of(stream(idle_s=0.01), commands(opening(), endless=True))
+        await failure_of(stream(), IdleError("no message came for 1 s"))
     (line,) = [record for record in caplog.records if record.name == "earvoice.decoder"]
     assert (line.__dict__["session_id"], line.__dict__["status"]) == ("s", "IDLE")

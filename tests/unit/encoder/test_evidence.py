@@ -1,10 +1,20 @@
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
-from earvoice.encoder.evidence import last_label_end_frame, source_words
-from earvoice.encoder.label_kind import LabelKind
-from earvoice.encoder.timeline import Timeline
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from earvoice.encoder.evidence import (
+    MINIMUM_PAUSE_WINDOWS,
+    last_label_end_frame,
+    source_words,
+    speech_spans,
+)
+from earvoice.encoder.network import Encoding, LabelKind
+from earvoice.encoder.utterance import encoded_message
+from tests.fakes import FakeNetwork
 
 BLANK = 4
 START, INNER, SILENT, BORDER = (
@@ -48,10 +58,77 @@ def test_last_label_ends_after_its_frame():
     assert last_label_end_frame([4, 4], BLANK) == 0
 
 
+def test_silence_has_no_spans():
+    """Neither an empty utterance nor a quiet one has speech."""
+    assert speech_spans([]) == []
+    assert speech_spans([0.1, 0.49, 0.3]) == []
+
+
+def test_hysteresis_keeps_doubtful_windows():
+    """Speech begins at 0.5, goes on through 0.4 and ends below 0.35."""
+    assert speech_spans([0.4, 0.5, 0.4, 0.36, 0.34, 0.1]) == [(1, 4)]
+
+
+def test_short_pauses_are_speech_and_long_ones_are_not():
+    """Three quiet windows (96 ms) are bridged, four (128 ms) are a pause."""
+    assert speech_spans([0.9, 0, 0, 0, 0.9]) == [(0, 5)]
+    assert speech_spans([0.9, 0, 0, 0, 0, 0.9]) == [(0, 1), (5, 6)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 1), max_size=60))
+def test_spans_are_ordered_and_apart(probabilities):
+    """Spans never touch, never overlap, and begin with a window that is surely speech."""
+    spans = speech_spans(probabilities)
+    for begin, end in spans:
+        assert 0 <= begin < end <= len(probabilities)
+        assert probabilities[begin] >= 0.5
+    for (_, end), (begin, _) in pairwise(spans):
+        assert begin - end >= MINIMUM_PAUSE_WINDOWS
+
+
+def encoded(run_lengths=(), spans=(), *, start_sample, end_sample, rate_hz, final=False):
+    """What is told of frames of 40 ms and windows of 32 ms."""
+    encoding = Encoding(b"", (), tuple(run_lengths), ())
+    return encoded_message(
+        FakeNetwork(),
+        encoding,
+        list(spans),
+        frame_count=0,
+        start_sample=start_sample,
+        end_sample=end_sample,
+        rate_hz=rate_hz,
+        final=final,
+    )
+
+
 def test_spans_are_clamped_and_the_final_one_ends_with_the_audio():
     """A state's end is its frames' end, never behind the audio; a final last state ends with it."""
-    timeline = Timeline(start_sample=100, end_sample=100 + 8 * 100, rate_hz=8000)
-    assert timeline.span_ends([1, 1], 40, final=False) == [420, 740]
-    assert timeline.span_ends([1, 2], 40, final=False) == [420, 900]
-    assert timeline.span_ends([1, 1], 40, final=True) == [420, 900]
-    assert timeline.span_ends([], 40, final=True) == []
+
+    def ends(run_lengths, *, final):
+        told = encoded(run_lengths, start_sample=100, end_sample=900, rate_hz=8000, final=final)
+        return list(told.states.span_end_samples)
+
+    assert ends([1, 1], final=False) == [420, 740]
+    assert ends([1, 2], final=False) == [420, 900]
+    assert ends([1, 1], final=True) == [420, 900]
+    assert ends([], final=True) == []
+
+
+def test_positions_are_the_clients():
+    """Windows of 512 samples at 16 kHz become positions at the client's rate, ends clamped."""
+    spans = [(0, 1), (2, 9)]
+    told = encoded(spans=spans, start_sample=1000, end_sample=7000, rate_hz=48000)
+    heard = told.evidence.voice_activity
+    assert heard.has_speech
+    assert heard.speech_start_sample == 1000
+    assert heard.speech_end_sample == 7000
+    (pause,) = heard.pauses
+    assert (pause.start_sample, pause.end_sample) == (1000 + 512 * 3, 1000 + 1024 * 3)
+
+
+def test_without_speech_positions_are_the_start():
+    """An utterance without speech says so and points at its own start."""
+    heard = encoded(start_sample=5, end_sample=50, rate_hz=8000).evidence.voice_activity
+    assert not heard.has_speech
+    assert heard.speech_start_sample == heard.speech_end_sample == 5

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from earvoice.evaluation.readers.detection import read_log
-from earvoice.evaluation.readers.log import ReadingOptions
-from earvoice.evaluation.readers.record import read_records
+from earvoice.evaluation.log import ReadingOptions, read_records
+from earvoice.evaluation.score import read_log
 
 SIMULEVAL_1_1 = {
     "index": 0,
@@ -58,6 +57,7 @@ def simulstream(*segments):
 def item(text, delay_ms, elapsed_ms, *, starts_word=True, utterance=0, **more):
     """Return a line of ``earvoice translate``."""
     return {
+        "type": "word",
         "text": text,
         "starts_word": starts_word,
         "utterance": utterance,
@@ -73,8 +73,9 @@ def item(text, delay_ms, elapsed_ms, *, starts_word=True, utterance=0, **more):
 
 def utterance_end(utterance, start_ms, end_ms):
     return {
-        "source_transcript": "",
+        "type": "utterance_end",
         "utterance": utterance,
+        "cause": "pause",
         "source_start_ms": start_ms,
         "source_end_ms": end_ms,
         "file": "a.wav",

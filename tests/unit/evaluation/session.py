@@ -15,8 +15,8 @@ from earvoice.client.event import (
 )
 from earvoice.client.model_description import read_model
 from earvoice.client.options import TranslationOptions
-from earvoice.evaluation.run.collector import Collector
-from earvoice.evaluation.run.source_list import SourceRecording
+from earvoice.evaluation.source_set import SourceRecording
+from earvoice.evaluation.translated_recording import Collector
 
 MODEL = read_model(types.ModelDescription(name="m", version="1", hash="f00"))
 

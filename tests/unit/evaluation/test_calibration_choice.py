@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.calibration.choice import (
+from earvoice.evaluation.calibration import (
     MOST_POINTS,
     TriedPoint,
     best_of,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from earvoice.evaluation.clock import (
-    Segment,
+    TimedSegment,
     delays,
     released_together,
     segment_elapsed,
     simuleval_elapsed,
     true_elapsed,
 )
-from earvoice.evaluation.metrics.average_lagging import average_lagging
-from earvoice.evaluation.metrics.offset import end_offset
+from earvoice.evaluation.metrics import average_lagging, end_offset
 
 TALK_MS = 60_000
 WORDS = 120
@@ -74,7 +73,7 @@ def test_a_live_run_merges_and_keeps_up():
 
 def test_a_word_leaves_inside_its_segment():
     """On the true clock a unit has its own offset; SimulEval waits for the whole segment."""
-    segments = [Segment(1000, 1500, (200, 700)), Segment(2000, 100, (50,))]
+    segments = [TimedSegment(1000, 1500, (200, 700)), TimedSegment(2000, 100, (50,))]
     assert true_elapsed(segments) == (1200, 1700, 2550)
     assert simuleval_elapsed(segments) == (2500, 2500, 3600)
     assert delays(segments) == (1000, 1000, 2000)

@@ -68,7 +68,7 @@ def test_delays_never_go_back_over_an_utterances_end():
 def test_a_run_at_real_time_is_on_the_wall_clock():
     """Merged segments cannot be replayed: the times are those of arrival at the client."""
     recording = short_session(live=True, clock="live")
-    assert (recording.elapsed_clock, recording.replayable) == ("live", False)
+    assert (recording.elapsed_clock, recording.every_segment_decided) == ("live", False)
     assert recording.elapsed_ms == (1245, 1265, 2255)
 
 

@@ -7,13 +7,15 @@ import json
 
 import pytest
 
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.metrics.differentiable_lagging import differentiable_average_lagging
-from earvoice.evaluation.metrics.simuleval_1_0 import average_lagging_1_0, average_proportion_1_0
-from earvoice.evaluation.readers.log import ReadingOptions
-from earvoice.evaluation.readers.omnisteval import read_omnisteval
-from earvoice.evaluation.readers.record import Record, read_records
-from earvoice.evaluation.readers.simuleval_1_0 import read_simuleval_1_0
+from earvoice.evaluation.log import ReadingOptions, Record, read_records
+from earvoice.evaluation.metrics import (
+    average_lagging_1_0,
+    average_proportion_1_0,
+    differentiable_average_lagging,
+    score_corpus,
+)
+from earvoice.evaluation.omnisteval_log import read_omnisteval
+from earvoice.evaluation.simuleval_log import read_simuleval_1_0
 from tests.unit.evaluation.numbers import (
     EXCERPT,
     instance_of_row,

@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.curve.line import CurveLine, group_points, interpolate, quality_at
-from earvoice.evaluation.curve.point import find_points, read_point
-from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.scoring import ScoringOptions
+from earvoice.evaluation.log import LogError
+from earvoice.evaluation.score import ScoringOptions
 from tests.unit.evaluation.curve_set import write_run, write_sweep
 from tests.unit.evaluation.logs import write
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("sacrebleu")
 
-from earvoice.evaluation.curve.resampling import Resampler  # noqa: E402 - behind the skips
-from earvoice.evaluation.curve.table import latency_rows, point_rows  # noqa: E402
+from earvoice.evaluation.bootstrap import Bootstrap  # noqa: E402 - behind the skips
+from earvoice.evaluation.curve import (  # noqa: E402
+    CurveLine,
+    find_points,
+    group_points,
+    quality_at,
+    read_point,
+)
+from earvoice.evaluation.curve import interpolate as interpolate_draws  # noqa: E402
+from earvoice.evaluation.curves import latency_rows, point_rows  # noqa: E402
 
 points = st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 100)), min_size=2, max_size=6)
 
@@ -27,6 +33,13 @@ points = st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 100)), min_size=2, 
 @pytest.fixture
 def sweep(tmp_path):
     return write_sweep(tmp_path / "s")
+
+
+def interpolate(drawn, latency_ms):
+    """Interpolate a single draw; None where nothing is known."""
+    latencies_ms, qualities = np.array(drawn, np.float64).T[:, :, np.newaxis]
+    (value,) = interpolate_draws(latencies_ms, qualities, np.array([latency_ms]))[0]
+    return None if np.isnan(value) else value
 
 
 def read_all(folder):
@@ -44,6 +57,7 @@ def test_interpolated_quality_is_between_its_neighbours(drawn, latency_ms):
         assert value is None
 
 
+@example([(0.0, 0.0), (1.0, 0.0), (0.5, 0.0), (0.5, 1.0), (0.0, 0.0)], 0.5)
 @given(points, st.floats(0, 5000))
 def test_a_point_that_was_never_timed_says_nothing(drawn, latency_ms):
     """It changes no other's order."""
@@ -53,6 +67,7 @@ def test_a_point_that_was_never_timed_says_nothing(drawn, latency_ms):
         assert interpolate(mixed, latency_ms) == interpolate(drawn, latency_ms)
 
 
+@example([(1.2e-38, 0.0), (0.0, 1.0)])
 @given(points)
 def test_interpolation_goes_through_the_points(drawn):
     """At a point's own latency stands its own quality."""
@@ -84,45 +99,42 @@ def test_points_of_different_test_sets_are_refused(sweep, tmp_path):
 def test_a_resampled_corpus_is_scored_as_sacrebleu_scores_it(sweep):
     """The sums of sentence statistics are a corpus: the undrawn test set has its own BLEU."""
     for point in read_all(sweep):
-        resampler = Resampler(3, 50)
-        assert resampler.bleu(point)[0] == pytest.approx(point.bleu)
+        bootstrap = Bootstrap(3, 50)
+        assert bootstrap.bleu(point.statistics)[0] == pytest.approx(point.bleu)
         for clock in ("ideal", "simuleval"):
-            resampled_ms = resampler.latency(point, "LAAL", clock)[0]
+            resampled_ms = bootstrap.mean(point.values("LAAL", clock))[0]
             assert resampled_ms == pytest.approx(point.latency("LAAL", clock))
 
 
 def test_the_draws_are_the_same_for_every_point(sweep):
     """Paired: a system compared with itself never differs, and a second run draws alike."""
     edatt, _ = group_points(read_all(sweep), [])
-    rows = list(latency_rows([edatt, edatt], [1500.0], "LAAL", ["ideal"], Resampler(3)))
+    rows = list(latency_rows([edatt, edatt], [1500.0], "LAAL", ["ideal"], Bootstrap(3)))
     assert {row["BLEU"] for row in rows} == {rows[0]["BLEU"]}
-    first, second = (Resampler(3).bleu(edatt.points[0]) for _ in range(2))
+    first, second = (Bootstrap(3).bleu(edatt.points[0].statistics) for _ in range(2))
     assert (first == second).all()
 
 
 def test_a_point_without_the_clock_is_none_of_the_line(sweep):
     """A log that never measured computation bends no band on a computation-aware clock."""
     edatt, _ = group_points(read_all(sweep), [])
-    resampler = Resampler(3, 200)
-    expected, drawn = quality_at(edatt, 1700.0, "LAAL", "simuleval", resampler)
+    bootstrap = Bootstrap(3, 200)
+    expected = quality_at(edatt, 1700.0, "LAAL", "simuleval", bootstrap)
     uncounted = write_run(sweep / "edatt:alpha=0.3", 200.0)
     log = uncounted / "instances.log"
     lines = [json.loads(text) for text in log.read_text().splitlines()]
     write(log, *({**line, "elapsed": []} for line in lines))
     line, _ = group_points(read_all(sweep), [])
     assert len(line.points) == 3
-    value, samples = quality_at(line, 1700.0, "LAAL", "simuleval", resampler)
-    assert value == expected
-    assert np.array_equal(samples, drawn, equal_nan=True)
+    found = quality_at(line, 1700.0, "LAAL", "simuleval", bootstrap)
+    assert np.array_equal(found, expected, equal_nan=True)
     alone = CurveLine("uncounted", (read_point(uncounted, ScoringOptions()),))
-    value, samples = quality_at(alone, 1700.0, "LAAL", "simuleval", resampler)
-    assert value is None
-    assert np.isnan(samples).all()
+    assert np.isnan(quality_at(alone, 1700.0, "LAAL", "simuleval", bootstrap)).all()
 
 
 def test_the_table_has_what_papers_print(sweep):
     """Quality with its band, latency on each clock, overhead, cost and length."""
-    (row, *_) = point_rows(group_points(read_all(sweep), []), Resampler(3))
+    (row, *_) = point_rows(group_points(read_all(sweep), []), Bootstrap(3))
     assert row["overhead simuleval"] == pytest.approx(200)
     assert row["LAAL simuleval"] - row["LAAL ideal"] == pytest.approx(200)
     assert row["BLEU low"] - 1e-9 <= row["BLEU"] <= row["BLEU high"] + 1e-9

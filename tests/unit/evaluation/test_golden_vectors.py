@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.readers.log import ReadingOptions
-from earvoice.evaluation.readers.record import read_records
-from earvoice.evaluation.readers.simuleval_1_1 import read_simuleval_1_1
+from earvoice.evaluation.log import ReadingOptions, read_records
+from earvoice.evaluation.metrics import score_corpus
+from earvoice.evaluation.simuleval_log import read_simuleval_1_1
 
 SKIPPED = (None, None)
 

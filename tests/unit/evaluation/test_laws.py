@@ -15,15 +15,15 @@ from earvoice.evaluation.clock import (
     simuleval_elapsed,
     true_elapsed,
 )
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.metrics.average_lagging import (
+from earvoice.evaluation.metrics import (
     average_lagging,
+    computational_overhead,
+    differentiable_average_lagging,
     length_adaptive_average_lagging,
+    score_corpus,
     uncut_lagging,
     yet_another_average_lagging,
 )
-from earvoice.evaluation.metrics.differentiable_lagging import differentiable_average_lagging
-from earvoice.evaluation.metrics.word_lag import computational_overhead
 from earvoice.policy.lag import laal_star_ms
 from tests.unit.evaluation.numbers import make_instance
 

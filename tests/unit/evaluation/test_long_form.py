@@ -8,9 +8,13 @@ import pytest
 
 from earvoice.evaluation.clock import correct_simuleval
 from earvoice.evaluation.instance import Instance
-from earvoice.evaluation.long_form import ResegmenterError, resegment
-from earvoice.evaluation.readers.log import Log, LogError, ReadingOptions
-from earvoice.evaluation.reference_sentence import ReferenceSentence, read_segmentation
+from earvoice.evaluation.log import Log, LogError, ReadingOptions
+from earvoice.evaluation.long_form import (
+    ReferenceSentence,
+    ResegmenterError,
+    read_segmentation,
+    resegment,
+)
 from tests.unit.evaluation.logs import read, segment, simulstream
 
 SENTENCES = (

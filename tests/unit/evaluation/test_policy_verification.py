@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from earvoice.cli.command import CommandError
-from earvoice.cli.exit_code import ExitCode
+from earvoice.cli.command import CommandError, ExitCode
 from earvoice.evaluation.verification.command import COMMAND
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "policy"

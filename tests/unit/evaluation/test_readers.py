@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.readers.detection import find_log
-from earvoice.evaluation.readers.log import LogError
+from earvoice.evaluation.log import LogError
+from earvoice.evaluation.metrics import score_corpus
+from earvoice.evaluation.score import find_log
 from tests.unit.evaluation.logs import (
     OMNISTEVAL,
     SIMULEVAL_1_0,
@@ -186,7 +186,7 @@ def test_files_that_are_no_json_lines(path, text, message):
 
 
 def read_lines(path):
-    from earvoice.evaluation.readers.record import read_records
+    from earvoice.evaluation.log import read_records
 
     return read_records(path)
 

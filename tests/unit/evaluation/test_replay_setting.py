@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.client.options import TranslationOptions
-from earvoice.client.policy import AlignAtt, Edatt, LocalAgreement
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
+from earvoice.policies import AlignAtt, Edatt, LocalAgreement
 
 policies = st.one_of(
     st.builds(
@@ -78,7 +78,7 @@ def test_a_live_session_gets_all_that_a_setting_says():
     [
         ("edat", "policy = 'edat'"),
         ("edatt:alpha", "'alpha' is not KEY=VALUE"),
-        ("edatt:k=3", "k is no parameter of policy edatt"),
+        ("edatt:k=3", "edatt:k is not a parameter; allowed: alpha"),
         ("edatt@segments=800", "segments after @ is not known; known: segment,"),
         ("edatt@segment=long", "segment = 'long' is not a whole number"),
         ("edatt@attention=best", "attention = 'best'; allowed: one-layer,"),

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from earvoice.cli.command import CommandError
-from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.run.run_folder import RunFolder
-from earvoice.evaluation.run.simuleval_writer import describe_instance
-from earvoice.evaluation.run.source_list import SourceRecording
+from earvoice.evaluation.log import LogError
+from earvoice.evaluation.run_folder import EvaluationFolder
+from earvoice.evaluation.source_set import SourceRecording
+from earvoice.evaluation.translated_recording import describe_instance
 from tests.unit.evaluation.session import short_session
 
 SETTINGS = {"recordings": [["a.wav", 1]], "options": {"policy": {"name": "edatt", "alpha": 0.2}}}
@@ -24,10 +24,10 @@ def line(index):
 
 def test_finished_recordings_are_kept_in_order(tmp_path):
     """They are written as they finish, and put into order at the end."""
-    folder = RunFolder(tmp_path / "run", SETTINGS)
+    folder = EvaluationFolder(tmp_path / "run", SETTINGS)
     folder.append(line(2))
     folder.append(line(0))
-    again = RunFolder(tmp_path / "run", SETTINGS)
+    again = EvaluationFolder(tmp_path / "run", SETTINGS)
     assert again.finished() == {0, 2}
     again.append(line(1))
     again.complete("word")
@@ -39,16 +39,16 @@ def test_finished_recordings_are_kept_in_order(tmp_path):
 
 def test_a_torn_line_is_dropped(tmp_path):
     """A killed run leaves half a line: that recording is translated again."""
-    folder = RunFolder(tmp_path, SETTINGS)
+    folder = EvaluationFolder(tmp_path, SETTINGS)
     folder.append(line(0))
     with folder.log.open("a") as file:
         file.write('{"index": 1, "pred')
-    assert RunFolder(tmp_path, SETTINGS).finished() == {0}
+    assert EvaluationFolder(tmp_path, SETTINGS).finished() == {0}
 
 
 def test_two_runs_at_once_are_noticed(tmp_path):
     """A recording that was written twice would count twice."""
-    folder = RunFolder(tmp_path, SETTINGS)
+    folder = EvaluationFolder(tmp_path, SETTINGS)
     for index in (0, 1, 0):
         folder.append(line(index))
     with pytest.raises(LogError, match="2 lines of index 0: must be one"):
@@ -57,7 +57,7 @@ def test_two_runs_at_once_are_noticed(tmp_path):
 
 def test_a_finished_recording_of_another_test_set_is_refused(tmp_path):
     """Its name, length and reference are in the log; where it lies may change."""
-    folder = RunFolder(tmp_path, SETTINGS)
+    folder = EvaluationFolder(tmp_path, SETTINGS)
     folder.append(line(0))
     written = json.loads(folder.log.read_text())
     name, length_ms, reference = (
@@ -82,26 +82,26 @@ def test_a_finished_recording_of_another_test_set_is_refused(tmp_path):
 
 def test_another_run_is_refused_by_what_differs(tmp_path):
     """Half a run with other options would be no result; the message names the option."""
-    RunFolder(tmp_path, SETTINGS).append(line(0))
+    EvaluationFolder(tmp_path, SETTINGS).append(line(0))
     changed = {**SETTINGS, "options": {"policy": {"name": "edatt", "alpha": 0.4}}}
     with pytest.raises(CommandError, match=r"another options\.policy\.alpha: 0\.2 there, 0\.4 now"):
-        RunFolder(tmp_path, changed)
+        EvaluationFolder(tmp_path, changed)
 
 
 def test_a_run_that_finished_nothing_may_be_begun_anew(tmp_path):
     """A mistyped option, which the server refused, is not held against the right one."""
-    RunFolder(tmp_path, {**SETTINGS, "options": {"segment_ms": 7}}).check_session(SESSION)
-    folder = RunFolder(tmp_path, SETTINGS)
+    EvaluationFolder(tmp_path, {**SETTINGS, "options": {"segment_ms": 7}}).check_session(SESSION)
+    folder = EvaluationFolder(tmp_path, SETTINGS)
     folder.check_session({**SESSION, "model": "other"})
     assert json.loads((tmp_path / "evaluation.json").read_text())["options"] == SETTINGS["options"]
 
 
 def test_another_model_is_refused(tmp_path):
     """A run goes on only with the services it was begun with."""
-    begun = RunFolder(tmp_path, SETTINGS)
+    begun = EvaluationFolder(tmp_path, SETTINGS)
     begun.check_session(SESSION)
     begun.append(line(0))
-    folder = RunFolder(tmp_path, SETTINGS)
+    folder = EvaluationFolder(tmp_path, SETTINGS)
     folder.check_session(SESSION)
     with pytest.raises(CommandError, match=r'another session\.model_hash: "f00" there, "bad" now'):
         folder.check_session({**SESSION, "model_hash": "bad"})
@@ -111,5 +111,5 @@ def test_a_log_of_something_else_is_not_touched(tmp_path):
     """A folder of another tool is refused."""
     (tmp_path / "instances.log").write_text("{}\n")
     with pytest.raises(CommandError, match="give another --output"):
-        RunFolder(tmp_path, SETTINGS)
+        EvaluationFolder(tmp_path, SETTINGS)
     assert (tmp_path / "instances.log").read_text() == "{}\n"

@@ -8,15 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.clock import replay
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.readers.detection import read_log
-from earvoice.evaluation.readers.log import LogError, ReadingOptions
-from earvoice.evaluation.readers.record import Record
-from earvoice.evaluation.report import Report
-from earvoice.evaluation.run.score_table import score_table
-from earvoice.evaluation.run.simuleval_writer import describe_instance
-from earvoice.evaluation.run.simulstream_writer import describe_runs
+from earvoice.evaluation.clock import elapsed_by_clock
+from earvoice.evaluation.log import LogError, ReadingOptions, Record
+from earvoice.evaluation.metrics import score_corpus
+from earvoice.evaluation.score import Report, read_log, score_table
+from earvoice.evaluation.simulstream_log import describe_runs
+from earvoice.evaluation.translated_recording import describe_instance
 from tests.unit.evaluation.logs import read
 from tests.unit.evaluation.session import collect, segment, short_session, summary, utterance, word
 
@@ -55,7 +52,7 @@ def test_a_recording_comes_back_as_it_was(drawn, unit):
     (instance,) = read_back(recording, unit=unit)
     assert instance.prediction == recording.prediction
     assert instance.delays_ms == tuple(unit.delay_ms for unit in recording.units)
-    assert instance.elapsed_ms["true"] == replay(recording.segments)["true"]
+    assert instance.elapsed_ms["true"] == elapsed_by_clock(recording.segments)["true"]
     if recording.units and recording.computation_ms:
         assert instance.elapsed_ms["simuleval"] == recording.elapsed_ms
     assert instance.computation_ms == recording.computation_ms

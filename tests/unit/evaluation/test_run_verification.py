@@ -11,52 +11,44 @@ from pathlib import Path
 
 import pytest
 
-from earvoice.cli.command import CommandError
-from earvoice.cli.exit_code import ExitCode
-from earvoice.client.audio_format import AudioFormat
+from earvoice.cli.command import CommandError, ExitCode
+from earvoice.client.audio import AudioFormat
 from earvoice.client.event import Committed, CommittedWord, SegmentDone
 from earvoice.client.options import HistorySelection
-from earvoice.client.policy import AlignAtt, Edatt, LocalAgreement, WaitK
-from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.readers.record import Record
+from earvoice.evaluation.log import LogError, Record
 from earvoice.evaluation.verification.command import COMMAND
-from earvoice.evaluation.verification.joined_recording import read_recording
-from earvoice.evaluation.verification.recorded_run import (
-    RecordedInstance,
+from earvoice.evaluation.verification.runs import (
     RecordedRun,
-    RecordedSegment,
-)
-from earvoice.evaluation.verification.released_agent import find_agent
-from earvoice.evaluation.verification.run_comparison import (
-    PlayedInstance,
-    PlayedSegment,
+    RunInstance,
+    RunSegment,
     compare,
+    find_agent,
+    find_checkpoint,
     played_instance,
+    read_recording,
+    read_run,
+    summarize,
 )
-from earvoice.evaluation.verification.run_reader import read_run
-from earvoice.evaluation.verification.run_verification import find_checkpoint, summarize
+from earvoice.policies import AlignAtt, Edatt, LocalAgreement, WaitK
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "runs"
 WAIT_3 = GOLDEN / "v10_avg_waitk3_adaptive.json.gz"
 STREAM_ATT = GOLDEN / "v11_avg_streamatt_w8.json.gz"
 
-RECORDED = RecordedInstance(
+RECORDED = RunInstance(
+    ("die", "Zeitung"),
+    (1000.0, 2000.0),
+    (RunSegment((6, 82, 7), 0, (6,)), RunSegment((6, 82), 1, (82,))),
     0,
     "w.wav",
     2000.0,
-    ("die", "Zeitung"),
-    (1000.0, 2000.0),
-    (
-        RecordedSegment((6, 82, 7), 0, (6,)),
-        RecordedSegment((6, 82), 1, (82,)),
-    ),
 )
-PLAYED = PlayedInstance(
+PLAYED = RunInstance(
     ("die", "Zeitung"),
     (1000.0, 2000.0),
     (
-        PlayedSegment(1000.0, (6, 82, 7), 0, (6,)),
-        PlayedSegment(2000.0, (6, 82), 1, (82,)),
+        RunSegment((6, 82, 7), 0, (6,), 1000.0),
+        RunSegment((6, 82), 1, (82,), 2000.0),
     ),
 )
 
@@ -182,7 +174,7 @@ def test_sessions_are_without_guards_and_endpoints():
     assert options.endpointing.disabled
     assert options.commit_unit == "token"
     assert options.hypotheses
-    assert agent.model_settings() == {"COMPRESSION": "none"}
+    assert agent.compression == "none"
 
 
 def test_equal_runs_have_no_differences():
@@ -207,9 +199,7 @@ def test_equal_runs_have_no_differences():
             "commit: recorded [82], committed []",
         ),
         (
-            replace(
-                PLAYED, segments=(*PLAYED.segments, PlayedSegment(2500.0, (6, 82, 7), 2, (7,)))
-            ),
+            replace(PLAYED, segments=(*PLAYED.segments, RunSegment((6, 82, 7), 2, (7,), 2500.0))),
             "segment 3 (to 2500 ms): nothing recorded, committed [7]",
         ),
         (replace(PLAYED, words=("die", "Katze")), "words: recorded 'die Zeitung', released"),
@@ -224,10 +214,10 @@ def test_each_kind_of_difference_is_told(played, message):
 
 def test_a_segment_that_we_did_not_decode_differs_only_if_something_was_written():
     """With one state an agent decodes in vain; we do not."""
-    silent = replace(RECORDED, segments=(RecordedSegment((6,), 0, ()),), words=(), delays_ms=())
-    played = PlayedInstance((), (), (PlayedSegment(1000.0, None, 0, ()),))
+    silent = replace(RECORDED, segments=(RunSegment((6,), 0, ()),), words=(), delays_ms=())
+    played = RunInstance((), (), (RunSegment(None, 0, (), 1000.0),))
     assert compare(silent, played).differences == ()
-    spoken = replace(silent, segments=(RecordedSegment((6,), 0, (6,)),))
+    spoken = replace(silent, segments=(RunSegment((6,), 0, (6,)),))
     assert len(compare(spoken, played).differences) == 2
 
 
@@ -248,8 +238,8 @@ def test_events_become_what_was_played():
     assert played.words == ("Fenster.",)
     assert played.delays_ms == (1000.0,)
     assert played.segments == (
-        PlayedSegment(1000.0, (6, 82, 7), 1, (82,)),
-        PlayedSegment(2000.0, None, 0, ()),
+        RunSegment((6, 82, 7), 1, (82,), 1000.0),
+        RunSegment(None, 0, (), 2000.0),
     )
 
 
@@ -264,9 +254,9 @@ def test_a_joined_recording_is_its_files_in_order(tmp_path):
     for number in range(4):
         write_wav(tmp_path / f"w{'x' * number}.wav", 1600 * (number + 1))
     instance = replace(RECORDED, wav="cc_2_1.wav", source_ms=500.0)
-    recording = read_recording(instance, tmp_path)
-    assert b"".join(recording.chunks) == b"\x02\x00" * 3200 + b"\x03\x00" * 4800
-    assert recording.audio == AudioFormat("linear16", 16_000)
+    audio, chunks = read_recording(instance, tmp_path)
+    assert b"".join(chunks) == b"\x02\x00" * 3200 + b"\x03\x00" * 4800
+    assert audio == AudioFormat("linear16", 16_000)
 
 
 def test_audio_that_is_not_there_is_told(tmp_path):

@@ -7,11 +7,10 @@ import json
 
 import pytest
 
-from earvoice.cli.command import CommandError
-from earvoice.cli.exit_code import ExitCode
+from earvoice.cli.command import CommandError, ExitCode
+from earvoice.evaluation.instance import count_units, default_unit, split_text
 from earvoice.evaluation.quality import bleu_tokenizer
 from earvoice.evaluation.score import COMMAND
-from earvoice.evaluation.text_unit import count_units, default_unit, split_text
 from tests.unit.evaluation.logs import SIMULEVAL_1_0, SIMULEVAL_1_1, segment, simulstream, write
 
 

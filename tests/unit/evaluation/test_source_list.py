@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from earvoice.cli.command import CommandError
-from earvoice.cli.exit_code import ExitCode
-from earvoice.evaluation.run.source_list import read_lines, read_sources
+from earvoice.cli.command import CommandError, ExitCode
+from earvoice.evaluation.source_set import read_lines, read_sources
 
 soundfile = pytest.importorskip("soundfile")
 

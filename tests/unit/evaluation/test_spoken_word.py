@@ -6,17 +6,16 @@ import json
 
 import pytest
 
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.readers.detection import read_log
-from earvoice.evaluation.readers.log import LogError, ReadingOptions
-from earvoice.evaluation.readers.record import Record
-from earvoice.evaluation.run.simuleval_writer import describe_instance
+from earvoice.evaluation.log import LogError, ReadingOptions, Record
+from earvoice.evaluation.metrics import score_corpus
+from earvoice.evaluation.score import read_log
 from earvoice.evaluation.spoken_word import (
     SpokenWord,
     place_spoken_words,
     read_spoken_words,
     word_at,
 )
+from earvoice.evaluation.translated_recording import describe_instance
 from tests.unit.evaluation.session import short_session
 
 WORDS = (SpokenWord("an", 100, 300), SpokenWord("old", 350, 700), SpokenWord("house", 700, 1600))

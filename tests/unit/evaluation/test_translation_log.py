@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.evaluation.corpus_score import score_corpus
-from earvoice.evaluation.readers.log import LogError
+from earvoice.evaluation.log import LogError
+from earvoice.evaluation.metrics import score_corpus
 from tests.unit.evaluation.logs import item, read, utterance_end
 
 WORDS = [
@@ -69,7 +69,7 @@ def test_characters(path):
 
 def test_a_recording_of_unknown_length_is_refused(path):
     """Neither the recording nor the end of an utterance is there."""
-    with pytest.raises(LogError, match=r"'a\.wav': nobody knows how long it is.*--transcript"):
+    with pytest.raises(LogError, match=r"'a\.wav': nobody knows how long.*no utterance ends"):
         read(path, *WORDS)
 
 
@@ -80,4 +80,4 @@ def test_the_recording_tells_its_length(path):
     soundfile.write(path.with_name("a.wav"), [0.0] * 8000 * 7, 8000)
     log = read(path, *WORDS)
     assert log.instances[0].source_length_ms == 7000
-    assert any("--transcript" in note for note in log.notes)
+    assert any("where utterances end" in note for note in log.notes)

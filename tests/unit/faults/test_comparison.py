@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from earvoice.client import CommittedWord, EndOfUtterance, Summary
-from tests.faults.comparison import compare_audio, compare_texts
-from tests.faults.listener import Heard
+from tests.faults.comparison import Heard, compare_audio, compare_texts
 
 WORD_MS = 400.0
 TEXTS = ["das", "ist", "ein", "Satz", "und", "noch", "ein", "anderer"]

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from earvoice.latency.otlp_json import spans_of_line
+from earvoice.latency.span import TraceStore, spans_of_line
 from earvoice.latency.stage import SEGMENT_STAGES, WORD_STAGES
-from earvoice.latency.trace_store import TraceStore
 from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry import schema
 from tests.unit.latency.traced import attribute, item, line, segment_spans, session_span, span
@@ -22,9 +21,8 @@ def store_of(spans, most_traces=None):
 
 def joined(spans):
     """The only session of some spans; nothing was left out."""
-    result = join_traces(store_of(spans))
-    assert result.problems == []
-    (session,) = result.sessions
+    (session,), problems = join_traces(store_of(spans))
+    assert problems == []
     return session
 
 
@@ -139,7 +137,7 @@ def test_sessions_are_kept_apart():
         *segment_spans(1, STAGES, [item(500, 600, 300)], session="b"),
         session_span("b"),
     ]
-    found = {session.facts.session_id: session for session in join_traces(store_of(spans)).sessions}
+    found = {session.facts.session_id: session for session in join_traces(store_of(spans))[0]}
     assert {name: session.facts.status for name, session in found.items()} == {
         "a": "running",
         "b": "OK",
@@ -150,7 +148,7 @@ def test_sessions_are_kept_apart():
 def test_unfinished_segments_are_no_segments():
     """Its own span comes last; until then nothing is said of it."""
     spans = segment_spans(1, STAGES, [item(500, 600, 300)])[:-1]
-    assert join_traces(store_of(spans)).sessions == []
+    assert join_traces(store_of(spans)) == ([], [])
 
 
 def test_what_cannot_be_joined_is_told():
@@ -159,11 +157,10 @@ def test_what_cannot_be_joined_is_told():
     broken[-1]["attributes"] = [
         one for one in broken[-1]["attributes"] if one["key"] != "earvoice.segment.end_ms"
     ]
-    result = join_traces(
+    (session,), (problem,) = join_traces(
         store_of([*segment_spans(1, STAGES, [item(500, 600, 300)]), *broken, session_span()])
     )
-    assert len(result.sessions[0].segments) == 1
-    (problem,) = result.problems
+    assert len(session.segments) == 1
     assert "earvoice.segment.end_ms = None, must be a number" in problem
 
 
@@ -179,7 +176,7 @@ def test_a_full_store_drops_the_oldest():
     store = TraceStore(most_traces=2)
     for index in range(1, 6):
         store.take(spans_of_line(line(segment_spans(index, STAGES))))
-    (session,) = join_traces(store).sessions
+    (session,) = join_traces(store)[0]
     assert [segment.index for segment in session.segments] == [4, 5]
     assert store.dropped_traces == 3
 
@@ -187,4 +184,4 @@ def test_a_full_store_drops_the_oldest():
 def test_spans_of_others_are_left_out():
     """A collector hands on everything."""
     store = store_of([span("GET /", "a" * 32, 1.0)])
-    assert (store.span_count, join_traces(store).sessions) == (0, [])
+    assert (store.span_count, join_traces(store)) == (0, ([], []))

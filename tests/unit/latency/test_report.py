@@ -6,14 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.latency.html_report import html_report
-from earvoice.latency.percentile import percentile, spread_of
-from earvoice.latency.report_record import record_of
-from earvoice.latency.session_report import report_session
-from earvoice.latency.slow_word import slowest_words
+from earvoice.latency.rendering import html_report, overview, record_of, text_report
+from earvoice.latency.session_report import percentile, report_session, slowest_words, spread_of
 from earvoice.latency.stage import WORD_STAGES
-from earvoice.latency.text_report import overview, text_report
-from earvoice.latency.traced_word import TracedWord
+from earvoice.latency.traced_session import TracedWord
 from earvoice.policy.lag import laal_star_ms
 from tests.unit.latency.test_joining import STAGES, joined
 from tests.unit.latency.traced import item, segment_spans, session_span

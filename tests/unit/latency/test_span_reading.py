@@ -6,10 +6,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 
-from earvoice.latency.errors import SpanError
-from earvoice.latency.otlp_json import read_span_file
-from earvoice.latency.otlp_message import spans_of_message
-from earvoice.latency.span import Span
+from earvoice.latency.span import Span, SpanError, read_span_file
+from earvoice.latency.span_receiver import spans_of_message
 from tests.unit.latency.traced import line, span, write_spans
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -8,36 +8,38 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.align_att import AlignAttParameters
-from earvoice.policy.decisions.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.offline import OfflineParameters
-from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
-from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters
-from earvoice.policy.decisions.wait_k import WaitKParameters
-from tests.unit.policy.scripted import make_token
+from earvoice.policies import (
+    AlignAtt,
+    Edatt,
+    FrameSchedule,
+    HoldN,
+    LocalAgreement,
+    Offline,
+    SharedPrefix,
+    StridedWaitK,
+    WaitK,
+)
+from earvoice.policies.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
+from tests.fakes import make_token
 
 PARAMETERS = [
-    EdattParameters(0.3, 2, 1),
-    EdattParameters(0.3, 2, 1, normalization="l1", allow_early_end=True),
-    AlignAttParameters(2, 1),
-    AlignAttParameters(1, 1, allow_early_end=True),
-    LocalAgreementParameters(2),
-    LocalAgreementParameters(3),
-    SharedPrefixParameters(1),
-    SharedPrefixParameters(3),
-    WaitKParameters(2),
-    WaitKParameters(2, detection="adaptive", inclusive=True, end_while_reading="commit"),
-    HoldNParameters(2),
-    StridedWaitKParameters(2, 300),
-    StridedWaitKParameters(2, None, 1, catch_up=-0.4),
-    StridedWaitKParameters(2, None, 2, catch_up=1.5),
-    FrameScheduleParameters(100, 40, 2),
-    FrameScheduleParameters(40, 40, 1, max_length_ratio=3.0),
-    OfflineParameters(),
+    Edatt(0.3, 2, 1),
+    Edatt(0.3, 2, 1, normalization="l1", allow_early_end=True),
+    AlignAtt(2, 1),
+    AlignAtt(1, 1, allow_early_end=True),
+    LocalAgreement(2),
+    LocalAgreement(3),
+    SharedPrefix(1),
+    SharedPrefix(3),
+    WaitK(2),
+    WaitK(2, detection="adaptive", inclusive=True, end_while_reading="commit"),
+    HoldN(2),
+    StridedWaitK(2, 300),
+    StridedWaitK(2, None, 1, catch_up=-0.4),
+    StridedWaitK(2, None, 2, catch_up=1.5),
+    FrameSchedule(100, 40, 2),
+    FrameSchedule(40, 40, 1, max_length_ratio=3.0),
+    Offline(),
 ]
 STATE_COUNT = 6
 

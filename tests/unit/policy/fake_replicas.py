@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 import grpc
 from grpc_health.v1 import health_pb2
 
+from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend_target import parse_target
-from earvoice.policy.backends.access import BackendAccess
-from earvoice.policy.backends.kind import BackendKind
-from earvoice.policy.backends.pool import ReplicaPool
+from earvoice.policy.backends.replicas import BackendAccess, BackendKind, Replicas
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -108,10 +107,11 @@ class FakeAccess(BackendAccess):
         return self
 
 
-async def describe(channel: FakeReplica, metadata, timeout_s: float) -> types_pb2.ModelDescription:
+async def describe(channel: FakeReplica, metadata, timeout_s: float):
     """The model of a fake replica."""
     channel._told()
-    return types_pb2.ModelDescription(name="fake", hash=channel.model_hash)
+    model = types_pb2.ModelDescription(name="fake", hash=channel.model_hash)
+    return encoder_pb.EncoderServiceDescribeModelResponse(model=model)
 
 
 KIND = BackendKind("encoder", "Encoder", lambda channel, metadata: channel, describe)  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ KIND = BackendKind("encoder", "Encoder", lambda channel, metadata: channel, desc
 class RunningPool:
     """A pool, and how often it has changed."""
 
-    pool: ReplicaPool
+    pool: Replicas
     changed: asyncio.Event
 
     async def until_ready(self, *addresses: str) -> None:
@@ -139,7 +139,7 @@ async def running_pool(
     """Follow fake replicas."""
     changed = asyncio.Event()
     access = FakeAccess(replicas)
-    pool = ReplicaPool(KIND, parse_target(target or ",".join(replicas)), access, changed.set)
+    pool = Replicas(KIND, parse_target(target or ",".join(replicas)), access, changed.set)
     running = asyncio.create_task(pool.run())
     try:
         yield RunningPool(pool, changed)

@@ -1,4 +1,4 @@
-"""Runs a session against the scripted encoder and decoder."""
+"""Runs sessions against scripted engines, interrupts them anywhere, and lets them go on."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from earvoice.policy.arrival_clock import ArrivalClock
+from earvoice.api.v1 import types_pb2
+from earvoice.policies import Edatt
 from earvoice.policy.audio_buffer import AudioBuffer
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.event import Event, ReleasedItem, WordsReleased
-from earvoice.policy.observer import SegmentObserver
-from earvoice.policy.resume.snapshot import SessionSnapshot
-from earvoice.policy.session import TranslationSession
+from earvoice.policy.event import (
+    Event,
+    SegmentWorked,
+    SessionSnapshot,
+    SessionTotals,
+    UtteranceEnded,
+    WordsReleased,
+)
+from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
+from earvoice.policy.seal import Seal
+from earvoice.policy.session import SegmentObserver, TranslationSession
 from earvoice.policy.stream_options import AudioEncoding, AudioFormat, StreamOptions
-from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
+from earvoice.policy.words import Word
+from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
 
 OPTIONS = StreamOptions(
     audio_format=AudioFormat(AudioEncoding.LINEAR16, RATE_HERTZ, 1),
     target_language_code="de",
-    policy=EdattParameters(alpha=0.5, lambda_states=2, attention_layer=1),
+    policy=Edatt(alpha=0.5, lambda_states=2, attention_layer=1),
     attention_layer=1,
     segment_ms=800,
     merges_segments=False,
@@ -56,8 +64,7 @@ async def _run(
 ) -> list[Event]:
     events: list[Event] = []
     start_sample = resumed.start_sample if resumed else 0
-    audio = AudioBuffer(options.audio_format.frame_bytes, 10**9, start_sample)
-    arrivals = ArrivalClock(RATE_HERTZ)
+    audio = AudioBuffer(options.audio_format, 10**9, start_sample)
     ticks = itertools.count()
 
     async def emit(event: Event) -> None:
@@ -68,7 +75,6 @@ async def _run(
         encoder or ScriptedEncoder(),
         decoder or ScriptedDecoder(),
         audio,
-        arrivals,
         emit,
         now_s=lambda: 1000.0 + next(ticks) / 1000,
         observer=observer,
@@ -82,7 +88,6 @@ async def _run(
                 continue
             arrival_s = 900.0 + audio.received_samples / RATE_HERTZ
             await audio.append(message, arrival_s)
-            arrivals.note(audio.received_samples, arrival_s)
             await asyncio.sleep(0)
         await audio.end()
 
@@ -99,7 +104,7 @@ def seconds(count: float) -> bytes:
     return bytes(int(count * RATE_HERTZ) * 2)
 
 
-def items_of(events: Sequence[Event]) -> list[ReleasedItem]:
+def items_of(events: Sequence[Event]) -> list[Word]:
     """All released items, in order."""
     return [item for event in events if isinstance(event, WordsReleased) for item in event.items]
 
@@ -107,3 +112,84 @@ def items_of(events: Sequence[Event]) -> list[ReleasedItem]:
 def with_options(**changes) -> StreamOptions:
     """The usual options with some changed."""
     return replace(OPTIONS, **changes)
+
+
+FRAME_BYTES = 2
+MODEL = types_pb2.ModelDescription(
+    name="scripted",
+    hash="h1",
+    source_language_code="en",
+    target_language_codes=["de"],
+    decoder_layer_count=6,
+    default_policy="edatt",
+    default_alpha=0.5,
+    default_lambda_states=2,
+    default_attention_layer=1,
+    default_frames=4,
+    default_segment_ms=800,
+)
+
+Messages = Sequence[bytes | StreamOptions]
+
+
+def interruptions(events: Sequence[Event]) -> list[tuple[int, SessionSnapshot]]:
+    """Every place to go on from: how many events were told by then, and the session there."""
+    return [
+        (index + 1, event.snapshot)
+        for index, event in enumerate(events)
+        if isinstance(event, WordsReleased | UtteranceEnded) and event.snapshot is not None
+    ]
+
+
+def through_token(snapshot: SessionSnapshot) -> SessionSnapshot:
+    """A session as another replica, whose clocks say something else, reads it from a token."""
+    seal = Seal([b"k" * 32])
+    here = ResumeTokens(seal, 60.0, lambda: 5000.0, lambda: 1000.0)
+    there = ResumeTokens(seal, 60.0, lambda: 5001.0, lambda: 77.0)
+    owner = TokenOwner("", MODEL, "s", "")
+    token = here.make(snapshot, 7, owner)
+    assert 0 < len(token) <= TOKEN_LIMIT_BYTES
+    resumed = there.take(token, "", lambda _: MODEL)
+    assert resumed.snapshot.options == snapshot.options
+    assert resumed.seq == 7
+    return resumed.snapshot
+
+
+def sent_again(messages: Messages, snapshot: SessionSnapshot) -> list[bytes | StreamOptions]:
+    """What a client sends to go on: audio from the start, updates that have not been taken."""
+    position, again = 0, []
+    for message in messages:
+        if isinstance(message, StreamOptions):
+            if position >= snapshot.decided_sample:
+                again.append(message)
+            continue
+        skipped = max(0, snapshot.start_sample - position)
+        position += len(message) // FRAME_BYTES
+        if rest := message[skipped * FRAME_BYTES :]:
+            again.append(rest)
+    return again
+
+
+def essence(events: Sequence[Event]) -> list[object]:
+    """What may not depend on interruptions: all but times, tails and snapshots."""
+    return [kept for event in events for kept in _essence(event)]
+
+
+def _essence(event: Event) -> list[object]:
+    match event:
+        case WordsReleased():
+            items = [
+                (i.text, i.starts_word, i.utterance, i.delay_samples, i.committed.segment)
+                for i in event.items
+            ]
+            items += [(i.source_start_sample, i.source_end_sample) for i in event.items]
+            return [(items, event.acknowledged_samples)]
+        case SegmentWorked():
+            return [replace(event, computation_ms=0.0, queue_ms=0.0)]
+        case UtteranceEnded():
+            return [replace(event, snapshot=None)]
+        case SessionTotals():
+            # Whether a hypothesis hit its limit is known only after its words have left.
+            hits = {name: n for name, n in event.guards_hit.items() if name != "hypothesis_length"}
+            return [replace(event, computation_ms=0.0, guards_hit=hits)]
+    return []

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, AudioBuffer
+from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, ArrivalClock, AudioBuffer
+from earvoice.policy.stream_options import AudioEncoding, AudioFormat
 from earvoice.runtime.errors import InvalidAudioError
 
 FRAME_BYTES = 2
@@ -19,7 +20,7 @@ def frames(count: int, value: int = 0) -> bytes:
 
 @pytest.fixture
 def audio() -> AudioBuffer:
-    return AudioBuffer(FRAME_BYTES, LIMIT_SAMPLES)
+    return AudioBuffer(AudioFormat(AudioEncoding.LINEAR16, 8000, 1), LIMIT_SAMPLES)
 
 
 async def has_ended(task: asyncio.Task[None]) -> bool:
@@ -99,3 +100,19 @@ async def test_tiny_messages_share_their_arrival(audio: AudioBuffer):
     await audio.append(frames(10), 20.0)
     arrivals = [audio.arrival_s(sample) for sample in (1, 8, 9, 16, 17, 20, 21, 30)]
     assert arrivals == [7.0, 7.0, 15.0, 15.0, 19.0, 19.0, 20.0, 20.0]
+
+
+def test_the_origin_is_the_earliest_seen():
+    """A message that came late does not move the start of the stream."""
+    clock = ArrivalClock(8000)
+    clock.note(800, 10.10)
+    clock.note(1600, 10.50)
+    assert clock.origin_s == pytest.approx(10.0)
+
+
+def test_the_origin_follows_a_drifting_sound_card():
+    """After the window has passed, only newer messages count."""
+    clock = ArrivalClock(8000)
+    clock.note(800, 10.10)
+    clock.note(8000 * 100, 110.2)
+    assert clock.origin_s == pytest.approx(10.2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from google.protobuf import duration_pb2
 from hypothesis import given
@@ -11,20 +9,16 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.factory import ends_early
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.wait_k import Detection, EndWhileReading, WaitKParameters
+from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policy.stream_options import (
     AudioEncoding,
     AudioFormat,
+    CommitUnit,
     Endpointing,
     HistorySelection,
     StreamOptions,
 )
 from earvoice.policy.wire.config import effective_config, stream_options
-from earvoice.policy.words import CommitUnit
 from earvoice.runtime.errors import InvalidFieldError
 
 MODEL = types_pb2.ModelDescription(
@@ -43,7 +37,7 @@ LAYER = 4
 
 # Alpha is a 32-bit float on the wire.
 EDATT = st.builds(
-    EdattParameters,
+    Edatt,
     st.floats(0, 1, width=32),
     st.integers(1, 64),
     st.integers(1, 6),
@@ -51,15 +45,15 @@ EDATT = st.builds(
     st.booleans(),
 )
 OTHERS = st.one_of(
-    st.builds(LocalAgreementParameters, st.integers(2, 64)),
-    st.builds(HoldNParameters, st.integers(0, 64)),
+    st.builds(LocalAgreement, st.integers(2, 64)),
+    st.builds(HoldN, st.integers(0, 64)),
     st.builds(
-        WaitKParameters,
+        WaitK,
         st.integers(1, 64),
-        st.sampled_from(get_args(Detection)),
+        st.sampled_from(["fixed", "adaptive"]),
         st.booleans(),
         st.booleans(),
-        st.sampled_from(get_args(EndWhileReading)),
+        st.sampled_from(["stop", "avoid", "commit"]),
     ),
 )
 OPTIONS = st.builds(
@@ -84,7 +78,7 @@ OPTIONS = st.builds(
     history_selection=st.none() | st.builds(HistorySelection, st.none() | st.integers(1, 200)),
     sends_hypotheses=st.booleans(),
     target_lag_ms=st.none() | st.integers(500, 20_000),
-).filter(lambda options: not (options.history_selection and ends_early(options.policy)))
+).filter(lambda options: not (options.history_selection and options.policy.ends_early))
 
 
 def config(**changes) -> pb.StreamingConfig:
@@ -104,7 +98,7 @@ def test_what_is_left_out_takes_the_model_s_value():
     """EDAtt as calibrated, the model's segment, its languages."""
     options = stream_options(config(), MODEL)
     assert options == StreamOptions(
-        AudioFormat(AudioEncoding.LINEAR16, 16_000, 1), "de", EdattParameters(0.25, 2, 4), 4, 800
+        AudioFormat(AudioEncoding.LINEAR16, 16_000, 1), "de", Edatt(0.25, 2, 4), 4, 800
     )
 
 
@@ -115,7 +109,7 @@ def test_the_effective_config_says_all(options: StreamOptions):
 
 
 @given(EDATT)
-def test_the_effective_config_has_every_parameter_of_edatt(parameters: EdattParameters):
+def test_the_effective_config_has_every_parameter_of_edatt(parameters: Edatt):
     """Its layer is the one that is read."""
     options = StreamOptions(
         AudioFormat(AudioEncoding.ALAW, 8000, 1),
@@ -136,3 +130,18 @@ def test_an_utterance_is_at_least_as_long_as_its_first_segment():
         stream_options(config(**waiting, initial_wait=milliseconds(4001)), MODEL)
     endpointing.disabled = True
     assert stream_options(config(**waiting, initial_wait=milliseconds(4001)), MODEL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"commit_unit": 9}, "commit_unit = 9 is not allowed; allowed: COMMIT_UNIT_UNSPECIFIED, "),
+        ({"catch_up": 7}, "CATCH_UP_MERGE, CATCH_UP_EVERY_SEGMENT"),
+        ({"audio_encoding": 0}, "audio_encoding = 'AUDIO_ENCODING_UNSPECIFIED' is not allowed"),
+        ({"audio_encoding": 0}, "allowed: AUDIO_ENCODING_LINEAR16, "),
+    ],
+)
+def test_choices_are_named_as_on_the_wire(changes, message):
+    """Whoever reads the error finds the name in the protos."""
+    with pytest.raises(InvalidFieldError, match=message):
+        stream_options(config(**changes), MODEL)

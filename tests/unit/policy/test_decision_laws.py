@@ -8,8 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.base import DecisionPolicy, Hypothesis
-from earvoice.policy.decisions.factory import make_policy
+from earvoice.policies.base import DecisionPolicy, Hypothesis
 from tests.unit.policy.every_policy import SEGMENTS, RandomUtterance, each_policy
 
 
@@ -29,7 +28,7 @@ def check_decision(utterance: RandomUtterance, policy: DecisionPolicy) -> None:
 @given(SEGMENTS)
 def test_no_policy_commits_what_it_was_not_shown(parameters, segments):
     """Counts stay within the hypothesis, and committed text only grows."""
-    utterance, policy = RandomUtterance(), make_policy(parameters)
+    utterance, policy = RandomUtterance(), parameters.begin()
     for segment in segments:
         utterance.hear(segment)
         check_decision(utterance, policy)
@@ -40,13 +39,13 @@ def test_no_policy_commits_what_it_was_not_shown(parameters, segments):
 def test_a_restored_policy_decides_the_same(parameters, segments):
     """restore(snapshot()) changes nothing, through JSON and at every segment."""
     plain, copied = RandomUtterance(), RandomUtterance()
-    first, second = make_policy(parameters), make_policy(parameters)
+    first, second = parameters.begin(), parameters.begin()
     for segment in segments:
         plain.hear(segment)
         copied.hear(segment)
         assert plain.decide(first) == copied.decide(second)
         memory = json.loads(json.dumps(second.snapshot()))
-        second = make_policy(parameters)
+        second = parameters.begin()
         second.restore(memory)
         assert second.snapshot() == first.snapshot()
 
@@ -56,7 +55,7 @@ def test_a_restored_policy_decides_the_same(parameters, segments):
 def test_halting_early_changes_no_decision(parameters, segments):
     """What comes after the token at which a policy halts would not have been committed."""
     whole, halted = RandomUtterance(), RandomUtterance()
-    first, second = make_policy(parameters), make_policy(parameters)
+    first, second = parameters.begin(), parameters.begin()
     for segment in segments:
         whole.hear(segment)
         halted.hear(segment)
@@ -83,7 +82,7 @@ def test_a_policy_may_enter_a_running_utterance(parameters, before, after, data)
         utterance.hear(segment)
         count = data.draw(st.integers(0, len(segment.tokens)))
         utterance.committed += [token.token_id for token in segment.tokens[:count]]
-    policy = make_policy(parameters)
+    policy = parameters.begin()
     policy.take_over(data.draw(st.integers(0, 9)), len(utterance.committed))
     for segment in after:
         utterance.hear(segment)
@@ -94,7 +93,7 @@ def test_a_policy_may_enter_a_running_utterance(parameters, before, after, data)
 @given(SEGMENTS, st.data())
 def test_a_policy_survives_a_forgotten_beginning(parameters, segments, data):
     """History selection shortens the prefix; counts run on, and nothing is said twice."""
-    utterance, policy = RandomUtterance(), make_policy(parameters)
+    utterance, policy = RandomUtterance(), parameters.begin()
     for segment in segments:
         utterance.hear(segment)
         forgotten = data.draw(st.integers(0, len(utterance.committed)))

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.policy.decisions.align_att import AlignAttParameters, AlignAttPolicy
-from earvoice.policy.decisions.base import Decision, Heard, Hypothesis
-from earvoice.policy.decisions.edatt import EdattParameters, EdattPolicy
-from earvoice.policy.decisions.hold_n import HoldNParameters, HoldNPolicy
-from earvoice.policy.decisions.local_agreement import (
-    LocalAgreementParameters,
-    LocalAgreementPolicy,
-)
-from earvoice.policy.decisions.offline import OfflineParameters, OfflinePolicy
-from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters, SharedPrefixPolicy
-from tests.unit.policy.scripted import make_hypothesis, make_token
+from earvoice.policies import AlignAtt, Edatt, HoldN, LocalAgreement, Offline, SharedPrefix
+from earvoice.policies.base import Decision, Heard, Hypothesis
+from tests.fakes import make_hypothesis, make_token
 
 HEARD = Heard(duration_ms=1000, state_count=10)
 
@@ -23,10 +15,8 @@ def words(*ids: int):
     return [make_token(token_id) for token_id in ids]
 
 
-def edatt(**changes) -> EdattPolicy:
-    return EdattPolicy(
-        EdattParameters(**{"alpha": 0.5, "lambda_states": 2, "attention_layer": 1} | changes)
-    )
+def edatt(**changes) -> Edatt:
+    return Edatt(**{"alpha": 0.5, "lambda_states": 2, "attention_layer": 1} | changes)
 
 
 def test_edatt_drops_the_last_state_before_it_looks():
@@ -69,14 +59,14 @@ def test_edatt_commits_an_early_end_only_when_allowed(allowed: bool, ends: bool)
 
 def test_hold_n_holds_back_n_tokens():
     """Hold-2 commits all but two, and never a negative number."""
-    policy = HoldNPolicy(HoldNParameters(n=2))
+    policy = HoldN(n=2)
     assert policy.decide(HEARD, make_hypothesis(words(5, 6, 7))).new_token_count == 1
     assert policy.decide(HEARD, make_hypothesis(words(5), prefix=[4])).new_token_count == 0
 
 
 def test_local_agreement_needs_n_hypotheses():
     """LA-3 is silent for two segments, then commits what all three share."""
-    policy = LocalAgreementPolicy(LocalAgreementParameters(n=3))
+    policy = LocalAgreement(n=3)
     counts = [
         policy.decide(HEARD, make_hypothesis(words(*ids))).new_token_count
         for ids in ([5, 6, 7], [5, 6, 8], [5, 6, 9])
@@ -86,7 +76,7 @@ def test_local_agreement_needs_n_hypotheses():
 
 def test_local_agreement_forgets_hypotheses_of_another_prefix():
     """After a change of prefix the past says nothing, and agreement starts anew."""
-    policy = LocalAgreementPolicy(LocalAgreementParameters(n=2))
+    policy = LocalAgreement(n=2)
     policy.decide(HEARD, make_hypothesis(words(5, 6)))
     assert policy.decide(HEARD, make_hypothesis(words(6), prefix=[9])).new_token_count == 0
     assert policy.decide(HEARD, make_hypothesis(words(6), prefix=[9])).new_token_count == 1
@@ -95,7 +85,7 @@ def test_local_agreement_forgets_hypotheses_of_another_prefix():
 @pytest.mark.parametrize(("tokens", "agreed"), [((9, 7), 0), ((5, 7), 1)])
 def test_local_agreement_goes_on_where_history_selection_has_cut(tokens, agreed):
     """Old hypotheses lose the same tokens as the prefix, and then agree or not."""
-    policy = LocalAgreementPolicy(LocalAgreementParameters(n=2))
+    policy = LocalAgreement(n=2)
     policy.decide(HEARD, make_hypothesis(words(5, 6), prefix=[9]))
     policy.forget_prefix(1)
     assert policy.decide(HEARD, make_hypothesis(words(*tokens))).new_token_count == agreed
@@ -103,7 +93,7 @@ def test_local_agreement_goes_on_where_history_selection_has_cut(tokens, agreed)
 
 def test_align_att_stops_at_the_first_token_aligned_with_the_newest_states():
     """With f = 2 of five states: the last is dropped, and the two before it are too new."""
-    policy = AlignAttPolicy(AlignAttParameters(frames=2, attention_layer=1))
+    policy = AlignAtt(frames=2, attention_layer=1)
     rows = [[0.6, 0.4, 0.0, 0.0, 0.0], [0.1, 0.5, 0.1, 0.0, 0.3], [0.2, 0.1, 0.3, 0.1, 0.3]]
     tokens = [make_token(5 + index, attention=row) for index, row in enumerate(rows)]
     assert [policy.is_decided(token, i) for i, token in enumerate(tokens)] == [False, False, True]
@@ -112,7 +102,7 @@ def test_align_att_stops_at_the_first_token_aligned_with_the_newest_states():
 
 def test_align_att_waits_while_all_states_are_new():
     """With f states or fewer nothing is old enough."""
-    policy = AlignAttPolicy(AlignAttParameters(frames=4, attention_layer=1))
+    policy = AlignAtt(frames=4, attention_layer=1)
     assert policy.looks_at_newest([0.9, 0.1, 0.0, 0.0, 0.0])
     assert policy.looks_at_newest([1.0])
     assert not policy.wants_hypothesis(Heard(100, state_count=1))
@@ -121,7 +111,7 @@ def test_align_att_waits_while_all_states_are_new():
 @pytest.mark.parametrize(("row", "ends"), [([0.9, 0.1, 0.0], True), ([0.1, 0.9, 0.0], False)])
 def test_an_early_end_is_tested_as_tokens_are(row, ends: bool):
     """It is committed only when it does not look at the newest audio."""
-    policy = AlignAttPolicy(AlignAttParameters(1, 1, allow_early_end=True))
+    policy = AlignAtt(1, 1, allow_early_end=True)
     hypothesis = Hypothesis(
         (), [make_token(5, attention=[1.0, 0.0, 0.0])], make_token(2, attention=row)
     )
@@ -134,21 +124,21 @@ def beam(*items, prefix=()) -> Hypothesis:
 
 def test_shared_prefix_commits_what_the_whole_beam_shares():
     """SP-1 looks at one beam, after the forced prefix."""
-    policy = SharedPrefixPolicy(SharedPrefixParameters(n=1))
+    policy = SharedPrefix(n=1)
     hypothesis = beam([5, 6, 7], [5, 6, 8, 7], [5, 6], prefix=[4])
     assert policy.decide(HEARD, hypothesis) == Decision(2)
 
 
 def test_shared_prefix_needs_n_beams():
     """SP-2 is silent for a segment, then commits what both beams share."""
-    policy = SharedPrefixPolicy(SharedPrefixParameters(n=2))
+    policy = SharedPrefix(n=2)
     assert policy.decide(HEARD, beam([5, 6, 7], [5, 6, 8])) == Decision(0)
     assert policy.decide(HEARD, beam([5, 6, 7], [5, 6, 7])) == Decision(2)
 
 
 def test_shared_prefix_forgets_beams_of_another_prefix():
     """After a change of prefix agreement starts anew."""
-    policy = SharedPrefixPolicy(SharedPrefixParameters(n=2))
+    policy = SharedPrefix(n=2)
     policy.decide(HEARD, beam([5, 6], [5, 7]))
     assert policy.decide(HEARD, beam([6], [6], prefix=[9])) == Decision(0)
     assert policy.decide(HEARD, beam([6], [6], prefix=[9])) == Decision(1)
@@ -156,21 +146,19 @@ def test_shared_prefix_forgets_beams_of_another_prefix():
 
 def test_shared_prefix_refuses_greedy_search():
     """One hypothesis always agrees with itself: that is not the policy asked for."""
-    policy = SharedPrefixPolicy(SharedPrefixParameters())
+    policy = SharedPrefix()
     with pytest.raises(ValueError, match="reads a beam"):
         policy.decide(HEARD, make_hypothesis(words(5)))
 
 
 def test_offline_never_decodes_before_the_end():
     """Nothing is wanted, nothing is committed."""
-    policy = OfflinePolicy(OfflineParameters())
+    policy = Offline()
     assert not policy.wants_hypothesis(HEARD)
     assert policy.decide(HEARD, make_hypothesis(words(5))) == Decision(0)
 
 
-@pytest.mark.parametrize(
-    "policy", [edatt(), HoldNPolicy(HoldNParameters())], ids=lambda policy: policy.name
-)
+@pytest.mark.parametrize("policy", [edatt(), HoldN()], ids=lambda policy: policy.name)
 def test_policies_without_memory_refuse_a_foreign_snapshot(policy):
     """A snapshot of another policy must not be taken in silence."""
     policy.restore(policy.snapshot())

@@ -11,8 +11,8 @@ import pytest
 from earvoice.api.v1 import decoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.backends.decoder_stream import DecoderStream
-from earvoice.policy.backends.request_clock import RequestClock
+from earvoice.policy.backends.call import request_clock
+from earvoice.policy.backends.streams import DecoderStream
 
 STATES = types_pb2.States(states_id=types_pb2.StatesId(utterance=0, revision=1))
 REQUEST = GenerationRequest(STATES, prefix=(5, 6), draft=(), max_new_tokens=10)
@@ -25,8 +25,8 @@ class ScriptedCall:
         self.answers = deque(answers)
         self.written: list[pb.DecodeRequest] = []
 
-    def clock(self) -> RequestClock:
-        return RequestClock(lambda: 0.0)
+    def clock(self):
+        return request_clock(lambda: 0.0)
 
     async def write(self, request: pb.DecodeRequest) -> None:
         self.written.append(request)

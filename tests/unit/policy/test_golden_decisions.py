@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from earvoice.policy.decisions.align_att import AlignAttParameters, AlignAttPolicy
-from earvoice.policy.decisions.base import Heard, Hypothesis
-from earvoice.policy.decisions.edatt import EdattParameters, EdattPolicy
-from earvoice.policy.decisions.local_agreement import (
-    LocalAgreementParameters,
-    LocalAgreementPolicy,
-)
-from earvoice.policy.decisions.wait_k import words_decision
-from tests.unit.policy.scripted import make_token
+from earvoice.policies import AlignAtt, Edatt, LocalAgreement, parameter
+from earvoice.policies.base import Heard, Hypothesis
+from earvoice.policies.wait_k import words_decision
+from tests.fakes import make_token
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "policy"
 END = 2
 HEARD = Heard(1000, 10)
 
 DATA = json.loads((GOLDEN / "policy_v1_0.json").read_text(encoding="utf8"))
+
+
+@dataclass(frozen=True)
+class RecordedEdatt(Edatt):
+    """With thresholds where nothing stops it, as some of the cases have."""
+
+    alpha: float = parameter(minimum=0.0, maximum=10.0)
 
 
 def cases(kind: str) -> list[object]:
@@ -58,15 +61,14 @@ def written(policy, case, attention) -> list[int]:
 @pytest.mark.parametrize("case", cases("edatt"))
 def test_edatt(case, attention):
     """The same tokens are written, early ends as in the released agent."""
-    parameters = EdattParameters(case["alpha"], case["frame_num"], 1, allow_early_end=True)
-    assert written(EdattPolicy(parameters), case, attention) == case["write"]
+    policy = RecordedEdatt(case["alpha"], case["frame_num"], 1, allow_early_end=True)
+    assert written(policy, case, attention) == case["write"]
 
 
 @pytest.mark.parametrize("case", cases("alignatt"))
 def test_align_att(case, attention):
     """The same tokens are written; this released agent never ends early."""
-    parameters = AlignAttParameters(case["frame_num"], 1)
-    assert written(AlignAttPolicy(parameters), case, attention) == case["write"]
+    assert written(AlignAtt(case["frame_num"], 1), case, attention) == case["write"]
 
 
 @pytest.mark.parametrize("case", cases("la"))
@@ -74,7 +76,7 @@ def test_local_agreement(case):
     """The agreed tokens after the prefix are the same."""
     history = [[token for token in past if token != END] for past in case["hist"]]
     prefix = history[-1][: case["prefix_len"]]
-    policy = LocalAgreementPolicy(LocalAgreementParameters(n=2))
+    policy = LocalAgreement(n=2)
     for past in history[:-1]:
         policy.decide(HEARD, Hypothesis((), [make_token(token) for token in past]))
     new = [make_token(token) for token in history[-1][case["prefix_len"] :]]

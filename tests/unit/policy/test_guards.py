@@ -6,22 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from earvoice.policy.guards import GuardEvidence, Guards
-from tests.unit.policy.scripted import make_hypothesis, make_token
+from earvoice.policy.evidence import Evidence, VoiceActivity
+from earvoice.policy.guards import Guards
+from tests.fakes import make_hypothesis, make_token
 
-ENOUGH = GuardEvidence(
-    label_count=8, frame_count=200, source_word_count=4, committed_word_count=0, has_speech=True
+SPEECH = VoiceActivity(True, 0, 32_000)
+ENOUGH = Evidence(
+    ctc_labels=(1, 2),
+    blank_label=0,
+    span_end_samples=(16_000, 32_000),
+    complete_word_count=4,
+    has_partial_word=False,
+    label_count=8,
+    last_label_end_sample=32_000,
+    frame_count=200,
+    voice_activity=SPEECH,
 )
+SILENCE = VoiceActivity(False)
 
 
 def allowed(
-    evidence: GuardEvidence, ids: list[int], prefix: tuple[int, ...] = ()
+    evidence: Evidence, ids: list[int], prefix: tuple[int, ...] = (), committed: int = 0
 ) -> tuple[int, dict]:
     guards = Guards()
     hypothesis = make_hypothesis([make_token(token) for token in ids], prefix=prefix)
-    allowance = guards.allow(evidence, hypothesis, len(ids))
-    assert allowance.guard == "".join(guards.hits)
-    return allowance.token_count, dict(guards.hits)
+    count, guard = guards.allow(evidence, hypothesis, len(ids), committed)
+    assert guard == "".join(guards.hits) == "".join(guards.noted)
+    return count, dict(guards.hits)
 
 
 def test_nothing_is_cut_from_a_plain_commit():
@@ -30,7 +41,9 @@ def test_nothing_is_cut_from_a_plain_commit():
 
 
 @pytest.mark.parametrize(
-    "change", [{"label_count": 1}, {"frame_count": 19}, {"has_speech": False}], ids=str
+    "change",
+    [{"label_count": 1}, {"frame_count": 19}, {"voice_activity": SILENCE}],
+    ids=["labels", "frames", "speech"],
 )
 def test_nothing_is_committed_without_evidence(change):
     """One label, 190 ms, or no speech: silence."""
@@ -39,16 +52,16 @@ def test_nothing_is_committed_without_evidence(change):
 
 def test_without_labels_speech_is_evidence():
     """A model without a CTC head tells no labels: enough frames of speech must do."""
-    unlabelled = replace(ENOUGH, label_count=0, has_labels=False)
+    unlabelled = replace(ENOUGH, label_count=0, ctc_labels=())
     assert allowed(unlabelled, [5]) == (1, {})
-    assert allowed(replace(unlabelled, has_speech=False), [5]) == (0, {"evidence": 1})
+    assert allowed(replace(unlabelled, voice_activity=SILENCE), [5]) == (0, {"evidence": 1})
     assert allowed(replace(unlabelled, frame_count=19), [5]) == (0, {"evidence": 1})
 
 
 def test_at_most_twice_the_words_heard_plus_three():
     """One word heard allows five; two are committed already, so three more."""
-    few = replace(ENOUGH, source_word_count=1, committed_word_count=2)
-    assert allowed(few, [5, 6, 7, 8, 9]) == (3, {"length": 1})
+    few = replace(ENOUGH, complete_word_count=1)
+    assert allowed(few, [5, 6, 7, 8, 9], committed=2) == (3, {"length": 1})
 
 
 def test_a_loop_is_cut_at_its_fourth_turn():

@@ -10,26 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earvoice.policies import AlignAtt, Edatt, HoldN, LocalAgreement, WaitK
+from earvoice.policies.base import Token
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.decisions.align_att import AlignAttParameters
-from earvoice.policy.decisions.base import Token
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.wait_k import WaitKParameters
-from earvoice.policy.endpoint import EndCause
+from earvoice.policy.endpoints import EndCause
 from earvoice.policy.event import SegmentWorked, UtteranceEnded, WordsReleased
 from earvoice.policy.history import dropped_token_count, first_attended_sample
-from earvoice.policy.stream_options import HistorySelection
+from earvoice.policy.stream_options import CommitUnit, HistorySelection
 from earvoice.policy.timeline import HopTimings
-from earvoice.policy.words import CommitUnit
-from tests.unit.policy.running import items_of, run_session, seconds, with_options
-from tests.unit.policy.scripted import (
+from tests.fakes import (
     RATE_HERTZ,
     STATE_SAMPLES,
     ScriptedEncoder,
     make_token,
 )
+from tests.unit.policy.running import items_of, run_session, seconds, with_options
 
 FIRST_ID = 10
 STATES_PER_WORD = 4
@@ -138,12 +133,12 @@ def test_the_earliest_state_attended_most_is_kept():
 @pytest.mark.parametrize(
     "policy",
     [
-        EdattParameters(0.5, 2, 1),
-        AlignAttParameters(4, 1),
-        LocalAgreementParameters(2),
-        HoldNParameters(2),
-        WaitKParameters(2),
-        WaitKParameters(2, detection="adaptive"),
+        Edatt(0.5, 2, 1),
+        AlignAtt(4, 1),
+        LocalAgreement(2),
+        HoldN(2),
+        WaitK(2),
+        WaitK(2, detection="adaptive"),
     ],
 )
 def test_an_endless_utterance_costs_no_more_with_time(policy):
@@ -162,8 +157,8 @@ def test_an_endless_utterance_costs_no_more_with_time(policy):
 @pytest.mark.parametrize("n", [2, 3])
 def test_agreement_goes_on_over_what_is_forgotten(n: int):
     """Words come as soon as they would with everything kept."""
-    kept, _ = run_talk(30, policy=LocalAgreementParameters(n), history_selection=None)
-    forgotten, _ = run_talk(30, policy=LocalAgreementParameters(n))
+    kept, _ = run_talk(30, policy=LocalAgreement(n), history_selection=None)
+    forgotten, _ = run_talk(30, policy=LocalAgreement(n))
     assert [(i.text, i.delay_samples) for i in items_of(forgotten)] == [
         (i.text, i.delay_samples) for i in items_of(kept)
     ]
@@ -214,9 +209,7 @@ def test_text_alone_is_forgotten_where_all_audio_is_attended_to():
                     yield answer
 
     encoder, decoder = ScriptedEncoder(), NostalgicDecoder()
-    options = with_options(
-        endpointing=None, history_selection=LAST_THREE, policy=HoldNParameters(1)
-    )
+    options = with_options(endpointing=None, history_selection=LAST_THREE, policy=HoldN(1))
     events = run_session([seconds(35)] * 2, options, encoder, decoder)  # type: ignore[arg-type]
     assert max(len(request.prefix) for request in decoder.requests) <= 3
     ended = [event for event in events if isinstance(event, UtteranceEnded)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.hypothesis_reading import HypothesisReading
 from earvoice.policy.timeline import HopTimings
-from tests.unit.policy.scripted import make_token
+from earvoice.policy.translation import HypothesisReading
+from tests.fakes import make_token
 
 REQUEST = GenerationRequest("states", (1,), (), max_new_tokens=10)
 

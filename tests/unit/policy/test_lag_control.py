@@ -8,44 +8,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.align_att import AlignAttParameters
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.offline import OfflineParameters
-from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
-from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters
-from earvoice.policy.decisions.wait_k import WaitKParameters
-from earvoice.policy.lag_control import LagControl
-from earvoice.policy.lag_scale import has_lag_parameter, options_at_lag
+from earvoice.policies import (
+    AlignAtt,
+    Edatt,
+    FrameSchedule,
+    HoldN,
+    LocalAgreement,
+    Offline,
+    SharedPrefix,
+    StridedWaitK,
+    WaitK,
+)
+from earvoice.policy.lag_control import LagControl, options_at_lag
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.runtime.errors import InvalidFieldError
+from tests.fakes import RATE_HERTZ
 from tests.unit.policy.running import items_of, seconds, with_options
-from tests.unit.policy.scripted import RATE_HERTZ
 from tests.unit.policy.test_config import MODEL, config, milliseconds
 from tests.unit.policy.test_history import run_talk
 
-EDATT = EdattParameters(0.2, 2, 4)
+EDATT = Edatt(0.2, 2, 4)
 MOVABLE = [
     EDATT,
-    AlignAttParameters(4, 4),
-    LocalAgreementParameters(2),
-    SharedPrefixParameters(1),
-    HoldNParameters(6),
-    WaitKParameters(3),
-    WaitKParameters(3, detection="adaptive"),
-    StridedWaitKParameters(3, stride_ms=300),
-    StridedWaitKParameters(3, stride_words=1, stride_ms=None),
+    AlignAtt(4, 4),
+    LocalAgreement(2),
+    SharedPrefix(1),
+    HoldN(6),
+    WaitK(3),
+    WaitK(3, detection="adaptive"),
+    StridedWaitK(3, stride_ms=300),
+    StridedWaitK(3, stride_words=1, stride_ms=None),
 ]
 # In two minutes without a pause, words that are counted by the clock are counted wrong.
 HEARING = [
     EDATT,
-    AlignAttParameters(4, 4),
-    LocalAgreementParameters(2),
-    HoldNParameters(6),
-    WaitKParameters(3, detection="adaptive"),
-    StridedWaitKParameters(3, stride_words=1, stride_ms=None),
+    AlignAtt(4, 4),
+    LocalAgreement(2),
+    HoldN(6),
+    WaitK(3, detection="adaptive"),
+    StridedWaitK(3, stride_words=1, stride_ms=None),
 ]
 
 
@@ -69,10 +70,8 @@ def test_every_place_on_a_scale_is_allowed(parameters, lags):
 @pytest.mark.parametrize("parameters", MOVABLE, ids=lambda p: type(p).__name__)
 def test_scales_are_monotone(parameters):
     """More lag never gives a parameter that speaks sooner."""
-    name = {EdattParameters: "alpha", AlignAttParameters: "frames", HoldNParameters: "n"}.get(
-        type(parameters), "k"
-    )
-    by_segment = isinstance(parameters, LocalAgreementParameters | SharedPrefixParameters)
+    name = {Edatt: "alpha", AlignAtt: "frames", HoldN: "n"}.get(type(parameters), "k")
+    by_segment = isinstance(parameters, LocalAgreement | SharedPrefix)
     places = [
         options_at_lag(with_options(policy=parameters), lag_ms) for lag_ms in range(0, 20_000, 250)
     ]
@@ -136,16 +135,16 @@ def test_the_held_lag_does_not_depend_on_how_audio_is_cut():
 @pytest.mark.parametrize(
     ("choice", "parameters"),
     [
-        ({"offline": {}}, OfflineParameters()),
+        ({"offline": {}}, Offline()),
         (
             {"frame_schedule": {"wait_frames": 100, "stride_frames": 50, "tokens": 1}},
-            FrameScheduleParameters(100, 50, 1),
+            FrameSchedule(100, 50, 1),
         ),
     ],
 )
 def test_a_policy_without_a_parameter_to_move_is_refused(choice, parameters):
     """The message names the policy."""
-    assert not has_lag_parameter(parameters)
+    assert not parameters.has_lag_scale
     with pytest.raises(InvalidFieldError, match=r"target_lag = '2000 ms'.*no parameter to move"):
         stream_options(config(policy=choice, target_lag=milliseconds(2000)), MODEL)
 

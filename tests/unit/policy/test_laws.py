@@ -7,23 +7,22 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.factory import PolicyParameters, make_policy, required_segment
+from earvoice.policies import DecisionPolicy
 from earvoice.policy.guards import LOOP_REPETITION_COUNT
-from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.words import CommitUnit
+from earvoice.policy.stream_options import CommitUnit, StreamOptions
+from tests.fakes import ScriptedDecoder, make_token
 from tests.unit.policy.every_policy import each_policy
 from tests.unit.policy.running import items_of, run_session, with_options
-from tests.unit.policy.scripted import ScriptedDecoder, make_token
 
 
-def options_with(parameters: PolicyParameters, **changes) -> StreamOptions:
+def options_with(parameters: DecisionPolicy, **changes) -> StreamOptions:
     """A stream with this policy, and with the segments and the beam that it needs."""
-    segment_ms, initial_wait_ms = required_segment(parameters) or (800, 0)
+    segment_ms, initial_wait_ms = parameters.required_segment_ms or (800, 0)
     return with_options(
         policy=parameters,
         segment_ms=segment_ms,
         initial_wait_ms=initial_wait_ms,
-        beam_size=2 if make_policy(parameters).reads_beam else 1,
+        beam_size=2 if parameters.reads_beam else 1,
         **changes,
     )
 

@@ -7,8 +7,7 @@ import pytest
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.wire.config import stream_options
-from earvoice.policy.wire.update import updated_options
+from earvoice.policy.wire.config import stream_options, updated_options
 from earvoice.runtime.errors import InvalidFieldError
 from tests.unit.policy.test_config import MODEL
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from google.protobuf import text_format
 from hypothesis import given
@@ -11,17 +9,20 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import decision_policy_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.decisions.align_att import AlignAttParameters
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.factory import POLICY_NAMES, attention_choice, make_policy
-from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.offline import OfflineParameters
-from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
-from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters
-from earvoice.policy.decisions.wait_k import Detection, EndWhileReading, WaitKParameters
-from earvoice.policy.wire.decision_policy import policy_message, policy_parameters
+from earvoice.policies import (
+    POLICIES,
+    AlignAtt,
+    Edatt,
+    FrameSchedule,
+    HoldN,
+    LocalAgreement,
+    Offline,
+    SharedPrefix,
+    StridedWaitK,
+    WaitK,
+)
+from earvoice.policies.message import write_policy
+from earvoice.policy.wire.config import resolved_policy
 from earvoice.runtime.errors import InvalidFieldError, UnimplementedFieldError
 
 MODEL = types_pb2.ModelDescription(
@@ -35,7 +36,7 @@ MODEL = types_pb2.ModelDescription(
 HEADS = st.lists(st.integers(1, 16), unique=True, max_size=4).map(tuple)
 PARAMETERS = st.one_of(
     st.builds(
-        EdattParameters,
+        Edatt,
         st.floats(0, 1),
         st.integers(1, 64),
         st.integers(1, 6),
@@ -43,68 +44,66 @@ PARAMETERS = st.one_of(
         st.booleans(),
         HEADS,
     ),
-    st.builds(AlignAttParameters, st.integers(1, 256), st.integers(1, 6), HEADS, st.booleans()),
-    st.builds(LocalAgreementParameters, st.integers(2, 64)),
-    st.builds(SharedPrefixParameters, st.integers(1, 8)),
-    st.builds(HoldNParameters, st.integers(0, 64)),
+    st.builds(AlignAtt, st.integers(1, 256), st.integers(1, 6), HEADS, st.booleans()),
+    st.builds(LocalAgreement, st.integers(2, 64)),
+    st.builds(SharedPrefix, st.integers(1, 8)),
+    st.builds(HoldN, st.integers(0, 64)),
     st.builds(
-        WaitKParameters,
+        WaitK,
         st.integers(1, 64),
-        st.sampled_from(get_args(Detection)),
+        st.sampled_from(["fixed", "adaptive"]),
         st.booleans(),
         st.booleans(),
-        st.sampled_from(get_args(EndWhileReading)),
+        st.sampled_from(["stop", "avoid", "commit"]),
     ),
     st.builds(
-        StridedWaitKParameters,
+        StridedWaitK,
         st.integers(1, 64),
         st.integers(40, 4000),
         st.none(),
         st.floats(-1, 4),
     ),
+    st.builds(StridedWaitK, st.integers(1, 64), st.none(), st.integers(1, 16), st.floats(-1, 4)),
     st.builds(
-        StridedWaitKParameters, st.integers(1, 64), st.none(), st.integers(1, 16), st.floats(-1, 4)
-    ),
-    st.builds(
-        FrameScheduleParameters,
+        FrameSchedule,
         st.integers(500, 2000),
         st.integers(1, 500),
         st.integers(1, 16),
         st.floats(0.01, 10),
     ),
-    st.just(OfflineParameters()),
+    st.just(Offline()),
 )
 
 
 def asked(text: str):
     """The parameters that a message, written as text, stands for."""
-    return policy_parameters(text_format.Parse(text, pb.DecisionPolicy()), MODEL)
+    return resolved_policy(text_format.Parse(text, pb.DecisionPolicy()), MODEL, POLICIES)
 
 
 @given(PARAMETERS)
 def test_what_a_client_is_told_asks_for_the_same(parameters):
     """Every parameter of every policy is echoed."""
-    assert policy_parameters(policy_message(parameters), MODEL) == parameters
+    assert resolved_policy(write_policy(parameters), MODEL, POLICIES) == parameters
 
 
 @pytest.mark.parametrize(
     ("text", "parameters"),
     [
-        ("", AlignAttParameters(5, 4)),
-        ("edatt {}", EdattParameters(0.25, 3, 4)),
-        ("align_att { frames: 2 }", AlignAttParameters(2, 4)),
-        ("local_agreement {}", LocalAgreementParameters(2)),
-        ("shared_prefix {}", SharedPrefixParameters(1)),
-        ("hold_n {}", HoldNParameters(6)),
-        ("hold_n { n: 0 }", HoldNParameters(0)),
-        ("wait_k {}", WaitKParameters()),
-        ("strided_wait_k {}", StridedWaitKParameters(3, 300, None, 0.0)),
-        ("strided_wait_k { stride_words: 2 }", StridedWaitKParameters(3, None, 2, 0.0)),
+        ("", AlignAtt(5, 4)),
+        ("edatt {}", Edatt(0.25, 3, 4)),
+        ("align_att { frames: 2 }", AlignAtt(2, 4)),
+        ("local_agreement {}", LocalAgreement(2)),
+        ("shared_prefix {}", SharedPrefix(1)),
+        ("hold_n {}", HoldN(6)),
+        ("hold_n { n: 0 }", HoldN(0)),
+        ("wait_k {}", WaitK()),
+        ("strided_wait_k {}", StridedWaitK(3, 300, None, 0.0)),
+        ("strided_wait_k { stride_words: 2 }", StridedWaitK(3, None, 2, 0.0)),
         (
             "frame_schedule { wait_frames: 100 stride_frames: 20 tokens: 2 }",
-            FrameScheduleParameters(100, 20, 2, 1.0),
+            FrameSchedule(100, 20, 2, 1.0),
         ),
-        ("offline {}", OfflineParameters()),
+        ("offline {}", Offline()),
     ],
 )
 def test_what_is_left_out_takes_its_default(text, parameters):
@@ -153,21 +152,23 @@ def test_what_is_not_allowed_is_told(text, message):
 def test_a_model_of_a_later_version_is_told():
     """Its own policy is not known here."""
     with pytest.raises(UnimplementedFieldError, match=r"policy\.telepathy"):
-        policy_parameters(
-            pb.DecisionPolicy(), types_pb2.ModelDescription(default_policy="telepathy")
+        resolved_policy(
+            pb.DecisionPolicy(),
+            types_pb2.ModelDescription(default_policy="telepathy"),
+            POLICIES,
         )
 
 
 def test_every_policy_of_the_wire_is_there():
     """The list that clients are shown is the wire's."""
-    assert set(POLICY_NAMES) == set(pb.DecisionPolicy.DESCRIPTOR.fields_by_name)
+    assert {*POLICIES, "named"} == set(pb.DecisionPolicy.DESCRIPTOR.fields_by_name)
 
 
 @given(PARAMETERS)
 def test_only_policies_that_read_attention_choose_a_layer(parameters):
     """Their own; for the others any will do."""
-    layer, heads = attention_choice(parameters)
-    reads = make_policy(parameters).name in {"edatt", "align_att"}
+    layer, heads = parameters.attention
+    reads = parameters.name in {"edatt", "align_att"}
     assert (layer is not None) == reads
     assert reads or heads == ()
 
@@ -187,4 +188,4 @@ def test_calibrated_heads_are_of_the_models_own_layer(text: str, heads: tuple[in
     model.CopyFrom(MODEL)
     model.default_attention_heads.extend((2, 3))
     message = text_format.Parse(text, pb.DecisionPolicy())
-    assert attention_choice(policy_parameters(message, model))[1] == heads
+    assert resolved_policy(message, model, POLICIES).attention[1] == heads

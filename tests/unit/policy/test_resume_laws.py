@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.wait_k import WaitKParameters
+from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
 from earvoice.policy.evidence import VoiceActivity
-from earvoice.policy.lag_scale import has_lag_parameter
-from earvoice.policy.stream_options import Endpointing, HistorySelection, StreamOptions
-from earvoice.policy.words import CommitUnit
+from earvoice.policy.stream_options import CommitUnit, Endpointing, HistorySelection, StreamOptions
+from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
 from tests.unit.policy.every_policy import each_policy
-from tests.unit.policy.resuming import essence, interruptions, sent_again, through_token
-from tests.unit.policy.running import items_of, run_session, with_options
-from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
+from tests.unit.policy.running import (
+    essence,
+    interruptions,
+    items_of,
+    run_session,
+    sent_again,
+    through_token,
+    with_options,
+)
 from tests.unit.policy.test_history import TalkDecoder
 from tests.unit.policy.test_laws import options_with, unstable_word
 
@@ -80,7 +82,7 @@ def test_an_interrupted_session_says_the_same(
     options = options_with(
         parameters,
         commit_unit=unit,
-        target_lag_ms=lag_ms if has_lag_parameter(parameters) else None,
+        target_lag_ms=lag_ms if parameters.has_lag_scale else None,
         sends_hypotheses=hypotheses,
         sends_source_transcript=True,
         endpointing=Endpointing(600, 5000),
@@ -100,11 +102,11 @@ def test_an_interrupted_session_says_the_same(
             st.integers(0, 40_000),
             st.sampled_from(
                 [
-                    with_options(policy=HoldNParameters(2), segment_ms=500),
-                    with_options(policy=LocalAgreementParameters(2)),
-                    with_options(policy=LocalAgreementParameters(3), segment_ms=1100),
-                    with_options(policy=WaitKParameters(2)),
-                    with_options(policy=EdattParameters(0.5, 2, 1)),
+                    with_options(policy=HoldN(2), segment_ms=500),
+                    with_options(policy=LocalAgreement(2)),
+                    with_options(policy=LocalAgreement(3), segment_ms=1100),
+                    with_options(policy=WaitK(2)),
+                    with_options(policy=Edatt(0.5, 2, 1)),
                 ]
             ),
         ),
@@ -131,10 +133,10 @@ def test_updates_keep_their_place(choices, seed, lag_ms, data):
 @pytest.mark.parametrize(
     "policy",
     [
-        EdattParameters(0.5, 2, 1),
-        LocalAgreementParameters(3),
-        WaitKParameters(2),
-        WaitKParameters(2, detection="adaptive"),
+        Edatt(0.5, 2, 1),
+        LocalAgreement(3),
+        WaitK(2),
+        WaitK(2, detection="adaptive"),
     ],
     ids=["edatt", "local-agreement", "wait-k", "adaptive-wait-k"],
 )

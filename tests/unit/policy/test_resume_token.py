@@ -8,39 +8,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.base import Token
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.event import DecidedHypothesis, SegmentWorked, SessionTotals
-from earvoice.policy.resume.seal import ForgedError, Seal, parse_keys
-from earvoice.policy.resume.snapshot import (
-    HeldPiece,
+from earvoice.policies import LocalAgreement
+from earvoice.policies.base import Token
+from earvoice.policy.endpoints import SegmentGrid
+from earvoice.policy.event import (
+    DecidedHypothesis,
+    SegmentWorked,
     SessionSnapshot,
-    UtteranceSnapshot,
+    SessionTotals,
     first_snapshot,
 )
-from earvoice.policy.resume.token import TOKEN_LIMIT_BYTES, Bearer, TokenMint
-from earvoice.policy.segment_grid import SegmentGrid
-from earvoice.policy.timeline import CommitTime, StageTimings
-from earvoice.policy.token_origin import TokenOrigin
+from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
+from earvoice.policy.seal import ForgedError, Seal, parse_keys
 from earvoice.policy.translation import MAX_HYPOTHESIS_TOKENS
+from earvoice.policy.utterance import UtteranceSnapshot
+from earvoice.policy.words import CommitTime, StageTimings, Word
 from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
-from tests.unit.policy.resuming import MODEL, through_token
-from tests.unit.policy.running import OPTIONS, with_options
+from tests.unit.policy.running import MODEL, OPTIONS, through_token, with_options
 
-BEARER = Bearer("anna", MODEL, "s1", "00-" + "a" * 32 + "-" + "b" * 16 + "-01")
+OWNER = TokenOwner("anna", MODEL, "s1", "00-" + "a" * 32 + "-" + "b" * 16 + "-01")
 LONG_AGO_SAMPLES = 48_000 * 3600 * 24
 LARGEST_TOKEN_ID = 300_000
 
 
-def mint_at(unix_s: float, *keys: bytes) -> TokenMint:
-    """A mint whose tokens are good for a minute."""
-    return TokenMint(Seal(keys or (b"k" * 32,)), 60.0, lambda: unix_s, lambda: 0.0)
+def tokens_at(unix_s: float, *keys: bytes) -> ResumeTokens:
+    """Those whose tokens are good for a minute."""
+    return ResumeTokens(Seal(keys or (b"k" * 32,)), 60.0, lambda: unix_s, lambda: 0.0)
 
 
-def refusal_of(token: bytes, mint: TokenMint, tenant: str = "anna", find=lambda _: MODEL) -> str:
+def refusal_of(
+    token: bytes, tokens: ResumeTokens, tenant: str = "anna", find=lambda _: MODEL
+) -> str:
     """Why a token is not taken."""
     with pytest.raises(InvalidResumeTokenError) as caught:
-        mint.take(token, tenant, find)
+        tokens.take(token, tenant, find)
     assert "resume_token" in caught.value.message
     return caught.value.metadata["cause"]
 
@@ -50,7 +51,7 @@ def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
     ids = [LARGEST_TOKEN_ID - index for index in range(MAX_HYPOTHESIS_TOKENS)]
     start_sample = LONG_AGO_SAMPLES
     stages = StageTimings(*[1234.56789 + index for index in range(11)])
-    origin = TokenOrigin(start_sample, start_sample + 9, CommitTime(9e7, 9e7, stages, 90))
+    committed = CommitTime(9e7, 9e7, stages, 90)
     utterance = UtteranceSnapshot(
         index=9000,
         begin_sample=start_sample - 10**7,
@@ -62,14 +63,14 @@ def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
         written_word_count=10**5,
         written_token_count=10**5,
         spoken_for_sample=start_sample + 10**6,
-        held=HeldPiece(held_text, True, origin),
+        held=Word(held_text, True, 9000, start_sample, start_sample + 9, committed),
         policy={"newest": ids, "shared": [committed_count] * 62},
     )
     worked = SegmentWorked(
         9000, 200, LONG_AGO_SAMPLES, 1e5, 1e5, 50, 9, DecidedHypothesis(ids, committed_count, 9)
     )
     return SessionSnapshot(
-        with_options(policy=LocalAgreementParameters(64), target_lag_ms=2000),
+        with_options(policy=LocalAgreement(64), target_lag_ms=2000),
         utterance,
         SegmentGrid(8000, 800, 800, LONG_AGO_SAMPLES, 199),
         2345.678,
@@ -85,23 +86,23 @@ def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
 def test_the_longest_session_has_a_short_token(committed_count: int, held_text: bytes):
     """4 KiB hold the longest utterance, sixty hypotheses of the past and what is held back."""
     snapshot = longest_session(committed_count, held_text)
-    token = mint_at(1e9).make(snapshot, 10**9, BEARER)
+    token = tokens_at(1e9).make(snapshot, 10**9, OWNER)
     assert 0 < len(token) <= TOKEN_LIMIT_BYTES
-    resumed = mint_at(1e9).take(token, "anna", lambda _: MODEL)
-    assert (resumed.seq, resumed.bearer) == (10**9, BEARER)
+    resumed = tokens_at(1e9).take(token, "anna", lambda _: MODEL)
+    assert (resumed.seq, resumed.owner) == (10**9, OWNER)
     was, now = snapshot.utterance, resumed.snapshot.utterance
     assert replace(now, kept=(), held=None) == replace(was, kept=(), held=None)
     assert [(t.token_id, t.starts_word) for t in now.kept] == [
         (t.token_id, t.starts_word) for t in was.kept
     ]
-    assert now.held.text == held_text
+    assert now.held.utf8 == held_text
     assert resumed.snapshot.segment == snapshot.segment
     assert resumed.snapshot.totals == snapshot.totals
 
 
 def test_what_does_not_fit_gives_no_token():
     """A word without end is no reason to fail: it cannot be resumed until it has ended."""
-    assert mint_at(0).make(longest_session(400, b"x" * 4096), 1, BEARER) == b""
+    assert tokens_at(0).make(longest_session(400, b"x" * 4096), 1, OWNER) == b""
 
 
 def test_a_token_survives_other_clocks():
@@ -114,29 +115,29 @@ def test_a_token_survives_other_clocks():
 @given(st.binary(max_size=200), st.data())
 def test_no_forged_token_is_taken(noise: bytes, data):
     """Neither noise nor a token with one bit changed."""
-    mint = mint_at(0)
-    assert refusal_of(noise, mint) == "forged"
-    token = bytearray(mint.make(first_snapshot(OPTIONS), 1, BEARER))
+    tokens = tokens_at(0)
+    assert refusal_of(noise, tokens) == "forged"
+    token = bytearray(tokens.make(first_snapshot(OPTIONS), 1, OWNER))
     token[data.draw(st.integers(0, len(token) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    assert refusal_of(bytes(token), mint) == "forged"
+    assert refusal_of(bytes(token), tokens) == "forged"
 
 
 def test_a_token_that_is_too_long_is_not_looked_at():
     """Whatever it is, it is none of ours."""
-    assert refusal_of(bytes(TOKEN_LIMIT_BYTES + 1), mint_at(0)) == "forged"
+    assert refusal_of(bytes(TOKEN_LIMIT_BYTES + 1), tokens_at(0)) == "forged"
 
 
 def test_a_token_expires():
     """It is good for as long as the settings say."""
-    token = mint_at(1000.0).make(first_snapshot(OPTIONS), 1, BEARER)
-    assert mint_at(1059.0).take(token, "anna", lambda _: MODEL).seq == 1
-    assert refusal_of(token, mint_at(1061.0)) == "expired"
+    token = tokens_at(1000.0).make(first_snapshot(OPTIONS), 1, OWNER)
+    assert tokens_at(1059.0).take(token, "anna", lambda _: MODEL).seq == 1
+    assert refusal_of(token, tokens_at(1061.0)) == "expired"
 
 
 def test_a_token_is_its_tenant_s_own():
     """Another one may have found it."""
-    token = mint_at(0).make(first_snapshot(OPTIONS), 1, BEARER)
-    assert refusal_of(token, mint_at(0), tenant="bert") == "tenant"
+    token = tokens_at(0).make(first_snapshot(OPTIONS), 1, OWNER)
+    assert refusal_of(token, tokens_at(0), tenant="bert") == "tenant"
 
 
 def test_a_token_belongs_to_a_model():
@@ -145,23 +146,23 @@ def test_a_token_belongs_to_a_model():
     def find(model_hash: str):
         raise ModelNotFoundError(model_hash)
 
-    token = mint_at(0).make(first_snapshot(OPTIONS), 1, BEARER)
-    assert refusal_of(token, mint_at(0), find=find) == "model"
+    token = tokens_at(0).make(first_snapshot(OPTIONS), 1, OWNER)
+    assert refusal_of(token, tokens_at(0), find=find) == "model"
 
 
 def test_a_memory_that_is_not_understood_is_refused():
     """A later version may remember something else; that is no bug of this one."""
     utterance = UtteranceSnapshot(0, 0, 0, segment_index=1, policy={"seen": 3})
-    token = mint_at(0).make(SessionSnapshot(OPTIONS, utterance), 1, BEARER)
-    assert refusal_of(token, mint_at(0)) == "version"
+    token = tokens_at(0).make(SessionSnapshot(OPTIONS, utterance), 1, OWNER)
+    assert refusal_of(token, tokens_at(0)) == "version"
 
 
 def test_keys_can_be_changed_without_a_pause():
     """The first key signs; those after it are still taken, and no others."""
     old, new = b"a" * 32, b"b" * 32
-    token = mint_at(0, old).make(first_snapshot(OPTIONS), 1, BEARER)
-    assert mint_at(0, new, old).take(token, "anna", lambda _: MODEL).seq == 1
-    assert refusal_of(token, mint_at(0, new)) == "forged"
+    token = tokens_at(0, old).make(first_snapshot(OPTIONS), 1, OWNER)
+    assert tokens_at(0, new, old).take(token, "anna", lambda _: MODEL).seq == 1
+    assert refusal_of(token, tokens_at(0, new)) == "forged"
     assert Seal([new]).verify(Seal([new, old]).sign(b"x")) == b"x"
     with pytest.raises(ForgedError):
         Seal([old]).verify(Seal([new, old]).sign(b"x"))

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.base import Decision, Heard, Hypothesis
-from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters, FrameSchedulePolicy
-from earvoice.policy.decisions.strided_wait_k import StridedWaitKParameters, StridedWaitKPolicy
-from earvoice.policy.decisions.wait_k import WaitKParameters, WaitKPolicy
-from tests.unit.policy.scripted import make_hypothesis, make_token
+from earvoice.policies import FrameSchedule, StridedWaitK, WaitK
+from earvoice.policies.base import Decision, Heard, Hypothesis
+from earvoice.runtime.parameter import ParameterError
+from tests.fakes import make_hypothesis, make_token
 
 
 def words(*ids: int):
@@ -19,7 +18,7 @@ def words(*ids: int):
 
 def test_wait_3_writes_its_first_word_when_the_fourth_is_begun():
     """Fixed detection counts a word every 280 ms."""
-    policy = WaitKPolicy(WaitKParameters(k=3))
+    policy = WaitK(k=3)
     assert not policy.wants_hypothesis(Heard(3 * 280, 10))
     assert policy.wants_hypothesis(Heard(4 * 280, 10))
     decision = policy.decide(Heard(4 * 280, 10), make_hypothesis(words(5, 6, 7)))
@@ -28,19 +27,19 @@ def test_wait_3_writes_its_first_word_when_the_fourth_is_begun():
 
 def test_inclusive_wait_k_is_one_word_earlier():
     """The papers disagree by one word; both are there."""
-    assert WaitKPolicy(WaitKParameters(k=3, inclusive=True)).wants_hypothesis(Heard(3 * 280, 10))
+    assert WaitK(k=3, inclusive=True).wants_hypothesis(Heard(3 * 280, 10))
 
 
 def test_wait_k_takes_all_pieces_of_a_word():
     """The word ends before the next word-initial piece."""
     tokens = [make_token(5), make_token(6, starts=False), make_token(7)]
-    policy = WaitKPolicy(WaitKParameters(k=1))
+    policy = WaitK(k=1)
     assert policy.decide(Heard(560, 10), make_hypothesis(tokens)) == Decision(2)
 
 
 def test_wait_k_counts_words_as_written_even_if_the_hypothesis_is_shorter():
     """Three are due, one is there: the next segment owes nothing."""
-    policy = WaitKPolicy(WaitKParameters(k=1))
+    policy = WaitK(k=1)
     policy.decide(Heard(4 * 280, 10), make_hypothesis(words(5)))
     assert policy.due_word_count(Heard(4 * 280, 10)) == 0
 
@@ -48,15 +47,15 @@ def test_wait_k_counts_words_as_written_even_if_the_hypothesis_is_shorter():
 def test_adaptive_wait_k_counts_the_partial_word_by_default():
     """The released code counts it; without it one word less is heard."""
     heard = Heard(0, 10, complete_word_count=3, has_partial_word=True)
-    assert WaitKPolicy(WaitKParameters(detection="adaptive")).source_word_count(heard) == 4
-    strict = WaitKParameters(detection="adaptive", count_partial_word=False)
-    assert WaitKPolicy(strict).source_word_count(heard) == 3
+    assert WaitK(detection="adaptive").source_word_count(heard) == 4
+    strict = WaitK(detection="adaptive", count_partial_word=False)
+    assert strict.source_word_count(heard) == 3
 
 
 @pytest.mark.parametrize(("choice", "ends"), [("stop", False), ("avoid", False), ("commit", True)])
 def test_wait_k_treats_an_early_end_as_told(choice, ends: bool):
     """Only ``commit`` ends the utterance; ``avoid`` tells the decoder never to end."""
-    policy = WaitKPolicy(WaitKParameters(k=1, end_while_reading=choice))
+    policy = WaitK(k=1, end_while_reading=choice)
     assert policy.forbids_end_while_reading == (choice == "avoid")
     decision = policy.decide(Heard(9 * 280, 10), make_hypothesis(words(5)))
     assert decision == Decision(1, ends_utterance=ends)
@@ -64,7 +63,7 @@ def test_wait_k_treats_an_early_end_as_told(choice, ends: bool):
 
 def test_wait_k_goes_on_behind_another_policy():
     """The words of another policy count as written: none is due until k + 1 more are heard."""
-    policy = WaitKPolicy(WaitKParameters(k=2))
+    policy = WaitK(k=2)
     policy.take_over(committed_word_count=5, committed_token_count=9)
     assert policy.due_word_count(Heard(7 * 280, 10)) == 0
     assert policy.due_word_count(Heard(8 * 280, 10)) == 1
@@ -73,7 +72,7 @@ def test_wait_k_goes_on_behind_another_policy():
 def test_segments_that_end_on_whole_samples_lose_no_word():
     """At 11111 Hz a boundary of 280 ms is rounded down to 279.99 ms."""
     heard = Heard(3111 * 1000 / 11_111, 10)
-    assert WaitKPolicy(WaitKParameters(k=1)).source_word_count(heard) == 1
+    assert WaitK(k=1).source_word_count(heard) == 1
 
 
 def commit(policy, heard: Heard, committed: list[int], token_count: int = 12) -> int:
@@ -96,8 +95,8 @@ def commit(policy, heard: Heard, committed: list[int], token_count: int = 12) ->
 @given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 12), st.booleans()), max_size=12))
 def test_wait_k_and_its_schedule_agree_on_the_same_ctc_sequence(k, counts):
     """Inclusive wait-k over complete words is g(t) with a stride of one word and no catch-up."""
-    wait = WaitKPolicy(WaitKParameters(k, "adaptive", inclusive=True, count_partial_word=False))
-    strided = StridedWaitKPolicy(StridedWaitKParameters(k, None, stride_words=1))
+    wait = WaitK(k, "adaptive", inclusive=True, count_partial_word=False)
+    strided = StridedWaitK(k, None, stride_words=1)
     waited, followed = [], []
     for complete, partial in counts:
         heard = Heard(0, 10, complete, partial)
@@ -107,8 +106,8 @@ def test_wait_k_and_its_schedule_agree_on_the_same_ctc_sequence(k, counts):
 @given(st.integers(1, 4), st.lists(st.integers(0, 12), max_size=12))
 def test_wait_k_writes_when_the_next_word_begins(k, counts):
     """While a word is always unfinished, plain wait-k is g(t) too: both wait for k whole words."""
-    wait = WaitKPolicy(WaitKParameters(k, "adaptive"))
-    strided = StridedWaitKPolicy(StridedWaitKParameters(k, None, stride_words=1))
+    wait = WaitK(k, "adaptive")
+    strided = StridedWaitK(k, None, stride_words=1)
     waited, followed = [], []
     for complete in counts:
         heard = Heard(0, 10, complete, has_partial_word=True)
@@ -126,19 +125,19 @@ def test_wait_k_writes_when_the_next_word_begins(k, counts):
 )
 def test_catch_up_changes_the_pace(catch_up, strides):
     """g(t)/s of Han 2020, k = 3; a negative catch-up waits for one stride more at t = 1."""
-    policy = StridedWaitKPolicy(StridedWaitKParameters(3, 300, catch_up=catch_up))
+    policy = StridedWaitK(3, 300, catch_up=catch_up)
     assert [policy.required_strides(number) for number in range(1, 6)] == strides
 
 
 def test_catch_up_is_not_lost_to_rounding():
     """0.29 x 100 is 28.999999999999996 in floats."""
-    policy = StridedWaitKPolicy(StridedWaitKParameters(1, 300, catch_up=0.29))
+    policy = StridedWaitK(1, 300, catch_up=0.29)
     assert policy.required_strides(100) == 100 - 29
 
 
 def test_a_stride_in_milliseconds_is_a_clock():
     """3/300: the first token after 900 ms, then one every 300 ms."""
-    policy = StridedWaitKPolicy(StridedWaitKParameters(3, 300))
+    policy = StridedWaitK(3, 300)
     committed: list[int] = []
     counts = [commit(policy, Heard(ms, 10), committed) for ms in (800, 900, 1100, 1200, 1800)]
     assert counts == [0, 1, 0, 1, 2]
@@ -146,20 +145,20 @@ def test_a_stride_in_milliseconds_is_a_clock():
 
 def test_the_strided_policy_halts_at_the_first_token_that_is_not_due():
     """Two are due; the third shows where the second ends."""
-    policy = StridedWaitKPolicy(StridedWaitKParameters(1, 300))
+    policy = StridedWaitK(1, 300)
     assert policy.wants_hypothesis(Heard(600, 10))
     assert [policy.is_decided(make_token(5), index) for index in range(3)] == [False, False, True]
 
 
-@pytest.mark.parametrize("strides", [(None, None), (300, 1)])
-def test_a_stride_is_time_or_words(strides):
-    """Neither and both mean nothing."""
-    with pytest.raises(ValueError, match="give one"):
-        StridedWaitKParameters(3, *strides)
+def test_a_stride_is_time_or_words():
+    """Both mean nothing; neither is the default."""
+    with pytest.raises(ParameterError, match=r"stride_words = 1 .*allowed: unset beside stride_ms"):
+        StridedWaitK(3, 300, 1)
+    assert StridedWaitK(3).stride_length_ms == 300
 
 
-def schedule(*numbers, **changes) -> FrameSchedulePolicy:
-    return FrameSchedulePolicy(FrameScheduleParameters(*numbers, **changes))
+def schedule(*numbers, **changes) -> FrameSchedule:
+    return FrameSchedule(*numbers, **changes)
 
 
 def test_the_frame_schedule_writes_n_tokens_a_step():
@@ -182,9 +181,7 @@ def test_a_short_hypothesis_leaves_nothing_over():
     assert commit(policy, Heard(1200, 40), committed) == 3
 
 
-@pytest.mark.parametrize(
-    "policy", [WaitKPolicy(WaitKParameters(k=3)), schedule(100, 20, 1)], ids=["wait_k", "frames"]
-)
+@pytest.mark.parametrize("policy", [WaitK(k=3), schedule(100, 20, 1)], ids=["wait_k", "frames"])
 def test_what_the_guards_did_not_allow_is_not_made_up_for(policy):
     """After a silent beginning a schedule goes on at its pace, without a burst."""
     for index in range(1, 21):
@@ -221,15 +218,14 @@ def test_the_schedule_is_joined_at_its_next_step():
 
 def test_the_frame_schedule_sets_the_segments():
     """g(1) = k and every further step s frames."""
-    parameters = FrameScheduleParameters(100, 20, 2)
-    assert (parameters.segment_ms, parameters.initial_wait_ms) == (200, 800)
+    assert FrameSchedule(100, 20, 2).required_segment_ms == (200, 800)
 
 
 @pytest.mark.parametrize(
     ("policy", "memory", "message"),
     [
-        (WaitKPolicy(WaitKParameters()), {"written_word_count": "3"}, "written_word_count = '3'"),
-        (WaitKPolicy(WaitKParameters()), {"written_word_count": True}, "is not an integer"),
+        (WaitK(), {"written_word_count": "3"}, "written_word_count = '3'"),
+        (WaitK(), {"written_word_count": True}, "is not an integer"),
         (schedule(100, 20, 2), {"written_token_count": 3}, "decided_ms = 'missing'"),
         (schedule(100, 20, 2), {"decided_ms": 800.0}, "written_token_count = None"),
     ],

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.policy.decisions.base import Token
-from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.offline import OfflineParameters
-from earvoice.policy.decisions.wait_k import WaitKParameters
-from earvoice.policy.endpoint import EndCause
+from earvoice.policies import FrameSchedule, HoldN, Offline, WaitK
+from earvoice.policies.base import Token
+from earvoice.policy.endpoints import EndCause
 from earvoice.policy.event import (
     DecidedHypothesis,
     SegmentWorked,
@@ -19,9 +16,9 @@ from earvoice.policy.event import (
     WordsReleased,
 )
 from earvoice.policy.evidence import VoiceActivity
-from earvoice.policy.words import CommitUnit
+from earvoice.policy.stream_options import CommitUnit
+from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.running import items_of, run_session, seconds, with_options
-from tests.unit.policy.scripted import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 
 
 def of_kind(events, kind):
@@ -74,7 +71,7 @@ def test_a_schedule_makes_nothing_up_after_a_silent_beginning():
     encoder = ScriptedEncoder(
         voice=lambda start, end: VoiceActivity(end > 4 * RATE_HERTZ, start, end)
     )
-    options = with_options(policy=WaitKParameters(k=3), endpointing=None)
+    options = with_options(policy=WaitK(k=3), endpointing=None)
     events = run_session([seconds(8)], options, encoder)
     released = [len(event.items) for event in of_kind(events, WordsReleased)]
     assert max(released[:-1]) <= 3
@@ -121,7 +118,7 @@ def test_merge_takes_the_newest_boundary():
 def test_the_uncommitted_tail_becomes_the_draft():
     """Hold-2 keeps two tokens; the next generation gets them as its draft."""
     decoder = ScriptedDecoder()
-    run_session([seconds(1.6)], with_options(policy=HoldNParameters(n=2)), decoder=decoder)
+    run_session([seconds(1.6)], with_options(policy=HoldN(n=2)), decoder=decoder)
     assert decoder.requests[0].draft == ()
     assert decoder.requests[1].prefix == (10,)
     assert decoder.requests[1].draft == (11, 12)
@@ -154,7 +151,7 @@ def test_the_decoder_is_halted_once_the_policy_has_decided():
 def test_wait_k_reads_without_decoding():
     """Three words are not over; the decoder is not asked."""
     decoder = ScriptedDecoder()
-    options = with_options(policy=WaitKParameters(k=20))
+    options = with_options(policy=WaitK(k=20))
     run_session([seconds(0.8)], options, decoder=decoder)
     assert len(decoder.requests) == 1
 
@@ -189,7 +186,7 @@ def test_a_held_word_is_told_by_the_clock_on_the_wall():
 def test_interim_results_show_the_tail_when_it_changes():
     """The tail follows the committed text and disappears at the end."""
     events = run_session(
-        [seconds(1.6)], with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
+        [seconds(1.6)], with_options(sends_interim_results=True, policy=HoldN(n=2))
     )
     assert [event.text for event in of_kind(events, TailChanged)] == ["w11 w12", "w14 w15", ""]
 
@@ -199,7 +196,7 @@ def test_no_tail_outlives_its_utterance():
     decoder = ScriptedDecoder(
         word=lambda number, states: [make_token(10, "so", attention=(1.0,) * states)]
     )
-    options = with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
+    options = with_options(sends_interim_results=True, policy=HoldN(n=2))
     events = run_session([seconds(4)], options, decoder=decoder)
     assert of_kind(events, SessionTotals)[0].guards_hit["loop"] > 0
     tails = [event.text for event in of_kind(events, TailChanged)]
@@ -211,7 +208,7 @@ def test_a_tail_goes_when_the_end_brings_no_hypothesis():
     """At the end nothing is decoded without evidence; the tail of before must not stay."""
     rate = RATE_HERTZ
     encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(end < 2 * rate, start, end))
-    options = with_options(sends_interim_results=True, policy=HoldNParameters(n=2))
+    options = with_options(sends_interim_results=True, policy=HoldN(n=2))
     events = run_session([seconds(2)], options, encoder)
     assert [event.text for event in of_kind(events, TailChanged)][-1] == ""
 
@@ -229,7 +226,7 @@ def test_a_repeating_model_is_cut():
     decoder = ScriptedDecoder(
         word=lambda number, states: [make_token(10, "so", attention=(1.0,) * states)]
     )
-    options = with_options(policy=HoldNParameters(n=0), endpointing=None)
+    options = with_options(policy=HoldN(n=0), endpointing=None)
     events = run_session([seconds(4)], options, decoder=decoder)
     assert len(items_of(events)) == 3
     assert of_kind(events, SessionTotals)[0].guards_hit["loop"] > 0
@@ -247,7 +244,7 @@ def test_a_loop_that_does_not_end_is_left_behind(length_s: float):
 
     encoder = ScriptedEncoder()
     decoder = ScriptedDecoder(word=stuck_in_the_first_utterance)
-    options = with_options(policy=HoldNParameters(n=0))
+    options = with_options(policy=HoldN(n=0))
     events = run_session([seconds(length_s)], options, encoder, decoder)
     first, second = of_kind(events, UtteranceEnded)
     assert first.cause is EndCause.FORCED
@@ -269,7 +266,7 @@ def test_a_loop_inside_a_word_is_left_behind():
 
     encoder = ScriptedEncoder()
     decoder = ScriptedDecoder(word=endless_word_in_the_first_utterance)
-    options = with_options(policy=HoldNParameters(n=0))
+    options = with_options(policy=HoldN(n=0))
     events = run_session([seconds(6)], options, encoder, decoder)
     first, _ = of_kind(events, UtteranceEnded)
     assert first.cause is EndCause.FORCED
@@ -281,9 +278,7 @@ def test_a_word_s_delay_never_goes_back_after_a_cut():
     pause = (11 * RATE_HERTZ, 11 * RATE_HERTZ + 1600)
     encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(True, start, end, [pause]))
     decoder = ScriptedDecoder()
-    events = run_session(
-        [seconds(21)], with_options(policy=WaitKParameters(k=100)), encoder, decoder
-    )
+    events = run_session([seconds(21)], with_options(policy=Offline()), encoder, decoder)
     assert of_kind(events, UtteranceEnded)[0].end_sample == 11 * RATE_HERTZ + 800
     delays = [item.delay_samples for item in items_of(events)]
     assert delays == sorted(delays)
@@ -315,7 +310,7 @@ def test_hypotheses_are_told_whole_and_only_when_asked_for():
     decoder = ScriptedDecoder()
     run_session([seconds(1.7)], with_options(sends_hypotheses=True), decoder=decoder)
     assert decoder.halts == 0
-    options = with_options(sends_hypotheses=True, policy=HoldNParameters(1))
+    options = with_options(sends_hypotheses=True, policy=HoldN(1))
     told = of_kind(run_session([seconds(1.6)], options), SegmentWorked)
     assert [segment.hypothesis for segment in told] == [
         DecidedHypothesis([10, 11, 12], 0, 2),
@@ -328,18 +323,15 @@ def test_hypotheses_are_told_whole_and_only_when_asked_for():
 def test_offline_decodes_nothing_before_the_end():
     """One generation, with the whole utterance, releases everything."""
     decoder = ScriptedDecoder()
-    items = items_of(
-        run_session([seconds(3.0)], with_options(policy=OfflineParameters()), decoder=decoder)
-    )
+    items = items_of(run_session([seconds(3.0)], with_options(policy=Offline()), decoder=decoder))
     assert len(decoder.requests) == 1
     assert {item.delay_samples for item in items} == {24_000}
 
 
 def test_a_schedule_writes_on_its_own_grid():
     """With k = 100 and s = 10 frames: after 1 s, then each 100 ms, a token at most."""
-    schedule = FrameScheduleParameters(wait_frames=100, stride_frames=10, tokens=1)
-    options = with_options(
-        policy=schedule, segment_ms=schedule.segment_ms, initial_wait_ms=schedule.initial_wait_ms
-    )
+    schedule = FrameSchedule(wait_frames=100, stride_frames=10, tokens=1)
+    segment_ms, initial_wait_ms = schedule.required_segment_ms
+    options = with_options(policy=schedule, segment_ms=segment_ms, initial_wait_ms=initial_wait_ms)
     items = items_of(run_session([seconds(1.55)], options))
     assert [item.delay_samples for item in items] == [8000 + 800 * n for n in range(5)]

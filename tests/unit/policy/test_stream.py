@@ -8,18 +8,19 @@ from contextlib import aclosing
 
 import pytest
 
-from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals, WordsReleased
+from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals, TailChanged, WordsReleased
 from earvoice.policy.settings import PolicySettings
-from earvoice.policy.stream import TranslationStream
+from earvoice.policy.stream import CAPACITY, Outbox, TranslationStream
 from earvoice.runtime.errors import (
     EarvoiceError,
+    IdleError,
     InvalidAudioError,
     NotReadyError,
     SessionTooLongError,
     find_error,
 )
+from tests.fakes import ScriptedDecoder, ScriptedEncoder
 from tests.unit.policy.running import OPTIONS, seconds
-from tests.unit.policy.scripted import ScriptedDecoder, ScriptedEncoder
 
 
 def stream_of(encoder: ScriptedEncoder | None = None, **settings: int) -> TranslationStream:
@@ -119,3 +120,69 @@ async def test_nothing_runs_on_when_nobody_listens():
     async with aclosing(stream.events(sent(seconds(2.0), then=asyncio.Event()))) as events:
         await anext(events)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+LEAVING = ReplicaLeaving(1.0)
+
+
+async def everything(outbox: Outbox) -> list[Event]:
+    return [event async for event in outbox.events()]
+
+
+async def test_nothing_comes_after_the_last_event():
+    """Neither a farewell nor an error."""
+    outbox, totals = Outbox(), SessionTotals()
+    await outbox.put(totals, last=True)
+    await outbox.announce(LEAVING)
+    await outbox.close(IdleError("too late"))
+    assert await everything(outbox) == [totals]
+
+
+async def test_a_farewell_does_not_wait_for_a_slow_client():
+    """Everything else does."""
+    outbox = Outbox()
+    for index in range(CAPACITY):
+        await outbox.put(ReplicaLeaving(float(index)))
+    await outbox.announce(LEAVING)
+    waiting = asyncio.ensure_future(outbox.put(SessionTotals(), last=True))
+    done, _ = await asyncio.wait([waiting], timeout=0)
+    assert not done
+    assert (await everything(outbox))[CAPACITY] == LEAVING
+
+
+async def test_an_error_comes_behind_what_waits():
+    """Released words are not lost."""
+    outbox = Outbox()
+    await outbox.put(LEAVING)
+    await outbox.close(IdleError("nobody"))
+    events = outbox.events()
+    assert await anext(events) == LEAVING
+    with pytest.raises(IdleError):
+        await anext(events)
+
+
+async def test_only_the_newest_tail_waits():
+    """A slow reader gets no history of tails."""
+    outbox = Outbox()
+    for text in ("a", "b", "c"):
+        await outbox.put(TailChanged(text, 0))
+    await outbox.close()
+    assert await everything(outbox) == [TailChanged("c", 0)]
+
+
+async def test_nothing_is_sent_behind_an_error():
+    """Neither what a session still finds after its client's mistake, nor a summary."""
+    outbox = Outbox()
+    for index in range(CAPACITY):
+        await outbox.put(ReplicaLeaving(float(index)))
+    waiting = asyncio.ensure_future(outbox.put(LEAVING))
+    await asyncio.sleep(0)
+    await outbox.close(IdleError("nobody"))
+    await waiting
+    await outbox.put(SessionTotals(), last=True)
+    events = outbox.events()
+    assert [await anext(events) for _ in range(CAPACITY)] == [
+        ReplicaLeaving(float(index)) for index in range(CAPACITY)
+    ]
+    with pytest.raises(IdleError):
+        await anext(events)

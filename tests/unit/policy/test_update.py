@@ -13,27 +13,22 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from earvoice.policy.decisions.edatt import EdattParameters
-from earvoice.policy.decisions.frame_schedule import FrameScheduleParameters
-from earvoice.policy.decisions.hold_n import HoldNParameters
-from earvoice.policy.decisions.local_agreement import LocalAgreementParameters
-from earvoice.policy.decisions.shared_prefix import SharedPrefixParameters
-from earvoice.policy.decisions.wait_k import WaitKParameters
+from earvoice.policies import Edatt, FrameSchedule, HoldN, LocalAgreement, SharedPrefix, WaitK
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
+from earvoice.policy.session import MAX_WAITING_UPDATES, UpdateQueue
 from earvoice.policy.stream_options import HistorySelection
-from earvoice.policy.update_queue import MAX_WAITING_UPDATES, UpdateQueue
-from earvoice.policy.wire.update import updated_options
+from earvoice.policy.wire.config import updated_options
 from earvoice.runtime.errors import InvalidFieldError
+from tests.fakes import ScriptedDecoder, make_token
 from tests.unit.policy.running import OPTIONS, items_of, run_session, seconds, with_options
-from tests.unit.policy.scripted import ScriptedDecoder, make_token
 from tests.unit.policy.test_config import MODEL
 
 POLICIES = [
-    EdattParameters(0.3, 2, 1),
-    LocalAgreementParameters(2),
-    HoldNParameters(1),
-    WaitKParameters(2),
-    WaitKParameters(2, detection="adaptive"),
+    Edatt(0.3, 2, 1),
+    LocalAgreement(2),
+    HoldN(1),
+    WaitK(2),
+    WaitK(2, detection="adaptive"),
 ]
 
 
@@ -122,8 +117,8 @@ def test_a_change_after_the_last_audio_changes_no_boundary():
 
 def test_a_merged_segment_with_a_change_in_it_is_decided_the_new_way():
     """It ends behind the change, so it is the first that the change holds for."""
-    options = with_options(merges_segments=True, policy=HoldNParameters(4))
-    update = replace(options, policy=HoldNParameters(0), segment_ms=500)
+    options = with_options(merges_segments=True, policy=HoldN(4))
+    update = replace(options, policy=HoldN(0), segment_ms=500)
     messages = [seconds(1.0), update, seconds(1.3)]
     events = run_session(messages, options, late=True)
     segments = [event for event in events if isinstance(event, SegmentWorked)]
@@ -141,8 +136,8 @@ def test_a_longer_segment_does_not_pass_the_longest_utterance():
 
 def test_another_policy_goes_on_with_the_committed_text():
     """From Hold-4 to Hold-0: the prefix stays, the tail is released at the next segment."""
-    slow = with_options(policy=HoldNParameters(4))
-    messages = [seconds(1.7), replace(slow, policy=HoldNParameters(0)), seconds(0.8)]
+    slow = with_options(policy=HoldN(4))
+    messages = [seconds(1.7), replace(slow, policy=HoldN(0)), seconds(0.8)]
     decoder = ScriptedDecoder()
     items = items_of(run_session(messages, slow, decoder=decoder))
     assert [item.text for item in items] == [f"w{10 + n}" for n in range(8)]
@@ -156,8 +151,8 @@ def test_another_policy_goes_on_with_the_committed_text():
 
 def test_the_same_policy_keeps_its_memory():
     """Wait-k knows how many words it has written when its k changes."""
-    slow = with_options(policy=WaitKParameters(3))
-    messages = [seconds(4.0), replace(slow, policy=WaitKParameters(2)), seconds(4.0)]
+    slow = with_options(policy=WaitK(3))
+    messages = [seconds(4.0), replace(slow, policy=WaitK(2)), seconds(4.0)]
     plain = items_of(run_session([seconds(8.0)], slow))
     changed = items_of(run_session(messages, slow))
     before = [item.delay_samples for item in plain if item.delay_samples <= 32_000]
@@ -168,7 +163,7 @@ def test_the_same_policy_keeps_its_memory():
 
 def test_a_beam_is_asked_for_from_then_on():
     """A policy that reads the whole beam gets it with the first segment that it decides."""
-    beam = replace(OPTIONS, policy=SharedPrefixParameters(1), beam_size=5)
+    beam = replace(OPTIONS, policy=SharedPrefix(1), beam_size=5)
     decoder = ScriptedDecoder()
     items = items_of(run_session([seconds(1.6), beam, seconds(1.6)], decoder=decoder))
     assert [request.beam_size for request in decoder.requests] == [1, 1, 5, 5, 5]
@@ -228,7 +223,7 @@ def test_the_text_does_not_depend_on_how_audio_is_cut_around_changes(samples, ch
 def test_what_an_update_leaves_unset_stays():
     """Only the fields that may change do, with what they entail."""
     changed = updated_options(OPTIONS, pb.StreamingUpdate(policy=policy(hold_n={"n": 3})), MODEL)
-    assert changed == replace(OPTIONS, policy=HoldNParameters(3), attention_layer=4)
+    assert changed == replace(OPTIONS, policy=HoldN(3), attention_layer=4)
     changed = updated_options(OPTIONS, pb.StreamingUpdate(beam_size=3), MODEL)
     assert changed == replace(OPTIONS, beam_size=3)
     update = pb.StreamingUpdate(segment_duration=milliseconds(1200))
@@ -251,9 +246,7 @@ def test_a_schedule_brings_its_segments():
 
 def test_a_schedule_takes_its_segments_with_it():
     """10 ms suit nobody else, and nobody could take its wait back."""
-    start = with_options(
-        policy=FrameScheduleParameters(200, 1, 1), segment_ms=10, initial_wait_ms=1990
-    )
+    start = with_options(policy=FrameSchedule(200, 1, 1), segment_ms=10, initial_wait_ms=1990)
     changed = updated_options(start, pb.StreamingUpdate(policy=policy(hold_n={})), MODEL)
     assert (changed.segment_ms, changed.initial_wait_ms) == (MODEL.default_segment_ms, 0)
     faster = policy(frame_schedule={"wait_frames": 50, "stride_frames": 10, "tokens": 1})

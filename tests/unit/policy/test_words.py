@@ -7,17 +7,37 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.decisions.base import Token
-from earvoice.policy.words import CommittedToken, WordAssembler, count_to_word_border
-from tests.unit.policy.scripted import make_hypothesis, make_token
+from earvoice.policies.base import Token
+from earvoice.policy.stream_options import CommitUnit
+from earvoice.policy.words import CommitTime, StageTimings, Word, committable_count, join_pieces
+from tests.fakes import make_hypothesis, make_token
 
 HOUSE = [make_token(5, "Haus"), make_token(6, "tür", starts=False), make_token(7, "auf")]
 
 
-def assemble(tokens, *, flush: bool, assembler=None) -> list[tuple[str, bool]]:
-    assembler = assembler or WordAssembler()
-    words = assembler.commit([CommittedToken(token, None) for token in tokens], flush=flush)
-    return [(word.text, word.starts_word) for word in words]
+NOW = CommitTime(0.0, 0.0, StageTimings(*[0.0] * 11))
+
+
+class Assembler:
+    """Commits tokens one lot after the other."""
+
+    def __init__(self) -> None:
+        self.held: Word | None = None
+
+    def commit(self, tokens, *, flush: bool) -> list[tuple[str, bool]]:
+        """Text of each word that is complete, and whether it begins one."""
+        pieces = [Word(token.text, token.starts_word, 0, 0, 0, NOW) for token in tokens]
+        held = [self.held] if self.held else []
+        words, self.held = join_pieces([*held, *pieces], flush=flush)
+        return [(word.text, word.starts_word) for word in words]
+
+
+def assemble(tokens, *, flush: bool, assembler: Assembler | None = None) -> list[tuple[str, bool]]:
+    return (assembler or Assembler()).commit(tokens, flush=flush)
+
+
+def count_to_word_border(hypothesis, new_token_count: int, *, final: bool = False) -> int:
+    return committable_count(hypothesis, new_token_count, CommitUnit.WORD, final=final)
 
 
 def test_a_word_is_not_cut_inside():
@@ -35,7 +55,7 @@ def test_the_last_word_counts_only_when_the_hypothesis_has_ended():
 
 def test_a_later_piece_is_an_item_of_its_own():
     """Punctuation after a released word comes with starts_word = False."""
-    assembler = WordAssembler()
+    assembler = Assembler()
     assert assemble([make_token(5, "Hallo")], flush=True, assembler=assembler) == [("Hallo", True)]
     pieces = [make_token(6, ",", starts=False), make_token(7, "wie")]
     assert assemble(pieces, flush=True, assembler=assembler) == [(",", False), ("wie", True)]
@@ -43,7 +63,7 @@ def test_a_later_piece_is_an_item_of_its_own():
 
 def test_text_waits_for_the_end_of_its_word():
     """Without a flush the last word is held until the next one begins."""
-    assembler = WordAssembler()
+    assembler = Assembler()
     assert assemble(HOUSE[:1], flush=False, assembler=assembler) == []
     assert assemble(HOUSE[1:], flush=False, assembler=assembler) == [("Haustür", True)]
     assert assemble([], flush=True, assembler=assembler) == [("auf", True)]
@@ -65,7 +85,7 @@ def test_the_text_does_not_depend_on_how_commits_are_cut(pieces, cuts):
     """Held back in any way, the same words come out in the same order."""
     tokens = [make_token(i, text, starts=starts) for i, (text, starts) in enumerate(pieces)]
     borders = sorted({0, len(tokens), *(cut for cut in cuts if cut < len(tokens))})
-    assembler = WordAssembler()
+    assembler = Assembler()
     pieced: list[tuple[str, bool]] = []
     for start, end in itertools.pairwise(borders):
         pieced += assemble(tokens[start:end], flush=False, assembler=assembler)

@@ -53,12 +53,12 @@ def test_an_engines_limit_is_a_number_or_measured(monkeypatch, limit):
         load_settings(EncoderSettings)
 
 
-def test_an_engine_refuses_to_serve_strangers_unless_told_to(monkeypatch):
+def test_an_engine_refuses_to_serve_everybody_unless_told_to(monkeypatch):
     """Beyond loopback it wants a secret, certificates of its callers, or the word for it."""
     monkeypatch.setenv("EARVOICE_ENCODER_HOST", "0.0.0.0")
-    with pytest.raises(SettingsError, match=r"HOST = '0.0.0.0' is open to strangers"):
+    with pytest.raises(SettingsError, match=r"HOST = '0.0.0.0' is open to everybody"):
         load_settings(EncoderSettings)
-    for name, value in (("ACCESS_TOKEN", "x" * 16), ("ALLOW_STRANGERS", "true")):
+    for name, value in (("ACCESS_TOKEN", "x" * 16), ("ALLOW_UNAUTHENTICATED", "true")):
         with monkeypatch.context() as change:
             change.setenv(f"EARVOICE_ENCODER_{name}", value)
             load_settings(EncoderSettings)

@@ -6,8 +6,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link
 
-from earvoice.telemetry.moment import Interval, WallAnchor
-from earvoice.telemetry.trace_context import new_child, new_root
+from earvoice.telemetry.trace_context import Interval, WallAnchor, new_child, new_root
 from earvoice.telemetry.tracing import SpanBatch
 
 SESSION = new_root()

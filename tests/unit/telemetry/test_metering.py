@@ -6,7 +6,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from earvoice.runtime.engine_load import EngineLoad
+from earvoice.runtime.engine import EngineLoad
 from earvoice.runtime.errors import SessionLimitError
 from earvoice.runtime.session_limit import SessionLimit
 from earvoice.telemetry.metering import Meters, exemplar_context
@@ -45,7 +45,7 @@ def test_an_engines_load_is_read():
     """Busy ratio, queue and batches."""
     metered, load = Metered("decoder"), EngineLoad(lambda: 3)
     metered.meters.observe_engine(load)
-    load.note(1000.0, 4)
+    load.record(1000.0, 4)
     points = metered.read()
     assert points["earvoice.engine.busy_ratio"][0].value == 1.0
     assert points["earvoice.engine.queue_depth"][0].value == 3

@@ -1,12 +1,16 @@
-"""What messages say about the span they belong to."""
+"""Trace contexts, moments on the wall, and which sessions are traced."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.telemetry.trace_context import (
+    SessionSampler,
+    WallAnchor,
     new_child,
     new_root,
     read_traceparent,
@@ -52,3 +56,32 @@ def test_a_context_survives_its_message():
     assert read is not None
     assert (read.trace_id, read.span_id) == (context.trace_id, context.span_id)
     assert read.trace_flags.sampled
+
+
+def test_the_share_of_traced_sessions_is_the_ratio():
+    """Drawn independently, once a session."""
+    sampler = SessionSampler(0.25, random.Random(1).random)
+    traced = sum(sampler.traces("") for _ in range(4000))
+    assert 900 < traced < 1100
+
+
+def test_nothing_and_everything():
+    """0 draws none, 1 draws all."""
+    never, always = SessionSampler(0.0), SessionSampler(1.0)
+    assert not any(never.traces("") for _ in range(100))
+    assert all(always.traces("") for _ in range(100))
+
+
+def test_the_callers_sampled_trace_is_joined():
+    """Whoever keeps a trace wants its rest; whoever does not, says nothing about ours."""
+    sampled = traceparent_of(new_root())
+    assert SessionSampler(0.0).traces(sampled)
+    assert not SessionSampler(0.0).traces(sampled[:-2] + "00")
+
+
+@given(st.floats(0, 1e7), st.floats(0, 3600), st.integers(0, 2 * 10**18))
+def test_durations_do_not_depend_on_the_wall_clock(begin_s: float, duration_s: float, wall: int):
+    """It is read once; what happens to it later moves no span."""
+    anchor = WallAnchor(lambda: 5, lambda: wall)
+    measured_ns = anchor.wall_ns(begin_s + duration_s) - anchor.wall_ns(begin_s)
+    assert abs(measured_ns - duration_s * 1e9) < 10

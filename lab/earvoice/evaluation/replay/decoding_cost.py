@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from earvoice.decoder.state_block import ElementType, StateBlock, StatesId
-from earvoice.decoder.strategies.base import BeamPlan, Opening
-from earvoice.decoder.strategies.search import SearchStrategy
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import BeamPlan, ElementType, Prompt, StateBlock, StatesId
 from earvoice.evaluation.recording import RecordingError
+from earvoice.runtime.files import atomic_write
 
 STATE_COUNTS = (8, 40, 100)
 TOKEN_COUNTS = (2, 16, 48)
@@ -30,13 +30,7 @@ COST_FILE = "decoding_cost.json"
 
 @dataclass(frozen=True)
 class Plane:
-    """Milliseconds as a linear function.
-
-    Attributes:
-        base_ms: of nothing.
-        token_ms: more for each token that is read, or has been.
-        state_ms: more for each encoder state.
-    """
+    """Milliseconds as a linear function."""
 
     base_ms: float
     token_ms: float
@@ -49,12 +43,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class DecodingCost:
-    """What a search costs.
-
-    Attributes:
-        opening: the pass over what is forced and the draft.
-        step: one step behind so many tokens.
-    """
+    """What a search costs."""
 
     opening: Plane
     step: Plane
@@ -74,7 +63,7 @@ def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> De
     for tokens, states in places:
         block = _noise(states, dimension)
         plan = BeamPlan(beam_size, max_new_tokens=400) if beam_size > 1 else None
-        opening = Opening((2,) + (10,) * (tokens - 1), (), 1, forbid_end=True, beam=plan)
+        opening = Prompt((2,) + (10,) * (tokens - 1), (), 1, forbid_end=True, beam=plan)
         openings_ms.append(_shortest_ms(partial(_begin_anew, strategy, block, opening)))
         run, _ = strategy.begin(block, opening)
         strategy.step([run])
@@ -106,9 +95,8 @@ class CostBook:
             self._costs[beam_size] = self._measure(beam_size)
             content = {size: asdict(cost) for size, cost in self._costs.items()}
             # At once, because another replay may be reading it.
-            part = self._path.with_suffix(".part")
-            part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
-            part.replace(self._path)
+            with atomic_write(self._path) as partial:
+                partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
         return self._costs[beam_size]
 
 
@@ -131,7 +119,7 @@ def _noise(state_count: int, dimension: int) -> StateBlock:
     )
 
 
-def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Opening) -> None:
+def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Prompt) -> None:
     """Begin on new states; a strategy keeps what it has computed of those that it knows."""
     strategy.begin(replace(block), opening)
 

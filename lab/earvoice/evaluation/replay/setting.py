@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal, TypeVar, get_args
 
-from earvoice.client.audio_format import AudioFormat
+from earvoice.client.audio import AudioFormat
 from earvoice.client.options import CommitUnit, Endpointing, TranslationOptions
-from earvoice.client.policy import DecisionPolicy
-from earvoice.client.policy_text import format_policy, parse_policy
+from earvoice.policies import DecisionPolicy, format_policy, parse_policy
+from earvoice.policies.registry import split_policy_text
 
 AttentionView = Literal["one-layer", "mean-over-layers", "with-the-last-state"]
 """What an attention policy is shown: the layer and heads that it asks for; the mean over all layers
@@ -31,9 +31,7 @@ class ReplaySetting:
         segment_ms: duration of a segment; None takes the model's.
         initial_wait_ms: how much longer the first one is.
         beam_size: 1 is greedy; None takes the policy's default.
-        attention: what an attention policy is shown.
         uses_drafts: whether the computation counted is that of a decoder that verifies drafts.
-        uses_guards: False reproduces released code.
         commit_unit: what is committed at once.
         target_lag_ms: word lag that the session holds by moving the policy's parameter.
     """
@@ -108,8 +106,8 @@ def parse_settings(text: str) -> Iterator[ReplaySetting]:
     Raises:
         ValueError: no such policy, parameter or key, or no value of its kind.
     """
-    policy_text, _, stream_text = text.partition("@")
-    name, _, parameters = policy_text.partition(":")
+    name, rest = split_policy_text(text)
+    parameters, _, stream_text = rest.partition("@")
     policies = _alternatives(parameters)
     streams = _alternatives(stream_text)
     for policy, stream in product(policies, streams):

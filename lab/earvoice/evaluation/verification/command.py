@@ -8,28 +8,22 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command, CommandError
-from earvoice.cli.event_loop import run_async
-from earvoice.cli.exit_code import ExitCode
+from earvoice.cli.command import Command, CommandError, ExitCode, run_async
 from earvoice.cli.local_services import START_TIMEOUT_S
-from earvoice.evaluation.readers.log import LogError
-from earvoice.evaluation.verification.case_reader import read_cases
-from earvoice.evaluation.verification.feature_verification import verify_features
-from earvoice.evaluation.verification.forward_reference import ForwardReference, read_arrays
-from earvoice.evaluation.verification.policy_verification import verify_policy
-from earvoice.evaluation.verification.released_agent import find_agent
-from earvoice.evaluation.verification.run_reader import read_run
-from earvoice.evaluation.verification.run_verification import (
-    ServedModel,
+from earvoice.evaluation.log import LogError
+from earvoice.evaluation.verification.decisions import read_cases, verify_policy
+from earvoice.evaluation.verification.runs import (
+    find_agent,
     find_checkpoint,
+    read_run,
     summarize,
     verify_run,
 )
-from earvoice.evaluation.verification.tensor_difference import summary, table
+from earvoice.evaluation.verification.tensors import ForwardReference, read_arrays, summary, table
 
 if TYPE_CHECKING:
-    from earvoice.cli.event_loop import Interruption
-    from earvoice.evaluation.verification.run_comparison import InstanceComparison
+    from earvoice.cli.command import Interruption
+    from earvoice.evaluation.verification.runs import InstanceComparison
 
 DIFFERENT = 1
 """Exit status when something differs."""
@@ -92,7 +86,8 @@ def _verify_model(options: argparse.Namespace) -> int:
     _check_files(options.forward)
     # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from earvoice.evaluation.verification.model_verification import (  # noqa: PLC0415
+    from earvoice.evaluation.verification.features import verify_features  # noqa: PLC0415
+    from earvoice.evaluation.verification.model import (  # noqa: PLC0415
         feature_files,
         verify_model,
     )
@@ -132,11 +127,14 @@ def _verify_run(options: argparse.Namespace) -> int:
     _check_files(options.run)
     run = read_run(options.run)
     agent = find_agent(run)
-    model = ServedModel(find_checkpoint(options.model), options.start_timeout_s, options.log_dir)
+    checkpoint = find_checkpoint(options.model).resolve()
 
     async def play(_: Interruption) -> int:
         comparisons: list[InstanceComparison] = []
-        async with aclosing(verify_run(run, agent, model, options.wav)) as played:
+        verified = verify_run(
+            run, agent, checkpoint, options.wav, options.start_timeout_s, options.log_dir
+        )
+        async with aclosing(verified) as played:
             async for comparison in played:
                 for line in comparison.differences:
                     _tell(line)
@@ -158,4 +156,6 @@ def _tell(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - the result
 
 
-COMMAND = Command(_add_arguments, _run)
+COMMAND = Command(
+    _add_arguments, _run, "compare models, policies and whole runs with the papers' code"
+)

@@ -8,32 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    AutoFeatureExtractor,
-    AutoTokenizer,
-    Speech2TextForConditionalGeneration,
-    SpeechEncoderDecoderModel,
-    WhisperForConditionalGeneration,
-)
+from transformers import AutoFeatureExtractor, AutoTokenizer
 from transformers.utils import logging
 
-from earvoice.models.assembly import check_finite
+from earvoice.models.assembly import check_finite, check_memory, loading_bytes
 from earvoice.models.errors import CheckpointError, ModelConfigError, ModelError
-from earvoice.models.footprint import check_memory, loading_bytes
 from earvoice.models.vocabulary import BOS, EOS, PAD
-from earvoice.models.wrapped.decoder import WrappedDecoder
+from earvoice.models.wrapped.decoder import PieceTable, WrappedDecoder, piece_table
 from earvoice.models.wrapped.directory import digest, read_config, weight_size
-from earvoice.models.wrapped.hearing import WrappedHearing
-from earvoice.models.wrapped.piece_table import PieceTable, piece_table
-from earvoice.models.wrapped.prompt import Prompt, prompt_of
-from earvoice.runtime.memory import available_memory_bytes
+from earvoice.models.wrapped.families import (
+    WRAPPED_FAMILIES,
+    Prompt,
+    WrappedEncoder,
+    decoder_config,
+    prompt_of,
+)
+from earvoice.runtime.machine import available_memory_bytes
 from earvoice.runtime.model_facts import ModelFacts
 
-FAMILIES: Mapping[str, Any] = {
-    "speech_to_text": Speech2TextForConditionalGeneration,
-    "speech-encoder-decoder": SpeechEncoderDecoderModel,
-    "whisper": WhisperForConditionalGeneration,
-}
 FROM_THIS_FOLDER: Mapping[str, bool] = {"local_files_only": True, "trust_remote_code": False}
 """Nothing is fetched, and no code that stands beside a checkpoint is run."""
 DTYPES = (torch.float32, torch.bfloat16)
@@ -44,7 +36,7 @@ DEFAULT_SEGMENT_MS = 800
 class WrappedModel:
     """A model of another family, ready to compute."""
 
-    hearing: WrappedHearing
+    encoder: WrappedEncoder
     decoder: WrappedDecoder
     pieces: PieceTable
     language_tokens: dict[str, tuple[int, ...]]
@@ -102,16 +94,14 @@ def load_wrapped(
 def _assembled(
     path: Path, dtype: torch.dtype, device: torch.device, languages: tuple[str, str], name: str
 ) -> WrappedModel:
-    """Read the directory; `languages` are source and target."""
     model = _read_model(path).to(device=device, dtype=dtype).eval()
     tokenizer = AutoTokenizer.from_pretrained(path, **FROM_THIS_FOLDER)
     extractor = AutoFeatureExtractor.from_pretrained(path, **FROM_THIS_FOLDER)
     prompt = prompt_of(model, tokenizer, *languages)
-    text = _text_config(model)
-    prompt.check(text.vocab_size)
+    text = decoder_config(model)
     pieces = piece_table(tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt))
     return WrappedModel(
-        hearing=WrappedHearing(model, extractor),
+        encoder=WrappedEncoder(model, extractor),
         decoder=WrappedDecoder(model, pieces, prompt),
         pieces=pieces,
         language_tokens={
@@ -133,15 +123,15 @@ def _log_as_we_do() -> None:
 def _check_fits(path: Path) -> None:
     """Look at the configuration and at the size before anything large is read."""
     kind = read_config(path).get("model_type")
-    if kind not in FAMILIES:
-        message = f"{path.name} model_type is {kind!r}; allowed: {', '.join(FAMILIES)}"
+    if kind not in WRAPPED_FAMILIES:
+        message = f"{path.name} model_type is {kind!r}; allowed: {', '.join(WRAPPED_FAMILIES)}"
         raise ModelConfigError(message)
     check_memory(path.name, loading_bytes(*weight_size(path)), available_memory_bytes())
 
 
 def _read_model(path: Path) -> Any:
-    family = FAMILIES[read_config(path)["model_type"]]
-    model, told = family.from_pretrained(
+    family = WRAPPED_FAMILIES[read_config(path)["model_type"]]
+    model, told = family.network.from_pretrained(
         path,
         **FROM_THIS_FOLDER,
         use_safetensors=True,
@@ -160,15 +150,6 @@ def _read_model(path: Path) -> Any:
     return model
 
 
-def _text_config(model: Any) -> Any:
-    """The configuration of the decoder."""
-    return (
-        model.config.decoder
-        if model.config.model_type == "speech-encoder-decoder"
-        else model.config
-    )
-
-
 def _never_chosen(prompt: Prompt) -> tuple[int, int]:
     """Two ids that are never generated: the usual ones, or two tokens of Whisper's prompt."""
     if prompt.end == EOS:
@@ -180,7 +161,7 @@ def _never_chosen(prompt: Prompt) -> tuple[int, int]:
 def _facts(
     path: Path, model: Any, prompt: Prompt, dtype: torch.dtype, source_language: str, name: str
 ) -> ModelFacts:
-    layers = _text_config(model).decoder_layers
+    layers = decoder_config(model).decoder_layers
     return ModelFacts(
         name=name or path.resolve().name,
         hash=digest(path),

@@ -1,22 +1,23 @@
-"""A stream to another service, with the transport's errors turned into ours at one place."""
+"""One stream to a replica: the transport's errors become ours here, and so does silence."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import grpc
 
-from earvoice.policy.backends.loss import ReplicaLostError
-from earvoice.policy.backends.patience import Patience
-from earvoice.policy.backends.replica import Replica
-from earvoice.policy.backends.request_clock import RequestClock
-from earvoice.policy.backends.silence_watch import SilenceWatch
+from earvoice.api.v1 import types_pb2
+from earvoice.policy.backends.replicas import RETRY_AFTER_MS, Replica
+from earvoice.policy.timeline import HopTimings
 from earvoice.runtime.errors import (
+    BackendUnavailableError,
     EarvoiceError,
+    IdleError,
+    NotReadyError,
     PermissionDeniedError,
     UnauthenticatedError,
 )
@@ -27,17 +28,46 @@ Result = TypeVar("Result")
 _BROKEN = (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError)
 """What grpc raises on a stream that has ended, or is about to."""
 
-_STRANGER = (UnauthenticatedError.reason, PermissionDeniedError.reason)
+_NOT_LET_IN = (UnauthenticatedError.reason, PermissionDeniedError.reason)
+
+
+class ReplicaLostError(BackendUnavailableError):
+    """The transport says so, or nothing is answered any more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retry_after_ms=RETRY_AFTER_MS)
+
+
+def is_loss(error: EarvoiceError) -> bool:
+    """Say whether a running session can go on elsewhere: its replica is gone, or is going.
+
+    Or it has given us up: while we waited for another service's replacement we were silent.
+    """
+    passing = (NotReadyError.reason, IdleError.reason)
+    return isinstance(error, ReplicaLostError) or error.reason in passing
+
+
+@dataclass(frozen=True)
+class BackendTimeouts:
+    """How long a session waits, in seconds.
+
+    Attributes:
+        answer_s: for an answer, where the replica does not tell its health either: it is stopped,
+            or cut off.
+        slow_answer_s: for an answer of a replica that tells its health: it is slow.
+        replacement_s: for another replica, once one is lost.
+        opening_s: for a first one, before a client is refused.
+    """
+
+    answer_s: float = 3.0
+    slow_answer_s: float = 30.0
+    replacement_s: float = 10.0
+    opening_s: float = 2.0
 
 
 @dataclass(slots=True)
 class MessageTrace:
-    """Which span a session's messages belong to now, as traceparents; empty for none.
-
-    Attributes:
-        encoder: of those to the encoder.
-        decoder: of those to the decoder.
-    """
+    """Which span a session's messages belong to now, as traceparents; empty for none."""
 
     encoder: str
     decoder: str
@@ -46,33 +76,35 @@ class MessageTrace:
 class BackendCall:
     """One stream. A status of ours is passed on; any other means that the replica is lost.
 
-    So does silence: see `SilenceWatch`.
+    So does silence, of a replica that owes an answer or takes no more requests. After half of
+    `answer_s` it is asked for its health. One that answers within the other half is slow and is
+    waited for, within limits; a process that is stopped, or cut off, is silent.
 
     Args:
         replica: where it goes.
         traceparent: gives the trace that the next message belongs to, or an empty string.
-        starved_s: see `RequestClock`.
-        patience: with silence.
+        loop_lag_s: see `request_clock`.
+        timeouts: for answers.
     """
 
     def __init__(
         self,
         replica: Replica,
         traceparent: Callable[[], str],
-        starved_s: Callable[[], float],
-        patience: Patience,
+        loop_lag_s: Callable[[], float],
+        timeouts: BackendTimeouts,
     ) -> None:
         self._replica = replica
         self._call = replica.open_call()
         self._service = replica.kind.name
         self._traceparent = traceparent
-        self._starved_s = starved_s
-        self._patience = patience
+        self._loop_lag_s = loop_lag_s
+        self._timeouts = timeouts
         self._silence: ReplicaLostError | None = None
 
-    def clock(self) -> RequestClock:
-        """Return the clock of a request that is sent now."""
-        return RequestClock(self._starved_s)
+    def clock(self) -> Callable[[types_pb2.Timings], HopTimings]:
+        """Return the clock of a request that is sent now: see `request_clock`."""
+        return request_clock(self._loop_lag_s)
 
     async def write(self, request: Any) -> None:
         """Send a request with the trace.
@@ -81,7 +113,7 @@ class BackendCall:
             EarvoiceError: the stream has ended, or the replica is silent.
         """
         request.trace_context.traceparent = self._traceparent()
-        await self._watched(self._write(request))
+        await self._answered(self._call.write(request))
 
     async def read(self) -> Any:
         """Return the next answer.
@@ -89,7 +121,7 @@ class BackendCall:
         Raises:
             EarvoiceError: the stream has ended instead, or the replica is silent.
         """
-        answer = await self._watched(self._read())
+        answer = await self._answered(self._call.read())
         if answer is grpc.aio.EOF:
             raise self._gone()
         return answer
@@ -100,58 +132,39 @@ class BackendCall:
         Raises:
             EarvoiceError: it ended badly.
         """
-        await self._watched(self._half_close())
-        while await self._watched(self._read()) is not grpc.aio.EOF:
+        await self._answered(self._call.done_writing())
+        while await self._answered(self._call.read()) is not grpc.aio.EOF:
             pass
 
     def cancel(self) -> None:
-        """End the stream at once; void after a good end."""
+        """End the stream at once; does nothing after a good end."""
         self._call.cancel()
 
-    async def _write(self, request: Any) -> None:
-        try:
-            await self._call.write(request)
-        except _BROKEN as error:
-            raise await self._ended() from error
-
-    async def _half_close(self) -> None:
-        try:
-            await self._call.done_writing()
-        except _BROKEN as error:
-            raise await self._ended() from error
-
-    async def _read(self) -> Any:
-        try:
-            return await self._call.read()
-        except _BROKEN as error:
-            raise await self._ended() from error
-
-    async def _ended(self) -> EarvoiceError:
-        """Return why the stream has ended; a failed write or read does not know."""
-        status = grpc.aio.AioRpcError(
-            await self._call.code(),
-            await self._call.initial_metadata(),
-            await self._call.trailing_metadata(),
-        )
-        told = remote_error(status)
-        if told is not None and told.reason in _STRANGER:
-            # It concerns our own token, and not the client's.
-            return ReplicaLostError(f"the {self._service} does not let us in")
-        return told or self._gone()
-
-    def _gone(self) -> ReplicaLostError:
-        return ReplicaLostError(f"the {self._service} is gone")
-
-    async def _watched(self, work: Awaitable[Result]) -> Result:
-        """Return a piece of work's result unless the replica falls silent.
+    async def _answered(self, operation: Awaitable[Result]) -> Result:
+        """Return what the transport returns.
 
         Raises:
-            ReplicaLostError: it has; the stream is cancelled.
+            EarvoiceError: the stream has ended, or the replica is silent and the stream cancelled.
         """
+        loop = asyncio.get_running_loop()
+        watching: asyncio.Task[None] | None = None
         try:
             async with asyncio.timeout(None) as limit:
-                with SilenceWatch(self._replica, self._patience, partial(self._give_up, limit)):
-                    return await work
+
+                def watch() -> None:
+                    nonlocal watching
+                    watching = loop.create_task(self._give_up_when_silent(limit))
+
+                # Nearly always an answer comes long before anything is asked.
+                timer = loop.call_later(self._timeouts.answer_s / 2, watch)
+                try:
+                    return await operation
+                except _BROKEN as error:
+                    raise await self._ended() from error
+                finally:
+                    timer.cancel()
+                    if watching is not None:
+                        watching.cancel()
         except TimeoutError:
             self._call.cancel()
             raise self._silence or self._gone() from None
@@ -162,7 +175,54 @@ class BackendCall:
                 raise
             raise self._silence from None
 
-    def _give_up(self, limit: asyncio.Timeout, silence: ReplicaLostError) -> None:
+    async def _give_up_when_silent(self, limit: asyncio.Timeout) -> None:
         # To cancel the stream alone would not do: a write that waits for a connection stays.
-        self._silence = silence
+        self._silence = await silence_of(self._replica, self._timeouts)
         limit.reschedule(asyncio.get_running_loop().time())
+
+    async def _ended(self) -> EarvoiceError:
+        """Return why the stream has ended; a failed write or read does not know."""
+        status = grpc.aio.AioRpcError(
+            await self._call.code(),
+            await self._call.initial_metadata(),
+            await self._call.trailing_metadata(),
+        )
+        told = remote_error(status)
+        if told is not None and told.reason in _NOT_LET_IN:
+            # It concerns our own token, and not the client's.
+            return ReplicaLostError(f"the {self._service} does not let us in")
+        return told or self._gone()
+
+    def _gone(self) -> ReplicaLostError:
+        return ReplicaLostError(f"the {self._service} is gone")
+
+
+async def silence_of(replica: Replica, timeouts: BackendTimeouts) -> ReplicaLostError:
+    """Return once a replica that has not answered for half of `answer_s` has to be given up."""
+    loop = asyncio.get_running_loop()
+    half_s = timeouts.answer_s / 2
+    limit_s = loop.time() + timeouts.slow_answer_s - half_s
+    unanswered = f"the {replica.kind.name} has not answered for"
+    while await replica.is_alive(half_s):
+        if loop.time() >= limit_s:
+            return ReplicaLostError(f"{unanswered} {timeouts.slow_answer_s:g} s, though it runs")
+        await asyncio.sleep(half_s)
+    return ReplicaLostError(f"{unanswered} {timeouts.answer_s:g} s")
+
+
+def request_clock(loop_lag_s: Callable[[], float]) -> Callable[[types_pb2.Timings], HopTimings]:
+    """Start a request's clock; called with what the service tells, it says where the time went.
+
+    Args:
+        loop_lag_s: how long the event loop has been kept from its turns so far, in seconds. An
+            answer waits for the end of such a turn; that is our own time and not the network's.
+    """
+    lag_before_s, sent_s = loop_lag_s(), time.perf_counter()
+
+    def timings(told: types_pb2.Timings) -> HopTimings:
+        passed_ms = (time.perf_counter() - sent_s) * 1000
+        lag_ms = (loop_lag_s() - lag_before_s) * 1000
+        outside_ms = max(0.0, passed_ms - told.elapsed_ms)
+        return HopTimings(passed_ms - min(lag_ms, outside_ms), told.elapsed_ms, told.compute_ms)
+
+    return timings

@@ -1,32 +1,36 @@
-"""The encoder's and the decoder's replicas, and sessions on one of each."""
+"""The encoder and the decoder over gRPC: the models both serve, and a session on one of each."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
+from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend_target import parse_target
-from earvoice.policy.backends.access import BackendAccess
-from earvoice.policy.backends.call import BackendCall, MessageTrace
-from earvoice.policy.backends.decoder_stream import DecoderStream
-from earvoice.policy.backends.encoder_stream import EncoderStream
-from earvoice.policy.backends.fleet import ModelFleet
-from earvoice.policy.backends.kind import DECODER, ENCODER
-from earvoice.policy.backends.loss import is_refusal
-from earvoice.policy.backends.patience import Patience
-from earvoice.policy.backends.pool import ReplicaPool
-from earvoice.policy.backends.replay_budget import ReplayBudget
-from earvoice.policy.backends.replaying_decoder import ReplayingDecoder
-from earvoice.policy.backends.replaying_encoder import ReplayingEncoder
-from earvoice.policy.backends.replica import Replica
-from earvoice.policy.backends.seat import Seat, SessionOpening
+from earvoice.policy.backends.call import BackendTimeouts, MessageTrace
+from earvoice.policy.backends.replica_session import (
+    DecoderSession,
+    EncoderSession,
+    ReplayBudget,
+    SessionTerms,
+)
+from earvoice.policy.backends.replicas import (
+    DECODER,
+    ENCODER,
+    RETRY_AFTER_MS,
+    BackendAccess,
+    Replicas,
+    is_refusal,
+)
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.runtime.errors import EarvoiceError
+from earvoice.runtime.errors import EarvoiceError, ModelNotFoundError, NotReadyError, shown
 
-Stream = TypeVar("Stream", EncoderStream, DecoderStream)
+_LOG = logging.getLogger("earvoice.policy.backends")
+
+Model = types_pb2.ModelDescription
 
 
 class Backends:
@@ -35,12 +39,14 @@ class Backends:
     Args:
         encoder_target: see `parse_target`.
         decoder_target: the same.
-        starved_s: see `RequestClock`.
-        patience: with replicas.
-        access: how we are let in.
+        loop_lag_s: see `request_clock`.
+        timeouts: for replicas.
+        access: what channels and calls show.
 
     Attributes:
-        fleet: the models that both serve.
+        models: that a session can have, the one first that most sessions can have: there is a ready
+            encoder and a ready decoder. Once there has been one, there always is: what became of
+            its replicas is found out when a session is opened on them.
         replays: how often a session went on elsewhere because a replica was lost, by service.
         refused: sessions that no replica took, by the error's reason.
     """
@@ -49,18 +55,19 @@ class Backends:
         self,
         encoder_target: str,
         decoder_target: str,
-        starved_s: Callable[[], float] = lambda: 0.0,
-        patience: Patience | None = None,
+        loop_lag_s: Callable[[], float] = lambda: 0.0,
+        timeouts: BackendTimeouts | None = None,
         access: BackendAccess | None = None,
     ) -> None:
-        self._starved_s = starved_s
-        self._patience = patience or Patience()
+        self._loop_lag_s = loop_lag_s
+        self._timeouts = timeouts or BackendTimeouts()
         access = access or BackendAccess()
-        self._encoders = ReplicaPool(ENCODER, parse_target(encoder_target), access, self._refresh)
-        self._decoders = ReplicaPool(DECODER, parse_target(decoder_target), access, self._refresh)
+        self._encoders = Replicas(ENCODER, parse_target(encoder_target), access, self._refresh)
+        self._decoders = Replicas(DECODER, parse_target(decoder_target), access, self._refresh)
         self._running: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        self.fleet = ModelFleet(self._encoders, self._decoders)
+        self._warned_of: tuple[list[str], list[str]] | None = None
+        self.models: list[Model] = []
         # Zeros too: an alert sees no increase in a series that begins with its first replay.
         self.replays: Counter[str] = Counter({ENCODER.name: 0, DECODER.name: 0})
         self.refused: Counter[str] = Counter()
@@ -74,9 +81,15 @@ class Backends:
         if self._running is not None:
             await asyncio.shield(self._running)
 
+    async def close(self) -> None:
+        """Close the channels."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
     async def wait_until_ready(self) -> None:
         """Return once there is an encoder and a decoder of one model."""
-        while not self.fleet.models:
+        while not self.models:
             await self.changed()
 
     async def changed(self) -> None:
@@ -85,12 +98,37 @@ class Backends:
 
     def ready_counts(self) -> dict[str, int]:
         """Return how many replicas sessions may go to, by service."""
-        return {pool.kind.name: len(pool.ready()) for pool in (self._encoders, self._decoders)}
+        return {
+            replicas.kind.name: len(replicas.ready())
+            for replicas in (self._encoders, self._decoders)
+        }
+
+    def choose_model(self, name: str = "", model_hash: str = "") -> Model:
+        """Return the model for a session.
+
+        Args:
+            name: asked for by the client; empty for any.
+            model_hash: that the session must stay with; empty for any.
+
+        Raises:
+            NotReadyError: encoder and decoder have not answered yet.
+            ModelNotFoundError: there is none of that name or hash.
+        """
+        if not self.models:
+            raise NotReadyError(
+                "the encoder and the decoder have not answered yet", retry_after_ms=RETRY_AFTER_MS
+            )
+        for model in self.models:
+            if name in ("", model.name) and model_hash in ("", model.hash):
+                return model
+        allowed = ", ".join(sorted({repr(model.name) for model in self.models}))
+        asked = f"model = {shown(name)}" if name else f"model hash = {shown(model_hash)}"
+        raise ModelNotFoundError(f"{asked} is not served; allowed: {allowed}", allowed=allowed)
 
     @asynccontextmanager
     async def open(
         self, options: StreamOptions, model_hash: str, session_id: str, trace: MessageTrace
-    ) -> AsyncIterator[tuple[ReplayingEncoder, ReplayingDecoder]]:
+    ) -> AsyncIterator[tuple[EncoderSession, DecoderSession]]:
         """Open a session on both; their messages go with the trace that is set when they leave.
 
         Args:
@@ -102,69 +140,63 @@ class Backends:
         Raises:
             EarvoiceError: one of them refused, or is gone.
         """
-        session, budget = (
-            SessionOpening(options, model_hash, session_id),
-            ReplayBudget(self.replays),
+        budget = ReplayBudget(self.replays)
+        terms = SessionTerms(
+            options, model_hash, session_id, budget, self._timeouts, self._loop_lag_s
         )
-        encoder_seat = self._seat(
-            self._encoders, EncoderStream, session, budget, lambda: trace.encoder
-        )
-        decoder_seat = self._seat(
-            self._decoders, DecoderStream, session, budget, lambda: trace.decoder
-        )
+        encoder = EncoderSession(self._encoders, terms, lambda: trace.encoder)
+        decoder = DecoderSession(self._decoders, terms, lambda: trace.decoder)
         try:
-            await self._take(encoder_seat, decoder_seat)
-            frame_bytes = options.audio_format.frame_bytes
-            yield (
-                ReplayingEncoder(encoder_seat, budget, frame_bytes),
-                ReplayingDecoder(decoder_seat),
-            )
+            try:
+                await encoder.open()
+                await decoder.open()
+            except EarvoiceError as error:
+                if is_refusal(error):
+                    self.refused[error.reason] += 1
+                raise
+            yield encoder, decoder
             # Their sessions are free again before ours is.
-            await encoder_seat.leave()
-            await decoder_seat.leave()
+            await encoder.close()
+            await decoder.close()
         finally:
-            encoder_seat.cancel()
-            decoder_seat.cancel()
-
-    async def close(self) -> None:
-        """Close the channels."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait({self._running})
+            encoder.cancel()
+            decoder.cancel()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._encoders.run())
             group.create_task(self._decoders.run())
 
-    async def _take(self, *seats: Seat[EncoderStream] | Seat[DecoderStream]) -> None:
-        try:
-            for seat in seats:
-                await seat.take()
-        except EarvoiceError as error:
-            if is_refusal(error):
-                self.refused[error.reason] += 1
-            raise
-
     def _refresh(self) -> None:
-        self.fleet.refresh()
+        self._refresh_models()
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def _seat(
-        self,
-        pool: ReplicaPool,
-        stream_class: type[Stream],
-        session: SessionOpening,
-        budget: ReplayBudget,
-        traceparent: Callable[[], str],
-    ) -> Seat[Stream]:
-        def make_call(replica: Replica) -> BackendCall:
-            return BackendCall(replica, traceparent, self._starved_s, self._patience)
+    def _refresh_models(self) -> None:
+        encoders, decoders = _ready_hashes(self._encoders), _ready_hashes(self._decoders)
+        pairs = {name: min(encoders[name], decoders[name]) for name in encoders.keys() & decoders}
+        if not pairs:
+            self._warn_of_difference(sorted(encoders), sorted(decoders))
+            return
+        known = [model.hash for model in self.models]
 
-        async def open_stream(call: BackendCall) -> Stream:
-            stream = stream_class(call)
-            await stream.open(session.options, session.model_hash, session.session_id)
-            return stream
+        def rank(model: Model) -> tuple[int, int]:
+            place = known.index(model.hash) if model.hash in known else len(known)
+            return -pairs[model.hash], place
 
-        return Seat(pool, session, make_call, open_stream, budget, self._patience)
+        described = {
+            replica.model.hash: replica.model for replica in self._decoders.ready() if replica.model
+        }
+        self.models = sorted((described[name] for name in pairs), key=rank)
+
+    def _warn_of_difference(self, encoders: list[str], decoders: list[str]) -> None:
+        if encoders and decoders and self._warned_of != (encoders, decoders):
+            self._warned_of = encoders, decoders
+            _LOG.warning(
+                "encoder and decoder serve different models",
+                extra={"encoder": ", ".join(encoders), "decoder": ", ".join(decoders)},
+            )
+
+
+def _ready_hashes(replicas: Replicas) -> Counter[str]:
+    return Counter(replica.model.hash for replica in replicas.ready() if replica.model)

@@ -1,30 +1,27 @@
-"""The first message of a stream: checked, and sent back with every default filled in."""
+"""What a stream asks for: checked, every default filled in, and sent back in full."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from google.protobuf import duration_pb2
+
+from earvoice.api.v1 import decision_policy_pb2, types_pb2
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
-from earvoice.api.v1 import types_pb2
+from earvoice.policies.base import DecisionPolicy
+from earvoice.policies.message import read_policy, write_policy
+from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.stream_options import (
     AudioEncoding,
     AudioFormat,
+    CommitUnit,
     Endpointing,
     HistorySelection,
     StreamOptions,
 )
 from earvoice.policy.wire.check import check_range, duration_ms, milliseconds
-from earvoice.policy.wire.consistency import check_consistency
-from earvoice.policy.wire.decision_policy import policy_message, policy_parameters
-from earvoice.policy.wire.decoding import (
-    attention_of,
-    checked_beam_size,
-    checked_initial_wait_ms,
-    checked_segment_ms,
-)
-from earvoice.policy.wire.model_fit import check_model_fit
-from earvoice.policy.words import CommitUnit
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -32,6 +29,7 @@ from earvoice.runtime.errors import (
     UnimplementedFieldError,
     shown,
 )
+from earvoice.runtime.parameter import ParameterError
 
 Config = public_pb.StreamingConfig
 Model = types_pb2.ModelDescription
@@ -56,8 +54,13 @@ COMMIT_UNITS: Mapping[int, CommitUnit] = {
 Choice = TypeVar("Choice")
 
 
-def stream_options(config: Config, model: Model) -> StreamOptions:
+def stream_options(config: Config, model: Model, policies: Policies = POLICIES) -> StreamOptions:
     """Check a config and fill in the defaults.
+
+    Args:
+        config: as it came.
+        model: that it is for.
+        policies: that may be asked for, by name.
 
     Raises:
         InvalidFieldError: a value is not allowed.
@@ -73,25 +76,25 @@ def stream_options(config: Config, model: Model) -> StreamOptions:
     check_language(
         "source_language_code", config.source_language_code, [model.source_language_code]
     )
-    parameters = policy_parameters(config.policy, model)
-    layer, heads = attention_of(parameters, model)
+    policy = resolved_policy(config.policy, model, policies)
+    layer, heads = attention_of(policy, model)
     segment = config.segment_duration if config.HasField("segment_duration") else None
     wait = config.initial_wait if config.HasField("initial_wait") else None
     options = StreamOptions(
         audio_format=_audio_format(config),
         target_language_code=_target(config, model),
-        policy=parameters,
+        policy=policy,
         attention_layer=layer,
-        segment_ms=checked_segment_ms(segment, parameters, model.default_segment_ms),
-        initial_wait_ms=checked_initial_wait_ms(wait, parameters, 0),
-        merges_segments=_choice("catch_up", config.catch_up, {0: True, 1: True, 2: False}),
-        commit_unit=_choice("commit_unit", config.commit_unit, COMMIT_UNITS),
+        segment_ms=checked_segment_ms(segment, policy, model.default_segment_ms),
+        initial_wait_ms=checked_initial_wait_ms(wait, policy, 0),
+        merges_segments=_choice(config, "catch_up", {0: True, 1: True, 2: False}),
+        commit_unit=_choice(config, "commit_unit", COMMIT_UNITS),
         endpointing=_endpointing(config),
         sends_interim_results=config.enable_interim_results,
         sends_source_transcript=config.enable_source_transcript,
         sends_stage_timings=config.enable_stage_timings,
         uses_guards=not config.disable_guards,
-        beam_size=checked_beam_size(config.beam_size, parameters, 1),
+        beam_size=checked_beam_size(config.beam_size, policy, 1),
         attention_heads=heads,
         history_selection=_history_selection(config),
         sends_hypotheses=config.enable_hypotheses,
@@ -111,7 +114,7 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
         source_language_code=model.source_language_code,
         target_language_codes=[options.target_language_code],
         model=model.name,
-        policy=policy_message(options.policy),
+        policy=write_policy(options.policy),
         segment_duration=milliseconds(options.segment_ms),
         initial_wait=milliseconds(options.initial_wait_ms),
         catch_up=public_pb.CATCH_UP_MERGE
@@ -143,6 +146,33 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
     return config
 
 
+def resolved_policy(
+    message: decision_policy_pb2.DecisionPolicy, model: Model, policies: Policies
+) -> DecisionPolicy:
+    """Return the policy asked for, the model's own when none is, with the model's values.
+
+    Raises:
+        InvalidFieldError: there is no such policy, or a parameter is not allowed.
+        UnimplementedFieldError: the model's own policy is of a later version.
+    """
+    try:
+        policy = read_policy(message, policies)
+        if policy is None:
+            if model.default_policy not in policies:
+                raise UnimplementedFieldError(
+                    f"policy.{model.default_policy}",
+                    f"is not implemented; there are {', '.join(policies)}",
+                )
+            policy = policies[model.default_policy]()
+    except ParameterError as error:
+        raise InvalidFieldError(error.field, error.value, error.allowed) from error
+    try:
+        return policy.resolved(model)
+    except ParameterError as error:
+        field = f"policy.{policy.name}.{error.field}"
+        raise InvalidFieldError(field, error.value, error.allowed) from error
+
+
 def check_language(field: str, code: str, allowed: list[str]) -> str:
     """Return the model's tag for a language; ``en-US`` is served by ``en``.
 
@@ -168,12 +198,9 @@ def _target(config: Config, model: Model) -> str:
 
 
 def _audio_format(config: Config) -> AudioFormat:
-    if config.audio_encoding not in ENCODINGS:
-        names = [encoding.name for encoding in ENCODINGS.values()]
-        raise InvalidFieldError("audio_encoding", config.audio_encoding, ", ".join(names))
     channels = config.audio_channel_count or 1
     return AudioFormat(
-        ENCODINGS[config.audio_encoding],
+        _choice(config, "audio_encoding", ENCODINGS),
         check_range("sample_rate_hertz", config.sample_rate_hertz, 8000, 48_000),
         check_range("audio_channel_count", channels, 1, 2),
     )
@@ -211,7 +238,196 @@ def _history_selection(config: Config) -> HistorySelection | None:
     return None
 
 
-def _choice(field: str, number: int, meanings: Mapping[int, Choice]) -> Choice:
+def _choice(config: Config, field: str, meanings: Mapping[Any, Choice]) -> Choice:
+    number: int = getattr(config, field)
     if number not in meanings:
-        raise InvalidFieldError(field, number, f"one of {sorted(meanings)}")
+        enum = config.DESCRIPTOR.fields_by_name[field].enum_type
+        names = enum.values_by_number if enum is not None else {}
+        value = names[number].name if number in names else number
+        raise InvalidFieldError(field, value, ", ".join(names[n].name for n in sorted(meanings)))
     return meanings[number]
+
+
+def updated_options(
+    options: StreamOptions,
+    update: public_pb.StreamingUpdate,
+    model: types_pb2.ModelDescription,
+    policies: Policies = POLICIES,
+) -> StreamOptions:
+    """Return a session's options after a change; what it leaves unset stays as it was.
+
+    Raises:
+        InvalidFieldError: a value is not allowed, does not go with the others, or none is set.
+    """
+    if not update.ListFields():
+        raise InvalidFieldError("update", "nothing", "policy, segment_duration or beam_size")
+    policy = options.policy
+    if update.HasField("policy"):
+        policy = resolved_policy(update.policy, model, policies)
+    duration = update.segment_duration if update.HasField("segment_duration") else None
+    segment_ms, wait_ms = options.segment_ms, options.initial_wait_ms
+    if options.policy.required_segment_ms is not None:
+        # What one policy dictated may be out of all bounds for the next.
+        segment_ms, wait_ms = model.default_segment_ms, 0
+    layer, heads = attention_of(policy, model)
+    updated = replace(
+        options,
+        policy=policy,
+        attention_layer=layer,
+        attention_heads=heads,
+        beam_size=checked_beam_size(update.beam_size, policy, options.beam_size),
+        segment_ms=checked_segment_ms(duration, policy, segment_ms),
+        initial_wait_ms=checked_initial_wait_ms(None, policy, wait_ms),
+    )
+    check_consistency(updated)
+    check_model_fit(updated, model)
+    return updated
+
+
+MIN_SEGMENT_MS = 200
+MAX_SEGMENT_MS = 10_000
+MAX_INITIAL_WAIT_MS = 10_000
+MAX_BEAM_SIZE = 16
+WHOLE_BEAM_SIZE = 5
+"""The beam of a policy that reads all of it and was given no other, as in the papers."""
+
+
+def checked_segment_ms(
+    given: duration_pb2.Duration | None, policy: DecisionPolicy, default_ms: int
+) -> int:
+    """Return the duration of the segments.
+
+    Args:
+        given: the client's choice; None for none.
+        policy: may dictate it.
+        default_ms: when neither says anything.
+
+    Raises:
+        InvalidFieldError: the choice is out of range, or not what the policy dictates.
+    """
+    required = policy.required_segment_ms
+    if required is not None:
+        return _dictated("segment_duration", given, required[0], policy)
+    if given is None:
+        return default_ms
+    return duration_ms("segment_duration", given, MIN_SEGMENT_MS, MAX_SEGMENT_MS)
+
+
+def checked_initial_wait_ms(
+    given: duration_pb2.Duration | None, policy: DecisionPolicy, default_ms: int
+) -> int:
+    """Return by how much the first segment of an utterance is longer.
+
+    Args:
+        given: the client's choice; None for none.
+        policy: may dictate it.
+        default_ms: when neither says anything.
+
+    Raises:
+        InvalidFieldError: the choice is out of range, or not what the policy dictates.
+    """
+    required = policy.required_segment_ms
+    if required is not None:
+        return _dictated("initial_wait", given, required[1], policy)
+    if given is None:
+        return default_ms
+    return duration_ms("initial_wait", given, 0, MAX_INITIAL_WAIT_MS)
+
+
+def checked_beam_size(given: int, policy: DecisionPolicy, default: int) -> int:
+    """Return the beam size.
+
+    Args:
+        given: the client's choice; 0 for none.
+        policy: may read the whole beam.
+        default: when nothing is given; a policy that reads the beam gets 5 instead of 1.
+
+    Raises:
+        InvalidFieldError: the choice is out of range, or too small for the policy.
+    """
+    if not given:
+        return WHOLE_BEAM_SIZE if policy.reads_beam and default == 1 else default
+    if policy.reads_beam and given == 1:
+        raise InvalidFieldError(
+            "beam_size", given, f"2 to {MAX_BEAM_SIZE} with policy.{policy.name}, or unset"
+        )
+    return check_range("beam_size", given, 1, MAX_BEAM_SIZE)
+
+
+def attention_of(policy: DecisionPolicy, model: Model) -> tuple[int, tuple[int, ...]]:
+    """Return the decoder layer to read, the model's where the policy has none, and its heads."""
+    layer, heads = policy.attention
+    return layer or model.default_attention_layer, heads
+
+
+def _dictated(
+    field: str,
+    given: duration_pb2.Duration | None,
+    required_ms: int,
+    policy: DecisionPolicy,
+) -> int:
+    if given is not None and given.ToMilliseconds() != required_ms:
+        raise InvalidFieldError(
+            field,
+            f"{given.ToMilliseconds()} ms",
+            f"{required_ms} ms, which policy.{policy.name} dictates, or unset",
+        )
+    return required_ms
+
+
+def check_consistency(options: StreamOptions) -> None:
+    """Refuse choices that contradict each other.
+
+    Raises:
+        InvalidFieldError: an utterance would have to end within its first segment, one that
+            history selection prolongs would be silent, or no parameter could hold the lag.
+    """
+    first_ms = options.initial_wait_ms + options.segment_ms
+    endpointing = options.endpointing
+    if endpointing is not None and endpointing.max_utterance_ms < first_ms:
+        raise InvalidFieldError(
+            "endpointing.max_utterance",
+            f"{endpointing.max_utterance_ms} ms",
+            f"{first_ms} ms (initial_wait and segment_duration) or more",
+        )
+    if options.history_selection is not None:
+        _check_history(options.policy)
+    if options.target_lag_ms is not None and not options.policy.has_lag_scale:
+        raise InvalidFieldError(
+            "target_lag",
+            f"{options.target_lag_ms} ms",
+            f"unset with policy.{options.policy.name}, which has no parameter to move",
+        )
+
+
+def _check_history(policy: DecisionPolicy) -> None:
+    name = f"policy.{policy.name}"
+    if not policy.commits_while_reading:
+        raise InvalidFieldError("history_selection", "set", f"unset with {name}, which keeps all")
+    if policy.ends_early:
+        raise InvalidFieldError(
+            "history_selection", "set", f"unset where {name} ends utterances before their audio"
+        )
+
+
+def check_model_fit(options: StreamOptions, model: types_pb2.ModelDescription) -> None:
+    """Refuse what the model cannot do.
+
+    Raises:
+        InvalidFieldError: source words or a transcript of a model without a CTC head, or a beam of
+            one that decodes greedily alone.
+    """
+    policy = f"policy.{options.policy.name}"
+    without_ctc = f"model {model.name!r} has no CTC head, which source words are read from"
+    counting = options.policy.source_word_parameter
+    if model.lacks_ctc and counting is not None:
+        value = getattr(options.policy, counting)
+        raise InvalidFieldError(f"{policy}.{counting}", value, f"another: {without_ctc}")
+    if model.lacks_ctc and options.sends_source_transcript:
+        raise InvalidFieldError("enable_source_transcript", "true", f"false: {without_ctc}")
+    if model.greedy_only and options.beam_size > 1:
+        raise InvalidFieldError(
+            "beam_size",
+            f"{options.beam_size} for {policy}",
+            f"1: model {model.name!r} decodes greedily alone",
+        )

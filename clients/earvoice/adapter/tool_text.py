@@ -1,0 +1,106 @@
+"""What the tools say and hear: arguments of our command line in, words as text and tokens out."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Never
+
+from earvoice.cli.command import CommandError
+from earvoice.cli.translate_arguments import (
+    add_language_arguments,
+    add_policy_arguments,
+    add_stream_arguments,
+    read_translation_options,
+)
+from earvoice.client.audio import AudioFormat
+from earvoice.client.options import TranslationOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from earvoice.client.event import CommittedWord
+
+DEFAULT_SERVER = "127.0.0.1:50051"
+
+
+@dataclass(frozen=True)
+class SessionChoice:
+    """A server, and what every session is asked for."""
+
+    server: str
+    options: TranslationOptions
+
+    def for_audio(self, sample_rate_hz: int) -> TranslationOptions:
+        """Return the options for 32-bit samples of one channel at a rate."""
+        return replace(self.options, audio=AudioFormat("float32", sample_rate_hz))
+
+    def to_language(self, target_language: str) -> SessionChoice:
+        options = replace(self.options, target_languages=(target_language,))
+        return replace(self, options=options)
+
+
+def choose_session(text: str) -> SessionChoice:
+    """Return what arguments of ``earvoice evaluate`` stand for.
+
+    Args:
+        text: such as ``--server localhost:50051 --to de --policy edatt:alpha=0.2``.
+
+    Raises:
+        ValueError: there is no such argument, or its value is not allowed.
+    """
+    parser = _Parser(prog="earvoice", add_help=False, allow_abbrev=False)
+    parser.add_argument("--server", default=DEFAULT_SERVER)
+    add_language_arguments(parser, target="de")
+    add_policy_arguments(parser)
+    add_stream_arguments(parser)
+    parser.set_defaults(interim=False, transcript=False, stage_timings=False)
+    chosen = parser.parse_args(shlex.split(text))
+    if chosen.catch_up == "merge":
+        raise ValueError("--catch-up merge is not allowed: the tools wait for every segment")
+    try:
+        options = read_translation_options(chosen, AudioFormat(), chosen.to, paced=False)
+    except CommandError as error:
+        raise ValueError(str(error)) from error
+    return SessionChoice(chosen.server, options)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises where a command line would exit."""
+
+    def error(self, message: str) -> Never:
+        raise ValueError(f"in the options for earvoice, {message}")
+
+
+@dataclass(frozen=True)
+class RewrittenTokens:
+    """What words do to the tokens written so far.
+
+    Attributes:
+        deleted: tokens taken back from the end.
+        new: tokens written then, a word each.
+    """
+
+    deleted: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+class TokenWriter:
+    """Writes a token for each word; a later piece of a word writes its token anew."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def write(self, words: Sequence[CommittedWord]) -> RewrittenTokens:
+        """Return what further words change."""
+        before, new = self._last, [self._last] if self._last else []
+        for word in words:
+            if word.starts_word or not new:
+                new.append(word.text)
+            else:
+                new[-1] += word.text
+        self._last = new[-1] if new else ""
+        if before and new[0] == before:
+            return RewrittenTokens((), tuple(new[1:]))
+        return RewrittenTokens((before,) if before else (), tuple(new))

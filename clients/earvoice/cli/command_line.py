@@ -1,0 +1,196 @@
+"""Which commands there are, and how one runs: its arguments, its errors, its exit status."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import errno
+import importlib.util
+import io
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Never, TextIO
+
+from earvoice.cli.command import (
+    EXIT_STATUS_HELP,
+    Command,
+    CommandError,
+    ExitCode,
+    SignalledError,
+    exit_code_of,
+)
+from earvoice.client.errors import Advice, TranslationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ENTRY_POINT_GROUP = "earvoice.commands"
+
+_BUILT_IN = {
+    "up": "up:UP",
+    "live": "live:COMMAND",
+    "serve": "up:SERVE",
+    "translate": "translate:COMMAND",
+    "models": "listing:MODELS",
+    "presets": "listing:PRESETS_COMMAND",
+    "demo": "demo:COMMAND",
+    "latency": "latency:COMMAND",
+}
+_WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+_ADVICE = {
+    Advice.RETRY: "nothing was lost: try again",
+    Advice.RESUME: "what was printed stays valid: translate the rest of the audio again",
+    Advice.GIVE_UP: "the same command will fail again",
+}
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """A subcommand that is not imported before it is asked for."""
+
+    name: str
+    origin: EntryPoint
+
+    def summary(self) -> str:
+        """Return what the command says of itself, from its source: importing all takes seconds."""
+        try:
+            found = importlib.util.find_spec(self.origin.module)
+            source = Path(found.origin or "").read_text(encoding="utf8") if found else ""
+            for node in ast.parse(source).body:
+                match node:
+                    case ast.Assign(
+                        targets=[ast.Name(id=self.origin.attr)],
+                        value=ast.Call(args=[*_, ast.Constant(value=str(summary))]),
+                    ):
+                        return summary
+        except (ImportError, OSError, SyntaxError):
+            pass
+        return f"added by {self.origin.module}"
+
+    def load(self) -> Command:
+        """Import the command.
+
+        Raises:
+            CommandError: something it needs is not installed.
+        """
+        try:
+            command = self.origin.load()
+        except ImportError as error:
+            extra = ",".join(self.origin.extras) or "lab"
+            raise CommandError(
+                f"{self.name} needs {error.name}, which is not installed: "
+                f"pip install 'earvoice[{extra}]'"
+            ) from error
+        if not isinstance(command, Command):
+            raise CommandError(f"{self.origin.value} is no command, but a {type(command).__name__}")
+        return command
+
+
+def find_commands() -> Mapping[str, CommandEntry]:
+    """Return the subcommands by name: ours, and those of installed packages."""
+    ours = [
+        CommandEntry(name, EntryPoint(name, f"earvoice.cli.{origin} [cli]", ENTRY_POINT_GROUP))
+        for name, origin in _BUILT_IN.items()
+    ]
+    found = {entry.name: entry for entry in ours}
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        found.setdefault(point.name, CommandEntry(point.name, point))
+    return found
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit status (see ``EXIT_STATUS_HELP``)."""
+    logging.basicConfig(format="earvoice: %(message)s", level=logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A letter that the terminal's encoding does not have is written as its escape.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = _run(arguments)
+        _flush(sys.stdout)
+    except CommandError as error:
+        message, status = str(error), error.exit_code
+    except TranslationError as error:
+        message, status = _explain(error), exit_code_of(error)
+    except SignalledError as error:
+        message, status = str(error), ExitCode.SIGNAL + error.signal_number
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nobody is left to be told.
+        _drop_output()
+        return ExitCode.DONE
+    except OSError as error:
+        message, status = str(error), ExitCode.USAGE
+        if error.filename is None and error.errno in _WRITE_ERRORS:
+            _drop_output()
+            message, status = f"output cannot be written: {error.strerror}", ExitCode.OUTPUT
+    else:
+        return status
+    return _fail(message, status)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    entries = find_commands()
+    chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
+    command = entries[chosen].load() if chosen in entries else None
+    options = _parser(entries, chosen, command).parse_args(arguments)
+    if command is None:
+        raise CommandError("no command was given")
+    if sys.stdout is None:
+        raise CommandError("standard output is closed: nothing could be told", ExitCode.OUTPUT)
+    return command.run(options)
+
+
+def _flush(output: TextIO | None) -> None:
+    if output is not None:
+        output.flush()
+
+
+def _drop_output() -> None:
+    """Let what is left in the buffer go nowhere, so that the interpreter's end does not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _ArgumentParser(argparse.ArgumentParser):
+    """Says what is wrong in a line, and where to read more."""
+
+    def error(self, message: str) -> Never:
+        self.exit(ExitCode.USAGE, f"earvoice: {message} (see {self.prog} --help)\n")
+
+
+def _parser(
+    entries: Mapping[str, CommandEntry], chosen: str, command: Command | None
+) -> argparse.ArgumentParser:
+    parser = _ArgumentParser(
+        prog="earvoice",
+        description="Live speech translation: speech in, words out.",
+        epilog=EXIT_STATUS_HELP,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, max_help_position=16
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"earvoice {version('earvoice')}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, entry in entries.items():
+        if command is None:
+            subparsers.add_parser(name, help=entry.summary())
+        elif name == chosen:
+            command.add_arguments(subparsers.add_parser(name, description=command.summary))
+    return parser
+
+
+def _explain(error: TranslationError) -> str:
+    status = " ".join(part for part in (error.code, error.reason) if part)
+    wait = f" in {error.retry_after_s:g} s" if error.retry_after_s is not None else ""
+    if not status:
+        return error.message
+    return f"{error.message} ({status})\nearvoice: {_ADVICE[error.advice]}{wait}"
+
+
+def _fail(message: str, status: int) -> int:
+    if sys.stderr is not None:
+        print(f"earvoice: {message}", file=sys.stderr, flush=True)
+    return int(status)

@@ -1,0 +1,52 @@
+"""``earvoice live``: the page, and what it needs, on this machine."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from earvoice.cli.command import Command, ExitCode, SignalledError, run_async
+from earvoice.cli.local_services import GATEWAY, ServiceChoices, run_services
+from earvoice.cli.log_relay import ServiceLogs
+
+if TYPE_CHECKING:
+    import argparse
+
+    from earvoice.cli.command import Interruption
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", action="append", metavar="LANGUAGE", help="chosen on the page (repeat for several)"
+    )
+    parser.add_argument("--port", type=int, default=8080, help="of the page (%(default)s; 0: any)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
+
+
+def _run(options: argparse.Namespace) -> int:
+    async def serve(_: Interruption) -> int:
+        choices = ServiceChoices(ports={GATEWAY: options.port}, gateway=True)
+        async with run_services(choices, ServiceLogs(shown=False)) as services:
+            address = page_address(services.addresses[GATEWAY], options.to or [])
+            print(f"{address}  (Ctrl-C ends it)", flush=True)
+            if not options.no_browser:
+                webbrowser.open(address)
+            await services.watch()
+        return ExitCode.DONE
+
+    try:
+        return run_async(serve)
+    except SignalledError:
+        # A signal is how one ends it.
+        return ExitCode.DONE
+
+
+def page_address(gateway: str, languages: list[str]) -> str:
+    """Return where a browser finds the page: by a name that it trusts with a microphone."""
+    port = gateway.rpartition(":")[2]
+    query = f"?{urlencode({'to': ','.join(languages)}, safe=',')}" if languages else ""
+    return f"http://localhost:{port}/{query}"
+
+
+COMMAND = Command(_add_arguments, _run, "open a page that captions what a microphone hears")

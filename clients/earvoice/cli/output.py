@@ -1,0 +1,334 @@
+"""How a command shows a translation: text, JSON lines, captions, and how far it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from earvoice.client.captions import VTT_HEADER, CaptionWriter, Cue, srt_block, vtt_block
+from earvoice.client.event import (
+    Committed,
+    CommittedWord,
+    EndOfUtterance,
+    SegmentDone,
+    Started,
+    Tentative,
+    join_words,
+)
+
+if TYPE_CHECKING:
+    from earvoice.client.event import ElapsedClock, TranslationEvent
+    from earvoice.client.options import TranslationOptions
+
+_DIM, _PLAIN, _ERASE_TO_END, _LEFT = "\x1b[2m", "\x1b[0m", "\x1b[K", "\x1b[{}D"
+_DECIMALS = 3
+FORMATS = ("text", "jsonl", "srt", "vtt", "txt", "json")
+
+
+class EventWriter(Protocol):
+    """Writes the events of one translation."""
+
+    def write(self, event: TranslationEvent) -> None: ...
+
+    def close(self) -> None:
+        """Write what is left: also after a translation that failed."""
+
+
+class TextWriter:
+    """Writes flowing text: a line for every utterance, each word as soon as it is released.
+
+    Interim tails are drawn behind the text and taken back, so they need a terminal.
+
+    Args:
+        width: columns of the terminal.
+    """
+
+    def __init__(self, output: TextIO, options: TranslationOptions, width: int = 80) -> None:
+        self._output = output
+        self._options = options
+        self._width = width
+        self._column = 0
+        self._tail_shown = False
+
+    def write(self, event: TranslationEvent) -> None:
+        match event:
+            case Committed():
+                self._erase_tail()
+                for word in event.words:
+                    self._append(word.text, starts_word=word.starts_word)
+            case Tentative():
+                self._erase_tail()
+                self._show_tail(event.text)
+            case EndOfUtterance():
+                self._erase_tail()
+                self._end_line()
+                if self._options.transcript and event.source_transcript:
+                    self._output.write(f"  < {event.source_transcript}\n")
+        self._output.flush()
+
+    def close(self) -> None:
+        """End the line; a translation that failed may have left it open."""
+        self._erase_tail()
+        self._end_line()
+        self._output.flush()
+
+    def _append(self, text: str, *, starts_word: bool) -> None:
+        blank = " " if starts_word and self._column else ""
+        self._output.write(f"{blank}{text}")
+        self._column += len(blank) + len(text)
+
+    def _end_line(self) -> None:
+        if self._column:
+            self._output.write("\n")
+        self._column = 0
+
+    def _show_tail(self, text: str) -> None:
+        # A tail that wrapped could not be erased: it is cut at the right edge.
+        room = self._width - 2 - self._column % self._width
+        shown = text[:room] if room > 0 else ""
+        if shown:
+            self._output.write(f" {_DIM}{shown}{_PLAIN}{_LEFT.format(len(shown) + 1)}")
+            self._tail_shown = True
+
+    def _erase_tail(self) -> None:
+        if self._tail_shown:
+            self._output.write(_ERASE_TO_END)
+        self._tail_shown = False
+
+
+class LabelledTextWriter:
+    """Writes a line for every utterance and language, behind the language's tag."""
+
+    def __init__(self, output: TextIO, options: TranslationOptions) -> None:
+        self._output = output
+        self._options = options
+        self._texts: dict[str, str] = {}
+
+    def write(self, event: TranslationEvent) -> None:
+        match event:
+            case Committed():
+                for word in event.words:
+                    text = self._texts.get(word.target_language, "")
+                    blank = " " if word.starts_word and text else ""
+                    self._texts[word.target_language] = text + blank + word.text
+            case EndOfUtterance():
+                self.close()
+                if self._options.transcript and event.source_transcript:
+                    self._output.write(f"  < {event.source_transcript}\n")
+        self._output.flush()
+
+    def close(self) -> None:
+        for language, text in self._texts.items():
+            if text:
+                self._output.write(f"{language}: {text}\n")
+            self._texts[language] = ""
+
+
+class JsonLineWriter:
+    """Writes an object a line as soon as it is known; ``type`` says what it is of.
+
+    * ``word``: ``text``, ``starts_word``, ``utterance``, ``source_start_ms``, ``source_end_ms``,
+      ``delay_ms``, ``elapsed_ms``, ``elapsed_clock`` (``live`` or ``true``) and
+      ``target_language``; with stage timings also ``received_ms``, ``client_network_ms`` (null
+      unless the session's clock is live) and ``stage_timings``;
+    * ``tentative``: the tail that may change, if asked for;
+    * ``utterance_end``, once for each language: ``utterance``, ``cause`` (``pause``, ``forced``,
+      ``end_of_audio``), where it began and ended, and ``source_transcript`` if asked for.
+
+    Each has the ``file`` it came from.
+    """
+
+    def __init__(self, output: TextIO, file: str, options: TranslationOptions) -> None:
+        self._output = output
+        self._file = file
+        self._options = options
+        self._languages = options.target_languages
+        self._clock: ElapsedClock = "true"
+
+    def write(self, event: TranslationEvent) -> None:
+        match event:
+            case Started():
+                self._clock = event.elapsed_clock
+                self._languages = event.options.target_languages
+            case Committed():
+                for word in event.words:
+                    self._write_line("word", **describe_word(word, self._clock))
+            case Tentative():
+                self._write_line(
+                    "tentative",
+                    tentative=event.text,
+                    utterance=event.utterance,
+                    target_language=event.target_language,
+                )
+            case EndOfUtterance():
+                for language in self._languages:
+                    self._write_end(event, language)
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+    def _write_end(self, event: EndOfUtterance, language: str) -> None:
+        heard = {"source_transcript": event.source_transcript} if self._options.transcript else {}
+        self._write_line(
+            "utterance_end",
+            utterance=event.utterance,
+            cause=event.cause,
+            source_start_ms=round(event.start_ms, _DECIMALS),
+            source_end_ms=round(event.end_ms, _DECIMALS),
+            target_language=language,
+            **heard,
+        )
+
+    def _write_line(self, kind: str, **content: object) -> None:
+        line = json.dumps({"type": kind, **content, "file": self._file}, ensure_ascii=False)
+        self._output.write(f"{line}\n")
+        self._output.flush()
+
+
+def describe_word(word: CommittedWord, clock: ElapsedClock) -> dict[str, object]:
+    """Return what JSON says of a word."""
+    item: dict[str, object] = {
+        "text": word.text,
+        "starts_word": word.starts_word,
+        "utterance": word.utterance,
+        "source_start_ms": round(word.source_start_ms, _DECIMALS),
+        "source_end_ms": round(word.source_end_ms, _DECIMALS),
+        "delay_ms": round(word.delay_ms, _DECIMALS),
+        "elapsed_ms": round(word.elapsed_ms, _DECIMALS),
+        "elapsed_clock": clock,
+        "target_language": word.target_language,
+    }
+    if word.stage_timings is not None:
+        live = clock == "live"
+        item["received_ms"] = round(word.received_ms, _DECIMALS)
+        item["client_network_ms"] = round(word.client_network_ms, _DECIMALS) if live else None
+        timings = asdict(word.stage_timings)
+        item["stage_timings"] = {name: round(ms, _DECIMALS) for name, ms in timings.items()}
+    return item
+
+
+class SubtitleWriter:
+    """Writes captions as SubRip (``srt``) or WebVTT (``vtt``), each as soon as it is complete."""
+
+    def __init__(self, output: TextIO, form: str) -> None:
+        self._output = output
+        self._form = form
+        self._captions = CaptionWriter()
+        self._count = 0
+        if form == "vtt":
+            output.write(VTT_HEADER)
+            output.flush()
+
+    def write(self, event: TranslationEvent) -> None:
+        match event:
+            case Committed():
+                for word in event.words:
+                    self._show(self._captions.add(word))
+            case EndOfUtterance():
+                self._show(self._captions.end_utterance())
+
+    def close(self) -> None:
+        self._show(self._captions.end_utterance())
+
+    def _show(self, cues: list[Cue]) -> None:
+        for cue in cues:
+            self._count += 1
+            vtt = self._form == "vtt"
+            self._output.write(vtt_block(cue) if vtt else srt_block(self._count, cue))
+            self._output.flush()
+
+
+@dataclass
+class _Translation:
+    """What has been said in one language."""
+
+    words: list[CommittedWord] = field(default_factory=list)
+    cues: list[Cue] = field(default_factory=list)
+    captions: CaptionWriter = field(default_factory=CaptionWriter)
+
+
+class JsonWriter:
+    """Writes an object for each language at the end: ``file``, its text, words and captions."""
+
+    def __init__(self, output: TextIO, file: str) -> None:
+        self._output = output
+        self._file = file
+        self._translations: dict[str, _Translation] = {}
+        self._clock: ElapsedClock = "true"
+
+    def write(self, event: TranslationEvent) -> None:
+        match event:
+            case Started():
+                self._clock = event.elapsed_clock
+                for language in event.options.target_languages:
+                    self._translations.setdefault(language, _Translation())
+            case Committed():
+                for word in event.words:
+                    said = self._translations.setdefault(word.target_language, _Translation())
+                    said.words.append(word)
+                    said.cues += said.captions.add(word)
+            case EndOfUtterance():
+                for said in self._translations.values():
+                    said.cues += said.captions.end_utterance()
+
+    def close(self) -> None:
+        for language, said in self._translations.items():
+            content = {
+                "file": self._file,
+                "target_language": language,
+                "text": join_words(said.words),
+                "words": [describe_word(word, self._clock) for word in said.words],
+                "cues": [asdict(cue) for cue in (*said.cues, *said.captions.end_utterance())],
+            }
+            self._output.write(json.dumps(content, ensure_ascii=False) + "\n")
+        self._output.flush()
+
+
+class Progress:
+    """How far a long translation is: a line that counts up and is erased at the end.
+
+    Args:
+        name: of the source.
+        width: columns of the terminal; 0 shows nothing.
+
+    Attributes:
+        duration_ms: of the source; None while nobody knows.
+    """
+
+    def __init__(self, output: TextIO, name: str, width: int) -> None:
+        self._output = output
+        self._name = name
+        self._width = width
+        self.duration_ms: float | None = None
+        self._shown = ""
+
+    def write(self, event: TranslationEvent) -> None:
+        """Count up when a segment is done."""
+        if not self._width or not isinstance(event, SegmentDone):
+            return
+        line = f"{event.end_ms / 1000:.1f} s"
+        if self.duration_ms:
+            share = min(event.end_ms / self.duration_ms, 1.0)
+            line += f" of {self.duration_ms / 1000:.1f} s ({share:.0%})"
+        # A line that wraps could not be replaced: a long name loses its beginning.
+        name = self._name[-max(1, self._width - len(line) - 3) :]
+        self._replace(f"{name}: {line}"[: self._width - 1])
+
+    def say(self, message: str) -> None:
+        """Write a line of its own, wherever the count stands."""
+        self.close()
+        self._output.write(f"earvoice: {self._name}: {message}\n")
+        self._output.flush()
+
+    def close(self) -> None:
+        """Erase the line."""
+        if self._shown:
+            self._replace("")
+            self._output.write("\r")
+            self._output.flush()
+
+    def _replace(self, line: str) -> None:
+        self._output.write(f"\r{line.ljust(len(self._shown))}")
+        self._output.flush()
+        self._shown = line

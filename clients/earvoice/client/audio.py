@@ -1,0 +1,239 @@
+"""The format of a session's audio, and the pace at which it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import selectors
+import stat
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterable,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Iterable,
+        Sequence,
+    )
+    from typing import BinaryIO
+
+AudioEncoding = Literal["linear16", "float32", "mulaw", "alaw"]
+
+BYTES_PER_SAMPLE: dict[AudioEncoding, int] = {
+    "linear16": 2,
+    "float32": 4,
+    "mulaw": 1,
+    "alaw": 1,
+}
+SAMPLE_RATE_RANGE_HZ = (8_000, 48_000)
+CHANNEL_LIMIT = 2
+REALTIME_CHUNK_MS = 80
+# Full speed: fewer messages, each far below the server's 1 MiB.
+FAST_CHUNK_MS = 500
+
+_TEE_CHUNKS = 8
+_LOG = logging.getLogger("earvoice.client")
+
+
+@dataclass(frozen=True)
+class AudioFormat:
+    """The format of every byte of a session's audio.
+
+    Attributes:
+        encoding: of one sample of one channel, little-endian.
+        sample_rate_hz: frames per second, 8000 to 48000.
+        channel_count: interleaved channels, 1 or 2; the server mixes 2 down.
+
+    Raises:
+        ValueError: a value that no server takes.
+    """
+
+    encoding: AudioEncoding = "linear16"
+    sample_rate_hz: int = 16_000
+    channel_count: int = 1
+
+    def __post_init__(self) -> None:
+        low, high = SAMPLE_RATE_RANGE_HZ
+        if self.encoding not in get_args(AudioEncoding):
+            allowed = ", ".join(get_args(AudioEncoding))
+            raise ValueError(f"encoding = {self.encoding!r} is not allowed; allowed: {allowed}")
+        if not low <= self.sample_rate_hz <= high:
+            raise ValueError(
+                f"sample_rate_hz = {self.sample_rate_hz} is not allowed; allowed: {low} to {high}"
+            )
+        if not 1 <= self.channel_count <= CHANNEL_LIMIT:
+            raise ValueError(
+                f"channel_count = {self.channel_count} is not allowed; "
+                f"allowed: 1 to {CHANNEL_LIMIT}"
+            )
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one frame: a sample of every channel."""
+        return BYTES_PER_SAMPLE[self.encoding] * self.channel_count
+
+    def duration_ms(self, byte_count: int) -> float:
+        return 1000 * (byte_count / self.frame_bytes) / self.sample_rate_hz
+
+    def position_ms(self, samples: int) -> float:
+        """Milliseconds from the first frame to the frame with this index."""
+        return 1000 * samples / self.sample_rate_hz
+
+    def chunk_bytes(self, chunk_ms: int) -> int:
+        """Bytes of a chunk of whole frames that lasts ``chunk_ms``, at least one frame."""
+        return max(1, self.sample_rate_hz * chunk_ms // 1000) * self.frame_bytes
+
+
+async def pace(
+    chunks: Iterable[bytes],
+    audio: AudioFormat,
+    now_s: Callable[[], float] = time.monotonic,
+    sleep_s: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AsyncIterator[bytes]:
+    """Yield each chunk when its last sample exists; the first sample exists at the first request.
+
+    A late consumer is not waited for: the chunks after catch up, as a microphone's buffer would.
+    """
+    origin_s = now_s()
+    sent_bytes = 0
+    for chunk in chunks:
+        sent_bytes += len(chunk)
+        wait_s = origin_s + audio.duration_ms(sent_bytes) / 1000 - now_s()
+        if wait_s > 0:
+            await sleep_s(wait_s)
+        yield chunk
+
+
+async def send_fast(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield each chunk at once; the stream's own flow control is the only brake."""
+    for chunk in chunks:
+        yield chunk
+
+
+@asynccontextmanager
+async def tee(
+    source: AsyncIterable[bytes], count: int
+) -> AsyncIterator[Sequence[AsyncIterable[bytes]]]:
+    """Give the same audio to several readers; the slowest says how fast it is taken.
+
+    The source is asked when the first of them asks, and what it raises reaches all.
+    """
+    if count == 1:
+        yield [source]
+        return
+    queues = [_Queue(_TEE_CHUNKS) for _ in range(count)]
+    pump: asyncio.Task[None] | None = None
+
+    async def read(queue: _Queue) -> AsyncIterator[bytes]:
+        nonlocal pump
+        pump = pump or asyncio.create_task(_fill(queues, source))
+        while (item := await queue.get()) is not None:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    try:
+        yield [read(queue) for queue in queues]
+    finally:
+        if pump is not None:
+            pump.cancel()
+            await asyncio.wait({pump})
+
+
+_Queue = asyncio.Queue[bytes | Exception | None]
+
+
+async def _fill(queues: Sequence[_Queue], source: AsyncIterable[bytes]) -> None:
+    end: Exception | None = None
+    try:
+        async for chunk in source:
+            for queue in queues:
+                await queue.put(chunk)
+    except Exception as error:  # noqa: BLE001 - raised by the readers
+        end = error
+    for queue in queues:
+        await queue.put(end)
+
+
+class PcmStream:
+    """Bytes without a header, read as they come: ``arecord -t raw … | earvoice translate -``.
+
+    Args:
+        source: an open binary file, such as ``sys.stdin.buffer``; its descriptor is read.
+        audio: what the bytes are.
+    """
+
+    def __init__(self, source: BinaryIO, audio: AudioFormat) -> None:
+        self._source = source
+        self._audio = audio
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """End the audio now; what was read already is still yielded."""
+        self._stopped.set()
+
+    async def chunks(self, chunk_ms: int) -> AsyncIterator[bytes]:
+        """Yield whole frames, at most ``chunk_ms`` at a time, until the source or ``stop`` ends it.
+
+        A last, unfinished frame (a recorder that was killed) is dropped with a warning.
+        """
+        limit_bytes = self._audio.chunk_bytes(chunk_ms)
+        rest = b""
+        async for block in self._blocks(limit_bytes):
+            rest += block
+            whole_bytes = len(rest) - len(rest) % self._audio.frame_bytes
+            if whole_bytes:
+                yield rest[:whole_bytes]
+            rest = rest[whole_bytes:]
+        if rest:
+            _LOG.warning("dropped %d bytes of an unfinished frame at the end", len(rest))
+
+    async def _blocks(self, limit_bytes: int) -> AsyncIterator[bytes]:
+        descriptor = self._source.fileno()
+        if not _can_be_waited_for(descriptor):
+            # Regular files, /dev/null and the like never keep one waiting either.
+            while not self._stopped.is_set() and (block := os.read(descriptor, limit_bytes)):
+                yield block
+            return
+        reader = asyncio.StreamReader(limit=limit_bytes)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._source
+        )
+        stopping = asyncio.create_task(self._stopped.wait())
+        try:
+            while block := await _read_unless(stopping, reader, limit_bytes):
+                yield block
+        finally:
+            stopping.cancel()
+            transport.close()
+
+
+def _can_be_waited_for(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISCHR(mode):
+        # Terminals and sound devices can, memory's devices cannot: asking is the only way.
+        with selectors.DefaultSelector() as selector:
+            try:
+                selector.register(descriptor, selectors.EVENT_READ)
+            except OSError:
+                return False
+            return True
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+async def _read_unless(
+    stopping: asyncio.Task[bool], reader: asyncio.StreamReader, limit_bytes: int
+) -> bytes:
+    """Return the next bytes; none at the end of the source or once ``stopping`` is done."""
+    reading = asyncio.create_task(reader.read(limit_bytes))
+    try:
+        await asyncio.wait({stopping, reading}, return_when=asyncio.FIRST_COMPLETED)
+        return reading.result() if reading.done() else b""
+    finally:
+        reading.cancel()

@@ -1,0 +1,1 @@
+"""Doors for those who cannot open a gRPC stream: WebSocket, a page, readers, other dialects."""

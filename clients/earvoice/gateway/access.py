@@ -1,0 +1,120 @@
+"""Who may come in: the origins of pages, and the gateway's own short-lived access tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, get_args
+from urllib.parse import urlsplit
+
+import jwt
+
+from earvoice.runtime.errors import PermissionDeniedError, UnauthenticatedError
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
+
+Scope = Literal["speak", "read"]
+ANY_STREAM = "*"
+_ALGORITHM = "HS256"
+_SUBPROTOCOL_PREFIX = "openai-insecure-api-key."
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a caller may do.
+
+    Attributes:
+        server_token: bearer token to show to the policy service; empty for none.
+        stream: the one stream it may speak into or read, or ``*``.
+    """
+
+    server_token: str
+    stream: str = ANY_STREAM
+
+    def check_stream(self, name: str) -> None:
+        """Check that this stream is the caller's.
+
+        Raises:
+            PermissionDeniedError: it is another one.
+        """
+        if self.stream not in {ANY_STREAM, name}:
+            raise PermissionDeniedError(f"the access token is for the stream {self.stream!r}")
+
+
+class Gatekeeper:
+    """Lets callers in.
+
+    Args:
+        token_key: signs the gateway's tokens; empty hands callers' tokens to the policy service.
+        server_token: shown to the policy service for who came in by a token of the gateway's.
+        allowed_origins: of pages, besides the gateway's own; ``*`` for all.
+    """
+
+    def __init__(
+        self, token_key: str, server_token: str, allowed_origins: tuple[str, ...] = ()
+    ) -> None:
+        self._token_key = token_key
+        self._server_token = server_token
+        self._allowed_origins = allowed_origins
+
+    def check_origin(self, connection: HTTPConnection) -> None:
+        """Check the page that a browser's script comes from; who is no browser names none.
+
+        Raises:
+            PermissionDeniedError: the origin is not allowed.
+        """
+        origin = connection.headers.get("origin")
+        if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
+            return
+        if urlsplit(origin).netloc != connection.headers.get("host"):
+            raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
+
+    def admit(self, token: str, scope: Scope) -> Admission:
+        """Return what the bearer of a token may do.
+
+        Raises:
+            UnauthenticatedError: the token is missing, expired or not ours.
+            PermissionDeniedError: it is for something else.
+        """
+        if not self._token_key:
+            return Admission(token)
+        if not token:
+            raise UnauthenticatedError("an access token is needed: a bearer token of this gateway")
+        try:
+            claims = jwt.decode(
+                token,
+                self._token_key,
+                algorithms=[_ALGORITHM],
+                options={"require": ["exp", "scope", "stream"]},
+            )
+        except jwt.ExpiredSignatureError as error:
+            raise UnauthenticatedError("the access token has expired") from error
+        except jwt.InvalidTokenError as error:
+            raise UnauthenticatedError("the access token is not valid") from error
+        if claims["scope"] != scope:
+            raise PermissionDeniedError(f"the access token does not allow to {scope}")
+        return Admission(self._server_token, claims["stream"])
+
+
+def issue_token(token_key: str, scope: Scope, stream: str, lifetime: timedelta) -> str:
+    """Return a token that lets its bearer speak into or read one stream (``*``: any)."""
+    assert scope in get_args(Scope)  # noqa: S101 - callers choose from these
+    expires = datetime.now(UTC) + lifetime
+    claims = {"scope": scope, "stream": stream, "exp": expires}
+    return jwt.encode(claims, token_key, algorithm=_ALGORITHM)
+
+
+def shown_token(connection: HTTPConnection) -> str:
+    """Return the token that a connection shows; empty for none.
+
+    A header `Authorization: Bearer …`, a query parameter `access_token`, or, from a browser that
+    speaks the OpenAI dialect, the subprotocol that its SDK hides the key in.
+    """
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    for protocol in connection.scope.get("subprotocols", ()):
+        if protocol.startswith(_SUBPROTOCOL_PREFIX):
+            return str(protocol.removeprefix(_SUBPROTOCOL_PREFIX))
+    return connection.query_params.get("access_token", "")

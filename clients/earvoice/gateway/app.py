@@ -1,0 +1,172 @@
+"""The gateway's application: which address leads to which dialect, the page and the readers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+
+from earvoice.client import TranslationError
+from earvoice.gateway import native, openai_dialect
+from earvoice.gateway.access import shown_token
+from earvoice.gateway.connection import Connection, telling_failures
+from earvoice.gateway.messages import describe_error
+from earvoice.gateway.readers import SECURITY_HEADERS, find_stream, languages_of, reader_routes
+from earvoice.runtime.errors import EarvoiceError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.websockets import WebSocket
+
+    from earvoice.gateway.door import Door
+    from earvoice.gateway.published import PublishedStream
+
+PAGE = Path(__file__).with_name("page")
+_HTTP_STATUS = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+}
+_READY_TIMEOUT_S = 2.0
+_LOG = logging.getLogger(__name__)
+
+
+def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for each address
+    """Return the ASGI application; it closes the door when it ends."""
+
+    def socket_route(
+        path: str,
+        serve: Callable[[Connection], Awaitable[None]],
+        describe: Callable[[Any], dict[str, Any]] = describe_error,
+        subprotocols: tuple[str, ...] = (),
+    ) -> WebSocketRoute:
+        async def endpoint(websocket: WebSocket) -> None:
+            offered = [name for name in subprotocols if name in websocket["subprotocols"]]
+            await websocket.accept(subprotocol=offered[0] if offered else None)
+            connection = Connection(websocket, door.settings)
+            async with telling_failures(connection, _LOG, describe):
+                door.gatekeeper.check_origin(websocket)
+                with door.counted():
+                    await serve(connection)
+
+        return WebSocketRoute(path, endpoint)
+
+    async def speak(connection: Connection) -> None:
+        await native.serve_speaker(door, connection, shown_token(connection.websocket))
+
+    async def speak_openai(connection: Connection) -> None:
+        await openai_dialect.serve_speaker(door, connection, shown_token(connection.websocket))
+
+    async def read(connection: Connection) -> None:
+        await _serve_reader(connection, find_stream(door, connection.websocket))
+
+    async def list_models(request: Request) -> Response:
+        catalog = await door.client.with_token(_server_token(door, request)).list_models()
+        models = [
+            {item.name: getattr(model, item.name) for item in fields(model)}
+            for model in catalog.models
+        ]
+        body = json.dumps({"models": models, "policies": catalog.policies}, default=str)
+        return Response(body, media_type="application/json")
+
+    async def is_ready(_: Request) -> Response:
+        if door.is_draining:
+            return PlainTextResponse("draining", status_code=503)
+        await door.client.list_models(_READY_TIMEOUT_S)
+        return PlainTextResponse("ready")
+
+    async def is_alive(_: Request) -> Response:
+        return PlainTextResponse("alive")
+
+    routes = [
+        socket_route("/v1/translate", speak),
+        socket_route(
+            "/v1/realtime/translations",
+            speak_openai,
+            openai_dialect.describe_error,
+            openai_dialect.SUBPROTOCOLS,
+        ),
+        socket_route("/v1/streams/{name}", read),
+        *reader_routes(door),
+        Route("/v1/models", list_models),
+        Route("/readyz", is_ready),
+        Route("/healthz", is_alive),
+        Mount("/", _Page(directory=PAGE, html=True)),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await door.close()
+
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={
+            EarvoiceError: _answer_failure,
+            TranslationError: _answer_failure,
+            HTTPException: _answer_http_failure,
+        },
+    )
+
+
+class _Page(StaticFiles):
+    """The page's files: asked for again at each visit, so that a new version is seen at once."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        response = super().file_response(*args, **options)
+        response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-cache"})
+        return response
+
+
+async def _serve_reader(connection: Connection, stream: PublishedStream) -> None:
+    async def listen() -> None:
+        while True:  # what a reader says is not looked at; it says when it has gone
+            await connection.receive(None, "the reader's end")
+
+    languages = languages_of(connection.websocket)
+    async with asyncio.TaskGroup() as group:
+        listening = group.create_task(listen())
+        async for message in stream.read(languages):
+            await connection.send(message)
+        listening.cancel()
+
+
+def _server_token(door: Door, request: Request) -> str:
+    token = shown_token(request)
+    if not door.settings.token_key:
+        return token
+    return door.gatekeeper.admit(token, "speak").server_token
+
+
+def _answer_failure(_: Request, error: Exception) -> Response:
+    assert isinstance(error, EarvoiceError | TranslationError)  # noqa: S101 - see build_app
+    content = describe_error(error)
+    headers: Mapping[str, str] = {}
+    if content["retry_after_ms"] is not None:
+        headers = {"Retry-After": str(-(-content["retry_after_ms"] // 1000))}
+    status = _HTTP_STATUS.get(content["code"], 500)
+    return JSONResponse({"error": content}, status_code=status, headers=headers)
+
+
+def _answer_http_failure(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - see build_app
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return JSONResponse({"error": {"message": message}}, status_code=error.status_code)

@@ -1,0 +1,149 @@
+"""A WebSocket with limits: who says nothing, reads nothing or sends too much is sent away."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from earvoice.client import TranslationError
+from earvoice.gateway.messages import describe_error, dump
+from earvoice.runtime.errors import (
+    Code,
+    EarvoiceError,
+    IdleError,
+    InternalError,
+    SlowReaderError,
+)
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import AsyncIterator, Callable
+
+    from earvoice.gateway.settings import GatewaySettings
+
+# RFC 6455 §7.4.1, and the registry that it opens.
+CLOSE_NORMAL = 1000
+CLOSE_GOING_AWAY = 1001
+CLOSE_REFUSED = 1008
+CLOSE_FAULT = 1011
+CLOSE_TRY_AGAIN = 1013
+_LONGEST_CLOSE_REASON_BYTES = 123
+_CLOSE_CODES = {
+    "RESOURCE_EXHAUSTED": CLOSE_TRY_AGAIN,
+    "UNAVAILABLE": CLOSE_TRY_AGAIN,
+    "INTERNAL": CLOSE_FAULT,
+    "UNKNOWN": CLOSE_FAULT,
+}
+
+
+class Connection:
+    """One accepted WebSocket.
+
+    Args:
+        websocket: accepted.
+        settings: limits.
+    """
+
+    def __init__(self, websocket: WebSocket, settings: GatewaySettings) -> None:
+        self.websocket = websocket
+        self._settings = settings
+        self._is_writing = asyncio.Lock()
+
+    async def receive(self, timeout_ms: int | None, what: str) -> str | bytes:
+        """Return the next message.
+
+        Args:
+            timeout_ms: how long it may take; None for ever.
+            what: is waited for; for the error.
+
+        Raises:
+            IdleError: it did not come in time.
+            WebSocketDisconnect: the caller has gone.
+        """
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                message = await self.websocket.receive()
+        except TimeoutError as error:
+            raise IdleError(f"{what} did not come within {timeout_ms} ms") from error
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message["code"], message.get("reason"))
+        text: str | None = message.get("text")
+        return message["bytes"] if text is None else text
+
+    async def send(self, text: str) -> None:
+        """Send a text message.
+
+        Raises:
+            SlowReaderError: the caller reads nothing.
+            WebSocketDisconnect: the caller has gone.
+        """
+        timeout_ms = self._settings.write_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._is_writing:
+                await self.websocket.send_text(text)
+        except TimeoutError as error:
+            raise SlowReaderError(f"an answer was not read within {timeout_ms} ms") from error
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close, unless the caller has; a caller that does not read is left to the server."""
+        socket = self.websocket
+        open_both_ways = (socket.client_state, socket.application_state)
+        if any(state is WebSocketState.DISCONNECTED for state in open_both_ways):
+            return
+        shortened = reason.encode()[:_LONGEST_CLOSE_REASON_BYTES].decode(errors="ignore")
+        try:
+            async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
+                await socket.close(code, shortened)
+        except (TimeoutError, WebSocketDisconnect):
+            return  # it reads nothing, or has gone
+
+
+@asynccontextmanager
+async def telling_failures(
+    connection: Connection,
+    logger: logging.Logger,
+    describe: Callable[[EarvoiceError | TranslationError], dict[str, Any]] = describe_error,
+) -> AsyncIterator[None]:
+    """Tell the caller why its connection ends, and close it; a fault of ours is logged.
+
+    Args:
+        connection: the caller's.
+        logger: for faults of ours.
+        describe: gives the dialect's message of a failure.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        # The gateway ends before its callers do.
+        await connection.close(CLOSE_GOING_AWAY, "the gateway is going away")
+        raise
+    except Exception as raised:  # noqa: BLE001 - told and logged below
+        error = _first_of(raised)
+    else:
+        await connection.close(CLOSE_NORMAL, "")
+        return
+    if isinstance(error, WebSocketDisconnect):
+        return
+    if not isinstance(error, EarvoiceError | TranslationError):
+        logger.error("a connection failed", exc_info=error)
+        error = InternalError("a fault of the gateway's; its log has the details")
+    if not isinstance(error, SlowReaderError):
+        with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or reads nothing
+            await connection.send(dump(describe(error)))
+    await connection.close(_close_code(error), error.message)
+
+
+def _first_of(error: Exception) -> Exception:
+    """Of several that ended together there is one to tell: a caller's going comes last."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    leaves = [_first_of(inner) for inner in error.exceptions]
+    return min(leaves, key=lambda leaf: isinstance(leaf, WebSocketDisconnect))
+
+
+def _close_code(failure: EarvoiceError | TranslationError) -> int:
+    code = failure.code.name if isinstance(failure.code, Code) else failure.code
+    return _CLOSE_CODES.get(code, CLOSE_REFUSED)

@@ -1,0 +1,246 @@
+"""The native WebSocket's messages: JSON from the caller read and checked, our events as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf import json_format
+
+from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.client import (
+    Committed,
+    CommittedWord,
+    EndOfUtterance,
+    GoAway,
+    Reconnected,
+    ResumePoint,
+    SegmentDone,
+    Started,
+    Summary,
+    Tentative,
+    TranslationError,
+    TranslationEvent,
+)
+from earvoice.client.options import read_config, read_update
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    InvalidFieldError,
+    MalformedMessageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from earvoice.client import TranslationOptions, TranslationUpdate
+    from earvoice.gateway.speaker import SpokenEvent
+
+STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_STREAM_NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
+_KINDS: dict[type[TranslationEvent], str] = {
+    Started: "started",
+    Committed: "words",
+    Tentative: "tentative",
+    SegmentDone: "segment",
+    EndOfUtterance: "utterance_end",
+    GoAway: "going_away",
+    Reconnected: "reconnected",
+    Summary: "summary",
+}
+# Options are known to whoever gave them; a token is told with its place, as ``resume_point``.
+_NOT_TOLD = frozenset({"options", "model", "resume_token"})
+
+
+@dataclass(frozen=True)
+class StartMessage:
+    """The first message of a speaker.
+
+    Attributes:
+        options: what to translate and how; one session is opened for each target language.
+        access_token: a bearer token, for those who cannot send a header.
+        publish: name under which others may read the stream; empty for nobody.
+        resume_points: by language, where an interrupted stream goes on.
+    """
+
+    options: TranslationOptions
+    access_token: str = ""
+    publish: str = ""
+    resume_points: Mapping[str, ResumePoint] = field(default_factory=dict)
+
+
+def read_start(text: str) -> StartMessage:
+    """Read ``{"type": "start", "config": {…}, "publish": …, "access_token": …, "resume": {…}}``.
+
+    ``config`` is a ``StreamingConfig`` in proto3 JSON.
+
+    Raises:
+        EarvoiceError: which field is wrong, and what is allowed.
+    """
+    content = read_object(text)
+    kind = content.get("type")
+    if kind != "start":
+        raise InvalidFieldError("type", kind, "start, as the first message")
+    allowed = ("type", "config", "access_token", "publish", "resume")
+    for name in content:
+        if name not in allowed:
+            raise InvalidFieldError("start", name, f"the fields {', '.join(allowed)}")
+    options = _read_options(content.get("config"))
+    publish = content.get("publish", "")
+    if not isinstance(publish, str) or (publish and not STREAM_NAME.fullmatch(publish)):
+        raise InvalidFieldError("publish", publish, _STREAM_NAME_RULE)
+    access_token = content.get("access_token", "")
+    if not isinstance(access_token, str):
+        raise InvalidFieldError("access_token", "(not shown)", "a text")
+    resume_points = _read_resume_points(content.get("resume", {}), options.target_languages)
+    return StartMessage(options, access_token, publish, resume_points)
+
+
+def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
+    """Read ``{"type": "update", "update": {…}}``, a ``StreamingUpdate`` in proto3 JSON.
+
+    Raises:
+        EarvoiceError: which field is wrong, and what is allowed.
+    """
+    update = content.get("update")
+    if not isinstance(update, dict) or set(content) != {"type", "update"}:
+        raise InvalidFieldError("update", update, "an object, a StreamingUpdate in proto3 JSON")
+    try:
+        return read_update(json_format.ParseDict(update, api.StreamingUpdate()))
+    except json_format.ParseError as error:
+        raise MalformedMessageError(f"update: {error}") from error
+
+
+def read_words(body: bytes) -> list[CommittedWord]:
+    """Read the words of a ``words`` message again: ``{"words": […]}``.
+
+    Raises:
+        EarvoiceError: which field is wrong, and what is allowed.
+    """
+    words = read_object(body).get("words")
+    if not isinstance(words, list):
+        raise InvalidFieldError("words", words, "a list of words, as they came")
+    return [_read_word(index, word) for index, word in enumerate(words)]
+
+
+def _read_word(index: int, content: object) -> CommittedWord:
+    if not isinstance(content, dict):
+        raise InvalidFieldError(f"words[{index}]", content, "a word, as it came")
+
+    def take(name: str, *kinds: type) -> Any:
+        value = content.get(name)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            allowed = "text" if str in kinds else "true or false" if bool in kinds else "a number"
+            raise InvalidFieldError(f"words[{index}].{name}", value, allowed)
+        return value
+
+    return CommittedWord(
+        text=take("text", str),
+        starts_word=take("starts_word", bool),
+        target_language="",
+        utterance=take("utterance", int),
+        source_start_ms=take("source_start_ms", int, float),
+        source_end_ms=take("source_end_ms", int, float),
+        delay_ms=0.0,
+        elapsed_ms=0.0,
+        received_ms=0.0,
+    )
+
+
+def read_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object that a message holds.
+
+    Raises:
+        MalformedMessageError: it holds something else.
+    """
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise MalformedMessageError(f"the message is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise MalformedMessageError("the message is JSON, but not an object")
+    return content
+
+
+def _read_options(config: object) -> TranslationOptions:
+    if not isinstance(config, dict):
+        raise InvalidFieldError("config", config, "an object, a StreamingConfig in proto3 JSON")
+    try:
+        message = json_format.ParseDict(config, api.StreamingConfig())
+    except json_format.ParseError as error:
+        raise MalformedMessageError(f"config: {error}") from error
+    try:
+        options = read_config(message)
+    except ValueError as error:
+        raise MalformedMessageError(f"config: {error}") from error
+    languages = options.target_languages
+    if not languages or len(set(languages)) < len(languages):
+        raise InvalidFieldError(
+            "config.targetLanguageCodes", list(languages), "one language or more, each once"
+        )
+    return options
+
+
+def _read_resume_points(content: object, languages: tuple[str, ...]) -> dict[str, ResumePoint]:
+    if not isinstance(content, dict) or not set(content) <= set(languages):
+        raise InvalidFieldError("resume", content, f"places of {', '.join(languages)}")
+    points = {}
+    for language, place in content.items():
+        try:
+            points[language] = ResumePoint.from_bytes(base64.b64decode(place, validate=True))
+        except (TypeError, ValueError) as error:
+            allowed = "the resume_point of an event, as it came"
+            raise InvalidFieldError(f"resume.{language}", place, allowed) from error
+    return points
+
+
+def describe_event(spoken: SpokenEvent) -> dict[str, Any]:
+    """Return an event as what its JSON holds: ``type``, ``language``, and its own fields."""
+    event = spoken.event
+    content = {
+        item.name: _plain(getattr(event, item.name))
+        for item in fields(event)
+        if item.name not in _NOT_TOLD
+    }
+    told = {"type": _KINDS[type(event)], "language": spoken.language, **content}
+    if spoken.resume_point:
+        told["resume_point"] = base64.b64encode(spoken.resume_point).decode()
+    return told
+
+
+def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
+    """Return a failure as what its JSON holds."""
+    if isinstance(error, TranslationError):
+        retry_after_ms = None if error.retry_after_s is None else round(error.retry_after_s * 1000)
+        code, advice = error.code, error.advice.value
+    else:
+        retry_after_ms = error.retry_after_ms
+        code, advice = error.code.name, "give up" if retry_after_ms is None else "retry"
+    return {
+        "type": "error",
+        "code": code,
+        "reason": error.reason,
+        "message": error.message,
+        "advice": advice,
+        "retry_after_ms": retry_after_ms,
+    }
+
+
+def dump(content: Mapping[str, Any]) -> str:
+    """Return the text of a message."""
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    return value

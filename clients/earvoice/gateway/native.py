@@ -1,0 +1,65 @@
+"""The native WebSocket: a start message, then audio; our events as JSON (docs/gateway.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from earvoice.gateway.messages import (
+    describe_event,
+    dump,
+    read_object,
+    read_start,
+    read_update_message,
+)
+from earvoice.runtime.errors import InvalidFieldError, OutOfOrderError
+
+if TYPE_CHECKING:
+    from earvoice.gateway.connection import Connection
+    from earvoice.gateway.door import Door
+    from earvoice.gateway.speaker import Speaker
+
+
+async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
+    """Serve one speaker until its stream has ended.
+
+    Args:
+        door: gives streams.
+        connection: accepted.
+        token: shown by the connection; the start message may bring one instead.
+
+    Raises:
+        EarvoiceError: the caller did something that is not allowed.
+        TranslationError: the services refused or lost the stream.
+    """
+    first = await connection.receive(door.settings.start_timeout_ms, "the start message")
+    if isinstance(first, bytes):
+        raise OutOfOrderError("audio came before the start message")
+    start = read_start(first)
+    admission = door.gatekeeper.admit(start.access_token or token, "speak")
+    async with (
+        door.open(start.options, admission, start.publish, start.resume_points) as speaker,
+        asyncio.TaskGroup() as group,
+    ):
+        listening = group.create_task(_listen(door, connection, speaker))
+        async for spoken in speaker.events():
+            await connection.send(dump(describe_event(spoken)))
+        listening.cancel()
+
+
+async def _listen(door: Door, connection: Connection, speaker: Speaker) -> None:
+    """Take audio and changes; after ``end`` only wait for the caller to go."""
+    while True:
+        timeout_ms = None if speaker.has_ended else door.settings.idle_timeout_ms
+        message = await connection.receive(timeout_ms, "audio")
+        if isinstance(message, bytes):
+            await speaker.send(message)
+            continue
+        content = read_object(message)
+        match content.get("type"):
+            case "end":
+                await speaker.end()
+            case "update":
+                await speaker.send(read_update_message(content))
+            case kind:
+                raise InvalidFieldError("type", kind, "update or end, or audio as binary messages")

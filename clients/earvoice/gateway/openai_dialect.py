@@ -1,0 +1,208 @@
+"""The OpenAI realtime translations dialect, for SDKs that speak it already: text out, no speech.
+
+The caller appends 24 kHz PCM16 in base64 and gets append-only deltas that carry their own blanks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from earvoice.client import AudioFormat, Committed, EndOfUtterance, TranslationOptions
+from earvoice.gateway import messages
+from earvoice.gateway.messages import dump, read_object
+from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError, OutOfOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from earvoice.client import TranslationError, TranslationEvent
+    from earvoice.gateway.connection import Connection
+    from earvoice.gateway.door import Door
+    from earvoice.gateway.speaker import Speaker
+    from earvoice.runtime.errors import EarvoiceError
+
+SUBPROTOCOLS = ("realtime",)
+AUDIO = AudioFormat("linear16", 24_000, 1)
+FRAME_MS = 200
+"""``elapsed_ms`` advances in these steps."""
+
+
+async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
+    """Serve one session until it is closed.
+
+    Raises:
+        EarvoiceError: the caller did something that is not allowed.
+        TranslationError: the services refused or lost the session.
+    """
+    admission = door.gatekeeper.admit(token, "speak")
+    model = connection.websocket.query_params.get("model", "")
+    session = _Session(connection, model)
+    await session.tell("session.created", session=session.describe())
+    first_audio = await _configure(door, connection, session)
+    if first_audio is None:
+        await session.tell("session.closed")
+        return
+    options = TranslationOptions(
+        target_languages=(session.language,),
+        audio=AUDIO,
+        model=model if model in await _own_models(door, admission.server_token) else "",
+        transcript=session.wants_transcript,
+    )
+    async with door.open(options, admission) as speaker, asyncio.TaskGroup() as group:
+        listening = group.create_task(_listen(door, connection, session, speaker))
+        await speaker.send(first_audio)
+        async for spoken in speaker.events():
+            await session.tell_event(spoken.event)
+        listening.cancel()
+    await session.tell("session.closed")
+
+
+def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
+    """Return a failure as the dialect's ``error`` event."""
+    told = messages.describe_error(error)
+    kind = "invalid_request_error" if told["advice"] == "give up" else "server_error"
+    detail = {"type": kind, "code": told["reason"].lower(), "message": told["message"]}
+    return {"type": "error", "event_id": _new_id("event"), "error": detail}
+
+
+class _Session:
+    """What the caller has chosen, and what it is told."""
+
+    def __init__(self, connection: Connection, model: str) -> None:
+        self._connection = connection
+        self._id = _new_id("sess")
+        self._model = model
+        self._begins = True
+        self.language = ""
+        self.wants_transcript = False
+
+    def update(self, session: object) -> None:
+        """Take the choices of a ``session.update``.
+
+        Raises:
+            InvalidFieldError: one is not allowed.
+        """
+        audio = _objects_inside(session, "session", "audio")
+        output = _objects_inside(audio, "session.audio", "output")
+        language = output.get("language", self.language)
+        if not isinstance(language, str) or not language:
+            raise InvalidFieldError("session.audio.output.language", language, "a language's tag")
+        self.language = language
+        given = _objects_inside(audio, "session.audio", "input")
+        if "transcription" in given:
+            self.wants_transcript = given["transcription"] is not None
+
+    def describe(self) -> dict[str, Any]:
+        """Return the dialect's session object; it has no output audio, and says so."""
+        return {
+            "id": self._id,
+            "type": "translation",
+            "model": self._model,
+            "expires_at": 0,
+            "audio": {
+                "input": {"transcription": {"model": "own"} if self.wants_transcript else None},
+                "output": {"language": self.language or None},
+            },
+            "output_modalities": ["text"],
+        }
+
+    async def tell(self, kind: str, **content: object) -> None:
+        """Send an event."""
+        message = {"type": kind, "event_id": _new_id("event"), **content}
+        await self._connection.send(dump(message))
+
+    async def tell_event(self, event: TranslationEvent) -> None:
+        """Send what the dialect has words for."""
+        match event:
+            case Committed():
+                for word in event.words:
+                    blank = " " if word.starts_word and not self._begins else ""
+                    self._begins = False
+                    elapsed_ms = FRAME_MS * round(word.source_end_ms / FRAME_MS)
+                    await self.tell(
+                        "session.output_transcript.delta",
+                        delta=blank + word.text,
+                        elapsed_ms=elapsed_ms,
+                    )
+            case EndOfUtterance() if self.wants_transcript and event.source_transcript:
+                elapsed_ms = FRAME_MS * round(event.end_ms / FRAME_MS)
+                await self.tell(
+                    "session.input_transcript.delta",
+                    delta=f"{event.source_transcript} ",
+                    elapsed_ms=elapsed_ms,
+                )
+
+
+async def _configure(door: Door, connection: Connection, session: _Session) -> bytes | None:
+    """Take messages until the first audio; return it, or None when the caller closes before.
+
+    Raises:
+        OutOfOrderError: audio came before the language was chosen.
+    """
+    while True:
+        message = await connection.receive(door.settings.idle_timeout_ms, "a message")
+        content = read_object(message)
+        if content.get("type") == "session.close":
+            return None
+        audio = await _take(content, session)
+        if audio is None:
+            continue
+        if not session.language:
+            raise OutOfOrderError("session.audio.output.language is not chosen: session.update")
+        return audio
+
+
+async def _listen(door: Door, connection: Connection, session: _Session, speaker: Speaker) -> None:
+    while True:
+        timeout_ms = None if speaker.has_ended else door.settings.idle_timeout_ms
+        content = read_object(await connection.receive(timeout_ms, "audio"))
+        if content.get("type") == "session.close":
+            await speaker.end()
+            continue
+        language = session.language
+        audio = await _take(content, session)
+        if session.language != language:
+            raise OutOfOrderError("the language of a session that has begun stays as it is")
+        if audio is not None:
+            await speaker.send(audio)
+
+
+async def _take(content: Mapping[str, Any], session: _Session) -> bytes | None:
+    """Do what a message says; return its audio, if it has any."""
+    match content.get("type"):
+        case "session.update":
+            session.update(content.get("session"))
+            await session.tell("session.updated", session=session.describe())
+        case "session.input_audio_buffer.append":
+            try:
+                return base64.b64decode(content.get("audio") or "", validate=True)
+            except (TypeError, binascii.Error) as error:
+                raise InvalidAudioError("audio is not base64") from error
+        case kind:
+            allowed = "session.update, session.input_audio_buffer.append or session.close"
+            raise InvalidFieldError("type", kind, allowed)
+    return None
+
+
+async def _own_models(door: Door, token: str) -> set[str]:
+    """Return the names of our models; a name of somebody else's stands for the default."""
+    catalog = await door.client.with_token(token).list_models()
+    return {model.name for model in catalog.models}
+
+
+def _objects_inside(parent: object, path: str, name: str) -> dict[str, Any]:
+    if not isinstance(parent, dict):
+        raise InvalidFieldError(path, json.dumps(parent), "an object")
+    child = parent.get(name) or {}
+    if not isinstance(child, dict):
+        raise InvalidFieldError(f"{path}.{name}", json.dumps(child), "an object")
+    return child
+
+
+def _new_id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(12)}"

@@ -1,0 +1,109 @@
+// Captions on the page: committed words are added and never touched again; only the tail changes.
+
+const KEPT_LINES = 400;
+
+export class Captions {
+  constructor(container) {
+    this.container = container;
+    this.columns = new Map();
+  }
+
+  column(language) {
+    if (!this.columns.has(language)) this.columns.set(language, new Column(this.container, language));
+    return this.columns.get(language);
+  }
+
+  clear() {
+    this.columns.clear();
+    this.container.replaceChildren();
+  }
+
+  // SRT, VTT or plain text of one language; cues are the gateway's work.
+  async export(language, format) {
+    const { words } = this.columns.get(language);
+    if (format === "txt") return `${words.reduce(joinLines(words), "").trim()}\n`;
+    const answer = await fetch(`v1/captions.${format}`, { method: "POST", body: JSON.stringify({ words }) });
+    if (!answer.ok) throw new Error((await answer.json()).error.message);
+    return answer.text();
+  }
+}
+
+class Column {
+  constructor(container, language) {
+    const section = document.createElement("section");
+    section.className = "language";
+    section.lang = language;
+    const heading = document.createElement("h2");
+    heading.textContent = new Intl.DisplayNames(["en"], { type: "language" }).of(language);
+    this.lines = document.createElement("div");
+    this.lines.className = "lines";
+    this.lines.setAttribute("role", "log");
+    this.lines.setAttribute("aria-live", "polite");
+    this.lines.setAttribute("aria-label", `Captions, ${heading.textContent}`);
+    section.append(heading, this.lines);
+    container.append(section);
+    this.tail = document.createElement("span");
+    this.tail.className = "tentative";
+    this.tail.setAttribute("aria-hidden", "true"); // read aloud once it is sure
+    this.words = [];
+    this.utterance = -1;
+  }
+
+  addWords(words, lagOf) {
+    for (const word of words) {
+      if (word.utterance !== this.utterance) this.beginLine(word.utterance);
+      const span = document.createElement("span");
+      span.className = "word";
+      span.textContent = (word.starts_word && this.line.childNodes.length ? " " : "") + word.text;
+      const lag = lagOf(word);
+      if (lag !== undefined) {
+        span.dataset.lagMs = Math.round(lag);
+        span.title = `${(lag / 1000).toFixed(1)} s after its sound`;
+      }
+      this.tail.remove();
+      this.line.append(span);
+      this.words.push(word);
+    }
+    this.tail.textContent = "";
+    this.follow();
+  }
+
+  setTail(text, utterance) {
+    if (utterance !== this.utterance) this.beginLine(utterance);
+    this.tail.textContent = text ? ` ${text}` : "";
+    this.line.append(this.tail);
+    this.follow();
+  }
+
+  addLine({ utterance, text }) {
+    this.beginLine(utterance);
+    const span = document.createElement("span");
+    span.className = "word";
+    span.textContent = text;
+    this.line.append(span);
+    this.follow();
+  }
+
+  beginLine(utterance) {
+    this.tail.remove();
+    this.utterance = utterance;
+    if (this.line && !this.line.childNodes.length) return;
+    this.line = document.createElement("p");
+    this.lines.append(this.line);
+    while (this.lines.childNodes.length > KEPT_LINES) this.lines.firstChild.remove();
+  }
+
+  // Stay at the newest line, unless the reader has scrolled up to an older one.
+  follow() {
+    const { scrollTop, scrollHeight, clientHeight } = this.lines;
+    if (scrollHeight - scrollTop - clientHeight < 200) this.lines.scrollTop = scrollHeight;
+  }
+}
+
+function joinLines(words) {
+  return (text, _, index) => {
+    const word = words[index];
+    const before = index && words[index - 1].utterance !== word.utterance ? "\n" : word.starts_word ? " " : "";
+    return text + before + word.text;
+  };
+}

@@ -1,0 +1,68 @@
+// Sound from a microphone, a tab or a recording, as chunks of 16-bit PCM in real time.
+
+const CHUNK_MS = 100;
+const HIGHEST_RATE_HZ = 48000;
+
+export async function openMicrophone() {
+  const constraints = { audio: { channelCount: 1, echoCancellation: false, noiseSuppression: false } };
+  return fromStream(await navigator.mediaDevices.getUserMedia(constraints));
+}
+
+export async function openTab() {
+  // Browsers give sound only together with a picture, which nobody looks at.
+  const stream = await navigator.mediaDevices.getDisplayMedia({ video: true, audio: true });
+  stream.getVideoTracks().forEach((track) => track.stop());
+  if (!stream.getAudioTracks().length) throw new Error("The sound was not shared: tick “share audio”.");
+  return fromStream(stream);
+}
+
+export async function openFile(file) {
+  const context = newContext();
+  const recording = await context.decodeAudioData(await file.arrayBuffer()).catch(() => {
+    context.close();
+    throw new Error(`${file.name} is no recording that this browser can read.`);
+  });
+  const node = new AudioBufferSourceNode(context, { buffer: recording });
+  node.connect(context.destination); // one hears what is captioned
+  return capture(context, node, () => node.start(), (end) => { node.onended = end; });
+}
+
+async function fromStream(stream) {
+  const context = newContext();
+  const node = new MediaStreamAudioSourceNode(context, { mediaStream: stream });
+  const tracks = stream.getTracks();
+  const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", end));
+  const source = await capture(context, node, () => {}, onEnd);
+  const stop = source.stop;
+  source.stop = () => { tracks.forEach((track) => track.stop()); stop(); };
+  return source;
+}
+
+function newContext() {
+  const context = new AudioContext();
+  if (context.sampleRate <= HIGHEST_RATE_HZ) return context;
+  context.close();
+  return new AudioContext({ sampleRate: HIGHEST_RATE_HZ });
+}
+
+async function capture(context, node, begin, onEnd) {
+  await context.audioWorklet.addModule("recorder.js");
+  const chunkSamples = Math.round((context.sampleRate * CHUNK_MS) / 1000);
+  const recorder = new AudioWorkletNode(context, "recorder", {
+    numberOfOutputs: 0, processorOptions: { chunkSamples },
+  });
+  node.connect(recorder);
+  return {
+    rateHz: context.sampleRate,
+    start(onChunk, end) {
+      recorder.port.onmessage = ({ data }) => onChunk(data);
+      onEnd(end);
+      context.resume();
+      begin();
+    },
+    stop() {
+      recorder.port.onmessage = null;
+      context.close();
+    },
+  };
+}

@@ -1,0 +1,205 @@
+// The page: ?stream=NAME reads a published stream, ?publish=NAME speaks into one, ?overlay=1 is the
+// bar for OBS, ?token=… an access token, ?to=de,es the languages.
+
+import { openFile, openMicrophone, openTab } from "./capture.js";
+import { Captions } from "./captions.js";
+import { TranslationStream } from "./stream.js";
+
+const parameters = new URLSearchParams(location.search);
+const element = (id) => document.getElementById(id);
+const captions = new Captions(element("captions"));
+const token = parameters.get("token") ?? "";
+const lags = [];
+const RECENT_LAGS = 20;
+let source = null;
+let stream = null;
+
+if (parameters.has("overlay")) document.documentElement.classList.add("overlay");
+setSize(Number(parameters.get("size") ?? localStorage.getItem("size") ?? 28));
+
+function say(text, kind = "") {
+  element("status").textContent = text;
+  element("status").dataset.kind = kind;
+}
+
+function setSize(pixels) {
+  document.documentElement.style.setProperty("--size", `${pixels}px`);
+  element("size").value = pixels;
+}
+
+function showEvent(event, lagOf) {
+  if (event.type === "words") {
+    element("hint").hidden = true;
+    captions.column(event.language).addWords(event.words, (word) => {
+      const lag = lagOf(word);
+      if (lag !== undefined) lags.push(lag);
+      return lag;
+    });
+    element("downloads").hidden = false;
+    showLag();
+  } else if (event.type === "tentative") {
+    captions.column(event.language).setTail(event.text, event.utterance);
+  } else if (event.type === "reconnected") {
+    say("Live", "live");
+  }
+}
+
+function showLag() {
+  const recent = lags.slice(-RECENT_LAGS);
+  if (!recent.length) return;
+  const mean = recent.reduce((sum, lag) => sum + lag, 0) / recent.length;
+  element("lag").textContent = `${(mean / 1000).toFixed(1)} s behind the speaker`;
+}
+
+async function start(open) {
+  const languages = chosenLanguages();
+  if (!languages.length) return say("Choose a language first.", "error");
+  element("start").disabled = true;
+  say("Opening the sound…");
+  try {
+    source = await open();
+  } catch (error) {
+    element("start").disabled = false;
+    const refused = error.name === "NotAllowedError" ? "The browser may not use this sound." : error.message;
+    return say(refused, "error");
+  }
+  captions.clear();
+  lags.length = 0;
+  let begin; // when the first sample came into being, on performance.now()'s clock
+  const lagOf = (word) => performance.now() - begin - word.source_end_ms;
+  stream = new TranslationStream({
+    rateHz: source.rateHz,
+    languages,
+    token,
+    publish: parameters.get("publish") ?? "",
+    onEvent: (event) => {
+      if (event.type === "started") say("Live", "live");
+      showEvent(event, lagOf);
+    },
+    onLost: () => say("The connection was lost; going on…", "error"),
+    onEnd: (failure) => {
+      finish();
+      say(failure ?? "Ended.", failure ? "error" : "");
+    },
+  });
+  source.start((chunk) => {
+    begin ??= performance.now() - (chunk.byteLength / 2 / source.rateHz) * 1000;
+    stream.send(chunk);
+  }, stop);
+  element("start").textContent = "Stop";
+  element("start").disabled = false;
+}
+
+// The sound is over: what is left of the text still comes.
+function stop() {
+  if (!source) return;
+  source.stop();
+  source = null;
+  stream.end();
+  say("Finishing…");
+}
+
+function finish() {
+  source?.stop();
+  source = null;
+  stream = null;
+  element("start").textContent = "Start";
+  element("start").disabled = false;
+}
+
+function chosenLanguages() {
+  return [...element("languages").querySelectorAll(":checked")].map(({ value }) => value);
+}
+
+async function offerLanguages() {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch("v1/models", { headers });
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error.message);
+  const wanted = parameters.get("to")?.split(",");
+  const names = new Intl.DisplayNames(["en"], { type: "language" });
+  content.models[0].target_languages.forEach((tag, index) => {
+    const label = document.createElement("label");
+    const box = Object.assign(document.createElement("input"), { type: "checkbox", value: tag });
+    box.checked = wanted ? wanted.includes(tag) : index === 0;
+    label.append(box, ` ${names.of(tag)}`);
+    element("languages").append(label);
+  });
+}
+
+function read(name) {
+  document.body.classList.add("reader");
+  element("stream-name").textContent = name;
+  const address = new URL(`v1/streams/${encodeURIComponent(name)}/events`, location.href);
+  for (const tag of parameters.get("to")?.split(",") ?? []) address.searchParams.append("language", tag);
+  if (token) address.searchParams.set("access_token", token);
+  const events = new EventSource(address);
+  events.onopen = () => say("Live", "live");
+  events.onerror = () => say("Waiting for the stream…");
+  events.onmessage = ({ data }) => {
+    const event = JSON.parse(data);
+    if (event.type === "lines") {
+      captions.clear();
+      event.lines.forEach((line) => captions.column(line.language).addLine(line));
+    } else if (event.type === "end") {
+      say("The stream has ended.");
+      events.close();
+    } else {
+      showEvent(event, () => undefined);
+    }
+  };
+}
+
+async function download(format) {
+  for (const language of captions.columns.keys()) {
+    const text = await captions.export(language, format);
+    const content = new Blob([text], { type: "text/plain;charset=utf-8" });
+    const link = Object.assign(document.createElement("a"), {
+      href: URL.createObjectURL(content),
+      download: `captions.${language}.${format}`,
+    });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+}
+
+element("controls").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (stream) return stop();
+  const kind = element("source").value;
+  if (kind === "file") return element("file").click();
+  return start(kind === "tab" ? openTab : openMicrophone);
+});
+element("file").addEventListener("change", ({ target }) => target.files[0] && start(() => openFile(target.files[0])));
+element("size").addEventListener("input", ({ target }) => {
+  setSize(target.value);
+  localStorage.setItem("size", target.value);
+});
+element("downloads").addEventListener("click", ({ target }) => {
+  const { format } = target.dataset;
+  if (format) download(format).catch((error) => say(error.message, "error"));
+});
+document.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  document.body.classList.add("dropping");
+});
+document.addEventListener("dragleave", () => document.body.classList.remove("dropping"));
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  document.body.classList.remove("dropping");
+  const file = event.dataTransfer.files[0];
+  if (file && !stream) start(() => openFile(file));
+});
+
+if (parameters.has("stream")) {
+  read(parameters.get("stream"));
+} else {
+  offerLanguages().then(
+    () => {
+      element("start").disabled = false;
+      say("Ready.");
+      if (parameters.has("autostart")) start(openMicrophone);
+    },
+    (error) => say(error.message, "error"),
+  );
+}

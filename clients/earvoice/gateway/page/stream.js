@@ -1,0 +1,126 @@
+// One stream to the gateway. It goes on after a lost connection: what was sent is kept until the
+// services need it no more, and each language's place comes with its events.
+
+const FIRST_PAUSE_MS = 250;
+const LONGEST_PAUSE_MS = 4000;
+const TRIES = 12;
+const LOUDEST_WAIT_BYTES = 4 << 20;
+
+export class TranslationStream {
+  constructor({ rateHz, languages, token = "", publish = "", onEvent, onLost, onEnd }) {
+    Object.assign(this, { rateHz, languages, token, publish, onEvent, onLost, onEnd });
+    this.chunks = []; // {start, samples: ArrayBuffer}, oldest first
+    this.places = new Map(); // language -> {point, sample}
+    this.nextSample = 0;
+    this.tries = 0;
+    this.hasEnded = false;
+    this.open();
+  }
+
+  send(buffer) {
+    const chunk = { start: this.nextSample, buffer };
+    this.nextSample += buffer.byteLength / 2;
+    this.chunks.push(chunk);
+    if (this.isStarted && this.socket.bufferedAmount < LOUDEST_WAIT_BYTES) this.flush();
+  }
+
+  end() {
+    this.hasEnded = true;
+    if (this.isStarted) this.flush();
+  }
+
+  close() {
+    this.isClosed = true;
+    this.socket.close(1000);
+  }
+
+  open() {
+    const base = location.href.replace(/^http/, "ws");
+    this.socket = new WebSocket(new URL("v1/translate", base));
+    this.isStarted = false;
+    this.waitsFor = new Set(this.languages);
+    this.socket.onopen = () => this.socket.send(JSON.stringify(this.startMessage()));
+    this.socket.onmessage = ({ data }) => this.take(JSON.parse(data));
+    this.socket.onclose = (event) => this.lose(event);
+  }
+
+  startMessage() {
+    const message = {
+      type: "start",
+      config: {
+        audioEncoding: "AUDIO_ENCODING_LINEAR16",
+        sampleRateHertz: this.rateHz,
+        targetLanguageCodes: this.languages,
+        enableInterimResults: true,
+      },
+    };
+    if (this.token) message.access_token = this.token;
+    if (this.publish) message.publish = this.publish;
+    if (this.places.size) {
+      message.resume = Object.fromEntries([...this.places].map(([name, { point }]) => [name, point]));
+    }
+    return message;
+  }
+
+  take(event) {
+    if (event.type === "error") {
+      this.failure = event;
+      return;
+    }
+    if (event.type === "started") {
+      this.waitsFor.delete(event.language);
+      if (!this.waitsFor.size && !this.isStarted) {
+        this.isStarted = true;
+        this.unsent = this.firstNeededSample();
+        this.flush();
+      }
+    }
+    if (event.resume_point) {
+      this.tries = 0;
+      this.places.set(event.language, { point: event.resume_point, sample: event.acknowledged_samples });
+      this.forget();
+    }
+    this.onEvent(event);
+    if (event.type === "summary") this.summaries = (this.summaries ?? 0) + 1;
+  }
+
+  // Where the audio begins that the gateway wants: a language without a place begins anew.
+  firstNeededSample() {
+    if (this.places.size < this.languages.length) return 0;
+    return Math.min(...[...this.places.values()].map(({ sample }) => sample));
+  }
+
+  flush() {
+    for (const { start, buffer } of this.chunks) {
+      const end = start + buffer.byteLength / 2;
+      if (end <= this.unsent) continue;
+      this.socket.send(start < this.unsent ? buffer.slice((this.unsent - start) * 2) : buffer);
+      this.unsent = end;
+    }
+    if (this.hasEnded && !this.hasToldEnd) {
+      this.hasToldEnd = true;
+      this.socket.send(JSON.stringify({ type: "end" }));
+    }
+  }
+
+  forget() {
+    const needed = this.firstNeededSample();
+    while (this.chunks.length && this.chunks[0].start + this.chunks[0].buffer.byteLength / 2 <= needed) {
+      this.chunks.shift();
+    }
+  }
+
+  lose(event) {
+    this.hasToldEnd = false;
+    if (this.isClosed || this.summaries === this.languages.length) return this.onEnd(null);
+    const mayPass = this.failure ? this.failure.advice !== "give up" : event.code !== 1008;
+    if (!mayPass || this.tries >= TRIES) {
+      return this.onEnd(this.failure?.message || event.reason || "The connection was lost.");
+    }
+    const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries++);
+    this.failure = undefined;
+    this.summaries = 0;
+    this.onLost();
+    setTimeout(() => this.isClosed || this.open(), pause);
+  }
+}

@@ -1,0 +1,309 @@
+"""Published streams: one speaker, any number of readers; late ones get the last lines."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from earvoice.client import Committed, EndOfUtterance, Started, Tentative
+from earvoice.client.captions import SHORTEST_MS, CaptionWriter, Cue
+from earvoice.gateway.messages import describe_event, dump
+from earvoice.gateway.speaker import SpokenEvent
+from earvoice.runtime.errors import Code, InvalidFieldError, SlowReaderError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from earvoice.client import CommittedWord, TranslationEvent
+
+WAITING_MESSAGES = 256
+"""Of one reader; who is further behind is sent away, and gets the last lines when it comes back."""
+LAST_LINES = 20
+"""Told to a reader that comes late."""
+_FOR_READERS = (Committed, Tentative, EndOfUtterance)
+
+
+@dataclass
+class Line:
+    """What was said in one utterance, in one language; it only grows.
+
+    Attributes:
+        language: BCP-47 tag.
+        utterance: from 0.
+        words: committed until now.
+        is_final: the utterance has ended.
+        end_ms: where it ended, once it has.
+    """
+
+    language: str
+    utterance: int
+    words: list[CommittedWord] = field(default_factory=list)
+    is_final: bool = False
+    end_ms: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The committed words, joined."""
+        return "".join(
+            f" {word.text}" if word.starts_word else word.text for word in self.words
+        ).strip()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a reader is told of it."""
+        return {
+            "language": self.language,
+            "utterance": self.utterance,
+            "text": self.text,
+            "is_final": self.is_final,
+            "start_ms": round(self.words[0].source_start_ms) if self.words else None,
+            "end_ms": round(self.words[-1].source_end_ms) if self.words else None,
+        }
+
+
+class Captions:
+    """The cues of one language.
+
+    Attributes:
+        cues: oldest first; what has been said last may still be missing.
+        settled_ms: no new cue begins before this.
+    """
+
+    def __init__(self, kept_cues: int) -> None:
+        self._writer = CaptionWriter()
+        self.cues: deque[Cue] = deque(maxlen=kept_cues)
+        self.settled_ms = 0.0
+
+    def add(self, word: CommittedWord) -> None:
+        self._take(self._writer.add(word))
+
+    def end_utterance(self, end_ms: float) -> None:
+        self._take(self._writer.end_utterance())
+        self.settled_ms = max(self.settled_ms, end_ms)
+
+    def _take(self, cues: Sequence[Cue]) -> None:
+        for cue in cues:
+            # A word that came after all is shown when it can be.
+            start_ms = max(cue.start_ms, math.ceil(self.settled_ms))
+            shown = replace(cue, start_ms=start_ms, end_ms=max(cue.end_ms, start_ms + SHORTEST_MS))
+            self.cues.append(shown)
+            self.settled_ms = shown.end_ms
+
+
+class StreamNotFoundError(InvalidFieldError):
+    """No stream of this name is on."""
+
+    code = Code.NOT_FOUND
+
+
+class StreamTakenError(InvalidFieldError):
+    """Somebody else speaks under this name."""
+
+
+class PublishedStream:
+    """One stream's lines, and who reads them.
+
+    Args:
+        name: as in its address.
+        kept_lines: in each language.
+    """
+
+    def __init__(self, name: str, kept_lines: int) -> None:
+        self.name = name
+        self.languages: list[str] = []
+        self.is_over = False
+        self.ended_at_s: float | None = None
+        self._kept_lines = kept_lines
+        self._lines: dict[str, deque[Line]] = {}
+        self._captions: dict[str, Captions] = {}
+        self._readers: set[_Reader] = set()
+
+    @property
+    def reader_count(self) -> int:
+        """How many read now."""
+        return len(self._readers)
+
+    def captions(self, language: str) -> Captions:
+        """Return the captions of a language until now.
+
+        Raises:
+            InvalidFieldError: the stream is not in this language.
+        """
+        if language not in self._captions:
+            raise InvalidFieldError("language", language, " or ".join(self.languages) or "none yet")
+        return self._captions[language]
+
+    def publish(self, language: str, event: TranslationEvent) -> None:
+        """Tell the readers of an event; never waits for one of them."""
+        if isinstance(event, Started) and language not in self._lines:
+            self.languages.append(language)
+            self._lines[language] = deque(maxlen=self._kept_lines)
+            self._captions[language] = Captions(self._kept_lines)
+        if isinstance(event, Committed):
+            captions = self._captions[language]
+            for word in event.words:
+                self._line(language, word.utterance).words.append(word)
+                captions.add(word)
+        if isinstance(event, EndOfUtterance):
+            self._captions[language].end_utterance(event.end_ms)
+            lines = self._lines[language]
+            # An utterance in which nothing was understood has no line.
+            if lines and lines[-1].utterance == event.utterance:
+                lines[-1].is_final, lines[-1].end_ms = True, event.end_ms
+        if isinstance(event, _FOR_READERS):
+            self._tell(language, dump(describe_event(SpokenEvent(language, event))))
+
+    def end(self, now_s: float) -> None:
+        """The speaker has ended; readers are told, and let go."""
+        self.is_over, self.ended_at_s = True, now_s
+        self._tell("", dump({"type": "end"}))
+        for reader in self._readers:
+            reader.end()
+
+    async def read(self, languages: frozenset[str] = frozenset()) -> AsyncIterator[str]:
+        """Yield messages: the last lines first, then what comes, until the stream is over.
+
+        Args:
+            languages: which to read; empty for all.
+
+        Raises:
+            SlowReaderError: too much had come since the reader took its last message.
+        """
+        yield dump({"type": "lines", "stream": self.name, "lines": self._last_lines(languages)})
+        if self.is_over:
+            yield dump({"type": "end"})
+            return
+        reader = _Reader(languages)
+        self._readers.add(reader)
+        try:
+            async for message in reader.messages():
+                yield message
+        finally:
+            self._readers.discard(reader)
+
+    def _line(self, language: str, utterance: int) -> Line:
+        lines = self._lines[language]
+        if not lines or lines[-1].utterance != utterance:
+            lines.append(Line(language, utterance))
+        return lines[-1]
+
+    def _last_lines(self, languages: frozenset[str]) -> list[dict[str, Any]]:
+        return [
+            line.describe()
+            for language, lines in self._lines.items()
+            if not languages or language in languages
+            for line in list(lines)[-LAST_LINES:]
+        ]
+
+    def _tell(self, language: str, message: str) -> None:
+        for reader in self._readers:
+            if not language or reader.wants(language):
+                reader.tell(message)
+
+
+class _Reader:
+    """Messages on their way to one reader; all readers share each message's text."""
+
+    def __init__(self, languages: frozenset[str]) -> None:
+        self._languages = languages
+        self._messages: deque[str] = deque()
+        self._is_over = False
+        self._is_late = False
+        self._news = asyncio.Event()
+
+    def wants(self, language: str) -> bool:
+        return not self._languages or language in self._languages
+
+    def tell(self, message: str) -> None:
+        if len(self._messages) >= WAITING_MESSAGES:
+            self._is_late = True
+            self._messages.clear()
+        if not self._is_late:
+            self._messages.append(message)
+        self._news.set()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._news.set()
+
+    async def messages(self) -> AsyncIterator[str]:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._messages:
+                yield self._messages.popleft()
+            if self._is_late:
+                raise SlowReaderError(
+                    f"{WAITING_MESSAGES} messages were not read; come again for the last lines"
+                )
+            if self._is_over:
+                return
+
+
+class StreamDirectory:
+    """The published streams by their names; one that is over can be read a while longer.
+
+    Args:
+        kept_lines: of each stream, in each language.
+        linger_s: how long a stream is kept after its end.
+        now_s: a monotonic clock in seconds.
+    """
+
+    def __init__(
+        self, kept_lines: int, linger_s: float, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kept_lines = kept_lines
+        self._linger_s = linger_s
+        self._now_s = now_s
+        self._streams: dict[str, PublishedStream] = {}
+
+    @property
+    def reader_count(self) -> int:
+        """How many read now, over all streams."""
+        return sum(stream.reader_count for stream in self._streams.values())
+
+    def open(self, name: str, *, resumes: bool = False) -> PublishedStream:
+        """Return a stream to speak into.
+
+        Args:
+            name: checked already.
+            resumes: the speaker goes on with a session: the lines that are kept stay.
+
+        Raises:
+            StreamTakenError: somebody speaks under this name.
+        """
+        self._forget_old()
+        known = self._streams.get(name)
+        if known is not None and not known.is_over:
+            raise StreamTakenError("publish", name, "a name under which nobody speaks")
+        if known is not None and resumes:
+            known.is_over, known.ended_at_s = False, None
+            return known
+        self._streams[name] = PublishedStream(name, self._kept_lines)
+        return self._streams[name]
+
+    def find(self, name: str) -> PublishedStream:
+        """Return a stream to read.
+
+        Raises:
+            StreamNotFoundError: there is none of this name.
+        """
+        self._forget_old()
+        if name not in self._streams:
+            raise StreamNotFoundError("stream", name, "the name of a stream that is on")
+        return self._streams[name]
+
+    def end(self, stream: PublishedStream) -> None:
+        """Say that a stream's speaker has ended."""
+        stream.end(self._now_s())
+
+    def _forget_old(self) -> None:
+        now_s = self._now_s()
+        self._streams = {
+            name: stream
+            for name, stream in self._streams.items()
+            if stream.ended_at_s is None or now_s - stream.ended_at_s < self._linger_s
+        }

@@ -1,0 +1,216 @@
+"""What is read over HTTP: published streams as server-sent events, subtitles and HLS playlists."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from earvoice.client.captions import SubtitleForm, captions_of, subtitle_file
+from earvoice.gateway import hls
+from earvoice.gateway.access import shown_token
+from earvoice.gateway.messages import read_words
+from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import HTTPConnection, Request
+    from starlette.types import Receive, Scope, Send
+
+    from earvoice.gateway.door import Door
+    from earvoice.gateway.published import PublishedStream
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; connect-src 'self' ws: wss:; "
+    "media-src 'self' blob:; img-src 'self' data:; object-src 'none'; base-uri 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_SUBTITLE_TYPES: dict[SubtitleForm, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
+_PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
+# Players are pages of other origins; what they may read is a matter of tokens.
+_FOR_PLAYERS = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-cache"}
+_LONGEST_BODY_BYTES = 16 << 20
+"""A day of words."""
+_HEARTBEAT_S = 15.0
+
+
+def reader_routes(door: Door) -> list[Route]:
+    """Return the routes that read."""
+
+    async def read_events(request: Request) -> Response:
+        door.gatekeeper.check_origin(request)
+        return _EventStream(door, find_stream(door, request), languages_of(request))
+
+    return [
+        Route("/v1/streams/{name}/events", read_events),
+        *_subtitle_routes(door, "srt"),
+        *_subtitle_routes(door, "vtt"),
+        *_playlist_routes(door),
+    ]
+
+
+def find_stream(door: Door, connection: HTTPConnection) -> PublishedStream:
+    """Return the stream that an address names.
+
+    Raises:
+        EarvoiceError: there is none, or the caller may not read it.
+    """
+    name = connection.path_params["name"]
+    door.gatekeeper.admit(shown_token(connection), "read").check_stream(name)
+    return door.directory.find(name)
+
+
+def languages_of(connection: HTTPConnection) -> frozenset[str]:
+    """Return the languages asked for: ``?language=de&language=es``; none for all."""
+    return frozenset(connection.query_params.getlist("language"))
+
+
+def _subtitle_routes(door: Door, form: SubtitleForm) -> list[Route]:
+    media_type = _SUBTITLE_TYPES[form]
+
+    async def read_subtitles(request: Request) -> Response:
+        stream = find_stream(door, request)
+        language = request.query_params.get("language") or next(iter(stream.languages), "")
+        return Response(subtitle_file(stream.captions(language).cues, form), media_type=media_type)
+
+    async def make_subtitles(request: Request) -> Response:
+        door.gatekeeper.check_origin(request)
+        words = read_words(await _read_body(request))
+        return Response(subtitle_file(captions_of(words), form), media_type=media_type)
+
+    return [
+        Route(f"/v1/streams/{{name}}/captions.{form}", read_subtitles),
+        Route(f"/v1/captions.{form}", make_subtitles, methods=["POST"]),
+    ]
+
+
+def _playlist_routes(door: Door) -> list[Route]:
+    async def read_master(request: Request) -> Response:
+        stream = find_stream(door, request)
+        video = request.query_params.get("video", "")
+        if not video.isprintable() or urlsplit(video).scheme not in {"http", "https"}:
+            raise InvalidFieldError("video", video, "the address of a video's playlist")
+        bandwidth = _number(request, "bandwidth", 2_000_000)
+        passed_on = {
+            name: request.query_params[name]
+            for name in ("mpegts", "access_token")
+            if name in request.query_params
+        }
+        query = f"?{urlencode(passed_on)}" if passed_on else ""
+        text = hls.master_playlist(video, stream.languages, bandwidth, query)
+        return Response(text, media_type=_PLAYLIST_TYPE, headers=_FOR_PLAYERS)
+
+    async def read_playlist(request: Request) -> Response:
+        stream = find_stream(door, request)
+        captions = stream.captions(request.path_params["language"])
+        query = f"?{request.url.query}" if request.url.query else ""
+        text = hls.caption_playlist(captions.settled_ms, query, is_over=stream.is_over)
+        return Response(text, media_type=_PLAYLIST_TYPE, headers=_FOR_PLAYERS)
+
+    async def read_segment(request: Request) -> Response:
+        stream = find_stream(door, request)
+        captions = stream.captions(request.path_params["language"])
+        text = hls.caption_segment(
+            request.path_params["number"],
+            captions.cues,
+            captions.settled_ms,
+            _number(request, "mpegts", 0),
+            is_over=stream.is_over,
+        )
+        return Response(text, media_type=_SUBTITLE_TYPES["vtt"], headers=_FOR_PLAYERS)
+
+    return [
+        Route("/v1/streams/{name}/hls/master.m3u8", read_master),
+        Route("/v1/streams/{name}/hls/{language}/index.m3u8", read_playlist),
+        Route("/v1/streams/{name}/hls/{language}/{number:int}.vtt", read_segment),
+    ]
+
+
+class _EventStream(Response):
+    """Server-sent events of a published stream; a page's `EventSource` comes back by itself."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, door: Door, stream: PublishedStream, languages: frozenset[str]) -> None:
+        super().__init__()
+        self._door = door
+        self._stream = stream
+        self._languages = languages
+        del self.headers["content-length"]
+        self.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store"})
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        write_timeout_s = self._door.settings.write_timeout_ms / 1000
+
+        async def write(text: str) -> None:
+            async with asyncio.timeout(write_timeout_s):
+                body = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+                await send(body)
+
+        async def tell() -> None:
+            headers = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **headers})
+            async for message in _with_heartbeat(self._stream.read(self._languages)):
+                await write(f"data: {message}\n\n" if message else ": still here\n\n")
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        with self._door.counted():
+            telling = asyncio.ensure_future(tell())
+            leaving = asyncio.ensure_future(_wait_for_end(receive))
+            try:
+                await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                telling.cancel()
+                leaving.cancel()
+                await asyncio.wait({telling, leaving})
+            if not telling.cancelled():
+                error = telling.exception()
+                if error is not None and not isinstance(error, TimeoutError | SlowReaderError):
+                    raise error
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    async for block in request.stream():
+        body += block
+        if len(body) > _LONGEST_BODY_BYTES:
+            raise InvalidFieldError("body", f"{len(body)} bytes", f"{_LONGEST_BODY_BYTES} at most")
+    return bytes(body)
+
+
+async def _wait_for_end(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _with_heartbeat(messages: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yield the messages, and nothing now and then, so that proxies keep the connection."""
+    coming: asyncio.Future[str] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(anext(messages))
+            await asyncio.wait({coming}, timeout=_HEARTBEAT_S)
+            if not coming.done():
+                yield ""
+                continue
+            try:
+                message = coming.result()
+            except StopAsyncIteration:
+                return
+            coming = None
+            yield message
+    finally:
+        if coming is not None:
+            coming.cancel()
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not text.isascii() or not text.isdecimal():
+        raise InvalidFieldError(name, text, "a whole number")
+    return int(text)

@@ -1,0 +1,211 @@
+"""One caller's audio, translated into each language that was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from earvoice.client import (
+    Committed,
+    EndOfUtterance,
+    Reconnected,
+    Started,
+    TranslationEvent,
+    TranslationUpdate,
+)
+from earvoice.runtime.errors import OutOfOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from earvoice.client import ResumePoint, TranslationClient, TranslationOptions
+    from earvoice.gateway.published import PublishedStream
+
+WAITING_AUDIO_MS = 2_000
+WAITING_EVENTS = 1_000
+"""Far more than are released while one is written; a caller that reads nothing holds up its own
+sessions here."""
+
+
+class SpokenEvent(NamedTuple):
+    """An event of one of a speaker's sessions.
+
+    Attributes:
+        language: the session's target language.
+        event: what it told.
+        resume_point: bytes of where the session could go on after this; empty where the event
+            gives no such place.
+    """
+
+    language: str
+    event: TranslationEvent
+    resume_point: bytes = b""
+
+
+class _AudioQueue:
+    """Audio on its way to one session: bounded by its length in time."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._chunks: asyncio.Queue[bytes | TranslationUpdate | None] = asyncio.Queue()
+        self._held_bytes = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def put(self, content: bytes | TranslationUpdate | None) -> None:
+        """Add audio, a change, or None for the end; wait while too much is held."""
+        await self._has_room.wait()
+        self._chunks.put_nowait(content)
+        if isinstance(content, bytes):
+            self._held_bytes += len(content)
+        if self._held_bytes >= self._limit_bytes:
+            self._has_room.clear()
+
+    def close(self) -> None:
+        """Let go of who waits: the session is over, and what still comes is not for it."""
+        self._limit_bytes = 1 << 62
+        self._has_room.set()
+
+    async def __aiter__(self) -> AsyncIterator[bytes | TranslationUpdate]:
+        while (content := await self._chunks.get()) is not None:
+            if isinstance(content, bytes):
+                self._held_bytes -= len(content)
+                if self._held_bytes < self._limit_bytes:
+                    self._has_room.set()
+            yield content
+
+
+class Speaker:
+    """A session for each target language, all of the same audio.
+
+    Args:
+        client: to the policy service.
+        options: of the caller; the sessions differ in their target language alone.
+        resume_points: by language, where the sessions go on that another gateway had; the audio
+            then begins at the earliest of their ``acknowledged_samples``; 0 for a language without.
+        published: gets every event, for readers.
+
+    Attributes:
+        session_ids: of the sessions until now, for logs.
+        word_count: words released until now.
+        has_ended: the audio has.
+    """
+
+    def __init__(
+        self,
+        client: TranslationClient,
+        options: TranslationOptions,
+        resume_points: Mapping[str, ResumePoint] | None = None,
+        published: PublishedStream | None = None,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._resume_points = resume_points or {}
+        points = [self._resume_points.get(language) for language in options.target_languages]
+        self._start_sample = min(point.acknowledged_samples if point else 0 for point in points)
+        self._published = published
+        self.session_ids: list[str] = []
+        self.word_count = 0
+        self.has_ended = False
+        rate = options.audio.sample_rate_hz * options.audio.frame_bytes
+        limit_bytes = rate * WAITING_AUDIO_MS // 1000
+        self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
+        self._events: asyncio.Queue[SpokenEvent | None] = asyncio.Queue(WAITING_EVENTS)
+
+    async def send(self, audio: bytes | TranslationUpdate) -> None:
+        """Give audio, cut anywhere, or a change; waits while the services are behind.
+
+        Raises:
+            OutOfOrderError: the end had been told.
+        """
+        if self.has_ended:
+            raise OutOfOrderError("audio came after the end")
+        for queue in self._audio.values():
+            await queue.put(audio)
+
+    async def end(self) -> None:
+        """Say that the audio has ended; the remaining events still come."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        for queue in self._audio.values():
+            await queue.put(None)
+
+    async def events(self) -> AsyncIterator[SpokenEvent]:
+        """Yield the events of all languages as they come, each with its language.
+
+        Raises:
+            TranslationError: a session failed and cannot go on; the others end with it.
+        """
+        running = asyncio.create_task(self._run())
+        try:
+            while True:
+                coming = asyncio.create_task(self._events.get())
+                await asyncio.wait({coming, running}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done() and self._events.empty():
+                    coming.cancel()
+                    break
+                event = await coming
+                if event is None:
+                    break
+                self._note(event)
+                yield event
+            await running
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+            if not running.cancelled():
+                # Looked at: whoever ended this for another reason need not hear of it.
+                running.exception()
+
+    def _note(self, spoken: SpokenEvent) -> None:
+        match spoken.event:
+            case Started() | Reconnected():
+                self.session_ids.append(spoken.event.session_id)
+            case Committed():
+                self.word_count += sum(word.starts_word for word in spoken.event.words)
+        if self._published is not None:
+            self._published.publish(spoken.language, spoken.event)
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for language in self._audio:
+                    group.create_task(self._translate(language))
+        except ExceptionGroup as failures:
+            # One failure ends the others: there is only one to tell.
+            raise failures.exceptions[0] from None
+        await self._events.put(None)
+
+    async def _translate(self, language: str) -> None:
+        options = replace(self._options, target_languages=(language,), paced=True)
+        queue = self._audio[language]
+        point = self._resume_points.get(language)
+        # What the sessions do not all want is dropped here: they may stand at different places.
+        skipped_samples = point.acknowledged_samples - self._start_sample if point else 0
+        audio = _without_start(aiter(queue), skipped_samples * options.audio.frame_bytes)
+        stream = self._client.open(audio, options, point)
+        try:
+            async with aclosing(stream.events()) as events:
+                async for event in events:
+                    token = b""
+                    if isinstance(event, Committed | EndOfUtterance) and event.resume_token:
+                        token = stream.resume_point.to_bytes()
+                    await self._events.put(SpokenEvent(language, event, token))
+        finally:
+            queue.close()
+
+
+async def _without_start(
+    audio: AsyncIterator[bytes | TranslationUpdate], skipped_bytes: int
+) -> AsyncIterator[bytes | TranslationUpdate]:
+    async for content in audio:
+        if not isinstance(content, bytes):
+            yield content
+            continue
+        kept = content[skipped_bytes:]
+        skipped_bytes -= len(content) - len(kept)
+        if kept:
+            yield kept

@@ -1,1 +1,0 @@
-"""The papers' claims, tested on the project's own model: plan, runs, judgement and page."""

@@ -1,1 +1,0 @@
-"""What each claim asks of the results."""

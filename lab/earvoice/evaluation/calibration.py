@@ -1,0 +1,220 @@
+"""How one curve is judged better than another, and which of its points are worth keeping."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+
+from earvoice.evaluation.curve import read_point
+from earvoice.evaluation.recording import RecordingError
+from earvoice.evaluation.replay.setting import ReplaySetting
+from earvoice.evaluation.score import ScoringOptions
+from earvoice.models.config import PolicyDefaults
+from earvoice.policies import AlignAtt, Edatt
+
+if TYPE_CHECKING:
+    from earvoice.evaluation.replay.run import ReplaySweep
+
+
+LAGS_MS = (1000, 1250, 1500, 1750, 2000, 2500, 3000)
+"""Latencies that are equally dear to us."""
+
+MOST_POINTS = 6
+"""Of a grid, as many as the papers' curves have."""
+
+ParameterT = TypeVar("ParameterT", int, float)
+
+
+@dataclass(frozen=True)
+class TriedPoint(Generic[ParameterT]):
+    """A policy with one value of its parameter."""
+
+    parameter: ParameterT
+    laal_ms: float
+    bleu: float
+
+
+def quality(points: Sequence[TriedPoint[ParameterT]]) -> float:
+    """Return the mean over `LAGS_MS` of the BLEU that a curve reaches without being later.
+
+    Between two points it is interpolated, and below the fastest one towards nothing at no lag: a
+    curve that begins just behind a lag is hardly worse for it.
+    """
+    front: list[TriedPoint[ParameterT]] = front_of(points)
+    lags = [0.0, *(point.laal_ms for point in front)]
+    scores = [0.0, *(point.bleu for point in front)]
+    return float(np.interp(LAGS_MS, lags, scores).mean())
+
+
+def front_of(points: Sequence[TriedPoint[ParameterT]]) -> list[TriedPoint[ParameterT]]:
+    """Return the points that none beats in both latency and quality, the fastest first."""
+    front: list[TriedPoint[ParameterT]] = []
+    for point in sorted(points, key=lambda point: (point.laal_ms, -point.bleu)):
+        if not front or point.bleu > front[-1].bleu:
+            front.append(point)
+    return front
+
+
+def grid_of(points: Sequence[TriedPoint[ParameterT]]) -> tuple[ParameterT, ...]:
+    """Return at most `MOST_POINTS` values from the front, evenly spread over its latencies."""
+    front = front_of(points)
+    lags = np.array([point.laal_ms for point in front])
+    wanted = np.linspace(lags[0], lags[-1], MOST_POINTS)
+    nearest = sorted({int(np.abs(lags - lag).argmin()) for lag in wanted})
+    return tuple(front[place].parameter for place in nearest)
+
+
+def default_of(points: Sequence[TriedPoint[ParameterT]], most_lag_ms: float) -> ParameterT:
+    """Return the value of best quality that keeps a lag; the fastest where none does."""
+    front = front_of(points)
+    allowed = [point for point in front if point.laal_ms <= most_lag_ms]
+    return (allowed[-1] if allowed else front[0]).parameter
+
+
+def best_of(qualities: Mapping[str, float], usual: str, least_gain: float) -> str:
+    """Return the name of the best curve; the usual one unless another gains enough."""
+    best = max(qualities, key=lambda name: qualities[name])
+    return best if qualities[best] >= qualities[usual] + least_gain else usual
+
+
+ALPHAS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.03)
+"""Of Papi 2023."""
+FINE_ALPHAS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02)
+LAMBDAS = (1, 2, 4, 6)
+FRAMES = (1, 2, 3, 4, 6, 8, 12, 16)
+USUAL_LAMBDA = 2
+LEAST_HEAD_GAIN_BLEU = 0.5
+"""One head must beat the mean of all by so much: single heads are picked from several by chance."""
+LEAST_LAMBDA_GAIN_BLEU = 0.2
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """A recorded development set with references.
+
+    Attributes:
+        output: where replays go.
+        most_lag_ms: LAAL that the default parameters must keep.
+    """
+
+    sweep: ReplaySweep
+    output: Path
+    segment_ms: int
+    most_lag_ms: float
+
+    def calibrate(self, before: PolicyDefaults) -> PolicyDefaults:
+        """Return the parameters chosen; the policy itself stays.
+
+        Raises:
+            RecordingError: there are no references, or no setting says anything.
+        """
+        layer = self._choose_layer()
+        heads = self._choose_heads(layer)
+        lambda_states = self._choose_lambda(layer, heads)
+        alphas = self._try(
+            FINE_ALPHAS, lambda alpha: Edatt(alpha, lambda_states, layer, attention_heads=heads)
+        )
+        frames = self._try(FRAMES, lambda count: AlignAtt(count, layer, heads))
+        return replace(
+            before,
+            attention_layer=layer,
+            attention_heads=() if len(heads) == self._head_count else heads,
+            lambda_states=lambda_states,
+            alpha=default_of(alphas, self.most_lag_ms),
+            alphas=grid_of(alphas),
+            frames=default_of(frames, self.most_lag_ms),
+            frame_distances=grid_of(frames),
+            segment_ms=self.segment_ms,
+        )
+
+    @property
+    def _head_count(self) -> int:
+        return self.sweep.model.served.head_count
+
+    def _choose_layer(self) -> int:
+        last = self.sweep.model.served.facts.decoder_layers
+        every = tuple(range(1, self._head_count + 1))
+        layers = {
+            str(layer): Edatt(
+                lambda_states=USUAL_LAMBDA, attention_layer=layer, attention_heads=every
+            )
+            for layer in range(1, last + 1)
+        }
+        return int(self._best("layer", layers, str(last), 0.0))
+
+    def _choose_heads(self, layer: int) -> tuple[int, ...]:
+        every = tuple(range(1, self._head_count + 1))
+        choices = {"all": every} | {str(head): (head,) for head in every}
+        policies = {
+            name: Edatt(lambda_states=USUAL_LAMBDA, attention_layer=layer, attention_heads=heads)
+            for name, heads in choices.items()
+        }
+        return choices[self._best("heads", policies, "all", LEAST_HEAD_GAIN_BLEU)]
+
+    def _choose_lambda(self, layer: int, heads: tuple[int, ...]) -> int:
+        lambdas = {
+            str(count): Edatt(lambda_states=count, attention_layer=layer, attention_heads=heads)
+            for count in LAMBDAS
+        }
+        best = self._best("lambda", lambdas, str(USUAL_LAMBDA), LEAST_LAMBDA_GAIN_BLEU)
+        return int(best)
+
+    def _best(
+        self, name: str, candidates: Mapping[str, Edatt], usual: str, least_gain: float
+    ) -> str:
+        """Return the value whose curve over `ALPHAS` is best."""
+        settings = [
+            self._setting(replace(policy, alpha=alpha))
+            for policy in candidates.values()
+            for alpha in ALPHAS
+        ]
+        self.sweep.replay(settings, self.output)
+        qualities = {
+            value: quality(self._read(ALPHAS, partial(_with_alpha, policy)))
+            for value, policy in candidates.items()
+        }
+        best = best_of(qualities, usual, least_gain)
+        shown = ", ".join(f"{value} {score:.2f}" for value, score in qualities.items())
+        sys.stdout.write(f"{name}: {shown}; chosen: {best}\n")
+        return best
+
+    def _try(
+        self,
+        values: Sequence[ParameterT],
+        policy_of: Callable[[ParameterT], Edatt | AlignAtt],
+    ) -> list[TriedPoint[ParameterT]]:
+        """Replay a policy with each value, and return the points."""
+        self.sweep.replay([self._setting(policy_of(value)) for value in values], self.output)
+        return self._read(values, policy_of)
+
+    def _read(
+        self,
+        values: Sequence[ParameterT],
+        policy_of: Callable[[ParameterT], Edatt | AlignAtt],
+    ) -> list[TriedPoint[ParameterT]]:
+        """Return a point for each value that says anything at all."""
+        settings = [self._setting(policy_of(value)) for value in values]
+        points: list[TriedPoint[ParameterT]] = []
+        for value, setting in zip(values, settings, strict=True):
+            scored = read_point(self.output / setting.name, ScoringOptions())
+            laal_ms = scored.latency("LAAL", "ideal")
+            if scored.bleu is None:
+                raise RecordingError(f"{self.sweep.recording.folder} has no references")
+            if laal_ms is not None:
+                points.append(TriedPoint(value, laal_ms, scored.bleu))
+        if not points:
+            raise RecordingError(f"{settings[0].name} and its like say nothing at all")
+        return points
+
+    def _setting(self, policy: Edatt | AlignAtt) -> ReplaySetting:
+        return ReplaySetting(policy, self.segment_ms)
+
+
+def _with_alpha(policy: Edatt, alpha: float) -> Edatt:
+    return replace(policy, alpha=alpha)

@@ -1,1 +1,0 @@
-"""Choosing a model's own policy parameters on a development set."""

@@ -1,0 +1,251 @@
+"""``earvoice model info`` and ``convert``: what a checkpoint is, and from any format to ours."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from earvoice.cli.command import Command, CommandError, ExitCode
+from earvoice.models.assembly import (
+    FLOAT32_BYTES,
+    CheckpointParts,
+    build_network,
+    check_vocabularies,
+    loading_bytes,
+)
+from earvoice.models.checkpoint import read_parts, save_checkpoint
+from earvoice.models.errors import ModelError
+from earvoice.models.translation import parameter_count
+from earvoice.models.wrapped.directory import (
+    is_wrapped,
+    read_config,
+    require_transformers,
+    weight_size,
+)
+from earvoice.runtime.machine import available_memory_bytes
+
+
+def summarize(path: Path, source_language: str, target_language: str) -> dict[str, Any]:
+    """Read a checkpoint, prove that it is whole, and say what it is: plain values by name.
+
+    Args:
+        path: checkpoint directory or `.pt` file.
+        source_language: BCP-47 tag, for a file that does not say it.
+        target_language: the same of the translation.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, or contradicts another.
+        ModelConfigError: the configuration is impossible.
+        VocabularyError: a vocabulary is not usable.
+    """
+    if is_wrapped(path):
+        return _summary_of_family(path, source_language, target_language)
+    parts = read_parts(path, source_language, target_language)
+    check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
+    build_network(parts.config, parts.tensors)
+    config = parts.config
+    parameters = parameter_count(config)
+    return {
+        "name": config.name,
+        "version": config.version,
+        "languages": [
+            f"{config.source_language} -> {language.code}" for language in config.target_languages
+        ],
+        "parameters": parameters,
+        "encoder": config.encoder.description,
+        "decoder": _decoder_text(parts),
+        "vocabularies": [config.source_pieces, config.target_pieces],
+        "stored as": _stored_dtype(parts),
+        "size on disk, bytes": _disk_bytes(path),
+        "weights in fp32, bytes": FLOAT32_BYTES * parameters,
+        "weights in bf16, bytes": FLOAT32_BYTES // 2 * parameters,
+        "memory to load it, bytes": loading_bytes(_weight_bytes(parts), parameters),
+        "memory available here, bytes": available_memory_bytes(),
+        "hash": parts.hash,
+        **{f"default {key}": value for key, value in config.policy_defaults.to_dict().items()},
+    }
+
+
+def _summary_of_family(path: Path, source_language: str, target_language: str) -> dict[str, Any]:
+    require_transformers()
+    from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - an extra
+
+    facts = load_wrapped(
+        path,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+        source_language=source_language,
+        target_language=target_language,
+    ).facts
+    stored_bytes, parameters = weight_size(path)
+    return {
+        **dataclasses.asdict(facts),
+        "family": read_config(path)["model_type"],
+        "size on disk, bytes": _disk_bytes(path),
+        "weights in fp32, bytes": FLOAT32_BYTES * parameters,
+        "weights in bf16, bytes": FLOAT32_BYTES // 2 * parameters,
+        "memory to load it, bytes": loading_bytes(stored_bytes, parameters),
+        "memory available here, bytes": available_memory_bytes(),
+    }
+
+
+def _decoder_text(parts: CheckpointParts) -> str:
+    decoder = parts.config.decoder
+    tied = ", tied embeddings" if decoder.tied_embeddings else ""
+    return f"{decoder.layers} layers, {decoder.heads} heads, {decoder.ffn_width} inner{tied}"
+
+
+def _stored_dtype(parts: CheckpointParts) -> str:
+    """The number format of most of the weights."""
+    counts: Counter[torch.dtype] = Counter()
+    for tensor in parts.tensors.values():
+        counts[tensor.dtype] += tensor.numel()
+    return str(counts.most_common(1)[0][0]).removeprefix("torch.")
+
+
+def _weight_bytes(parts: CheckpointParts) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in parts.tensors.values())
+
+
+def _disk_bytes(path: Path) -> int:
+    files = [path] if path.is_file() else [item for item in path.iterdir() if item.is_file()]
+    return sum(item.stat().st_size for item in files)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not known"}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_shown, value)) or "not given"
+    return str(value)
+
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def convert(
+    source: Path,
+    target: Path,
+    *,
+    languages: tuple[str, str],
+    name: str | None = None,
+    precision: str = "fp32",
+) -> None:
+    """Write a checkpoint directory.
+
+    Args:
+        source: checkpoint directory or `.pt` file.
+        target: directory to be made.
+        languages: BCP-47 tags of source and target, for a file that does not say them.
+        name: to serve it by; None keeps its own.
+        precision: of the matrices; vectors stay float32. fp32, bf16 or fp16.
+
+    Raises:
+        CheckpointError: the source is not usable, or a part has no place in our format.
+        ModelConfigError: its configuration is impossible.
+        VocabularyError: a vocabulary is not usable.
+    """
+    parts = read_parts(source, *languages)
+    save_checkpoint(
+        target,
+        dataclasses.replace(parts.config, name=name or parts.config.name),
+        parts.tensors,
+        normalisation=parts.normalisation,
+        source_model=parts.source_vocabulary.model,
+        target_model=parts.target_vocabulary.model,
+        storage_dtype=_DTYPES[precision],
+    )
+
+
+STORAGE_TYPES = ("fp32", "bf16", "fp16")
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    subparsers = parser.add_subparsers(metavar="WHAT", required=True)
+    info = subparsers.add_parser("info", help="what a checkpoint is, and what it needs")
+    info.add_argument("path", metavar="PATH", type=Path, help="directory or .pt file")
+    info.add_argument("--format", choices=("text", "json"), default="text", help="(%(default)s)")
+    info.set_defaults(do=_info)
+    convert = subparsers.add_parser("convert", help="write a checkpoint in EarVoice's own format")
+    convert.add_argument("source", metavar="SRC", type=Path, help="directory or .pt file")
+    convert.add_argument("target", metavar="DST", type=Path, help="directory to be made")
+    convert.add_argument("--name", help="to serve it by (its own)")
+    convert.add_argument(
+        "--precision", choices=STORAGE_TYPES, default="fp32", help="of the matrices (%(default)s)"
+    )
+    for subparser in (info, convert):
+        subparser.add_argument(
+            "--from", dest="source_language", default="und", help="BCP-47 tag a .pt file lacks"
+        )
+        subparser.add_argument(
+            "--to", dest="target_language", default="und", help="the same, of the translation"
+        )
+    convert.set_defaults(do=_convert)
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        options.do(options)
+    except ModelError as error:
+        raise CommandError(str(error), ExitCode.INPUT) from error
+    return ExitCode.DONE
+
+
+def _info(options: argparse.Namespace) -> None:
+
+    summary = summarize(
+        _checkpoint_path(options.path), options.source_language, options.target_language
+    )
+    if options.format == "json":
+        _tell(json.dumps(summary, ensure_ascii=False, indent=2))
+    else:
+        width = max(map(len, summary))
+        for name, value in summary.items():
+            _tell(f"{name:<{width}}  {_shown(value)}")
+
+
+def _convert(options: argparse.Namespace) -> None:
+
+    source, target = _checkpoint_path(options.source), options.target
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise CommandError(f"{target}: is there already; allowed: a new or empty directory")
+    convert(
+        source,
+        target,
+        languages=(options.source_language, options.target_language),
+        name=options.name,
+        precision=options.precision,
+    )
+    _tell(f"{source} -> {target}")
+
+
+def _checkpoint_path(path: Path) -> Path:
+    """The only ``.pt`` file of a folder without a checkpoint of our own, or else the path itself.
+
+    Raises:
+        CommandError: there is nothing, or there are several ``.pt`` files.
+    """
+    if not path.exists():
+        raise CommandError(f"{path}: no such file or directory", ExitCode.INPUT)
+    files = sorted(path.glob("*.pt")) if path.is_dir() else []
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise CommandError(f"{path}: has several checkpoints ({names}): name one")
+    return files[0] if files else path
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - the result
+
+
+COMMAND = Command(
+    _add_arguments, _run, "tell what a checkpoint holds, or convert one of the papers' code"
+)

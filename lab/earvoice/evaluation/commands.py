@@ -1,0 +1,299 @@
+"""``earvoice record``, ``replay``, ``calibrate`` and ``precision``: what computes in this process.
+
+torch is imported only when such a command runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from earvoice.cli.command import Command, CommandError, ExitCode
+from earvoice.client.errors import AudioSourceError
+from earvoice.evaluation.log import LogError
+from earvoice.evaluation.quality import QualityError
+from earvoice.evaluation.recording import Grid, Recording, RecordingError
+from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
+from earvoice.evaluation.run_folder import RunProgress
+from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
+from earvoice.models.errors import ModelError
+from earvoice.policy.wire.config import MAX_SEGMENT_MS, MIN_SEGMENT_MS
+from earvoice.runtime.errors import EarvoiceError
+from earvoice.runtime.settings import shipped_model_path
+
+if TYPE_CHECKING:
+    from earvoice.evaluation.precision import PrecisionResult
+
+DEFAULT_GRIDS = "250,280,800"
+"""LA-n, Hold-n and SP-n at 250, 500, 1000 and 2000 ms; wait-k; EDAtt and AlignAtt."""
+
+_PRECISIONS = ("bf16", "int8")
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Compute here; what is refused becomes a message for people.
+
+    Raises:
+        CommandError: an input, a model or a setting cannot be used.
+    """
+    # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        yield
+    except (LogError, ModelError, QualityError, RecordingError) as error:
+        raise CommandError(str(error), ExitCode.INPUT) from error
+    except AudioSourceError as error:
+        raise CommandError(error.message, ExitCode.INPUT) from error
+    except EarvoiceError as error:
+        raise CommandError(str(error)) from error
+
+
+def add_recording_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the recording, its model, and how much of it is replayed."""
+    parser.add_argument(
+        "recording",
+        metavar="RECORDING",
+        type=Path,
+        help="folder of earvoice record, or of earvoice evaluate --record",
+    )
+    parser.add_argument(
+        "--model", metavar="DIR", type=Path, default=shipped_model_path(), help="(the shipped one)"
+    )
+    parser.add_argument("--to", metavar="TAG", help="target language (the model's first)")
+    parser.add_argument("--limit", metavar="N", type=int, help="the first so many inputs only")
+
+
+def _add_test_set_arguments(parser: argparse.ArgumentParser, *, with_model: bool) -> None:
+    parser.add_argument(
+        "--source", metavar="FILE", type=Path, required=True, help="paths of recordings, one a line"
+    )
+    parser.add_argument(
+        "--target",
+        metavar="FILE",
+        type=Path,
+        required=with_model,
+        help="their translations, one a line",
+    )
+    if with_model:
+        parser.add_argument(
+            "--model",
+            metavar="DIR",
+            type=Path,
+            required=True,
+            help="checkpoint; its config is changed",
+        )
+        parser.add_argument("--to", metavar="TAG", help="target language (the model's first)")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="print what would be written, write nothing"
+        )
+
+
+def _read_sources(options: argparse.Namespace) -> tuple[SourceRecording, ...]:
+    return read_sources(options.source, read_lines(options.target) if options.target else None)
+
+
+def check_segment_ms(segment_ms: int) -> None:
+    """Refuse a segment that no session may ask for.
+
+    Raises:
+        CommandError: it is shorter or longer than the services allow.
+    """
+    if not MIN_SEGMENT_MS <= segment_ms <= MAX_SEGMENT_MS:
+        raise CommandError(
+            f"--segment = {segment_ms} is not allowed; allowed: {MIN_SEGMENT_MS} to "
+            f"{MAX_SEGMENT_MS}"
+        )
+
+
+def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_test_set_arguments(parser, with_model=False)
+    parser.add_argument(
+        "--model",
+        metavar="DIR",
+        type=Path,
+        default=shipped_model_path(),
+        help="checkpoint (the shipped model)",
+    )
+    parser.add_argument(
+        "--segment",
+        metavar="MS[+WAIT],...",
+        default=DEFAULT_GRIDS,
+        help="segments that replays may ask for, with an initial wait or without; multiples of "
+        "one are in it too (%(default)s)",
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, required=True, help="a new recording, or one to end"
+    )
+
+
+def _run_record(options: argparse.Namespace) -> int:
+    sources = _read_sources(options)
+    try:
+        grids = tuple(Grid.parse(text) for text in options.segment.split(","))
+    except ValueError as error:
+        raise CommandError(f"--segment: {error}") from error
+    with computing():
+        from earvoice.evaluation.recorder import record_inputs  # noqa: PLC0415 - imports torch
+
+        recording = Recording(options.output)
+        progress = RunProgress("record", len(sources), len(recording.inputs()))
+        record_inputs(options.model, sources, grids, recording, progress)
+    return ExitCode.DONE
+
+
+def _add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    add_recording_arguments(parser)
+    parser.add_argument(
+        "--policy",
+        metavar="SETTING",
+        action="append",
+        default=[],
+        help="POLICY:PARAMETER=VALUE,...@segment=MS,wait=MS,beam=N,attention=VIEW,drafts=false,"
+        "guards=false,commit=UNIT; values divided by / are each a setting; may be given often",
+    )
+    parser.add_argument("--settings", metavar="FILE", type=Path, help="more of them, one a line")
+    parser.add_argument(
+        "--output",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="a folder in it for each setting; run again to go on",
+    )
+
+
+def _run_replay(options: argparse.Namespace) -> int:
+    lines = read_lines(options.settings) if options.settings else ()
+    settings = read_settings([*options.policy, *(line for line in lines if line.strip())])
+    with computing():
+        from earvoice.evaluation.replay.run import ReplaySweep  # noqa: PLC0415 - imports torch
+
+        sweep = ReplaySweep(options.recording, options.model, options.to, options.limit)
+        tally = sweep.replay(settings, options.output)
+    sys.stderr.write(
+        f"{len(settings)} settings; hypotheses: {tally.asked} asked for, {tally.searched} "
+        f"searched; beams: {tally.beams_asked} asked for, {tally.beams_searched} searched\n"
+    )
+    return ExitCode.DONE
+
+
+def read_settings(texts: Sequence[str]) -> list[ReplaySetting]:
+    """Return the settings, each once.
+
+    Raises:
+        CommandError: there are none, or one cannot be read.
+    """
+    settings: list[ReplaySetting] = []
+    for text in texts:
+        try:
+            settings += parse_settings(text)
+        except ValueError as error:
+            raise CommandError(f"setting {text!r}: {error}") from error
+    if not settings:
+        raise CommandError("no setting was given: --policy or --settings")
+    return list(dict.fromkeys(settings))
+
+
+def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_test_set_arguments(parser, with_model=True)
+    parser.add_argument(
+        "--segment", metavar="MS", type=int, default=800, help="of the streams (%(default)s)"
+    )
+    parser.add_argument(
+        "--lag-ms",
+        type=float,
+        default=2000,
+        help="mean LAAL that the default alpha and f must keep (%(default)s)",
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, required=True, help="of recording and replays"
+    )
+
+
+def _run_calibrate(options: argparse.Namespace) -> int:
+    sources = _read_sources(options)
+    check_segment_ms(options.segment)
+    with computing():
+        from earvoice.evaluation.calibration import Calibrator  # noqa: PLC0415 - imports torch
+        from earvoice.evaluation.recorder import record_inputs  # noqa: PLC0415
+        from earvoice.evaluation.replay.run import ReplaySweep  # noqa: PLC0415
+        from earvoice.models.checkpoint import load_config, write_policy_defaults  # noqa: PLC0415
+
+        before = load_config(options.model).policy_defaults
+        recording = Recording(options.output / "recording")
+        progress = RunProgress("record", len(sources), len(recording.inputs()))
+        record_inputs(options.model, sources, [Grid(options.segment)], recording, progress)
+        sweep = ReplaySweep(recording.folder, options.model, options.to, None)
+        calibrator = Calibrator(sweep, options.output / "replays", options.segment, options.lag_ms)
+        chosen = calibrator.calibrate(before)
+        if not options.dry_run:
+            write_policy_defaults(options.model, chosen)
+    for name, value in asdict(chosen).items():
+        sys.stdout.write(f"{name} = {value} (was {getattr(before, name)})\n")
+    return ExitCode.DONE
+
+
+def _add_precision_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_test_set_arguments(parser, with_model=True)
+    parser.add_argument(
+        "--precisions",
+        nargs="+",
+        choices=_PRECISIONS,
+        default=_PRECISIONS,
+        help="to try (%(default)s)",
+    )
+    parser.add_argument("--limit", metavar="N", type=int, help="the first N recordings alone")
+
+
+def _run_precision(options: argparse.Namespace) -> int:
+    if options.limit is not None and options.limit < 1:
+        raise CommandError(f"--limit {options.limit} is not allowed; allowed: 1 or more")
+    sources = _read_sources(options)[: options.limit]
+    with computing():
+        from earvoice.evaluation.precision import compare_precisions  # noqa: PLC0415 - torch
+        from earvoice.models.checkpoint import add_precision_trials, load_config  # noqa: PLC0415
+
+        languages = [language.code for language in load_config(options.model).target_languages]
+        language = options.to or languages[0]
+        if language not in languages:
+            raise CommandError(f"--to {language} is not written; allowed: {', '.join(languages)}")
+        results = compare_precisions(options.model, language, sources, options.precisions)
+        if not options.dry_run:
+            add_precision_trials(options.model, tuple(result.trial for result in results[1:]))
+    sys.stdout.write(_precision_table(results))
+    return ExitCode.DONE
+
+
+def _precision_table(results: Sequence[PrecisionResult]) -> str:
+    lines = [f"{'':8}{'inputs':>8}{'equal %':>10}{'BLEU':>9}{'ΔBLEU':>9}  passed"]
+    for result in results:
+        trial = result.trial
+        lines.append(
+            f"{trial.precision:8}{trial.input_count:8}{100 * trial.equal_share:10.2f}"
+            f"{result.bleu:9.2f}{trial.bleu_difference:9.2f}  {'yes' if trial.passed else 'no'}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+RECORD = Command(
+    _add_record_arguments, _run_record, "keep what the encoder hears in a test set, for replay"
+)
+REPLAY = Command(
+    _add_replay_arguments,
+    _run_replay,
+    "run any policies on what was recorded, with the decoder alone",
+)
+CALIBRATE = Command(
+    _add_calibrate_arguments,
+    _run_calibrate,
+    "choose a model's policy parameters on a development set",
+)
+PRECISION = Command(
+    _add_precision_arguments, _run_precision, "find out whether a model may compute in bf16 or int8"
+)

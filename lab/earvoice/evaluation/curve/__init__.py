@@ -1,1 +1,0 @@
-"""Quality over latency: points, lines, bands, tables and pictures."""

@@ -1,0 +1,241 @@
+"""What a log of translations is to the scorer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from earvoice.evaluation.clock import ElapsedClock
+from earvoice.evaluation.instance import Instance, InvalidInstanceError, Unit, count_units
+
+
+class LogError(Exception):
+    """A log that cannot be read.
+
+    Args:
+        place: file, with the line if it is known.
+        message: what is wrong, and what would be right.
+    """
+
+    def __init__(self, place: str, message: str) -> None:
+        super().__init__(f"{place}: {message}")
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """What the person who scores knows of a log, and how to count.
+
+    Attributes:
+        compatible: count references as SimulEval does (see ``count_units``).
+        references: in the order of the log's instances, for logs without; None if there are none.
+        elapsed_clock: clock of the log's computation-aware times, for logs that do not say it.
+    """
+
+    unit: Unit = "word"
+    compatible: bool = False
+    references: tuple[str, ...] | None = None
+    elapsed_clock: ElapsedClock | None = None
+
+    def reference(self, position: int, logged: str | None = None) -> str | None:
+        """Return an instance's reference: the one given, else the log's; None if it is empty."""
+        text = logged if self.references is None else self.references[position]
+        return text if text and text.strip() else None
+
+    def reference_units(self, reference: str | None) -> int | None:
+        """Return the length of a reference; None without one."""
+        if reference is None:
+            return None
+        return count_units(reference, self.unit, compatible=self.compatible)
+
+    def check_references(self, path: Path, instance_count: int) -> None:
+        """Check that there is a reference for each instance, if there are any.
+
+        Raises:
+            LogError: there are more, or fewer.
+        """
+        if self.references is not None and len(self.references) != instance_count:
+            raise LogError(
+                str(path),
+                f"{len(self.references)} references were given for {instance_count} instances",
+            )
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that was read.
+
+    Attributes:
+        format_name: whose format, with the version if it is known.
+        word_rule: when a word counts as released in it.
+        notes: what a reader of the scores must know about it.
+        ends_with_eos: the end of sentence is a unit (SimulEval 1.0).
+    """
+
+    format_name: str
+    instances: tuple[Instance, ...]
+    word_rule: str
+    notes: tuple[str, ...] = ()
+    ends_with_eos: bool = False
+
+
+@dataclass(frozen=True)
+class Record:
+    """A JSON object; every reader of a field raises LogError where the field is something else.
+
+    Attributes:
+        place: file and line, for messages.
+    """
+
+    place: str
+    fields: dict[str, Any]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.fields
+
+    def number(self, name: str) -> float:
+        return float(self._checked(name, self._field(name), "a number", _is_number))
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        return tuple(map(float, self._list(name, "a number", _is_number)))
+
+    def integer(self, name: str) -> int:
+        return int(self._checked(name, self._field(name), "an integer", _is_integer))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        return tuple(self._list(name, "an integer", _is_integer))
+
+    def lists_of_integers(self, name: str) -> tuple[tuple[int, ...], ...]:
+        lists = self._list(name, "a list", lambda value: isinstance(value, list))
+        return tuple(Record(self.place, {name: value}).integers(name) for value in lists)
+
+    def pairs(self, name: str) -> list[tuple[float, float]]:
+        pairs = self._list(name, "pairs of numbers", _is_pair)
+        return [(float(first), float(second)) for first, second in pairs]
+
+    def text(self, name: str) -> str:
+        return str(self._checked(name, self._field(name), "a text", _is_text))
+
+    def texts(self, name: str) -> list[str]:
+        return self._list(name, "a text", _is_text)
+
+    def optional_text(self, name: str) -> str | None:
+        """Return a text; None if it is missing or null."""
+        return None if self.fields.get(name) is None else self.text(name)
+
+    def record(self, name: str) -> Record:
+        value = self._checked(name, self._field(name), "an object", _is_object)
+        return Record(self.place, value)
+
+    def records(self, name: str) -> list[Record]:
+        return [Record(self.place, value) for value in self._list(name, "an object", _is_object)]
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        """Tell of impossible values by file and line.
+
+        Raises:
+            LogError: an instance made inside is invalid.
+        """
+        try:
+            yield
+        except InvalidInstanceError as error:
+            raise LogError(self.place, str(error)) from error
+
+    def _field(self, name: str) -> Any:
+        if name not in self.fields:
+            raise LogError(self.place, f"{name} is missing")
+        return self.fields[name]
+
+    def _list(self, name: str, kind: str, is_right: Callable[[object], bool]) -> list[Any]:
+        values = self._checked(name, self._field(name), "a list", lambda it: isinstance(it, list))
+        return [self._checked(name, value, kind, is_right) for value in values]
+
+    def _checked(self, name: str, value: Any, kind: str, is_right: Callable[[object], bool]) -> Any:
+        if not is_right(value):
+            raise LogError(self.place, f"{name} = {value!r}: must be {kind}")
+        return value
+
+
+def _is_integer(value: object) -> bool:
+    # JSON's true is no number, whatever Python says.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or isinstance(value, float)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a pair
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def read_lines(path: Path) -> list[tuple[str, str]]:
+    """Return the lines that are not blank, each with its place.
+
+    Raises:
+        LogError: there are none, or it is no text.
+        OSError: it cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf8").split("\n")
+    except UnicodeDecodeError as error:
+        raise LogError(str(path), f"is no UTF-8 text: {error}") from error
+    found = [
+        (f"{path}:{number}", line) for number, line in enumerate(lines, start=1) if line.strip()
+    ]
+    if not found:
+        raise LogError(str(path), "is empty")
+    return found
+
+
+def parse_line(place: str, line: str) -> Any:
+    """Return the JSON value of a line.
+
+    Raises:
+        LogError: it is none.
+    """
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise LogError(place, f"is no JSON: {error}") from error
+
+
+def read_records(path: Path) -> list[Record]:
+    """Return the objects of a file of JSON lines; blank lines are skipped.
+
+    Raises:
+        LogError: it is empty, no text, or a line is no JSON object.
+        OSError: it cannot be read.
+    """
+    return [_as_record(place, parse_line(place, line)) for place, line in read_lines(path)]
+
+
+def parse_object(place: str, content: bytes) -> Record:
+    """Return the JSON object that a file holds.
+
+    Raises:
+        LogError: it holds something else.
+    """
+    try:
+        value = json.loads(content)
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise LogError(place, f"is no JSON: {error}") from error
+    return _as_record(place, value)
+
+
+def _as_record(place: str, value: object) -> Record:
+    if not isinstance(value, dict):
+        raise LogError(place, "must be a JSON object")
+    return Record(place, value)

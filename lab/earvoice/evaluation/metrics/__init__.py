@@ -1,1 +1,0 @@
-"""Latency metrics: functions of times, of lengths, and of nothing else."""

@@ -1,0 +1,111 @@
+"""May a model compute in fewer bits? Whole recordings through it, token by token, no policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from earvoice.client.audio_file import AudioFile
+from earvoice.client.errors import AudioSourceError
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import ElementType, Prompt, StateBlock, StatesId
+from earvoice.encoder.audio import AudioEncoding, AudioFormat, Resampler
+from earvoice.evaluation.quality import score_quality
+from earvoice.evaluation.run_folder import RunProgress
+from earvoice.evaluation.source_set import SourceRecording
+from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.config import SAMPLE_RATE_HZ
+from earvoice.models.precision import Precision, PrecisionTrial
+from earvoice.models.vocabulary import EOS
+
+_CHUNK_MS = 1000
+_SPARE_TOKENS = 20
+_TOKENS_PER_STATE = 2
+"""More than any translation has: a loop ends there."""
+
+
+def read_features(source: SourceRecording, checkpoint: Checkpoint) -> torch.Tensor:
+    """Return a recording's features, [frames, 80] float32, normalised.
+
+    Raises:
+        AudioSourceError: it cannot be read.
+        InvalidAudioError: a value is no amplitude.
+    """
+    with AudioFile(source.path) as file:
+        audio = b"".join(file.chunks(_CHUNK_MS))
+        rate_hz = file.audio.sample_rate_hz
+        encoding = AudioEncoding[file.audio.encoding.upper()]
+        samples = AudioFormat(encoding, rate_hz, file.audio.channel_count).decode(audio)
+    resampler = Resampler(rate_hz, SAMPLE_RATE_HZ)
+    resampled = resampler.outputs(samples, 0, resampler.total_count(len(samples)))
+    return checkpoint.open_features().accept(resampled)
+
+
+def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Tensor) -> str:
+    """[frames, 80] normalised features, frames ≥ 1 → the most probable text, token by token."""
+    tags = {target.code: target.tag for target in checkpoint.config.target_languages}
+    vocabulary, tag = checkpoint.target_vocabulary, tags[language]
+    forced = (EOS, vocabulary.id_of(tag)) if tag else (EOS,)
+    strategy = SearchStrategy(checkpoint.network.decoder, torch.device("cpu"))
+    states = checkpoint.network.encoder.encode(features).states
+    count, width = states.shape
+    data = states.numpy().astype("<f4", copy=False).tobytes()
+    block = StateBlock(StatesId(0, 1), count, width, ElementType.FLOAT32, data)
+    run, progress = strategy.begin(block, Prompt(forced, (), 1, forbid_end=False))
+    tokens = [choice.token for choice in progress.tokens]
+    while tokens[-1] != EOS and len(tokens) < _SPARE_TOKENS + _TOKENS_PER_STATE * count:
+        tokens += [choice.token for choice in strategy.step([run])[0].tokens]
+    return vocabulary.decode([token for token in tokens if token != EOS])
+
+
+@dataclass(frozen=True)
+class PrecisionResult:
+    """One number format on a test set; its trial is the comparison with fp32."""
+
+    bleu: float
+    trial: PrecisionTrial
+
+
+def compare_precisions(
+    model: Path, language: str, sources: Sequence[SourceRecording], precisions: Sequence[Precision]
+) -> list[PrecisionResult]:
+    """Translate recordings with references; return fp32 and then the others.
+
+    Raises:
+        AudioSourceError: a recording cannot be read, or is too short for a frame.
+        InvalidAudioError: a value is no amplitude.
+        ModelError: the checkpoint is not usable.
+        QualityError: sacreBLEU is missing.
+    """
+    references = [source.reference for source in sources]
+    exact: list[str] = []
+    results: list[PrecisionResult] = []
+    for precision in ("fp32", *precisions):
+        found = _hypotheses(model, language, sources, precision)
+        exact = exact or found
+        bleu = score_quality(found, references, language).bleu
+        equal = sum(a == b for a, b in zip(exact, found, strict=True)) / len(exact)
+        lost = bleu - results[0].bleu if results else 0.0
+        trial = PrecisionTrial(precision, language, len(sources), round(equal, 4), round(lost, 4))
+        results.append(PrecisionResult(bleu, trial))
+    return results
+
+
+def _hypotheses(
+    model: Path, language: str, sources: Sequence[SourceRecording], precision: Precision
+) -> list[str]:
+    torch.set_num_threads(1)
+    checkpoint = load_checkpoint(model, precision=precision)
+    hypotheses = []
+    with closing(RunProgress(precision, len(sources), 0)) as progress:
+        for source in sources:
+            features = read_features(source, checkpoint)
+            if not len(features):
+                raise AudioSourceError(f"{source.path} is shorter than a frame of 25 ms")
+            hypotheses.append(translate_offline(checkpoint, language, features))
+            progress.count(source.duration_ms)
+    return hypotheses

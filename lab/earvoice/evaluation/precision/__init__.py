@@ -1,1 +1,0 @@
-"""Does a model bear to compute in fewer bits?"""

@@ -1,1 +1,0 @@
-"""Logs of translations, ours and those of the field's tools."""

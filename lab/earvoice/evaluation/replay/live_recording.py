@@ -1,0 +1,100 @@
+"""``earvoice evaluate --record``: what a live run met, kept for ``earvoice replay``.
+
+The services tell a client neither states nor attention, so both are computed once more from the
+same model, and the run is replayed: what comes out must be what the services said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from earvoice.evaluation.log import read_records
+from earvoice.evaluation.recorder import record_inputs
+from earvoice.evaluation.recording import RECORDING_FOLDER, Grid, Recording, RecordingError
+from earvoice.evaluation.replay.run import ReplayModel, ReplayRun
+from earvoice.evaluation.replay.setting import ReplaySetting
+from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, RunProgress, read_settings
+from earvoice.evaluation.source_set import SourceRecording
+from earvoice.policies import choose_policy
+
+
+@dataclass(frozen=True)
+class LiveRecording:
+    """What was recorded of a run.
+
+    Attributes:
+        recording: where it is.
+        different: of them, indices of the inputs whose replay is not what the services said.
+    """
+
+    recording: Recording
+    setting: ReplaySetting
+    compared_count: int
+    different: tuple[int, ...]
+
+
+def record_run(folder: Path, sources: Sequence[SourceRecording], model_path: Path) -> LiveRecording:
+    """Record a finished run, its revisions and its hypotheses, beside its log.
+
+    Args:
+        folder: of the run; endpointing and history selection were off.
+        sources: its test set.
+        model_path: the model that was served.
+
+    Raises:
+        RecordingError: the run has no session, the model is another, or the recording was made in
+            another way.
+        RecordError: the model cannot be loaded, or an input cannot be encoded.
+        LogError: the run's files were changed by hand.
+    """
+    session = read_settings(folder / SETTINGS_NAME).get("session")
+    if session is None:
+        raise RecordingError(f"{folder}: nothing was translated that could be recorded")
+    setting = _setting(session["options"])
+    recording = Recording(folder / RECORDING_FOLDER)
+    grid = Grid(setting.segment_ms or 0, setting.initial_wait_ms or 0)
+    progress = RunProgress("record", len(sources), len(recording.inputs()))
+    record_inputs(model_path, sources, [grid], recording, progress, session["model_hash"])
+    model = ReplayModel(model_path, recording)
+    language = session["options"]["target_languages"][0]
+    run = ReplayRun(recording, model, language, keeps_hypotheses=True)
+    compared_count, different = asyncio.run(_replay(run, setting, folder, recording))
+    return LiveRecording(recording, setting, compared_count, different)
+
+
+async def _replay(
+    run: ReplayRun, setting: ReplaySetting, folder: Path, recording: Recording
+) -> tuple[int, tuple[int, ...]]:
+    """Return how many inputs the log has, and those whose replay is not what it says."""
+    said = {
+        int(record.number("index")): (record.text("prediction"), record.numbers("delays"))
+        for record in read_records(folder / LOG_NAME)
+    }
+    inputs = [recorded for recorded in recording.inputs() if recorded.index in said]
+    different: list[int] = []
+    with closing(RunProgress("replay", len(inputs), 0)) as progress:
+        for recorded in inputs:
+            translated, _ = (await run.translate(recorded, [setting]))[0]
+            delays = tuple(unit.delay_ms for unit in translated.units)
+            if (translated.prediction, delays) != said[recorded.index]:
+                different.append(recorded.index)
+            progress.count(recorded.duration_ms)
+    return len(inputs), tuple(different)
+
+
+def _setting(options: Mapping[str, Any]) -> ReplaySetting:
+    """Return a session's effective options as a replay's setting."""
+    parameters = {name: value for name, value in options["policy"].items() if name != "name"}
+    return ReplaySetting(
+        choose_policy(options["policy"]["name"], **parameters),
+        options["segment_ms"],
+        options["initial_wait_ms"],
+        options["beam_size"],
+        uses_guards=not options["disable_guards"],
+        commit_unit=options["commit_unit"],
+    )

@@ -1,0 +1,365 @@
+"""The decoder of a replay, as the decoder service has it; loaded when a search needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from earvoice.api.v1 import types_pb2
+from earvoice.cli.command import CommandError, ExitCode
+from earvoice.client.options import write_config
+from earvoice.decoder.search import SearchStrategy
+from earvoice.evaluation.evaluate import describe_session
+from earvoice.evaluation.instance import default_unit
+from earvoice.evaluation.recording import (
+    RECORDING_FOLDER,
+    RecordedInput,
+    Recording,
+    RecordingError,
+    read_served_model,
+)
+from earvoice.evaluation.replay.decoding_cost import COST_FILE, CostBook, measure_cost
+from earvoice.evaluation.replay.hypotheses import (
+    HypothesisSource,
+    SearchDesk,
+    SourceTally,
+    hypothesis_path,
+    read_hypotheses,
+    write_hypotheses,
+)
+from earvoice.evaluation.replay.revisions import RecordedEncoder, RevisionTable
+from earvoice.evaluation.replay.search import AttentionChoice, Searcher, SearchTask
+from earvoice.evaluation.replay.session import (
+    ReplayedDecoder,
+    run_session,
+)
+from earvoice.evaluation.replay.setting import ReplaySetting
+from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
+from earvoice.evaluation.translated_recording import (
+    Collector,
+    TranslatedRecording,
+    describe_instance,
+)
+from earvoice.models.checkpoint import load_checkpoint
+from earvoice.models.decoding import CachedDecoder
+from earvoice.models.errors import ModelError
+from earvoice.models.precision import Precision
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.wire.config import stream_options
+
+
+class ReplayModel:
+    """The model that a recording was made with; its network is loaded when a search needs it.
+
+    Args:
+        path: the checkpoint.
+        recording: says what is known about the model.
+
+    Raises:
+        RecordingError: it does not.
+    """
+
+    def __init__(self, path: Path, recording: Recording) -> None:
+        self.served = read_served_model(recording.folder)
+        self._path = path
+
+    @property
+    def description(self) -> types_pb2.ModelDescription:
+        """The model as services describe it."""
+        return self.served.facts.description()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the network was needed."""
+        return "decoder" in vars(self)
+
+    @cached_property
+    def decoder(self) -> CachedDecoder:
+        """The network.
+
+        Raises:
+            RecordingError: the model cannot be loaded, or is another.
+        """
+        facts = self.served.facts
+        precision: Precision = "bf16" if facts.computes_in_bfloat16 else "fp32"
+        torch.set_num_threads(1)
+        try:
+            checkpoint = load_checkpoint(self._path, precision=precision)
+        except ModelError as error:
+            raise RecordingError(f"model {self._path}: {error}") from error
+        if checkpoint.hash != facts.hash:
+            raise RecordingError(
+                f"model {self._path} has hash {checkpoint.hash}; the recording was made with "
+                f"{facts.name}, {facts.hash}"
+            )
+        return checkpoint.network.decoder
+
+    @cached_property
+    def strategy(self) -> SearchStrategy:
+        """The service's search."""
+        return SearchStrategy(self.decoder, torch.device("cpu"))
+
+    def opening(self, language: str) -> tuple[int, ...]:
+        """Return start token and language tokens."""
+        return (self.served.tokens.end_token, *self.served.language_tokens[language])
+
+
+INPUTS_AT_ONCE = 12
+"""The more hypotheses are searched together, the less each costs; each input holds some 50 MB."""
+
+Result = TypeVar("Result")
+
+
+Replay = tuple[ReplaySetting, EvaluationFolder]
+"""A setting and where its log goes."""
+
+
+@dataclass(frozen=True)
+class OpenedInput:
+    """An input, its revisions, and what is found on them."""
+
+    recorded: RecordedInput
+    table: RevisionTable
+    source: HypothesisSource
+
+
+class ReplayRun:
+    """One model on one recording.
+
+    Args:
+        recording: what was heard.
+        model: the decoder.
+        language: BCP-47 tag of the target.
+        keeps_hypotheses: write what is found beside the recording, for later replays.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        model: ReplayModel,
+        language: str,
+        *,
+        keeps_hypotheses: bool = False,
+    ) -> None:
+        self._recording = recording
+        self._model = model
+        self._language = language
+        self._keeps_hypotheses = keeps_hypotheses
+        self._desk = SearchDesk(self._search)
+        self._costs = CostBook(
+            recording.folder / COST_FILE,
+            lambda beam_size: measure_cost(model.strategy, model.served.dimension, beam_size),
+        )
+        self.tally = SourceTally()
+        self.tokens = model.served.tokens
+
+    def _search(self, tasks: Sequence[SearchTask]) -> None:
+        self._searcher.run(tasks)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        # What is not needed is not loaded: a memo that knows everything needs no network.
+        model = self._model
+        return Searcher(model.strategy, model.decoder, model.opening(self._language))
+
+    def options(self, setting: ReplaySetting, sample_rate_hertz: int) -> StreamOptions:
+        """Return what a setting's sessions do, checked as the service does.
+
+        Raises:
+            EarvoiceError: a value is not allowed.
+        """
+        config = write_config(setting.options(self._language, sample_rate_hertz))
+        return stream_options(config, self._model.description)
+
+    def open_folder(
+        self, path: Path, setting: ReplaySetting, limit: int | None
+    ) -> EvaluationFolder:
+        """Return the folder of a setting's log, new or to go on with.
+
+        Raises:
+            CommandError: it holds something else.
+        """
+        description = self._recording.describe()
+        settings = {
+            "replay": setting.name,
+            "language": self._language,
+            "model_hash": description.model_hash,
+            "inputs": limit,
+        }
+        return EvaluationFolder(path, settings)
+
+    async def run(
+        self, inputs: Sequence[RecordedInput], replays: Sequence[Replay], progress: RunProgress
+    ) -> None:
+        """Replay what is not finished yet.
+
+        Raises:
+            CommandError: a folder holds replays of another test set.
+            RecordingError: a setting asks for what was not recorded.
+        """
+        for _, folder in replays:
+            folder.check_sources(recorded.source_recording for recorded in inputs)
+        finished = [folder.finished() for _, folder in replays]
+        waiting = iter(inputs)
+
+        async def work() -> None:
+            for recorded in waiting:
+                due = [
+                    replay
+                    for replay, known in zip(replays, finished, strict=True)
+                    if recorded.index not in known
+                ]
+                if due:
+                    await self._replay(recorded, due)
+                progress.count(recorded.duration_ms)
+
+        await _gather([work() for _ in range(INPUTS_AT_ONCE)])
+        for _, folder in replays:
+            folder.complete(default_unit(self._language))
+        progress.close()
+
+    async def translate(
+        self, recorded: RecordedInput, settings: Sequence[ReplaySetting]
+    ) -> list[tuple[TranslatedRecording, dict[str, Any]]]:
+        """Return what each setting makes of an input, and what the session said of itself.
+
+        Raises:
+            RecordingError: a setting asks for what was not recorded.
+        """
+        opened = self.open(recorded)
+        translated = await _gather([self.translate_opened(opened, setting) for setting in settings])
+        if self._keeps_hypotheses:
+            write_hypotheses(self._hypothesis_path(recorded), opened.source.known())
+        return translated
+
+    def open(self, recorded: RecordedInput) -> OpenedInput:
+        """Return an input with what is known of it.
+
+        Raises:
+            RecordingError: a file of it is damaged.
+        """
+        table = RevisionTable(self._recording, recorded)
+        known = read_hypotheses(self._hypothesis_path(recorded))
+        source = HypothesisSource(table, self._desk, self.tally, known)
+        return OpenedInput(recorded, table, source)
+
+    def _hypothesis_path(self, recorded: RecordedInput) -> Path:
+        return hypothesis_path(self._recording.folder, recorded.index, self._language)
+
+    async def _replay(self, recorded: RecordedInput, replays: Sequence[Replay]) -> None:
+        translated = await self.translate(recorded, [setting for setting, _ in replays])
+        for (_, folder), (recording, session) in zip(replays, translated, strict=True):
+            folder.check_session(session)
+            folder.append(describe_instance(recording))
+
+    async def translate_opened(
+        self, opened: OpenedInput, setting: ReplaySetting
+    ) -> tuple[TranslatedRecording, dict[str, Any]]:
+        """Return what one setting makes of an input; see `translate`."""
+        recorded = opened.recorded
+        options = self.options(setting, recorded.sample_rate_hertz)
+        decoder = ReplayedDecoder(
+            opened.source,
+            AttentionChoice(
+                options.attention_layer, tuple(options.attention_heads), setting.attention
+            ),
+            len(self._model.opening(self._language)),
+            self._model.served.tokens,
+            self._costs,
+            uses_drafts=setting.uses_drafts,
+        )
+        collector = Collector(default_unit(self._language))
+        await run_session(
+            options,
+            RecordedEncoder(opened.table, options.audio_format.frame_bytes),
+            decoder,
+            collector,
+            self._model.description,
+            recorded.sample_count,
+        )
+        if collector.started is None:
+            raise RuntimeError("the session has not begun")
+        session = describe_session(collector.started)
+        return collector.finish(recorded.source_recording, self._language), session
+
+
+async def _gather(works: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Do all at once and return what they return; the first failure ends them all."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+class ReplaySweep:
+    """A recording, the model that it was made with, and a language.
+
+    Args:
+        folder: of the recording, or of a run that was recorded.
+        model_path: the checkpoint.
+        language: BCP-47 tag of the target; None takes the model's first.
+        limit: the first so many inputs only.
+
+    Raises:
+        CommandError: the language is not served, the limit is below 1, or there are no inputs.
+        RecordingError: this is no recording.
+    """
+
+    def __init__(
+        self, folder: Path, model_path: Path, language: str | None, limit: int | None
+    ) -> None:
+        if limit is not None and limit < 1:
+            raise CommandError(f"--limit {limit} is not allowed; allowed: 1 or more")
+        beside_run = folder / RECORDING_FOLDER
+        self.recording = Recording(beside_run if beside_run.is_dir() else folder)
+        self.recording.describe()
+        self.model = ReplayModel(model_path, self.recording)
+        self.language = self._checked_language(language)
+        self.limit = limit
+        self.inputs: list[RecordedInput] = self.recording.inputs()[:limit]
+        if not self.inputs:
+            raise CommandError(f"{folder} has no inputs", ExitCode.INPUT)
+
+    def open_run(self) -> ReplayRun:
+        """Return a run that knows nothing yet."""
+        return ReplayRun(self.recording, self.model, self.language)
+
+    def replay(self, settings: Sequence[ReplaySetting], output: Path) -> SourceTally:
+        """Replay what is not finished yet.
+
+        Args:
+            settings: each once.
+            output: a folder in it for each setting, named as it.
+
+        Returns:
+            How often hypotheses were known.
+
+        Raises:
+            CommandError: a folder holds something else.
+            EarvoiceError: a setting has a value that is not allowed.
+            RecordingError: a setting asks for what was not recorded.
+        """
+        run = self.open_run()
+        for setting in settings:
+            run.options(setting, self.inputs[0].sample_rate_hertz)
+        replays = [
+            (setting, run.open_folder(output / setting.name, setting, self.limit))
+            for setting in settings
+        ]
+        progress = RunProgress("replay", len(self.inputs), 0)
+        asyncio.run(run.run(self.inputs, replays, progress))
+        return run.tally
+
+    def _checked_language(self, language: str | None) -> str:
+        languages = self.model.served.facts.target_languages
+        if language is not None and language not in languages:
+            raise CommandError(f"--to {language} is not served; served: {', '.join(languages)}")
+        return language or languages[0]

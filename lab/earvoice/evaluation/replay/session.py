@@ -1,0 +1,204 @@
+"""A decoder session that finds its hypotheses, and counts what a live one would compute."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+
+from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.client.audio import AudioFormat
+from earvoice.client.event import EventReader
+from earvoice.decoder.strategy import TokenTable
+from earvoice.evaluation.recording import RecordingError
+from earvoice.evaluation.replay.decoding_cost import CostBook, DecodingCost
+from earvoice.evaluation.replay.hypotheses import HypothesisSource
+from earvoice.evaluation.replay.revisions import RecordedEncoder
+from earvoice.evaluation.replay.search import AttentionChoice, HypothesisRequest
+from earvoice.evaluation.translated_recording import Collector
+from earvoice.policies.base import Token
+from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, AudioBuffer
+from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.event import Event
+from earvoice.policy.session import TranslationSession
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.timeline import HopTimings
+from earvoice.policy.wire.config import effective_config
+from earvoice.policy.wire.events import ResponseWriter
+
+
+class ReplayedDecoder:
+    """`earvoice.policy.backend.DecoderBackend` on a hypothesis source.
+
+    Its answers come as the service's do: what the first pass finds at once, then token by token,
+    and no more after a halt. The service is told to halt while it computes the next step, so that
+    step is counted.
+
+    Args:
+        source: of the input.
+        shown: attention that a request gets which asks for none of its own.
+        forced_count: start and language tokens.
+        uses_drafts: whether drafts are verified; without, each token is a step.
+        table: what each token writes.
+        costs: what is counted.
+    """
+
+    def __init__(
+        self,
+        source: HypothesisSource,
+        shown: AttentionChoice,
+        forced_count: int,
+        table: TokenTable,
+        costs: CostBook,
+        *,
+        uses_drafts: bool,
+    ) -> None:
+        self._source = source
+        self._shown = shown
+        self._forced_count = forced_count
+        self._table = table
+        self._costs = costs
+        self._uses_drafts = uses_drafts
+        self._halted = False
+        self.replay_count = 0
+
+    async def generate(
+        self, request: GenerationRequest
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        """Decode; yields steps, then exactly one end.
+
+        Raises:
+            RecordingError: it asks for what a replay does not know.
+        """
+        states = request.states
+        if not isinstance(states, types_pb2.States):
+            raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
+        if request.prefix_attention:
+            raise RecordingError("history selection cannot be replayed")
+        self._halted = False
+        wanted = HypothesisRequest(
+            states.states_id.revision - 1,
+            tuple(request.prefix),
+            request.max_new_tokens,
+            request.forbid_end,
+            request.beam_size,
+        )
+        answers = (
+            self._generate_beam(request, wanted, states.state_count)
+            if request.beam_size > 1
+            else self._generate_greedily(request, wanted, states.state_count)
+        )
+        async for answer in answers:
+            yield answer
+
+    def halt(self) -> None:
+        """Yield no more steps."""
+        self._halted = True
+
+    async def stay(self) -> None:
+        """Do nothing: nobody gives a replay up."""
+
+    async def _generate_greedily(
+        self, request: GenerationRequest, wanted: HypothesisRequest, state_count: int
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        found, passed = await self._source.continuation(wanted, request.draft)
+        shown = found.shown(self._attention(request), self._table)
+        tokens = shown[passed : passed + request.max_new_tokens]
+        draft = request.draft if self._uses_drafts else ()
+        cost = self._costs.cost(1)
+        read_count = self._forced_count + len(request.prefix)
+        computed_ms = cost.opening.at(read_count + len(draft), state_count)
+        known = min(_agreeing(tokens, draft) + 1, len(tokens))
+        yield self._steps(tokens[:known], computed_ms)
+        for index in range(known, len(tokens)):
+            computed_ms += cost.step.at(read_count + index, state_count)
+            if self._halted:
+                break
+            yield self._steps(tokens[index : index + 1], computed_ms)
+        ended = tokens[-1].token_id == self._table.end_token
+        hit_limit = not self._halted and not ended and len(tokens) == request.max_new_tokens
+        yield GenerationEnd(hit_limit, _timings(computed_ms))
+
+    async def _generate_beam(
+        self, request: GenerationRequest, wanted: HypothesisRequest, state_count: int
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        beam = await self._source.beam(wanted)
+        tokens = beam.shown(self._attention(request), self._table)
+        read_count = self._forced_count + len(request.prefix)
+        cost = self._costs.cost(request.beam_size)
+        computed_ms = _beam_cost_ms(cost, read_count, beam.step_count, state_count)
+        steps = self._steps(tokens, computed_ms)
+        yield GenerationSteps(
+            steps.tokens,
+            steps.end,
+            steps.timings,
+            beam.alternatives if request.all_hypotheses else (),
+        )
+        yield GenerationEnd(not beam.ended, _timings(computed_ms))
+
+    def _attention(self, request: GenerationRequest) -> AttentionChoice:
+        if not request.attention_layer:
+            return self._shown
+        heads = tuple(request.attention_heads)
+        return replace(self._shown, layer=request.attention_layer, heads=heads)
+
+    def _steps(self, tokens: Sequence[Token], computed_ms: float) -> GenerationSteps:
+        if tokens and tokens[-1].token_id == self._table.end_token:
+            return GenerationSteps(tokens[:-1], tokens[-1], _timings(computed_ms))
+        return GenerationSteps(tokens, None, _timings(computed_ms))
+
+
+def _agreeing(tokens: Sequence[Token], draft: Sequence[int]) -> int:
+    """Return how much of a draft stands."""
+    count = 0
+    for token, expected in zip(tokens, draft, strict=False):
+        if token.token_id != expected:
+            break
+        count += 1
+    return count
+
+
+def _beam_cost_ms(cost: DecodingCost, read_count: int, step_count: int, state_count: int) -> float:
+    opening_ms = cost.opening.at(read_count, state_count)
+    return opening_ms + sum(
+        cost.step.at(read_count + index, state_count) for index in range(step_count)
+    )
+
+
+def _timings(computed_ms: float) -> HopTimings:
+    return HopTimings(computed_ms, computed_ms, computed_ms)
+
+
+async def run_session(
+    options: StreamOptions,
+    encoder: RecordedEncoder,
+    decoder: ReplayedDecoder,
+    collector: Collector,
+    model: types_pb2.ModelDescription,
+    sample_count: int,
+) -> None:
+    """Run the policy service's session on audio that nobody reads.
+
+    A collector is told of its events as a client would hear of them.
+    """
+    rate_hertz = options.audio_format.sample_rate_hertz
+    writer = ResponseWriter(options)
+    reader = EventReader(AudioFormat("mulaw", rate_hertz, 1), lambda: 0.0)
+    started = public_pb.SessionStarted(
+        config=effective_config(options, model),
+        model=model,
+        server_version=version("earvoice"),
+        elapsed_clock=public_pb.ELAPSED_CLOCK_TRUE,
+    )
+    collector.add(reader.read(writer.started(started)))
+
+    async def tell(event: Event) -> None:
+        collector.add(reader.read(writer.response(event)))
+
+    audio = AudioBuffer(options.audio_format, sample_count + 1)
+    for start in range(0, sample_count, MESSAGE_LIMIT_BYTES):
+        await audio.append(bytes(min(MESSAGE_LIMIT_BYTES, sample_count - start)), 0.0)
+    await audio.end()
+    session = TranslationSession(options, encoder, decoder, audio, tell, lambda: 0.0)
+    await tell(await session.run())

@@ -1,0 +1,238 @@
+"""Files that grow line by line, and may be torn by a kill."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from earvoice.cli.command import CommandError
+from earvoice.evaluation.instance import Unit
+from earvoice.evaluation.log import LogError, Record, parse_object, read_records
+from earvoice.evaluation.simulstream_log import describe_runs
+from earvoice.evaluation.source_set import SourceRecording
+from earvoice.runtime.files import atomic_write
+
+
+def drop_torn_line(path: Path) -> None:
+    """Drop a last line that a killed run could not finish; the file need not be there."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole != len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+
+
+_MS_PER_MINUTE = 60_000
+# Without a terminal: so many lines for a whole test set, or a log would fill with them.
+_LINES = 10
+
+
+class RunProgress:
+    """A line that counts up where people sit at a terminal; elsewhere a line for each tenth.
+
+    Args:
+        name: of the run.
+        total: recordings of the test set.
+        finished: of them, those of a run before.
+    """
+
+    def __init__(self, name: str, total: int, finished: int, output: TextIO | None = None) -> None:
+        self._output = output or sys.stderr
+        self._name = name
+        self._total = total
+        self._finished = finished
+        self._failed = 0
+        self._audio_ms = 0.0
+        self._on_terminal = self._output.isatty()
+        self._shown = ""
+
+    def count(self, audio_ms: float) -> None:
+        """Count a recording that was translated."""
+        self._finished += 1
+        self._audio_ms += audio_ms
+        if self._on_terminal:
+            self._replace(self._line())
+        elif self._finished * _LINES // self._total > (self._finished - 1) * _LINES // self._total:
+            self._output.write(f"{self._line()}\n")
+            self._output.flush()
+
+    def fail(self, message: str) -> None:
+        """Tell of a recording that was not translated."""
+        self._failed += 1
+        self.close()
+        self._output.write(f"{message}\n")
+        self._output.flush()
+
+    def close(self) -> None:
+        """Erase the line."""
+        if self._shown:
+            self._replace("")
+            self._output.write("\r")
+            self._output.flush()
+
+    def _line(self) -> str:
+        failed = f", {self._failed} failed" if self._failed else ""
+        return (
+            f"{self._name}: {self._finished} of {self._total} recordings{failed}, "
+            f"{self._audio_ms / _MS_PER_MINUTE:.1f} min of audio"
+        )
+
+    def _replace(self, line: str) -> None:
+        self._output.write(f"\r{line.ljust(len(self._shown))}")
+        self._output.flush()
+        self._shown = line
+
+
+# What SimulEval asks of config.yaml. It rewrites the file whenever it scores, so nothing else that
+# must last can stand there.
+CONFIG = "source_type: speech\ntarget_type: text\n"
+LOG_NAME = "instances.log"
+SIMULSTREAM_NAME = "simulstream.jsonl"
+SETTINGS_NAME = "evaluation.json"
+
+Settings = Mapping[str, Any]
+
+
+class EvaluationFolder:
+    """One run's folder.
+
+    Args:
+        path: it is made if it is not there.
+        settings: what was asked for; whatever changes results must be in it.
+
+    Raises:
+        CommandError: the folder holds a run with other settings, or a log of something else.
+    """
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.log = path / LOG_NAME
+        self._settings_path = path / SETTINGS_NAME
+        stored = self._read_settings()
+        if stored is None and self.log.exists():
+            raise CommandError(
+                f"{self.log} is not of a run that could go on here ({SETTINGS_NAME} is missing): "
+                "give another --output"
+            )
+        # Through JSON and back, so that tuples compare with what was stored.
+        self._settings: dict[str, Any] = json.loads(json.dumps(settings))
+        drop_torn_line(self.log)
+        # Without a finished recording there is nothing that other settings would contradict.
+        if stored is not None and self._has_records():
+            self._settings |= {"session": stored["session"]} if "session" in stored else {}
+            self._check_same(stored, self._settings)
+        self._write(self._settings_path, [json.dumps(self._settings, indent=2, ensure_ascii=False)])
+        self._write(path / "config.yaml", [CONFIG.rstrip("\n")])
+
+    def finished(self) -> frozenset[int]:
+        """Return the indices of what was finished, in this run or in one before.
+
+        Raises:
+            LogError: the log was changed by hand.
+        """
+        return frozenset(int(record.number("index")) for record in self._records())
+
+    def check_sources(self, sources: Iterable[SourceRecording]) -> None:
+        """Compare what is finished with the test set that is to go on.
+
+        Raises:
+            CommandError: it is of another test set.
+            LogError: the log was changed by hand.
+        """
+        wanted = {source.index: source for source in sources}
+        for record in self._records():
+            index = int(record.number("index"))
+            path = Path(record.texts("source")[0])
+            length_ms, reference = record.number("source_length"), record.text("reference")
+            found = SourceRecording(index, path, length_ms, reference)
+            if index in wanted and not found.is_same(wanted[index]):
+                raise CommandError(
+                    f"{self.path} holds a run of another test set: recording {index} is {path} "
+                    f"there, {wanted[index].path} with its reference now; give another --output"
+                )
+
+    def check_session(self, session: Settings) -> None:
+        """Note what the server said of the first session; later ones must say the same.
+
+        Raises:
+            CommandError: they do not: half a run with another model is no result.
+        """
+        session = json.loads(json.dumps(session))
+        if "session" not in self._settings:
+            self._settings["session"] = session
+            lines = [json.dumps(self._settings, indent=2, ensure_ascii=False)]
+            self._write(self._settings_path, lines)
+        self._check_same(self._settings["session"], session, "session.")
+
+    def append(self, line: Settings) -> None:
+        """Add a finished recording; it survives whatever comes after."""
+        with self.log.open("a", encoding="utf8") as file:
+            file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
+
+    def complete(self, unit: Unit) -> None:
+        """Put the log into the order of the test set and write simulstream's beside it.
+
+        Raises:
+            LogError: the log was changed by hand.
+        """
+        records = sorted(self._records(), key=lambda record: record.number("index"))
+        self._write(self.log, [json.dumps(record.fields, ensure_ascii=False) for record in records])
+        lines = [json.dumps(line, ensure_ascii=False) for line in describe_runs(records, unit)]
+        self._write(self.path / SIMULSTREAM_NAME, lines)
+
+    def _records(self) -> list[Record]:
+        records = read_records(self.log) if self._has_records() else []
+        counts = Counter(record.number("index") for record in records)
+        for index, count in counts.items():
+            if count > 1:
+                raise LogError(str(self.log), f"has {count} lines of index {index:g}: must be one")
+        return records
+
+    def _has_records(self) -> bool:
+        return self.log.exists() and self.log.stat().st_size > 0
+
+    def _read_settings(self) -> dict[str, Any] | None:
+        if not self._settings_path.exists():
+            return None
+        try:
+            return dict(read_settings(self._settings_path))
+        except LogError as error:
+            raise CommandError(f"{error}: give another --output") from error
+
+    def _check_same(self, before: Settings, now: Settings, place: str = "") -> None:
+        for name in sorted(before.keys() | now.keys()):
+            old, new = before.get(name), now.get(name)
+            if isinstance(old, dict) and isinstance(new, dict):
+                self._check_same(old, new, f"{place}{name}.")
+            elif old != new:
+                raise CommandError(
+                    f"{self.path} holds a run with another {place}{name}: {_shorten(old)} there, "
+                    f"{_shorten(new)} now; give another --output"
+                )
+
+    @staticmethod
+    def _write(path: Path, lines: Iterable[str]) -> None:
+        """Replace a file at once, so that a killed run leaves the old one or the new one."""
+        with atomic_write(path) as partial:
+            partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings of a run.
+
+    Raises:
+        LogError: they are no JSON object.
+    """
+    return parse_object(str(path), path.read_bytes()).fields
+
+
+def _shorten(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:197]}..."  # noqa: PLR2004 - two lines of a terminal

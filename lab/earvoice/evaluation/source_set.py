@@ -1,0 +1,245 @@
+"""The recordings of a test set, and their references."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from earvoice.cli.command import CommandError, ExitCode
+from earvoice.evaluation.instance import Unit
+from earvoice.evaluation.long_form import read_segmentation
+from earvoice.evaluation.score import ScoringOptions, add_long_form_arguments
+from earvoice.evaluation.spoken_word import read_spoken_words
+
+_ROUNDING_MS = 1.0
+
+
+@dataclass(frozen=True)
+class SourceRecording:
+    """One recording of a test set.
+
+    Attributes:
+        index: place in the list, from 0.
+        duration_ms: its length, above 0.
+        reference: its translation; empty if there is none.
+    """
+
+    index: int
+    path: Path
+    duration_ms: float
+    reference: str = ""
+
+    def is_same(self, other: SourceRecording) -> bool:
+        """Whether both are one recording with one reference; its folder may have moved."""
+        return (
+            self.path.name == other.path.name
+            and self.reference == other.reference
+            and abs(self.duration_ms - other.duration_ms) < _ROUNDING_MS
+        )
+
+
+def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRecording, ...]:
+    """Return the recordings that a file lists, a path a line.
+
+    A path that does not exist as it stands is looked for beside the list.
+
+    Args:
+        path: the list.
+        references: one for each recording; None if there are none.
+
+    Raises:
+        CommandError: the list cannot be read or is empty, there are more or fewer references, or
+            a recording cannot be read.
+    """
+    names = read_lines(path)
+    if references is not None and len(references) != len(names):
+        raise _bad_input(
+            f"{path} lists {len(names)} recordings, but there are {len(references)} references: "
+            "there must be as many"
+        )
+    recordings: list[SourceRecording] = []
+    for index, name in enumerate(names):
+        if not name.strip():
+            raise _bad_input(f"{path}:{index + 1}: the line is empty; it must name a recording")
+        found = Path(name) if Path(name).is_file() else path.parent / name
+        reference = references[index] if references is not None else ""
+        place = f"{path}:{index + 1}"
+        recordings.append(SourceRecording(index, found, _duration_ms(found, place), reference))
+    return tuple(recordings)
+
+
+def read_lines(path: Path) -> tuple[str, ...]:
+    """Return the lines of a text; the last line's end begins no line of its own.
+
+    Raises:
+        CommandError: it cannot be read, or is empty.
+    """
+    try:
+        lines = path.read_text(encoding="utf8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad_input(f"{path} cannot be read: {error}") from error
+    lines = [line.removesuffix("\r") for line in lines]
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise _bad_input(f"{path} is empty")
+    return tuple(lines)
+
+
+def _duration_ms(path: Path, place: str) -> float:
+    # Only running needs the library that reads recordings; scoring does not.
+    from earvoice.client.audio_file import AudioFile  # noqa: PLC0415
+    from earvoice.client.errors import AudioSourceError  # noqa: PLC0415
+
+    try:
+        with AudioFile(path) as audio:
+            duration_ms = audio.duration_ms
+    except AudioSourceError as error:
+        raise _bad_input(f"{place}: {error.message}") from error
+    if duration_ms <= 0:
+        raise _bad_input(f"{place}: {path} has no audio")
+    return duration_ms
+
+
+def _bad_input(message: str) -> CommandError:
+    return CommandError(message, ExitCode.INPUT)
+
+
+_STREAMS = 2
+
+
+@dataclass(frozen=True)
+class SourceSet:
+    """A test set that was checked.
+
+    Attributes:
+        recordings: in order.
+        stream_count: recordings at once.
+    """
+
+    recordings: tuple[SourceRecording, ...]
+    settings: dict[str, Any]
+    scoring: ScoringOptions
+    stream_count: int
+    live: bool
+
+    @property
+    def partly_scorable(self) -> bool:
+        """Whether a log without some of the recordings can be scored."""
+        return self.scoring.segmentation is None and self.scoring.words is None
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the test set, and how it is streamed and counted."""
+    parser.add_argument(
+        "--source",
+        dest="source_list",
+        type=Path,
+        metavar="FILE",
+        help="the test set: paths of recordings, a line each",
+    )
+    parser.add_argument(
+        "--target",
+        type=Path,
+        metavar="FILE",
+        help="references, a line for each recording (for each sentence with --segmentation)",
+    )
+    add_long_form_arguments(parser)
+    parser.add_argument(
+        "--unit", choices=get_args(Unit), help="what to count (char for zh and ja, else word)"
+    )
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="send at real time and measure the wall clock (default: at full speed, every segment "
+        "decided, computation as the services measure it)",
+    )
+    parser.add_argument(
+        "--streams", type=int, metavar="N", help=f"recordings at once ({_STREAMS}; 1 with --live)"
+    )
+
+
+def read_source_set(options: argparse.Namespace) -> SourceSet:
+    """Return the test set, with every file of it checked.
+
+    Raises:
+        CommandError: an argument is missing, or a file cannot be used.
+        LogError: the segmentation or the words cannot be read.
+    """
+    if options.source_list is None:
+        raise CommandError("--source is missing: a file with the paths of recordings, a line each")
+    if options.streams is not None and options.streams < 1:
+        raise CommandError(f"--streams = {options.streams}: must be 1 or more")
+    scoring = read_scoring(options)
+    references = None if options.target is None else read_lines(options.target)
+    if options.segmentation is None:
+        recordings = read_sources(options.source_list, references)
+    else:
+        recordings = _join_references(
+            read_sources(options.source_list, None), options.segmentation, references or ()
+        )
+    if options.words is not None:
+        _check_words(options.words, len(recordings))
+    return SourceSet(
+        recordings=recordings,
+        settings={
+            "recordings": [[str(one.path), one.path.stat().st_size] for one in recordings],
+            "references": _digest([one.reference for one in recordings]),
+            "unit": options.unit,
+            "live": options.live,
+        },
+        scoring=scoring,
+        stream_count=options.streams or (1 if options.live else _STREAMS),
+        live=options.live,
+    )
+
+
+def read_scoring(options: argparse.Namespace) -> ScoringOptions:
+    """Return how logs of the test set are scored; they hold their references themselves.
+
+    Raises:
+        CommandError: a segmentation without its references.
+    """
+    if options.segmentation is not None and options.target is None:
+        raise CommandError("--segmentation needs --target: a line for each sentence")
+    return ScoringOptions(
+        unit=options.unit,
+        references=options.target if options.segmentation is not None else None,
+        segmentation=options.segmentation,
+        resegmenter=options.resegmenter,
+        words=options.words,
+    )
+
+
+def _join_references(
+    recordings: Sequence[SourceRecording], segmentation: Path, references: Sequence[str]
+) -> tuple[SourceRecording, ...]:
+    """Return the recordings with the references of their sentences, joined."""
+    texts: dict[str, list[str]] = defaultdict(list)
+    for sentence in read_segmentation(segmentation, references):
+        texts[sentence.recording].append(sentence.text)
+    names = [recording.path.stem for recording in recordings]
+    if sorted(names) != sorted(texts):
+        different = ", ".join(sorted(set(names) ^ texts.keys())) or "one is listed twice"
+        raise CommandError(
+            f"{segmentation} and the recordings do not fit together: {different}", ExitCode.INPUT
+        )
+    return tuple(
+        SourceRecording(one.index, one.path, one.duration_ms, " ".join(texts[one.path.stem]))
+        for one in recordings
+    )
+
+
+def _check_words(path: Path, count: int) -> None:
+    lists = len(read_spoken_words(path))
+    if lists != count:
+        raise CommandError(f"{path} has {lists} lines for {count} recordings", ExitCode.INPUT)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

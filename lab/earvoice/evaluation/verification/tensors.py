@@ -1,0 +1,176 @@
+"""What the papers' code computed for a checkpoint: named tensors, by compression and utterance."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from earvoice.evaluation.log import LogError
+
+BATCH_PREFIX = "batch"
+"""`batch2` is the first two utterances, padded in one batch."""
+
+
+class ForwardReference:
+    """Arrays under `<compression>/<utterance>/<name>`.
+
+    Args:
+        path: the `.npz` file.
+
+    Raises:
+        LogError: it is no such file, or a key has other parts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._arrays = read_arrays(path)
+        parts = [key.split("/") for key in self._arrays]
+        wrong = next((part for part in parts if len(part) != 3), None)  # noqa: PLR2004 - three parts
+        if wrong is not None:
+            raise LogError(str(path), f"has {'/'.join(wrong)}; allowed: compression/utterance/name")
+        self.strategies = list(dict.fromkeys(part[0] for part in parts))
+
+    def choose(self, strategy: str | None) -> list[str]:
+        """The compressions to compare: one, or all there are.
+
+        Raises:
+            LogError: there is none of this name.
+        """
+        if strategy is None:
+            return self.strategies
+        if strategy not in self.strategies:
+            allowed = ", ".join(self.strategies)
+            raise LogError(str(self._path), f"has no {strategy!r}; allowed: {allowed}")
+        return [strategy]
+
+    def utterances(self, strategy: str) -> list[str]:
+        """The utterances and batches of a compression, in the file's order."""
+        keys = (key.split("/") for key in self._arrays)
+        return list(dict.fromkeys(key[1] for key in keys if key[0] == strategy))
+
+    def tensors(self, strategy: str, utterance: str) -> Mapping[str, np.ndarray]:
+        """The arrays of one utterance by name."""
+        prefix = f"{strategy}/{utterance}/"
+        return {
+            key.removeprefix(prefix): array
+            for key, array in self._arrays.items()
+            if key.startswith(prefix)
+        }
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an `.npz` file.
+
+    Raises:
+        LogError: it is no such file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise LogError(str(path), f"is not an .npz file of arrays ({error})") from error
+
+
+ENCODER_TOLERANCE = 2e-5
+LOGIT_TOLERANCE = 1e-4
+FEATURE_TOLERANCE = 4e-6
+ROUNDINGS = 32
+"""Of the largest number of a tensor that is not normalised: a sum of n products rounds √n times."""
+
+_TOLERANCES = (
+    ("greedy_logprobs", LOGIT_TOLERANCE),
+    ("tf_logits", LOGIT_TOLERANCE),
+    ("ctc_logprobs", LOGIT_TOLERANCE),
+    ("features", FEATURE_TOLERANCE),
+    ("subsample", ENCODER_TOLERANCE),
+    ("enc_layer", ENCODER_TOLERANCE),
+    ("encoder_out", ENCODER_TOLERANCE),
+    ("cross_attn", ENCODER_TOLERANCE),
+    # Tokens, labels, lengths and masks are equal or wrong.
+    ("greedy_tokens", 0.0),
+    ("ctc_groups", 0.0),
+    ("ctc_lengths", 0.0),
+    ("padding_mask", 0.0),
+)
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """One tensor beside its reference.
+
+    Attributes:
+        largest: largest absolute difference; infinite where shapes differ or a number is none.
+        tolerance: the largest allowed.
+    """
+
+    name: str
+    place: str
+    largest: float
+    tolerance: float
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the difference is allowed."""
+        return self.largest <= self.tolerance
+
+
+def tolerance_of(name: str, reference: np.ndarray) -> float | None:
+    """How far a tensor may be from its reference; None for a name that is not known.
+
+    The subsampler's output is not normalised: where its numbers are large, a few roundings of
+    float32 are more than the tolerance, between two runs of the reference as well.
+    """
+    tolerance = next((limit for start, limit in _TOLERANCES if name.startswith(start)), None)
+    if tolerance is not None and name.startswith("subsample"):
+        eps = float(np.finfo(np.float32).eps)
+        return max(tolerance, ROUNDINGS * eps * float(np.abs(reference).max(initial=0.0)))
+    return tolerance
+
+
+def largest_difference(
+    value: np.ndarray, reference: np.ndarray, valid: np.ndarray | None = None
+) -> float:
+    """The largest absolute difference.
+
+    Args:
+        value: ours.
+        reference: of the same shape, else the difference is infinite.
+        valid: which leading places count; None counts all.
+    """
+    if value.shape != reference.shape:
+        return float("inf")
+    value, reference = value.astype(np.float64), reference.astype(np.float64)
+    # The reference's search gives -inf to what it never chooses.
+    difference = np.abs(value - reference)[~np.isneginf(reference) if valid is None else valid]
+    largest = float(difference.max(initial=0.0))
+    return largest if np.isfinite(largest) else float("inf")
+
+
+def table(differences: Iterable[TensorDifference]) -> list[str]:
+    """A line for each tensor's name, its worst place, and every place past the tolerance."""
+    by_name: dict[str, list[TensorDifference]] = {}
+    for difference in differences:
+        by_name.setdefault(difference.name, []).append(difference)
+    width = max((len(name) for name in by_name), default=6)
+    lines = [f"{'tensor':<{width}}  largest difference  tolerance  of"]
+    for name, found in by_name.items():
+        worst = max(found, key=lambda item: item.largest)
+        others = [item for item in found if not item.is_within and item is not worst]
+        lines += [_line(name, item, width) for item in (worst, *others)]
+    return lines
+
+
+def _line(name: str, item: TensorDifference, width: int) -> str:
+    allowed = f"{item.tolerance:.0e}" if item.tolerance else "equal"
+    mark = "" if item.is_within else "  PAST THE TOLERANCE"
+    return f"{name:<{width}}  {item.largest:<18.2g}  {allowed:<9}  {item.place}{mark}"
+
+
+def summary(differences: Sequence[TensorDifference]) -> str:
+    """How many tensors agree."""
+    within = sum(item.is_within for item in differences)
+    return f"{within} of {len(differences)} tensors are within their tolerance"

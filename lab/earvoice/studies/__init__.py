@@ -1,0 +1,1 @@
+"""Questions that the papers ask, answered from logs and recordings of our own models."""

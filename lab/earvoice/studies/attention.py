@@ -1,0 +1,358 @@
+"""Where a model's attention looks, and what any policy could still gain (Papi 2023, section 5).
+
+    python -m earvoice.studies.attention RECORDING --model DIR --policy SETTING --output OUT
+
+The oracle is the earliest a policy could have spoken: when the model's final words were there for
+good. Every beginning is translated without a forced prefix. A word of the last translation is
+released by the first segment from which every translation begins with all words up to it. A policy
+that writes this text and is earlier has guessed what a later revision contradicts; what another
+one loses against it is its headroom.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from pathlib import Path
+
+import matplotlib as mpl
+import torch
+from matplotlib.figure import Figure
+
+from earvoice.decoder.strategy import TokenTable
+from earvoice.evaluation.clock import released_together
+from earvoice.evaluation.commands import (
+    add_recording_arguments,
+    check_segment_ms,
+    computing,
+    read_settings,
+)
+from earvoice.evaluation.curve import CurvePoint, read_point
+from earvoice.evaluation.curves import Cell, as_text, as_tsv
+from earvoice.evaluation.instance import Unit, default_unit, split_text
+from earvoice.evaluation.recording import Grid
+from earvoice.evaluation.replay.run import OpenedInput, ReplayRun, ReplaySweep
+from earvoice.evaluation.replay.search import Continuation, HypothesisRequest
+from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
+from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
+from earvoice.evaluation.score import ScoringOptions
+from earvoice.evaluation.translated_recording import TranslatedRecording, describe_instance
+
+SHARES = ("last state", "last but one", "if all were alike")
+MOST_TOKENS = 100
+"""A hypothesis that has not ended by then repeats itself."""
+
+_ROW_INCHES = 0.22
+_PANEL_WIDTH_INCHES = 4.0
+_MARGIN_INCHES = 1.2
+
+
+@dataclass(frozen=True)
+class PartialHypothesis:
+    """A hypothesis of an input's beginning, nothing forced; None where there is no state yet."""
+
+    end_ms: float
+    found: Continuation | None
+
+
+async def find_partial_hypotheses(
+    opened: OpenedInput, segment_ms: int, most_tokens: int
+) -> list[PartialHypothesis]:
+    """Return a hypothesis for each full segment of an input but the last.
+
+    Raises:
+        RecordingError: a boundary of these segments was not recorded.
+    """
+    rate_hertz, table = opened.recorded.sample_rate_hertz, opened.table
+
+    async def find(end: int) -> PartialHypothesis:
+        number, _ = table.revision(end, final=False)
+        found = None
+        if table.state_count(number):
+            request = HypothesisRequest(number, (), most_tokens, forbid_end=False)
+            found, _ = await opened.source.continuation(request, ())
+        return PartialHypothesis(end * 1000 / rate_hertz, found)
+
+    ends = Grid(segment_ms).boundaries(rate_hertz, opened.recorded.sample_count)
+    return list(await asyncio.gather(*map(find, ends)))
+
+
+async def translate_by_oracle(
+    run: ReplayRun, opened: OpenedInput, segment_ms: int
+) -> TranslatedRecording:
+    """Return the offline translation of an input, its words as early as they were stable.
+
+    It has no computation: there is no policy that could be timed.
+
+    Raises:
+        RecordingError: a boundary of these segments was not recorded.
+    """
+    (setting,) = parse_settings(f"offline@segment={segment_ms}")
+    offline, _ = await run.translate_opened(opened, setting)
+    if not offline.units:
+        return offline
+    recorded = opened.recorded
+    final, _ = opened.table.revision(recorded.sample_count, final=True)
+    found, _ = await opened.source.continuation(
+        HypothesisRequest(final, (), 1, forbid_end=False), ()
+    )
+    tokens = found.tokens[: len(found.tokens) - found.ended]
+    partial = await find_partial_hypotheses(opened, segment_ms, len(tokens))
+    agreed = [
+        agreed_count(one.found.tokens, tokens, run.tokens) if one.found else 0 for one in partial
+    ]
+    ends_ms = [one.end_ms for one in partial]
+    stable_ms = stable_from(agreed, ends_ms, len(tokens), recorded.duration_ms)
+    last_tokens = [end - 1 for end in unit_ends(tokens, run.tokens, offline.unit)]
+    units = tuple(
+        replace(unit, delay_ms=stable_ms[last])
+        for unit, last in zip(offline.units, last_tokens, strict=False)
+    )
+    releases = groupby(unit.delay_ms for unit in units)
+    segments = [released_together(end_ms, 0.0, len(list(own))) for end_ms, own in releases]
+    if segments[-1].end_ms < recorded.duration_ms:
+        segments.append(released_together(recorded.duration_ms, 0.0, 0))
+    return replace(offline, units=units, segments=tuple(segments))
+
+
+def stable_from(
+    agreed: Sequence[int], ends_ms: Sequence[float], token_count: int, final_ms: float
+) -> list[float]:
+    """Return for each token of the last translation the end of the segment from which it stands.
+
+    Args:
+        agreed: of each segment but the last, how many first tokens are those of the last.
+        ends_ms: of each of these segments.
+        token_count: tokens of the last translation.
+        final_ms: end of the audio.
+    """
+    # From each segment on, at least so many tokens stand.
+    standing = list(accumulate(reversed(agreed), min))[::-1]
+    segments = list(zip(ends_ms, standing, strict=True))
+    return [
+        next((end_ms for end_ms, count in segments if count > place), final_ms)
+        for place in range(token_count)
+    ]
+
+
+def agreed_count(hypothesis: Sequence[int], final: Sequence[int], table: TokenTable) -> int:
+    """Return how many first tokens of the final text a hypothesis has, in words that end alike.
+
+    A hypothesis that begins with the pieces of "Haus" but goes on to "Hauses" has another word.
+    """
+    count = shared_count(hypothesis, final)
+    if count == len(hypothesis) or hypothesis[count] == table.end_token:
+        return count
+    while count and not table.starts_word[hypothesis[count]]:
+        count -= 1
+    return count
+
+
+def shared_count(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many first tokens two rows share."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
+
+
+def unit_ends(tokens: Sequence[int], table: TokenTable, unit: Unit) -> list[int]:
+    """Return for each unit of a text how many tokens write it and all before."""
+    starts = [place for place, token in enumerate(tokens) if table.starts_word[token] or not place]
+    ends = [*starts[1:], len(tokens)]
+    return [
+        end
+        for start, end in zip(starts, ends, strict=True)
+        for _ in split_text(_text_of(tokens[start:end], table), unit)
+    ]
+
+
+def _text_of(tokens: Sequence[int], table: TokenTable) -> str:
+    return b"".join(table.texts[token] for token in tokens).decode("utf8", "replace")
+
+
+def mean_shares(weights: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return how much of each layer's attention lies on the newest states.
+
+    Args:
+        weights: [layers, heads, n, S] of each beginning; those of one state are left out.
+
+    Returns:
+        [layers, 3], as in ``SHARES``: the mean over beginnings, their tokens and the heads; None
+        where no beginning has two states.
+    """
+    segments = []
+    for segment in weights:
+        rows = segment.mean(dim=(1, 2))
+        if rows.shape[-1] > 1:
+            even = torch.full_like(rows[:, -1], 1 / rows.shape[-1])
+            segments.append(torch.stack([rows[:, -1], rows[:, -2], even], dim=-1))
+    return torch.stack(segments).mean(0) if segments else None
+
+
+def draw_attention(
+    found: Continuation, layers: Sequence[int], table: TokenTable, title: str, path: Path
+) -> None:
+    """Write a heat map of a hypothesis over 2 states or more (Papi 2023, figure 3).
+
+    A column of panels for each decoder layer (from 1), the mean over its heads. The upper panels
+    show the rows as they are; the lower ones have lost their last state and are rescaled to length
+    1 (EDAtt's ``l2``).
+    """
+    height = 2 * (_MARGIN_INCHES + _ROW_INCHES * len(found.tokens))
+    with mpl.rc_context({"svg.hashsalt": "earvoice"}):
+        size = (_PANEL_WIDTH_INCHES * len(layers), height)
+        figure = Figure(figsize=size, layout="constrained")
+        figure.suptitle(title)
+        panels = figure.subplots(2, len(layers), squeeze=False, sharey=True)
+        for column, layer in enumerate(layers):
+            rows = found.weights[layer - 1].mean(0)
+            kept = torch.nn.functional.normalize(rows[:, :-1], dim=-1)
+            for panel, shown, name in (
+                (panels[0][column], rows, "with the last state"),
+                (panels[1][column], kept, "without it"),
+            ):
+                panel.imshow(shown.numpy(), aspect="auto", vmin=0, cmap="viridis")
+                panel.set_title(f"layer {layer}, {name}")
+                panel.set_xlabel("encoder state")
+        for row in panels:
+            row[0].set_yticks(range(len(found.tokens)), _labels(found, table))
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _labels(found: Continuation, table: TokenTable) -> list[str]:
+    """Return the tokens; a word's first one is marked as SentencePiece does."""
+    return [
+        "end"
+        if token == table.end_token
+        # A dollar sign would begin a formula.
+        else ("▁" if table.starts_word[token] else "")
+        + _text_of([token], table).replace("$", r"\$")
+        for token in found.tokens
+    ]
+
+
+def study(
+    sweep: ReplaySweep,
+    settings: Sequence[ReplaySetting],
+    segment_ms: int,
+    picture_count: int,
+    output: Path,
+) -> tuple[list[dict[str, Cell]], list[dict[str, Cell]]]:
+    """Write the oracle's log, the pictures and the replays; return the rows of both tables.
+
+    Raises:
+        CommandError: a folder holds something else.
+        RecordingError: a boundary of these segments was not recorded.
+    """
+    facts = {
+        "oracle": segment_ms,
+        "language": sweep.language,
+        "model_hash": sweep.model.served.facts.hash,
+        "inputs": sweep.limit,
+    }
+    folder = EvaluationFolder(output / f"oracle@segment={segment_ms}", facts)
+    folder.check_sources(recorded.source_recording for recorded in sweep.inputs)
+    shares = asyncio.run(_study_inputs(sweep, segment_ms, picture_count, folder))
+    folder.complete(default_unit(sweep.language))
+    if settings:
+        sweep.replay(settings, output)
+    oracle = read_point(folder.path, ScoringOptions())
+    points = [read_point(output / setting.name, ScoringOptions()) for setting in settings]
+    # No policy computed what the oracle says, so it has no computation-aware latency.
+    rows = [_describe(oracle, oracle) | {"LAAL simuleval": None}]
+    return _share_rows(shares), rows + [_describe(point, oracle) for point in points]
+
+
+async def _study_inputs(
+    sweep: ReplaySweep, segment_ms: int, picture_count: int, folder: EvaluationFolder
+) -> list[torch.Tensor]:
+    run, finished = sweep.open_run(), folder.finished()
+    shares: list[torch.Tensor] = []
+    with closing(RunProgress("oracle", len(sweep.inputs), 0)) as progress:
+        for recorded in sweep.inputs:
+            opened = run.open(recorded)
+            hypotheses = await find_partial_hypotheses(opened, segment_ms, MOST_TOKENS)
+            found = [(one.end_ms, one.found) for one in hypotheses if one.found is not None]
+            share = mean_shares([one.weights for _, one in found])
+            if share is not None:
+                shares.append(share)
+                # The longest row of states before the audio has ended.
+                end_ms, last = found[-1]
+                if recorded.index < picture_count:
+                    title = f"input {recorded.index}, the first {end_ms / 1000:g} s"
+                    path = folder.path.parent / f"attention_{recorded.index:04d}.png"
+                    layers = range(1, last.weights.shape[0] + 1)
+                    draw_attention(last, layers, run.tokens, title, path)
+            if recorded.index not in finished:
+                folder.append(describe_instance(await translate_by_oracle(run, opened, segment_ms)))
+            progress.count(recorded.duration_ms)
+    return shares
+
+
+def _share_rows(shares: Sequence[torch.Tensor]) -> list[dict[str, Cell]]:
+    """Return a row for each layer: the mean over inputs; none without shares."""
+    means = torch.stack(list(shares)).mean(0).tolist() if shares else []
+    return [
+        {"layer": layer, **dict(zip(SHARES, values, strict=True))}
+        for layer, values in enumerate(means, start=1)
+    ]
+
+
+def _describe(point: CurvePoint, oracle: CurvePoint) -> dict[str, Cell]:
+    laal_ms, earliest_ms = point.latency("LAAL", "ideal"), oracle.latency("LAAL", "ideal")
+    return {
+        "setting": point.name,
+        "BLEU": point.bleu,
+        "AL": point.latency("AL", "ideal"),
+        "LAAL": laal_ms,
+        "LAAL simuleval": point.latency("LAAL", "simuleval"),
+        "BLEU below oracle": None
+        if point.bleu is None or oracle.bleu is None
+        else oracle.bleu - point.bleu,
+        "LAAL above oracle": None
+        if laal_ms is None or earliest_ms is None
+        else laal_ms - earliest_ms,
+        "length ratio": point.report.score.length_ratio,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m earvoice.studies.attention")
+    add_recording_arguments(parser)
+    parser.add_argument(
+        "--policy",
+        metavar="SETTING",
+        action="append",
+        default=[],
+        help="of `earvoice replay`; its headroom is in the table; may be given often",
+    )
+    parser.add_argument(
+        "--segment",
+        metavar="MS",
+        type=int,
+        default=800,
+        help="of the oracle and the pictures (%(default)s)",
+    )
+    parser.add_argument(
+        "--pictures", metavar="N", type=int, default=1, help="of the first N inputs (%(default)s)"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, required=True, help="run again to go on"
+    )
+    options = parser.parse_args(arguments)
+    check_segment_ms(options.segment)
+    settings = read_settings(options.policy) if options.policy else []
+    with computing():
+        sweep = ReplaySweep(options.recording, options.model, options.to, options.limit)
+        shares, rows = study(sweep, settings, options.segment, options.pictures, options.output)
+    (options.output / "attention_share.tsv").write_text(as_tsv(shares), encoding="utf8")
+    (options.output / "study.tsv").write_text(as_tsv(rows), encoding="utf8")
+    sys.stdout.write(f"{as_text(shares)}\n\n{as_text(rows)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,798 @@
+"""What the papers claim about decision policies, tested on a model's own logs.
+
+    earvoice record --source wavs.txt --target refs.txt --model DIR --segment 250,800 --output REC
+    python -m earvoice.studies.claims settings REC > settings.txt
+    earvoice replay REC --model DIR --settings settings.txt --output REPLAYS
+    python -m earvoice.studies.claims page REPLAYS --words words.jsonl --page docs/results.md
+
+Folders that ``earvoice evaluate`` or ``curves`` wrote under the same names do as well as replays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from importlib.metadata import version
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from earvoice.evaluation.bootstrap import (
+    RESAMPLES,
+    SEED,
+    Bootstrap,
+    Estimate,
+    Floats,
+    estimate,
+)
+from earvoice.evaluation.clock import Clock
+from earvoice.evaluation.curve import (
+    CurveLine,
+    CurvePoint,
+    check_same_set,
+    interpolate,
+    quality_at,
+    read_point,
+)
+from earvoice.evaluation.curves import as_tsv, draw_curves, point_rows
+from earvoice.evaluation.recording import read_served_model
+from earvoice.evaluation.replay.setting import parse_settings
+from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
+from earvoice.evaluation.score import ScoringOptions
+
+SMALLEST_BLEU = 1.0
+"""Smaller differences are undecided."""
+SMALLEST_LAG_MS = 100.0
+SMALLEST_SHIFT_MS = 50.0
+LARGEST_LOSS_BLEU = 0.5
+PAPERS_SAVING = 0.3
+"""Of overhead, as EDAtt's authors found it against LA-2; half of it counts."""
+PAPERS_LAYER = 4 / 6
+"""Papi 2023 took the fourth layer of six."""
+LAMBDAS = (1, 2, 4, 8)
+LATENCIES_MS = (1000.0, 1500.0, 2000.0, 3000.0)
+FOLLOWERS = ("AL", "LAAL", "YAAL", "DAL", "ATD")
+FEWEST_SETTINGS = 10
+STEPS = 41
+"""Latencies at which the gap of two curves is taken."""
+MISSING = "-"
+
+AGREES, DISAGREES, UNDECIDED, NOT_TESTED = "agrees", "disagrees", "undecided", "not tested"
+
+_ALPHAS = "edatt:alpha=0.6/0.4/0.2/0.1/0.05/0.03"
+_FEW_ALPHAS = "edatt:alpha=0.4/0.1"
+_CURVES = {
+    "EDAtt": (f"{_ALPHAS}@segment=800",),
+    "AlignAtt": ("align_att:frames=1/2/4/8@segment=800",),
+    "LA-2": ("local_agreement:n=2@segment=250/500/1000/2000",),
+    "LA-2, first chunk 2 s": tuple(
+        f"local_agreement:n=2@segment={chunk_ms},wait={2000 - chunk_ms}"
+        for chunk_ms in (250, 500, 1000)
+    ),
+    "LA-3": ("local_agreement:n=3@segment=500/1000",),
+    "LA-4": ("local_agreement:n=4@segment=500/1000",),
+    # Hold-n releases early: only in long chunks is it as late as local agreement.
+    "Hold-6": ("hold_n:n=6@segment=500/1000/2000/4000/8000",),
+    "wait-k, adaptive": ("wait_k:k=3/7/11,detection=adaptive@segment=250",),
+    "wait-k, fixed": ("wait_k:k=3/7/11,detection=fixed@segment=250",),
+    "offline": ("offline@segment=2000",),
+}
+"""By the name that tables and figures give them; segments are multiples of 250 or 800 ms."""
+_DRAWN = ("EDAtt", "AlignAtt", "LA-2", "Hold-6", "wait-k, adaptive", "wait-k, fixed")
+_HELD = ("edatt", "align_att")
+
+
+def families(layers: int, heads: int) -> dict[str, tuple[str, ...]]:
+    """Return the names of all settings by what they are asked for; families share some."""
+    texts = dict(_CURVES)
+    texts["EDAtt, without drafts"] = (f"{_ALPHAS}@segment=800,drafts=false",)
+    texts["LA-2, without drafts"] = (f"{_CURVES['LA-2'][0]},drafts=false",)
+    texts["last state dropped"] = (f"{_FEW_ALPHAS}@segment=800",)
+    texts["last state kept"] = (f"{_FEW_ALPHAS}@segment=800,attention=with-the-last-state",)
+    texts["mean of layers"] = (f"{_FEW_ALPHAS}@segment=800,attention=mean-over-layers",)
+    for count in LAMBDAS:
+        texts[f"lambda {count}"] = (f"{_FEW_ALPHAS},lambda_states={count}@segment=800",)
+    for layer in range(1, layers + 1):
+        texts[f"layer {layer}"] = (f"{_FEW_ALPHAS},attention_layer={layer}@segment=800",)
+    for head in range(1, heads + 1):
+        texts[f"head {head}"] = (f"{_FEW_ALPHAS},attention_heads={head}@segment=800",)
+    for policy in _HELD:
+        texts[f"{policy}, lag held"] = (f"{policy}@segment=800,lag=1500/2000/3000",)
+    return {
+        family: tuple(setting.name for text in own for setting in parse_settings(text))
+        for family, own in texts.items()
+    }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One tested part of a claim; without a number, ``where`` says why."""
+
+    text: str
+    number: Estimate | None
+    unit: str
+    answer: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        if self.number is None:
+            return f"{self.answer} {self.where or '(not run)'}"
+        where = f" {self.where}" if self.where else ""
+        unit = "" if self.unit == "rho" else f" {self.unit}"
+        return f"{with_interval(self.number, self.unit)}{unit}{where}: {self.answer}"
+
+
+def above(number: Estimate, least: float = SMALLEST_BLEU) -> str:
+    """Answer "this is above 0": by at least ``least``, and 0 outside the interval.
+
+    As far below 0 it disagrees; anything else is undecided.
+    """
+    if number.value >= least and number.low > 0:
+        return AGREES
+    return DISAGREES if number.value <= -least and number.high < 0 else UNDECIDED
+
+
+def equal(number: Estimate, margin: float = SMALLEST_BLEU) -> str:
+    """Answer "this is 0, give or take the margin": the interval must lie within.
+
+    It disagrees when the value is outside and the interval leaves out 0.
+    """
+    if -margin <= number.low and number.high <= margin:
+        return AGREES
+    outside = abs(number.value) >= margin and not number.low <= 0 <= number.high
+    return DISAGREES if outside else UNDECIDED
+
+
+def at_most(number: Estimate, border: float) -> str:
+    """Answer "this is not above a border": the interval must lie on one side."""
+    if number.high <= border:
+        return AGREES
+    return DISAGREES if number.low > border else UNDECIDED
+
+
+def together(answers: Sequence[str]) -> str:
+    """Answer a claim of several parts: all must agree, and one that disagrees is enough.
+
+    Parts that were not tested leave the claim undecided, or untested if there are no others.
+    """
+    if set(answers) <= {NOT_TESTED}:
+        return NOT_TESTED
+    if DISAGREES in answers:
+        return DISAGREES
+    return AGREES if set(answers) == {AGREES} else UNDECIDED
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a model did on one test set: points by setting, names of settings by family."""
+
+    points: dict[str, CurvePoint]
+    families: dict[str, tuple[str, ...]]
+    _cache: dict[tuple[str, str, str], Floats] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def bootstrap(self) -> Bootstrap:
+        return Bootstrap(len(next(iter(self.points.values())).instances))
+
+    def family(self, name: str) -> list[CurvePoint]:
+        """Return the points of a family that were run."""
+        return [self.points[name] for name in self.families.get(name, ()) if name in self.points]
+
+    def bleu(self, point: CurvePoint) -> Floats:
+        """Return BLEU in every draw, [R + 1]."""
+        key = (point.name, "BLEU", "")
+        if key not in self._cache:
+            self._cache[key] = self.bootstrap.bleu(point.statistics)
+        return self._cache[key]
+
+    def lag_ms(self, point: CurvePoint, metric: str = "LAAL", clock: Clock = "ideal") -> Floats:
+        """Return a latency in every draw, [R + 1]."""
+        key = (point.name, metric, clock)
+        if key not in self._cache:
+            self._cache[key] = self.bootstrap.mean(point.values(metric, clock))
+        return self._cache[key]
+
+    def curve(
+        self, name: str, metric: str, clock: Clock = "ideal", *, of_overhead: bool = False
+    ) -> tuple[Floats, Floats] | None:
+        """Return latency and BLEU (or overhead on ``simuleval``) of a family, each [P, R + 1].
+
+        None where fewer than 2 of its settings were run.
+        """
+        points = self.family(name)
+        if len(points) < 2:  # noqa: PLR2004 - one point is no curve
+            return None
+        values = [
+            self.lag_ms(point, "overhead", "simuleval") if of_overhead else self.bleu(point)
+            for point in points
+        ]
+        return np.stack([self.lag_ms(point, metric, clock) for point in points]), np.stack(values)
+
+    @cached_property
+    def distinct(self) -> list[CurvePoint]:
+        """The points without those that released the same words at the same times.
+
+        A parameter's default may be among its studied values; drafts change computation only.
+        """
+        told = {
+            tuple((instance.prediction, instance.delays_ms) for instance in point.instances): point
+            for point in reversed(self.points.values())
+        }
+        return list(told.values())[::-1]
+
+    def gain(
+        self,
+        first: str,
+        second: str,
+        metric: str = "LAAL",
+        clock: Clock = "ideal",
+        part: tuple[float, float] = (0.0, 1.0),
+        ask: Callable[[Estimate], str] = above,
+        text: str = "",
+    ) -> Finding:
+        """Ask for BLEU of the first curve minus the second over a part of the common range."""
+        axis = metric if clock == "ideal" else f"{metric} on `{clock}`"
+        half = {(0.0, 0.5): ", lower half", (0.5, 1.0): ", upper half"}.get(part, "")
+        text = f"{text or f'{first} minus {second}'}{half}, at equal {axis}"
+        curves = self.curve(first, metric, clock), self.curve(second, metric, clock)
+        if curves[0] is None or curves[1] is None:
+            return Finding(text, None, "", NOT_TESTED)
+        found = mean_values(curves[0], curves[1], part)
+        if found is None:
+            return Finding(text, None, "", NOT_TESTED, "(no latency in common)")
+        means, where = found
+        number = estimate(means[0] - means[1])
+        return Finding(text, number, "BLEU", ask(number), where)
+
+    def change(
+        self,
+        text: str,
+        first: Sequence[str],
+        second: Sequence[str],
+        metric: str,
+        ask: Callable[[Estimate], str],
+    ) -> Finding:
+        """Ask for BLEU or a latency of settings minus that of their counterparts, in the mean."""
+        if not all(name in self.points for name in (*first, *second)):
+            return Finding(text, None, "", NOT_TESTED)
+        pairs = [[self.points[name] for name in pair] for pair in zip(first, second, strict=True)]
+        of = self.bleu if metric == "BLEU" else partial(self.lag_ms, metric=metric)
+        number = estimate(np.mean([of(one) - of(other) for one, other in pairs], axis=0))
+        return Finding(text, number, "BLEU" if metric == "BLEU" else "ms", ask(number))
+
+
+def mean_values(
+    first: tuple[Floats, Floats], second: tuple[Floats, Floats], part: tuple[float, float]
+) -> tuple[tuple[Floats, Floats], str] | None:
+    """Return each curve's mean value over a part of the latencies that both reach, [R + 1].
+
+    None where they have no latency in common. Latencies that a draw's curves do not both reach
+    are left out of its means.
+    """
+    low = max(lags_ms[:, 0].min() for lags_ms, _ in (first, second))
+    high = min(lags_ms[:, 0].max() for lags_ms, _ in (first, second))
+    if low >= high:
+        return None
+    low, high = low + part[0] * (high - low), low + part[1] * (high - low)
+    wanted_ms = np.linspace(low, high, STEPS)
+    values = [interpolate(*curve, wanted_ms) for curve in (first, second)]
+    known = ~np.isnan(values[0] + values[1])
+    counts = known.sum(1)
+    with np.errstate(invalid="ignore"):
+        means = [np.where(known, value, 0.0).sum(1) / counts for value in values]
+    return (means[0], means[1]), f"over {low / 1000:.1f} to {high / 1000:.1f} s"
+
+
+def _gains(*comparisons: tuple[Any, ...]) -> Callable[[Study], list[Finding]]:
+    """Return what asks for the gains of pairs of curves; see ``Study.gain``."""
+    return lambda study: [study.gain(*comparison) for comparison in comparisons]
+
+
+def judge_chunk_size(study: Study) -> list[Finding]:
+    smallest, _, middle, largest = study.families["LA-2"]
+    lag = "LAAL of LA-2 at 2000 ms minus at 250 ms"
+    return [
+        study.change("LA-2 at 1000 ms minus at 250 ms", [middle], [smallest], "BLEU", above),
+        study.change(lag, [largest], [smallest], "LAAL", partial(above, least=SMALLEST_LAG_MS)),
+    ]
+
+
+def judge_depth(study: Study) -> list[Finding]:
+    pairs = (("LA-3", "LA-2"), ("LA-4", "LA-2"), ("LA-4", "LA-3"))
+    return [study.gain(*pair, ask=equal) for pair in pairs]
+
+
+def judge_initial_wait(study: Study) -> list[Finding]:
+    findings = []
+    later = partial(above, least=SMALLEST_LAG_MS)
+    pairs = zip(study.families["LA-2"], study.families["LA-2, first chunk 2 s"], strict=False)
+    for plain, waited in pairs:
+        text = f"`{plain}` with a first chunk of 2 s minus without"
+        findings += [
+            study.change(text, [waited], [plain], "BLEU", equal),
+            study.change(f"{text}: AL", [waited], [plain], "AL", later),
+        ]
+    return findings
+
+
+def judge_over_generation(study: Study) -> list[Finding]:
+    points = list(study.points.values())
+    als_ms = np.concatenate([point.values("AL", "ideal") for point in points])
+    laals_ms = np.concatenate([point.values("LAAL", "ideal") for point in points])
+    longer = np.array(
+        [one.unit_count > one.target_units for point in points for one in point.instances]
+    )
+    gap_ms = float(np.nanmin(laals_ms - als_ms))
+    negative = als_ms < 0
+    count, over = int(negative.sum()), int((negative & longer).sum())
+    text = "of translated inputs with AL below 0, the share that is longer than the reference"
+    share = over / count if count else 0.0
+    return [
+        Finding(
+            "lowest LAAL minus AL",
+            Estimate(gap_ms, gap_ms, gap_ms),
+            "ms",
+            AGREES if gap_ms >= 0 else DISAGREES,
+            f"over {np.isfinite(laals_ms).sum()} translated inputs",
+        ),
+        Finding(
+            text,
+            Estimate(share, share, share),
+            "share",
+            AGREES if share > 0.5 else DISAGREES,  # noqa: PLR2004 - most of them
+            f"of {count}",
+        )
+        if count
+        else Finding(text, None, "", UNDECIDED, "(there are none)"),
+    ]
+
+
+def judge_agreement(study: Study) -> list[Finding]:
+    findings = [
+        study.gain("EDAtt", "LA-2", "AL"),
+        study.gain("EDAtt", "LA-2", "AL", "simuleval"),
+    ]
+    for drafts in ("", ", without drafts"):
+        text = f"overhead that EDAtt saves of LA-2's{drafts or ', with drafts'}, at equal AL"
+        names = f"EDAtt{drafts}", f"LA-2{drafts}"
+        curves = [study.curve(name, "AL", of_overhead=True) for name in names]
+        found = mean_values(curves[0], curves[1], (0, 1)) if curves[0] and curves[1] else None
+        if found is None:
+            findings.append(Finding(text, None, "", NOT_TESTED))
+            continue
+        (ours, theirs), where = found
+        saved = estimate(1 - ours / theirs)
+        answer = at_most(Estimate(-saved.value, -saved.high, -saved.low), -PAPERS_SAVING / 2)
+        findings.append(Finding(text, saved, "share", answer, where))
+    return findings
+
+
+def judge_lambda(study: Study) -> list[Finding]:
+    findings = []
+    for small, large in pairwise(LAMBDAS):
+        names = f"lambda {large}", f"lambda {small}"
+        text = f"LAAL of lambda {large} minus lambda {small} at the same alphas"
+        later = partial(above, least=SMALLEST_SHIFT_MS)
+        findings += [
+            study.change(text, study.families[names[0]], study.families[names[1]], "LAAL", later),
+            study.gain(*names, ask=_no_better),
+        ]
+    return findings
+
+
+def _no_better(number: Estimate) -> str:
+    if number.high < SMALLEST_BLEU:
+        return AGREES
+    return DISAGREES if above(number) == AGREES else UNDECIDED
+
+
+def judge_layers(study: Study) -> list[Finding]:
+    layers = sum(name.startswith("layer ") for name in study.families)
+    middle, last = f"layer {round(layers * PAPERS_LAYER)}", f"layer {layers}"
+    text = "LAAL of the last layer minus that of the middle one, largest alpha"
+    slow, fast = study.families[last][:1], study.families[middle][:1]
+    return [
+        study.gain(middle, "layer 1", text="middle layer minus first"),
+        study.gain(middle, last, text="middle layer minus last"),
+        study.gain(middle, "mean of layers", text="middle layer minus mean of layers"),
+        study.change(text, slow, fast, "LAAL", partial(above, least=SMALLEST_SHIFT_MS)),
+    ]
+
+
+def judge_heads(study: Study) -> list[Finding]:
+    mean = "last state dropped"
+    heads = [name for name in study.families if name.startswith("head ")]
+    return [study.gain(mean, head, text=f"mean of heads minus {head}") for head in heads]
+
+
+def judge_ceiling(study: Study) -> list[Finding]:
+    offline = study.families["offline"]
+    reached = partial(at_most, border=LARGEST_LOSS_BLEU)
+    return [
+        study.change(f"offline minus `{slow}`", offline, [slow], "BLEU", reached)
+        for slow in (study.families["LA-2"][-1], study.families["EDAtt"][-1])
+    ]
+
+
+def judge_differentiable(study: Study) -> list[Finding]:
+    points = study.distinct
+    if len(points) < FEWEST_SETTINGS:
+        return [Finding("words a release and DAL", None, "", NOT_TESTED, "(too few)")]
+    words = np.stack([_words_at_once(study, point) for point in points], axis=-1)
+    ranks = {name: mean_ranks(_lags(study, points, name)) for name in ("DAL", "AL", "LAAL")}
+    findings = []
+    for name in ("AL", "LAAL"):
+        rho = estimate(rank_correlation(words, ranks["DAL"] - ranks[name]))
+        text = f"rank correlation of words a release with (rank by DAL minus rank by {name})"
+        answer = above(rho, least=0.0)
+        findings.append(Finding(text, rho, "rho", answer, f"over {len(points)} settings"))
+    return findings
+
+
+def _words_at_once(study: Study, point: CurvePoint) -> Floats:
+    words = np.array([instance.unit_count for instance in point.instances], np.float64)
+    releases = [len(list(groupby(instance.delays_ms))) for instance in point.instances]
+    return study.bootstrap.ratio(words, np.array(releases, np.float64))
+
+
+def _lags(study: Study, points: Iterable[CurvePoint], metric: str) -> Floats:
+    return np.stack([study.lag_ms(point, metric) for point in points], axis=-1)
+
+
+def rank_correlation(first: Floats, second: Floats) -> Floats:
+    """Return Spearman's correlation over the last axis [..., P] → [...]; nan of a constant."""
+    centred = [ranks - ranks.mean(-1, keepdims=True) for ranks in map(mean_ranks, (first, second))]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        correlation: Floats = (centred[0] * centred[1]).sum(-1) / np.sqrt(
+            (centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1)
+        )
+    return correlation
+
+
+def mean_ranks(values: Floats) -> Floats:
+    """Return ranks from 0 over the last axis; ties share their mean rank."""
+    rows = values.reshape(-1, values.shape[-1])
+    ranks = np.empty_like(rows)
+    for place, row in enumerate(rows):
+        ordered = np.sort(row)
+        below = np.searchsorted(ordered, row, "left")
+        ranks[place] = (below + np.searchsorted(ordered, row, "right") - 1) / 2
+    return ranks.reshape(values.shape)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a paper; ``rule`` says when the answer is "agrees"."""
+
+    statement: str
+    source: str
+    rule: str
+    judge: Callable[[Study], list[Finding]]
+
+
+_BLEU = "at least 1 BLEU higher, and 0 outside the interval"
+_EQUAL = "the interval lies within 1 BLEU of 0"
+
+CLAIMS = (
+    Claim(
+        "The chunk size rules LA-2: 250 ms is far below 1000 ms.",
+        "Polák 2022",
+        f"BLEU {_BLEU}; LAAL rises by 100 ms or more",
+        judge_chunk_size,
+    ),
+    Claim("LA-2, LA-3 and LA-4 lie on one curve.", "Polák 2022", _EQUAL, judge_depth),
+    Claim(
+        "LA-2 is above Hold-6.",
+        "Polák 2022",
+        _BLEU,
+        _gains(("LA-2", "Hold-6")),
+    ),
+    Claim(
+        "A first chunk of 2 s brings little BLEU and more AL.",
+        "Polák 2022",
+        f"BLEU: {_EQUAL}; AL: 100 ms or more later",
+        judge_initial_wait,
+    ),
+    Claim(
+        "Over-generation makes AL negative; LAAL is never below AL.",
+        "Papi 2022, Polák 2022",
+        "LAAL ≥ AL without exception; AL below 0 occurs, mostly where output is too long",
+        judge_over_generation,
+    ),
+    Claim(
+        "EDAtt is above adaptive wait-k by 1 to 2.5 BLEU at equal AL and AL_CA.",
+        "Papi 2023",
+        _BLEU,
+        _gains(
+            ("EDAtt", "wait-k, adaptive", "AL"),
+            ("EDAtt", "wait-k, adaptive", "AL", "simuleval"),
+            ("EDAtt", "wait-k, adaptive"),
+        ),
+    ),
+    Claim(
+        "EDAtt is above LA-2 at equal AL, with 30 % less overhead.",
+        "Papi 2023",
+        f"{_BLEU}; half of the 30 % or more is saved",
+        judge_agreement,
+    ),
+    Claim(
+        "Dropping the last encoder state, on which attention piles up, matters.",
+        "Papi 2023",
+        _BLEU,
+        _gains(("last state dropped", "last state kept")),
+    ),
+    Claim(
+        "A larger lambda moves the curve to the right and brings no quality.",
+        "Papi 2023",
+        "50 ms or more later at the same alphas; the interval is below 1 BLEU",
+        judge_lambda,
+    ),
+    Claim(
+        "First layers are worse, the last is never fast, the middle is best, the mean is worse.",
+        "Papi 2023",
+        f"{_BLEU}; the last layer's LAAL is 50 ms or more higher",
+        judge_layers,
+    ),
+    Claim("The mean of the heads is above every head.", "Papi 2023", _BLEU, judge_heads),
+    Claim(
+        "Fixed detection is better at low latency, adaptive at high.",
+        "Papi 2022",
+        f"in the lower and the upper half of the common LAAL: {_BLEU}",
+        _gains(
+            ("wait-k, fixed", "wait-k, adaptive", "LAAL", "ideal", (0.0, 0.5)),
+            ("wait-k, adaptive", "wait-k, fixed", "LAAL", "ideal", (0.5, 1.0)),
+        ),
+    ),
+    Claim(
+        "At high latency online reaches offline.",
+        "Polák 2022, Papi 2023",
+        "the interval is at most 0.5 BLEU below offline",
+        judge_ceiling,
+    ),
+    Claim(
+        "DAL ranks policies that release several words at once worse than AL and LAAL do.",
+        "Papi 2023",
+        "the correlation is above 0",
+        judge_differentiable,
+    ),
+    Claim(
+        "AlignAtt is above EDAtt.",
+        "Papi 2023b",
+        _BLEU,
+        _gains(("AlignAtt", "EDAtt")),
+    ),
+)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table; the first column is text, the others are numbers."""
+    ruler = ["---", *["---:"] * (len(header) - 1)]
+    return ["| " + " | ".join(cells) + " |" for cells in (header, ruler, *rows)]
+
+
+def shown(value: float | None, decimals: int) -> str:
+    """Return a rounded number; a dash for one that is unknown, never a minus before zeros."""
+    if value is None or np.isnan(value):
+        return MISSING
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def with_interval(number: Estimate, unit: str) -> str:
+    decimals = {"BLEU": 1, "ms": 0, "share": 3, "rho": 2}[unit]
+    value, low, high = (shown(it, decimals) for it in (number.value, number.low, number.high))
+    return value if MISSING in (value, low) else f"{value} [{low}, {high}]"
+
+
+_INTRODUCTION = f"""\
+# Results
+
+What the papers claim about decision policies, tested on this project's own small model. This page
+is generated by `make results` from logs of replays; settings, tests and thresholds are in
+`lab/earvoice/studies/claims.py`. All settings with all numbers: [results.tsv](results.tsv).
+
+## How to read it
+
+* **Latency** is LAAL on the ideal clock unless a column says otherwise; AL where a claim is about
+  AL. `simuleval` adds all computation since the first segment, as published AL_CA does; `true` lets
+  computation overlap with audio ([clocks](evaluation.md#clocks)).
+* **A word** is released in the segment that commits its last token; commits are cut back to word
+  borders. Guards are on. Endpointing is off, an input is one utterance, every segment is decided.
+* **Computation** is processor time of one core ([replay](evaluation.md#replay-lab)).
+* **True lag**: release of a word minus the end of the spoken word that it attends to. The test
+  set's speech is synthetic, so that it is known when each word was said; which word a translation
+  belongs to is the model's attention.
+* **[low, high]** is the 95 % interval of a paired bootstrap over inputs, {RESAMPLES} draws, seed
+  {SEED}. Where a difference is smaller than 1 BLEU, or its interval holds 0, the answer is
+  "undecided". A claim of several parts agrees if all agree, and disagrees if one does. A part is
+  "not tested" where its settings were not run, or where two curves have no latency in common.
+* **BLEU at a latency** is interpolated between the two neighbouring settings (Papi 2023,
+  footnote 8). Differences of curves are means over all latencies that both reach."""
+
+
+def write_page(study: Study, session: dict[str, object], figure: str) -> str:
+    """Return the page; ``session`` is what the run's folder says of the model."""
+    answers = [(claim, claim.judge(study)) for claim in CLAIMS]
+    blocks = [
+        [_INTRODUCTION],
+        ["## What was run", "", *_describe_run(study, session)],
+        [
+            "## Answers",
+            "",
+            *table(
+                ("claim", "answer"),
+                (
+                    (
+                        f"{n}. {claim.statement} ({claim.source})",
+                        together([finding.answer for finding in findings]),
+                    )
+                    for n, (claim, findings) in enumerate(answers, 1)
+                ),
+            ),
+        ],
+        ["## Curves", "", f"![BLEU over latency]({figure})", "", _FIGURE_TEXT],
+        ["### BLEU at a LAAL", "", *_latency_table(study)],
+        ["## Claims"],
+        *(_describe_claim(n, *answer) for n, answer in enumerate(answers, 1)),
+        ["## A word lag that is asked for", "", _HELD_TEXT, "", *_held_table(study)],
+        ["## Which metric follows the true lag", "", _LAG_TEXT, "", *_follower_table(study)],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+_FIGURE_TEXT = (
+    "Bands are 95 % intervals of BLEU alone; neighbouring policies move together from draw to "
+    "draw, so overlapping bands do not mean that there is no difference."
+)
+_HELD_TEXT = (
+    "`target_lag_ms` moves a policy's own parameter to hold a mean word lag: release minus the end "
+    "of the audio that the word attends to, as the service measures it. Every input is a session "
+    "of its own that begins anew; the aim is 20 % or less off."
+)
+_LAG_TEXT = (
+    "Spearman's rank correlation of each metric with the true lag over the settings' means, and "
+    "the mean absolute difference of the two."
+)
+
+
+def _describe_run(study: Study, session: dict[str, object]) -> list[str]:
+    point = next(iter(study.points.values()))
+    audio_s = sum(instance.source_length_ms for instance in point.instances) / 1000
+    quality = point.report.quality
+    header = ("model", "version", "hash", "language", "inputs", "s an input", "settings")
+    row = (
+        f"`{session['model']}`",
+        str(session["model_version"]),
+        f"`{str(session['model_hash'])[:12]}`",
+        point.language,
+        str(len(point.instances)),
+        shown(audio_s / len(point.instances), 1),
+        str(len(study.points)),
+    )
+    signature = f"; sacreBLEU `{quality.bleu_signature}`" if quality else ""
+    return [*table(header, [row]), "", f"earvoice {version('earvoice')}{signature}."]
+
+
+def _latency_table(study: Study) -> list[str]:
+    rows = []
+    for name in _CURVES:
+        curve = study.curve(name, "LAAL")
+        if curve is not None:
+            line = CurveLine(name, tuple(study.family(name)))
+            low, high = curve[0][:, 0].min() / 1000, curve[0][:, 0].max() / 1000
+            found = (
+                quality_at(line, at_ms, "LAAL", "ideal", study.bootstrap) for at_ms in LATENCIES_MS
+            )
+            cells = [with_interval(estimate(bleu), "BLEU") for bleu in found]
+            rows.append((name, f"{low:.2f} to {high:.2f}", *cells))
+    columns = [f"{at_ms / 1000:g} s" for at_ms in LATENCIES_MS]
+    return table(("policy", "LAAL, s", *columns), rows)
+
+
+def _describe_claim(number: int, claim: Claim, findings: Sequence[Finding]) -> list[str]:
+    answer = together([finding.answer for finding in findings])
+    return [
+        f"### {number}. {claim.statement}",
+        "",
+        f"{claim.source}. Agrees if: {claim.rule}. Answer: **{answer}**.",
+        "",
+        *table(("compared", "found"), ((finding.text, str(finding)) for finding in findings)),
+    ]
+
+
+def _held_table(study: Study) -> list[str]:
+    rows = []
+    for point in (point for policy in _HELD for point in study.family(f"{policy}, lag held")):
+        asked_ms, held_ms = float(point.choices["lag"]), study.lag_ms(point, "word lag")
+        rows.append(
+            (
+                f"`{point.name}`",
+                with_interval(estimate(held_ms), "ms"),
+                f"{100 * (held_ms[0] / asked_ms - 1):+.0f} %",
+                shown(point.latency("LAAL", "ideal"), 0),
+                with_interval(estimate(study.bleu(point)), "BLEU"),
+            )
+        )
+    header = ("setting", "held, ms", "off by", "LAAL, ms", "BLEU")
+    return table(header, rows) if rows else ["Not run."]
+
+
+def _follower_table(study: Study) -> list[str]:
+    metrics = ("spoken lag", *FOLLOWERS)
+    points = [
+        point
+        for point in study.distinct
+        if all(point.latency(metric, "ideal") is not None for metric in metrics)
+    ]
+    if len(points) < FEWEST_SETTINGS:
+        return ["Not known: the true lag needs `--words` and ten settings."]
+    true_ms = _lags(study, points, "spoken lag")
+    rows = []
+    for metric in FOLLOWERS:
+        told_ms = _lags(study, points, metric)
+        error_ms = estimate(np.abs(told_ms - true_ms).mean(-1))
+        rho = with_interval(estimate(rank_correlation(told_ms, true_ms)), "rho")
+        rows.append((metric, rho, with_interval(error_ms, "ms")))
+    return table(("metric", "over settings", "error, ms"), rows)
+
+
+def read_study(folder: Path, layers: int, heads: int, options: ScoringOptions) -> Study:
+    """Return what a folder of replays holds of the settings.
+
+    Raises:
+        LogError: a log cannot be read, or they are not of one test set.
+        ValueError: it holds none of the settings.
+    """
+    names = families(layers, heads)
+    wanted = dict.fromkeys(name for own in names.values() for name in own)
+    points = {
+        name: read_point(folder / name, options)
+        for name in wanted
+        if (folder / name / LOG_NAME).exists()
+    }
+    if not points:
+        raise ValueError(f"{folder} holds none of the settings that are tested")
+    check_same_set(list(points.values()))
+    return Study(points, names)
+
+
+def report(folder: Path, layers: int, heads: int, options: ScoringOptions, page: Path) -> None:
+    """Write the page, and beside it the figure and the table of all numbers."""
+    study = read_study(folder, layers, heads, options)
+    session = read_settings(folder / next(iter(study.points)) / SETTINGS_NAME)["session"]
+    lines = [CurveLine(name, tuple(study.family(name))) for name in _DRAWN if study.family(name)]
+    figure = page.with_suffix(".svg")
+    draw_curves(lines, "LAAL", ("ideal", "true"), study.bootstrap, figure)
+    every = [CurveLine(point.policy, (point,)) for point in study.points.values()]
+    page.with_suffix(".tsv").write_text(as_tsv(point_rows(every, study.bootstrap)), "utf8")
+    page.write_text(write_page(study, session, figure.name), encoding="utf8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m earvoice.studies.claims")
+    steps = parser.add_subparsers(dest="step", required=True)
+    settings = steps.add_parser("settings", help="print the settings to replay, one a line")
+    settings.add_argument("recording", type=Path, help="folder of earvoice record")
+    page = steps.add_parser("page", help="write the page, its figure and its table")
+    page.add_argument("recording", type=Path, help="folder of earvoice record")
+    page.add_argument("replays", type=Path, help="folder of earvoice replay")
+    page.add_argument("--words", type=Path, help="when each word was spoken (JSON lines)")
+    page.add_argument("--page", type=Path, default=Path("docs/results.md"), help="(%(default)s)")
+    options = parser.parse_args()
+    served = read_served_model(options.recording)
+    layers, heads = served.facts.decoder_layers, served.head_count
+    if options.step == "settings":
+        names = dict.fromkeys(n for own in families(layers, heads).values() for n in own)
+        sys.stdout.write("".join(f"{name}\n" for name in names))
+    else:
+        scoring = ScoringOptions(words=options.words)
+        report(options.replays, layers, heads, scoring, options.page)
+
+
+if __name__ == "__main__":
+    main()

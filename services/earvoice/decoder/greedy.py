@@ -1,0 +1,166 @@
+"""Greedy search with draft verification (speculative decoding with an exact verifier)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from earvoice.decoder.strategy import PredictedToken, Progress, Prompt
+from earvoice.models.vocabulary import EOS, PAD
+from earvoice.runtime.errors import InvalidFieldError
+
+NEAR_TIE_LOGITS = 1e-4
+"""Two best logits closer than this may change places between two exact ways of computing."""
+
+_FIRST_CHOOSABLE = PAD + 1
+
+
+class TokenCache(Protocol):
+    """What a decoder keeps of the tokens it has read."""
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens after the first `length`."""
+
+
+CacheT = TypeVar("CacheT", bound=TokenCache)
+CacheT_contra = TypeVar("CacheT_contra", bound=TokenCache, contravariant=True)
+
+
+class PrefillDecoder(Protocol[CacheT_contra]):
+    """A decoder that reads many tokens at once; see `CachedDecoder.prefill`."""
+
+    def prefill(
+        self,
+        tokens: list[int],
+        cache: CacheT_contra,
+        attention_layer: int,
+        attention_heads: Sequence[int] = (),
+        *,
+        first_logits: int = 0,
+        first_attention: int = 0,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits from `first_logits` on and attention from `first_attention` on."""
+
+
+@dataclass(slots=True)
+class GreedyRun(Generic[CacheT]):
+    """One hypothesis: keys and values so far, and the token to read next."""
+
+    prompt: Prompt
+    cache: CacheT
+    last_tokens: list[int]
+
+
+def begin_greedy(
+    decoder: PrefillDecoder[CacheT], cache: CacheT, prompt: Prompt
+) -> tuple[GreedyRun[CacheT], Progress]:
+    """Verify the draft in one parallel pass over what is forced and the draft.
+
+    Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
+    token that is not the most probable one there.
+
+    Raises:
+        InvalidFieldError: the first token's logits are no numbers: the states were too large.
+    """
+    forced, draft = list(prompt.forced), prompt.draft
+    first, told = len(forced) - 1, prompt.reported_prefix_tokens
+    logits, attention = decoder.prefill(
+        [*forced, *draft],
+        cache,
+        prompt.attention_layer,
+        prompt.attention_heads,
+        first_logits=first,
+        first_attention=first - told,
+    )
+    best = _best_of(logits, [prompt.forbid_end] * (len(draft) + 1))
+    if not math.isfinite(best[0][1]):
+        raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
+    accepted = _agreeing([token for token, _, _ in best], draft)
+    ended = accepted > 0 and draft[accepted - 1] == EOS
+    count = accepted if ended else accepted + 1
+    rows = attention[: told + count].tolist()
+    tokens = [
+        PredictedToken(token, log_probability, row, near_tie, index < accepted)
+        for index, ((token, log_probability, near_tie), row) in enumerate(
+            zip(best, rows[told:], strict=False)
+        )
+    ]
+    cache.truncate(len(forced) + accepted)
+    run = GreedyRun(prompt, cache, [tokens[-1].token])
+    return run, Progress(tokens, prefix_attention=rows[:told])
+
+
+def take_greedy(
+    runs: Sequence[GreedyRun[Any]], logits: torch.Tensor, rows: Sequence[torch.Tensor]
+) -> list[Progress]:
+    """Take the most probable token of each run.
+
+    Args:
+        runs: n runs.
+        logits: [n, V] float32 (overwritten).
+        rows: n attention rows [S].
+    """
+    best = _best_of(logits, [run.prompt.forbid_end for run in runs])
+    for run, (token, _, _) in zip(runs, best, strict=True):
+        run.last_tokens = [token]
+    return [
+        Progress([PredictedToken(token, log_probability, row, near_tie)])
+        for (token, log_probability, near_tie), row in zip(best, _split(rows), strict=True)
+    ]
+
+
+def forbid(scores: torch.Tensor, *, end: bool) -> None:
+    """Take from [n, V] logits or log-probabilities, in place, what is never chosen.
+
+    Args:
+        scores: start and padding become -inf in all rows.
+        end: whether the end of sentence does, too.
+    """
+    scores[:, :_FIRST_CHOOSABLE] = -torch.inf
+    if end:
+        scores[:, EOS] = -torch.inf
+
+
+def _best_of(logits: torch.Tensor, forbid_end: Sequence[bool]) -> list[tuple[int, float, bool]]:
+    """Token, log-probability and near tie of the most probable token allowed in each row.
+
+    Args:
+        logits: [n, V] float32 (overwritten).
+        forbid_end: by row.
+    """
+    normalizer = logits.logsumexp(-1, keepdim=True)
+    forbid(logits, end=False)
+    for row, forbidden in enumerate(forbid_end):
+        if forbidden:
+            logits[row, EOS] = -torch.inf
+    top = logits.topk(2)
+    # One transfer from the device: ids are below 2**24, so a float32 holds them exactly.
+    facts = torch.cat((top.values, normalizer, top.indices[:, :1].float()), dim=1).tolist()
+    return [
+        (int(token), first - whole, first - second < NEAR_TIE_LOGITS)
+        for first, second, whole, token in facts
+    ]
+
+
+def _agreeing(predicted: Sequence[int], draft: Sequence[int]) -> int:
+    """Length of the draft's longest part that was predicted, its first end of sentence the last."""
+    for index, token in enumerate(draft):
+        if predicted[index] != token:
+            return index
+        if token == EOS:
+            return index + 1
+    return len(draft)
+
+
+def _split(rows: Sequence[torch.Tensor]) -> list[list[float]]:
+    """Rows of different lengths as lists, by one transfer from the device."""
+    flat = torch.cat(list(rows)).tolist()
+    weights, start = [], 0
+    for row in rows:
+        weights.append(flat[start : start + row.shape[0]])
+        start += row.shape[0]
+    return weights

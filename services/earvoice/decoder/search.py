@@ -1,0 +1,137 @@
+"""Greedy and beam searches of many sessions, by our own decoder or by one of another family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import torch
+
+from earvoice.decoder.beam import BeamRun, begin_beam
+from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
+from earvoice.decoder.strategy import ElementType, Progress, Prompt, StateBlock, Strategy
+from earvoice.models.decoding import CachedDecoder, DecoderCache
+from earvoice.runtime.errors import InvalidFieldError
+
+if TYPE_CHECKING:
+    # It imports transformers.
+    from earvoice.models.wrapped.decoder import WrappedCache, WrappedDecoder
+
+Run = GreedyRun[DecoderCache] | BeamRun
+Memory = tuple[torch.Tensor, torch.Tensor]
+
+
+class SearchStrategy(Strategy[Run]):
+    """Searches as each prompt says; every row of every run goes through the network at once.
+
+    Args:
+        decoder: the network, in evaluation mode.
+        device: where its weights are.
+    """
+
+    def __init__(self, decoder: CachedDecoder, device: torch.device) -> None:
+        self._decoder = decoder
+        self._device = device
+        self._memories: WeakKeyDictionary[StateBlock, Memory] = WeakKeyDictionary()
+
+    @torch.inference_mode()
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
+        """Read what is forced; see `begin_greedy` and `begin_beam`."""
+        cache = DecoderCache(*self._memory_of(states))
+        if prompt.beam is not None:
+            return begin_beam(self._decoder, cache, prompt, prompt.beam)
+        return begin_greedy(self._decoder, cache, prompt)
+
+    @torch.inference_mode()
+    def step(self, runs: Sequence[Run]) -> list[Progress]:
+        """Read each run's last tokens and go on from there."""
+        counts = [run.cache.rows for run in runs]
+        logits, rows = self._decoder.step(
+            [token for run in runs for token in run.last_tokens],
+            [run.cache for run in runs],
+            [run.prompt.attention_layer for run in runs],
+            [run.prompt.attention_heads for run in runs],
+        )
+        found: dict[int, Progress] = {}
+        greedy: list[tuple[int, GreedyRun[DecoderCache], int]] = []
+        first = 0
+        for index, (run, count) in enumerate(zip(runs, counts, strict=True)):
+            if isinstance(run, GreedyRun):
+                greedy.append((index, run, first))
+            else:
+                own = slice(first, first + count)
+                found[index] = run.take(logits[own], rows[own])
+            first += count
+        if greedy:
+            indices, greedy_runs, places = zip(*greedy, strict=True)
+            taken = take_greedy(greedy_runs, logits[[*places]], [rows[place] for place in places])
+            found.update(zip(indices, taken, strict=True))
+        return [found[index] for index in range(len(runs))]
+
+    def _memory_of(self, states: StateBlock) -> Memory:
+        """Keys and values of these states: computed once, shared by all that attends to them."""
+        memory = self._memories.get(states)
+        if memory is None:
+            opened = self._decoder.open_cache(state_tensor(states).to(self._device))
+            memory = self._memories[states] = (opened.cross_keys, opened.cross_values)
+        return memory
+
+
+class WrappedStrategy(Strategy[GreedyRun["WrappedCache"]]):
+    """Steps one run after the other: `transformers` batches only what is of one length.
+
+    Args:
+        decoder: the model's.
+    """
+
+    def __init__(self, decoder: WrappedDecoder) -> None:
+        self._decoder = decoder
+
+    @torch.inference_mode()
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[WrappedCache], Progress]:
+        """Read what is forced and verify the draft; see `begin_greedy`."""
+        if prompt.beam is not None:
+            raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
+        cache = self._decoder.open_cache(state_tensor(states))
+        return begin_greedy(self._decoder, cache, prompt)
+
+    @torch.inference_mode()
+    def step(self, runs: Sequence[GreedyRun[WrappedCache]]) -> list[Progress]:
+        """Read each run's last token and go on from there."""
+        logits, rows, lengths = [], [], [run.cache.length for run in runs]
+        try:
+            for run in runs:
+                prompt = run.prompt
+                row, attention = self._decoder.prefill(
+                    run.last_tokens, run.cache, prompt.attention_layer, prompt.attention_heads
+                )
+                logits.append(row)
+                rows.append(attention[0])
+        except Exception:
+            # A run whose step raised can be stepped again: none of them has read its token.
+            for run, length in zip(runs, lengths, strict=True):
+                run.cache.truncate(min(length, run.cache.length))
+            raise
+        return take_greedy(runs, torch.cat(logits), rows)
+
+
+_DTYPES = {
+    ElementType.FLOAT32: torch.float32,
+    ElementType.BFLOAT16: torch.bfloat16,
+    ElementType.FLOAT16: torch.float16,
+}
+
+
+def state_tensor(states: StateBlock) -> torch.Tensor:
+    """[S, d] float32 on the CPU.
+
+    Raises:
+        InvalidFieldError: a value is no number.
+    """
+    # A bytearray, because torch warns of buffers that it could not write to.
+    flat = torch.frombuffer(bytearray(states.data), dtype=_DTYPES[states.element_type])
+    matrix = flat.view(states.state_count, states.dimension).float()
+    if not bool(torch.isfinite(matrix).all()):
+        raise InvalidFieldError("states.data", "NaN or infinity", "finite numbers")
+    return matrix

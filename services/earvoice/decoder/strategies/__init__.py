@@ -1,1 +1,0 @@
-"""How the next token is chosen."""

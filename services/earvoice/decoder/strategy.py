@@ -1,0 +1,193 @@
+"""What a loaded decoder is to sessions and the engine: its model, its strategy. No torch here."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Generic, TypeVar
+
+from earvoice.runtime.model_facts import ModelFacts
+
+RunT = TypeVar("RunT")
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """What each vocabulary id writes.
+
+    Attributes:
+        texts: UTF-8 bytes by id, without a word's blank; empty for specials.
+        starts_word: by id, whether the token begins a word.
+        end_token: id of the end of sentence, which also starts every hypothesis.
+    """
+
+    texts: tuple[bytes, ...]
+    starts_word: tuple[bool, ...]
+    end_token: int
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """Facts, sizes and tokens of the model served."""
+
+    facts: ModelFacts
+    language_tokens: Mapping[str, tuple[int, ...]]
+    """BCP-47 tag of each target to the tokens forced after the start token."""
+    dimension: int
+    """Values per encoder state."""
+    head_count: int
+    """Heads of each decoder layer."""
+    tokens: TokenTable
+    max_tokens: int | None = None
+    """Most tokens of a hypothesis after the language's; None means any number."""
+
+
+class ElementType(IntEnum):
+    """Number formats of a tensor's elements, by their numbers on the wire."""
+
+    FLOAT32 = 1
+    BFLOAT16 = 2
+    FLOAT16 = 3
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one element."""
+        return 4 if self is ElementType.FLOAT32 else 2
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class StatesId:
+    """Names one revision of one utterance's states."""
+
+    utterance: int
+    revision: int
+
+    def __str__(self) -> str:
+        return f"{self.utterance}.{self.revision}"
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class StateBlock:
+    """State_count x dimension values, row-major, little-endian; what is computed of it is kept."""
+
+    states_id: StatesId
+    state_count: int
+    dimension: int
+    element_type: ElementType
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BeamPlan:
+    """How a beam search is done.
+
+    Attributes:
+        size: hypotheses kept, and finished hypotheses wanted, 1 or more.
+        max_new_tokens: most tokens after those forced, end of sentence included.
+        all_hypotheses: whether all are told instead of the best alone.
+    """
+
+    size: int
+    max_new_tokens: int
+    all_hypotheses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a hypothesis starts from.
+
+    Attributes:
+        forced: token ids that are given, in order: start, language (if any), prefix.
+        draft: token ids expected after them; verified, not trusted. A beam search has no use
+            for them.
+        attention_layer: decoder layer whose cross-attention is reported, from 1.
+        forbid_end: never choose the end of sentence.
+        attention_heads: heads whose mean is reported, from 1; empty takes all.
+        reported_prefix_tokens: the last so many forced tokens' cross-attention is reported too.
+        beam: how to search; None is greedy.
+    """
+
+    forced: tuple[int, ...]
+    draft: tuple[int, ...]
+    attention_layer: int
+    forbid_end: bool
+    attention_heads: tuple[int, ...] = ()
+    reported_prefix_tokens: int = 0
+    beam: BeamPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedToken:
+    """One predicted token.
+
+    Attributes:
+        token: vocabulary id.
+        log_probability: natural logarithm of its softmax probability, over the whole vocabulary.
+        attention: the predicting position's weight for each state, S values adding up to 1; empty
+            where it is not told.
+        near_tie: whether the two best logits allowed were closer than 1e-4.
+        from_draft: whether the draft had it.
+    """
+
+    token: int
+    log_probability: float
+    attention: list[float]
+    near_tie: bool = False
+    from_draft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """One hypothesis of a finished beam search.
+
+    Attributes:
+        tokens: its tokens after those forced, the end of sentence included where it was reached.
+        score: sum of log-probabilities divided by length; forced tokens but for the start, and
+            the end of sentence, count in both.
+    """
+
+    tokens: list[PredictedToken]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a computation has brought to light about one run.
+
+    Attributes:
+        tokens: those that are certain now, in order; a beam search has none.
+        beam: the n-best hypotheses, best first; empty until a beam search is over.
+        prefix_attention: rows of the tokens asked for: with the first tokens, or with the beam.
+        near_tie: whether two neighbours among a beam's candidates were closer than 1e-4.
+    """
+
+    tokens: list[PredictedToken]
+    beam: list[Hypothesis] = field(default_factory=list)
+    prefix_attention: list[list[float]] = field(default_factory=list)
+    near_tie: bool = False
+
+
+class Strategy(ABC, Generic[RunT]):
+    """Chooses tokens for many hypotheses; all calls come from the engine's thread."""
+
+    @abstractmethod
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[RunT, Progress]:
+        """Read what is forced, verify the draft, and predict the first token after both.
+
+        Returns:
+            The run to step on with, and what is known at once: in greedy search the draft's
+            longest agreeing part, then one token of the strategy's own unless that part ends the
+            sentence.
+
+        Raises:
+            InvalidFieldError: the states are not finite numbers, or too large.
+        """
+
+    @abstractmethod
+    def step(self, runs: Sequence[RunT]) -> list[Progress]:
+        """Predict one more token for each run, all in one batch.
+
+        A run whose step raised is unchanged and can be stepped again.
+        """

@@ -1,0 +1,222 @@
+"""The client's audio: its format, its bytes as samples, and those at the model's rate."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError
+
+MINIMUM_SAMPLE_RATE_HZ = 8_000
+MAXIMUM_SAMPLE_RATE_HZ = 48_000
+PEAK_LIMIT = 2.0
+"""Floats beyond this are not audio in [-1, 1], but int16 values or noise; resamplers and encoders
+overshoot by far less."""
+
+ZERO_CROSSINGS = 6
+"""Half-width of the low-pass filter, in zero crossings of its sinc."""
+
+ROLLOFF = 0.99
+"""Cut-off as a share of the lower Nyquist frequency."""
+
+BLOCK_OUTPUTS = 16_000
+"""Outputs computed at once: each takes a copy of the samples under its window."""
+
+Samples = NDArray[np.float32]
+
+
+class AudioEncoding(enum.IntEnum):
+    """How one sample of one channel is written; the numbers are those on the wire."""
+
+    LINEAR16 = 1
+    FLOAT32 = 2
+    MULAW = 3
+    ALAW = 4
+
+
+_SAMPLE_BYTES = {
+    AudioEncoding.LINEAR16: 2,
+    AudioEncoding.FLOAT32: 4,
+    AudioEncoding.MULAW: 1,
+    AudioEncoding.ALAW: 1,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class AudioFormat:
+    """A checked format; `encoding` is an `AudioEncoding` or its number.
+
+    Raises:
+        InvalidFieldError: a value is not allowed.
+    """
+
+    encoding: int
+    sample_rate_hz: int
+    channel_count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.encoding not in _SAMPLE_BYTES:
+            allowed = ", ".join(f"{item.name} ({item.value})" for item in AudioEncoding)
+            raise InvalidFieldError("audio_format.encoding", int(self.encoding), allowed)
+        if not MINIMUM_SAMPLE_RATE_HZ <= self.sample_rate_hz <= MAXIMUM_SAMPLE_RATE_HZ:
+            allowed = f"{MINIMUM_SAMPLE_RATE_HZ} to {MAXIMUM_SAMPLE_RATE_HZ}"
+            raise InvalidFieldError("audio_format.sample_rate_hertz", self.sample_rate_hz, allowed)
+        if self.channel_count not in (1, 2):
+            raise InvalidFieldError("audio_format.channel_count", self.channel_count, "1 or 2")
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one frame: a sample of every channel."""
+        return _SAMPLE_BYTES[AudioEncoding(self.encoding)] * self.channel_count
+
+    def frame_count(self, data: bytes) -> int:
+        """Number of frames in some audio.
+
+        Raises:
+            InvalidAudioError: the last frame is broken.
+        """
+        frames, rest = divmod(len(data), self.frame_bytes)
+        if rest:
+            raise InvalidAudioError(
+                f"{len(data)} bytes of audio are not whole frames of {self.frame_bytes} bytes",
+                bytes=str(len(data)),
+                frame_bytes=str(self.frame_bytes),
+            )
+        return frames
+
+    def decode(self, data: bytes) -> Samples:
+        """Turn bytes into one channel; two are mixed down by their mean.
+
+        Returns:
+            [frames] float32; int16 and G.711 are scaled to [-1, 1).
+
+        Raises:
+            InvalidAudioError: a frame is broken, or a float is no number or far beyond [-1, 1].
+        """
+        self.frame_count(data)
+        samples = self._decode_interleaved(data)
+        if self.channel_count == 1:
+            return samples
+        mixed: Samples = samples.reshape(-1, self.channel_count).mean(axis=1, dtype=np.float32)
+        return mixed
+
+    def _decode_interleaved(self, data: bytes) -> Samples:
+        if self.encoding == AudioEncoding.LINEAR16:
+            return np.frombuffer(data, "<i2") * np.float32(1 / 32768)
+        if self.encoding == AudioEncoding.FLOAT32:
+            return _checked_floats(np.frombuffer(data, "<f4"))
+        table = _mu_law_table() if self.encoding == AudioEncoding.MULAW else _a_law_table()
+        return table[np.frombuffer(data, np.uint8)]
+
+
+def _checked_floats(samples: Samples) -> Samples:
+    # A comparison with NaN is false, so one pass finds NaN, infinities and wrong scales alike.
+    fine = np.abs(samples) <= PEAK_LIMIT
+    if not fine.all():
+        frame = int(np.argmin(fine))
+        raise InvalidAudioError(
+            f"sample {frame} of the message is {samples[frame]}; "
+            f"allowed: numbers in [-1, 1] (overshoot up to {PEAK_LIMIT})",
+            value=str(samples[frame]),
+        )
+    return samples.astype(np.float32)
+
+
+def _mu_law_table() -> Samples:
+    """[256] float32: G.711 mu-law codes as amplitudes."""
+    code = ~np.arange(256, dtype=np.int32) & 0xFF
+    magnitude = ((((code & 0x0F) << 3) + 0x84) << ((code >> 4) & 0x07)) - 0x84
+    return (np.where(code & 0x80, -magnitude, magnitude) / 32768).astype(np.float32)
+
+
+def _a_law_table() -> Samples:
+    """[256] float32: G.711 A-law codes as amplitudes."""
+    code = np.arange(256, dtype=np.int32) ^ 0x55
+    exponent = (code >> 4) & 0x07
+    mantissa = ((code & 0x0F) << 4) + 8
+    magnitude = np.where(exponent == 0, mantissa, (mantissa + 0x100) << np.maximum(exponent - 1, 0))
+    return (np.where(code & 0x80, magnitude, -magnitude) / 32768).astype(np.float32)
+
+
+class Resampler:
+    """Windowed-sinc interpolation: a pure function of the samples and of the positions asked for.
+
+    Output `j` is the sum over `i` of `x[i] · h((i / from - j / to) · base)`, with
+    `h(t) = sinc(t) cos²(πt / 12) · base / from` for |t| ≤ 6 and `base = 0.99 · min(from, to)`:
+    `torchaudio.functional.resample` with its defaults. Nothing is carried between calls, and sums
+    are taken in float64, so that no output depends on what was computed beside it. Only taps
+    inside the window are stored: memory is bounded for every pair of rates, where torchaudio's
+    kernel for 47,999 Hz would take gigabytes.
+    """
+
+    def __init__(self, from_hz: int, to_hz: int) -> None:
+        divisor = math.gcd(from_hz, to_hz)
+        self._from, self._to = from_hz // divisor, to_hz // divisor
+        base = ROLLOFF * min(self._from, self._to)
+        reach = ZERO_CROSSINGS * self._from / base
+        self._taps = math.floor(2 * reach) + 1
+        phase = np.arange(self._to)
+        self._first_tap = np.ceil(phase * self._from / self._to - reach).astype(np.int64)
+        position = self._first_tap[:, None] + np.arange(self._taps)
+        time = (position / self._from - phase[:, None] / self._to) * base
+        time = time.clip(-ZERO_CROSSINGS, ZERO_CROSSINGS)
+        window = np.cos(time * (math.pi / ZERO_CROSSINGS / 2)) ** 2
+        self._weights: NDArray[np.float64] = np.sinc(time) * window * (base / self._from)
+
+    def total_count(self, input_count: int) -> int:
+        """Outputs that an ended signal of this many samples has."""
+        return -(-input_count * self._to // self._from)
+
+    def complete_count(self, input_count: int) -> int:
+        """Outputs that further samples cannot change any more."""
+        if self._from == self._to:
+            return input_count
+        last_tap = self._first_tap + self._taps - 1
+        whole_periods = max(0, (input_count - 1 - int(last_tap[-1])) // self._from + 1)
+        rest = input_count - whole_periods * self._from
+        return whole_periods * self._to + int(np.searchsorted(last_tap, rest, side="left"))
+
+    def outputs(self, samples: Samples, start: int, stop: int) -> Samples:
+        """Compute outputs [start, stop); beyond its ends the input is silent.
+
+        Args:
+            samples: [n] float32, the whole input from its beginning.
+            start: first output, 0 or more.
+            stop: the one after the last.
+
+        Returns:
+            [stop - start] float32.
+        """
+        if self._from == self._to:
+            return samples[start:stop]
+        if stop <= start:
+            return np.zeros(0, np.float32)
+        return np.concatenate(
+            [
+                self._block(samples, first, min(first + BLOCK_OUTPUTS, stop))
+                for first in range(start, stop, BLOCK_OUTPUTS)
+            ]
+        )
+
+    def _block(self, samples: Samples, start: int, stop: int) -> Samples:
+        """See `outputs`; start < stop."""
+        output = np.arange(start, stop)
+        period, phase = np.divmod(output, self._to)
+        first = period * self._from + self._first_tap[phase]
+        begin, end = int(first[0]), int(first[-1]) + self._taps
+        padded = np.zeros(end - begin)
+        inner = samples[max(begin, 0) : max(end, 0)]
+        offset = max(-begin, 0)
+        padded[offset : offset + len(inner)] = inner
+        windows = np.lib.stride_tricks.sliding_window_view(padded, self._taps)
+        if self._to == 1:
+            # Whole-number ratios have one phase: a strided view needs no copy.
+            summed = np.einsum("ij,j->i", windows[:: self._from], self._weights[0])
+        else:
+            summed = np.einsum("ij,ij->i", windows[first - begin], self._weights[phase])
+        rounded: Samples = summed.astype(np.float32)
+        return rounded

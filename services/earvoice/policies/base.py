@@ -1,0 +1,288 @@
+"""What every decision policy is given and what it answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from earvoice.runtime.parameter import Declared, Parameter, ParameterError, parameters_of
+
+Snapshot = dict[str, object]
+"""A policy's memory as plain JSON values."""
+
+ROUNDING_MS = 0.13
+"""Segments end on whole samples, up to one (0.125 ms at 8 kHz) before their boundary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What has been heard of the utterance when a segment is decided.
+
+    Attributes:
+        duration_ms: audio since the utterance's start.
+        state_count: encoder states, CTC-compressed where the model compresses.
+        complete_word_count: source words of the greedy CTC transcript known to be complete.
+        has_partial_word: whether an unfinished one follows them.
+        committed_token_count: tokens committed in the utterance.
+
+    All but ``state_count`` run on over a history selection: what it forgot stays counted.
+    """
+
+    duration_ms: float
+    state_count: int
+    complete_word_count: int = 0
+    has_partial_word: bool = False
+    committed_token_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One predicted token.
+
+    Attributes:
+        token_id: vocabulary id.
+        text: UTF-8 bytes, possibly part of a character, without a word's blank.
+        starts_word: whether it begins a word.
+        attention: cross-attention of the step that predicts it, ``[state_count]``, sums to 1.
+        log_probability: natural logarithm.
+    """
+
+    token_id: int
+    text: bytes
+    starts_word: bool
+    attention: Sequence[float]
+    log_probability: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The forced prefix and what the decoder put after it, end of sentence excluded.
+
+    Attributes:
+        prefix: committed token ids of the utterance.
+        tokens: the new tokens seen, in order.
+        end: the end of sentence, if it followed them.
+        alternatives: new token ids of every item of the beam, best first, the best included,
+            ends of sentence excluded; empty when the search was greedy.
+    """
+
+    prefix: Sequence[int]
+    tokens: Sequence[Token]
+    end: Token | None = None
+    alternatives: Sequence[Sequence[int]] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether end of sentence followed."""
+        return self.end is not None
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Ids of the whole hypothesis, prefix included."""
+        return [*self.prefix, *(token.token_id for token in self.tokens)]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How much of a hypothesis to commit.
+
+    Attributes:
+        new_token_count: tokens after the prefix, 0 to ``len(hypothesis.tokens)``.
+        ends_utterance: commit the end of sentence too; nothing more comes in this utterance.
+    """
+
+    new_token_count: int
+    ends_utterance: bool = False
+
+
+@dataclass(frozen=True)
+class DecisionPolicy(Declared, ABC):
+    """Decides how many tokens of the current hypothesis to commit.
+
+    A policy is a frozen dataclass of its parameters, each declared by `parameter`. One that a
+    stream asks for is `resolved` with the model's values; `begin` makes of it the one that decides,
+    for as long as one utterance, or a part of one when the stream changes its policy. What that one
+    remembers is an object in a field with ``init=False, compare=False``, made by its
+    ``default_factory``; then it has `snapshot` and `restore` too.
+
+    Per segment: `wants_hypothesis`, then `is_decided` for each new token as it comes, then `decide`
+    once. No clock, no I/O.
+    """
+
+    name: ClassVar[str] = ""
+    """By which it is chosen: lower case, digits and underscores."""
+    reads_beam: ClassVar[bool] = False
+    """Needs every item of a beam of 2 or more (``Hypothesis.alternatives``)."""
+    commits_while_reading: ClassVar[bool] = True
+    """Whether anything is committed before an utterance has ended."""
+
+    @abstractmethod
+    def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
+        """Say how many tokens of the hypothesis to commit."""
+
+    def wants_hypothesis(self, heard: Heard) -> bool:
+        """Say whether decoding could lead to a commit at all."""
+        return heard.state_count > 0
+
+    def is_decided(self, token: Token, new_token_index: int) -> bool:
+        """Say whether the decoder may halt after this token.
+
+        Args:
+            token: the newest token.
+            new_token_index: its position after the prefix, from 0.
+        """
+        del token, new_token_index
+        return False
+
+    def take_over(self, committed_word_count: int, committed_token_count: int) -> None:
+        """Enter an utterance that another policy has begun. Called once, before anything else."""
+        del committed_word_count, committed_token_count
+
+    def pass_by(self, heard: Heard) -> None:
+        """Hear that the guards let nothing be written at a segment: what was due then is past.
+
+        Called in place of `wants_hypothesis`.
+        """
+        del heard
+
+    def forget_prefix(self, token_count: int) -> None:
+        """Hear that history selection has dropped the first tokens, 1 or more, of the prefix."""
+        del token_count
+
+    def snapshot(self) -> Snapshot:
+        """Return the policy's memory as plain JSON values."""
+        return {}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take over a memory returned by `snapshot`.
+
+        Raises:
+            ValueError: it is not such a memory.
+        """
+        if snapshot:
+            raise ValueError(f"{self.name} has no memory, got {sorted(snapshot)}")
+
+    @property
+    def attention(self) -> tuple[int | None, tuple[int, ...]]:
+        """The decoder layer that is read, from 1, or None for any; its heads, empty for all."""
+        return None, ()
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether an end of sentence may be committed before the end of the source."""
+        return False
+
+    @property
+    def forbids_end_while_reading(self) -> bool:
+        """Whether the decoder is never to end the sentence while the source goes on."""
+        return False
+
+    @property
+    def required_segment_ms(self) -> tuple[int, int] | None:
+        """Duration of the segments and how much longer the first is, where the policy says it."""
+        return None
+
+    @property
+    def source_word_parameter(self) -> str | None:
+        """The parameter by which source words are read from a CTC transcript, if they are."""
+        return None
+
+    def begin(self) -> Self:
+        """Return the policy for an utterance: it remembers nothing yet."""
+        return replace(self)
+
+    def resolved(self, model: object) -> Self:
+        """Return the policy with the model's values for what is not given.
+
+        Args:
+            model: has the attributes that parameters name by ``model`` and ``model_maximum``.
+
+        Raises:
+            ParameterError: a value is missing, or more than this model allows.
+        """
+        values = {}
+        for name, declared in parameters_of(type(self)).items():
+            value, facts = getattr(self, name), declared.facts
+            if value is None and "model" in facts:
+                value = getattr(model, facts["model"])
+            if value is None and facts.get("required"):
+                raise ParameterError(name, value, declared.allowed, "is missing")
+            if "model_maximum" in facts:
+                replace(declared, maximum=getattr(model, facts["model_maximum"])).check(value)
+            values[name] = value
+        return replace(self, **values)
+
+    @classmethod
+    def required_parameters(cls) -> list[str]:
+        """Return the parameters that have neither a default nor a value of the model."""
+        declared = parameters_of(cls).values()
+        return [parameter.name for parameter in declared if parameter.facts.get("required")]
+
+    @property
+    def has_lag_scale(self) -> bool:
+        """Whether the lag can be held by moving a parameter, or the segments' duration."""
+        return self._lag_parameter is not None or self.segment_ms_at(0.0) is not None
+
+    def segment_ms_at(self, lag_ms: float) -> float | None:
+        """Return the segment's duration for a word lag, where it is what the lag depends on."""
+        del lag_ms
+        return None
+
+    def at_wait(self, wait_ms: float) -> Self:
+        """Return the policy with its ``lag`` parameter where it waits so long; without one itself.
+
+        More wait never gives a value that speaks sooner.
+        """
+        declared = self._lag_parameter
+        if declared is None:
+            return self
+        value = declared.facts["lag"](self, wait_ms)
+        value = round(value) if declared.kind is int else value
+        value = max(declared.minimum, min(declared.maximum, value))
+        return replace(self, **{declared.name: value})
+
+    @property
+    def _lag_parameter(self) -> Parameter | None:
+        declared = parameters_of(type(self)).values()
+        return next((parameter for parameter in declared if "lag" in parameter.facts), None)
+
+
+def longest_common_prefix_tokens(sequences: Sequence[Sequence[int]]) -> int:
+    """Return how many leading tokens all sequences share; 0 when there are none."""
+    length = 0
+    for items in zip(*sequences, strict=False):
+        if len(set(items)) != 1:
+            break
+        length += 1
+    return length
+
+
+def passed_units(duration_ms: float, unit_ms: float) -> int:
+    """Return how many whole units of time have passed."""
+    return int((duration_ms + ROUNDING_MS) // unit_ms)
+
+
+def integer_in(snapshot: Snapshot, name: str) -> int:
+    """Return a count of a snapshot.
+
+    Raises:
+        ValueError: there is no such integer.
+    """
+    count = snapshot.get(name)
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise ValueError(f"{name} = {count!r} is not an integer")
+    return count
+
+
+def integers_in(snapshot: Snapshot, name: str) -> list[int]:
+    """Return a list of integers of a snapshot, copied.
+
+    Raises:
+        ValueError: there is no such list.
+    """
+    values = snapshot.get(name)
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise ValueError(f"{name} = {values!r} is not a list of integers")
+    return list(values)

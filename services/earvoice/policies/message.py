@@ -1,0 +1,142 @@
+"""Policies on the wire: a message each for our own, one for all others by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from earvoice.api.v1 import decision_policy_pb2 as pb
+from earvoice.policies.base import DecisionPolicy
+from earvoice.policies.registry import AnyPolicy, NamedPolicy, Policies
+from earvoice.runtime.parameter import (
+    Parameter,
+    ParameterError,
+    parameters_of,
+    unknown_parameter,
+)
+
+_NAMED = "named"
+
+
+def write_policy(policy: AnyPolicy) -> pb.DecisionPolicy:
+    """Return a policy's message; what is None stays unset."""
+    message = pb.DecisionPolicy()
+    given = {name: value for name, value in policy.to_dict().items() if value is not None}
+    has_message = policy.name in message.DESCRIPTOR.fields_by_name
+    if has_message and not isinstance(policy, NamedPolicy):
+        part = getattr(message, policy.name)
+        part.SetInParent()
+        for name, value in given.items():
+            _set_field(part, name, value)
+    else:
+        message.named.name = policy.name
+        for name, value in given.items():
+            _set_value(message.named.parameters[name], value)
+    return message
+
+
+def read_policy(message: pb.DecisionPolicy, policies: Policies) -> DecisionPolicy | None:
+    """Return the policy that a message asks for; None where it asks for none.
+
+    Args:
+        message: what is unset takes its default.
+        policies: that may be asked for, by name.
+
+    Raises:
+        ParameterError: no such policy or parameter, or a value that is not allowed. Fields are
+            named as ``policy.NAME.PARAMETER``.
+    """
+    chosen = message.WhichOneof("policy")
+    if chosen is None:
+        return None
+    name: str = message.named.name if chosen == _NAMED else chosen
+    if chosen == _NAMED:
+        if name not in policies:
+            raise ParameterError("policy.named.name", name, ", ".join(policies))
+        known = parameters_of(policies[name])
+        for parameter, value in message.named.parameters.items():
+            if parameter not in known:
+                raise unknown_parameter(f"policy.{name}.{parameter}", _value_of(value), known)
+        given = {key: _value_of(value) for key, value in message.named.parameters.items()}
+    elif name in policies:
+        part = getattr(message, name)
+        given = {
+            parameter.name: _field_of(part, parameter)
+            for parameter in parameters_of(policies[name]).values()
+            if _is_set(part, parameter.name)
+        }
+    else:
+        raise ParameterError("policy", name, ", ".join(policies))
+    return policies[name].from_dict(given, f"policy.{name}.")
+
+
+def read_any_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy | None:
+    """Return the policy that a server tells of, though it may not be among ``policies``.
+
+    Raises:
+        ParameterError: a value is not allowed here.
+    """
+    if message.WhichOneof("policy") == _NAMED and message.named.name not in policies:
+        values = {key: _value_of(value) for key, value in message.named.parameters.items()}
+        return NamedPolicy(message.named.name, values)
+    return read_policy(message, policies)
+
+
+def _is_set(part: Any, name: str) -> bool:
+    """Say whether a field was set; one without presence, to anything but zero."""
+    field = part.DESCRIPTOR.fields_by_name[name]
+    return bool(part.HasField(name) if field.has_presence else getattr(part, name))
+
+
+def _field_of(part: Any, parameter: Parameter) -> Any:
+    value = getattr(part, parameter.name)
+    if parameter.is_list:
+        return tuple(value)
+    if not parameter.choices:
+        return value
+    names = {number: choice for choice, number in _numbers(part, parameter.name).items()}
+    # A number that has no name is told as it is.
+    return names.get(value, value)
+
+
+def _set_field(part: Any, name: str, value: Any) -> None:
+    if isinstance(value, list | tuple):
+        getattr(part, name).extend(value)
+    elif part.DESCRIPTOR.fields_by_name[name].enum_type is not None:
+        setattr(part, name, _numbers(part, name)[value])
+    else:
+        setattr(part, name, value)
+
+
+def _numbers(part: Any, name: str) -> dict[str, int]:
+    """Return an enum's numbers by their choices; ``WORD_DETECTION_FIXED`` is ``fixed``."""
+    numbers = part.DESCRIPTOR.fields_by_name[name].enum_type.values_by_name
+    unset = next(key for key, value in numbers.items() if value.number == 0)
+    prefix = unset.removesuffix("UNSPECIFIED")
+    return {
+        key.removeprefix(prefix).lower(): value.number
+        for key, value in numbers.items()
+        if value.number
+    }
+
+
+def _set_value(message: pb.ParameterValue, value: Any) -> None:
+    match value:
+        case bool():
+            message.flag = value
+        case int():
+            message.integer = value
+        case float():
+            message.number = value
+        case str():
+            message.text = value
+        case _:
+            message.list.SetInParent()
+            for item in value:
+                _set_value(message.list.values.add(), item)
+
+
+def _value_of(message: pb.ParameterValue) -> Any:
+    kind = message.WhichOneof("value")
+    if kind == "list":
+        return tuple(_value_of(item) for item in message.list.values)
+    return getattr(message, kind) if kind else None

@@ -1,0 +1,147 @@
+"""Wait-k: stay k words behind the source (Ma 2019; Papi 2022, section 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from earvoice.policies.base import (
+    Decision,
+    DecisionPolicy,
+    Heard,
+    Hypothesis,
+    Snapshot,
+    Token,
+    integer_in,
+    passed_units,
+)
+from earvoice.runtime.parameter import parameter
+
+WORD_DURATION_MS = 280.0
+"""Mean duration of an English word (Papi 2022, section 2.1)."""
+
+WordDetection = Literal["fixed", "adaptive"]
+
+
+@dataclass
+class _Counts:
+    """What wait-k remembers: words written; of this segment, words due and seen."""
+
+    written: int = 0
+    due: int = 0
+    seen: int = 0
+
+
+@dataclass(frozen=True)
+class WaitK(DecisionPolicy):
+    """Writes w - (p + k) words when w source words were heard and p were written.
+
+    The papers disagree by one word: ``inclusive`` writes when w >= p + k (Papi 2022, section 3; Han
+    2020) instead of w > p + k (Papi 2022, section 2.1; released code).
+    """
+
+    name: ClassVar[str] = "wait_k"
+
+    k: int = parameter(
+        3,
+        minimum=1,
+        maximum=64,
+        unit="words",
+        lag=lambda _, wait_ms: wait_ms / WORD_DURATION_MS,
+        help="words to wait",
+    )
+    detection: WordDetection = parameter(
+        "fixed",
+        help="a word every 280 ms of audio, or the words of the greedy CTC transcript",
+    )
+    inclusive: bool = parameter(
+        default=False, help="one word sooner: write when w ≥ p + k instead of w > p + k"
+    )
+    count_partial_word: bool = parameter(
+        default=True, help="`adaptive`: a last, unfinished word counts"
+    )
+    end_while_reading: Literal["stop", "avoid", "commit"] = parameter(
+        "stop",
+        help="an end of sentence before the end of the source: ends this segment's hypothesis; is "
+        "never chosen; ends the utterance's translation",
+    )
+    counts: _Counts = field(init=False, repr=False, compare=False, default_factory=_Counts)
+
+    @property
+    def forbids_end_while_reading(self) -> bool:
+        """As chosen."""
+        return self.end_while_reading == "avoid"
+
+    @property
+    def ends_early(self) -> bool:
+        """As chosen."""
+        return self.end_while_reading == "commit"
+
+    @property
+    def source_word_parameter(self) -> str | None:
+        """The detection, where it is adaptive."""
+        return "detection" if self.detection == "adaptive" else None
+
+    def wants_hypothesis(self, heard: Heard) -> bool:
+        """Decode only when a word is due."""
+        self.counts.due = self.due_word_count(heard)
+        self.counts.seen = 0
+        return heard.state_count > 0 and self.counts.due > 0
+
+    def is_decided(self, token: Token, new_token_index: int) -> bool:
+        """Halt at the word after the last one due."""
+        if new_token_index == 0:
+            self.counts.seen = 0
+        self.counts.seen += token.starts_word
+        return self.counts.seen > self.counts.due
+
+    def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
+        """Commit the words due; they count as written even if the hypothesis is shorter."""
+        due = self.due_word_count(heard)
+        if due <= 0:
+            return Decision(0)
+        self.counts.written += due
+        return words_decision(hypothesis, due, commit_end=self.ends_early)
+
+    def pass_by(self, heard: Heard) -> None:
+        """Count the words due as written: a silent beginning is not made up for later."""
+        self.counts.written += max(0, self.due_word_count(heard))
+
+    def due_word_count(self, heard: Heard) -> int:
+        """Return how many words are due, possibly negative."""
+        ahead = self.source_word_count(heard) - (self.counts.written + self.k)
+        return ahead + 1 if self.inclusive else ahead
+
+    def source_word_count(self, heard: Heard) -> int:
+        """Return the source words heard, by the detection chosen."""
+        if self.detection == "fixed":
+            return passed_units(heard.duration_ms, WORD_DURATION_MS)
+        partial = heard.has_partial_word and self.count_partial_word
+        return heard.complete_word_count + int(partial)
+
+    def take_over(self, committed_word_count: int, committed_token_count: int) -> None:
+        """Count the words of another policy as written."""
+        del committed_token_count
+        self.counts.written = committed_word_count
+
+    def snapshot(self) -> Snapshot:
+        """Return the number of words written."""
+        return {"written_word_count": self.counts.written}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take over the number of words written.
+
+        Raises:
+            ValueError: there is no such number.
+        """
+        self.counts.written = integer_in(snapshot, "written_word_count")
+
+
+def words_decision(hypothesis: Hypothesis, word_count: int, *, commit_end: bool) -> Decision:
+    """Take the tokens of the next words: up to the word-initial one that begins one too many."""
+    seen = 0
+    for index, token in enumerate(hypothesis.tokens):
+        seen += token.starts_word
+        if token.starts_word and seen > word_count:
+            return Decision(index)
+    return Decision(len(hypothesis.tokens), ends_utterance=hypothesis.ended and commit_end)

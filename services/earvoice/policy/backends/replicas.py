@@ -1,0 +1,477 @@
+"""One service's replicas: which there are, what they serve, and which one takes a session.
+
+Addresses are given, or a name leads to them and is looked up again and again. The health of each is
+followed, and one that serves is asked for its model. An address may as well be a proxy in front of
+several replicas, so every question to it may be answered by another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
+from earvoice.api.v1 import decoder_service_pb2_grpc as decoder_grpc
+from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
+from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
+from earvoice.api.v1 import types_pb2
+from earvoice.policy.backend_target import BackendTarget, NamedPort
+from earvoice.runtime.errors import (
+    BackendUnavailableError,
+    EarvoiceError,
+    ModelMismatchError,
+    NotReadyError,
+    SessionLimitError,
+)
+from earvoice.runtime.session_limit import RetrySchedule
+from earvoice.runtime.tls import ChannelTls, TlsFileError
+from earvoice.runtime.transport import bearer_metadata, open_channel
+
+_LOG = logging.getLogger("earvoice.policy.backends")
+
+LOOKUP_INTERVAL_S = 5.0
+SHORTEST_LOOKUP_INTERVAL_S = 0.5
+HEALTH_INTERVAL_S = 0.2
+"""Between two looks at a replica that does not serve."""
+SLOW_HEALTH_INTERVAL_S = 1.0
+"""Between two looks at one that does not tell its health, or to which no TLS connection stands."""
+DESCRIBE_TIMEOUT_S = 2.0
+FULL_S = 1.0
+"""How long a replica's answer that it is full is believed: to ask again takes time from those whom
+it serves. That a session of another policy replica ends goes unnoticed that long."""
+RETRY_INTERVAL_S = 0.5
+RETRY_AFTER_MS = 1000
+
+REFUSALS = (
+    SessionLimitError.reason,
+    NotReadyError.reason,
+    BackendUnavailableError.reason,
+    ModelMismatchError.reason,
+)
+"""Answers to an opening that others may answer otherwise; the most helpful to a client first."""
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_HEALTHLESS = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
+
+Metadata = tuple[tuple[str, str], ...]
+Opened = TypeVar("Opened")
+
+
+@dataclass(frozen=True)
+class BackendAccess:
+    """What our channels and calls show: `tls` is None for plain connections."""
+
+    tls: ChannelTls | None = None
+    token: str = ""
+
+    @property
+    def metadata(self) -> Metadata:
+        return bearer_metadata(self.token)
+
+    def open_channel(self, address: str) -> grpc.aio.Channel:
+        """Raises `TlsFileError` if a certificate, key or authority cannot be used."""
+        return open_channel(address, tls=self.tls)
+
+    def named(self, name: str) -> BackendAccess:
+        """Return the same for addresses that a name led to: certificates bear the name."""
+        if self.tls is None or self.tls.server_name:
+            return self
+        return replace(self, tls=replace(self.tls, server_name=name))
+
+
+@dataclass(frozen=True)
+class BackendKind:
+    """The encoder or the decoder service.
+
+    Attributes:
+        name: in messages, logs and metrics.
+        health_name: the service's full name.
+        open_call: opens a session's stream.
+        describe: asks for the model, for so many seconds at most.
+    """
+
+    name: str
+    health_name: str
+    open_call: Callable[[grpc.aio.Channel, Metadata], Any]
+    describe: Callable[[grpc.aio.Channel, Metadata, float], Awaitable[Any]]
+
+
+ENCODER = BackendKind(
+    "encoder",
+    encoder_pb.DESCRIPTOR.services_by_name["EncoderService"].full_name,
+    lambda channel, metadata: encoder_grpc.EncoderServiceStub(channel).Encode(metadata=metadata),
+    lambda channel, metadata, timeout_s: encoder_grpc.EncoderServiceStub(channel).DescribeModel(
+        encoder_pb.EncoderServiceDescribeModelRequest(), metadata=metadata, timeout=timeout_s
+    ),
+)
+DECODER = BackendKind(
+    "decoder",
+    decoder_pb.DESCRIPTOR.services_by_name["DecoderService"].full_name,
+    lambda channel, metadata: decoder_grpc.DecoderServiceStub(channel).Decode(metadata=metadata),
+    lambda channel, metadata, timeout_s: decoder_grpc.DecoderServiceStub(channel).DescribeModel(
+        decoder_pb.DecoderServiceDescribeModelRequest(), metadata=metadata, timeout=timeout_s
+    ),
+)
+
+
+class Replica:
+    """One address: its channel, its health and the model it serves.
+
+    Args:
+        kind: which service.
+        address: gRPC target.
+        access: what the channel and calls show.
+        on_change: called when it becomes ready, or is no longer.
+        now_s: monotonic clock.
+
+    Attributes:
+        model: what it serves; None while it is not known to serve.
+        is_listed: whether its address is still one of the service's.
+        session_count: sessions of ours on it.
+    """
+
+    def __init__(
+        self,
+        kind: BackendKind,
+        address: str,
+        access: BackendAccess,
+        on_change: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.kind = kind
+        self.address = address
+        self._access = access
+        self._on_change = on_change
+        self._now_s = now_s
+        self._channel = access.open_channel(address)
+        self._watching: Any = None
+        self._full: EarvoiceError | None = None
+        self._full_until_s = 0.0
+        self.model: types_pb2.ModelDescription | None = None
+        self.is_listed = True
+        self.session_count = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether sessions may come."""
+        return self.model is not None and self.is_listed
+
+    @property
+    def full(self) -> EarvoiceError | None:
+        """Its answer that it has no room; None where it is to be asked."""
+        return self._full if self._now_s() < self._full_until_s else None
+
+    def note_full(self, answer: EarvoiceError) -> None:
+        self._full, self._full_until_s = answer, self._now_s() + FULL_S
+
+    def open_call(self) -> Any:
+        """Open a session's stream; grpc's call object."""
+        return self.kind.open_call(self._channel, self._access.metadata)
+
+    def note_session_left(self) -> None:
+        """There is room for another one now."""
+        self.session_count -= 1
+        self._full = None
+
+    def mark_lost(self) -> None:
+        """Until it says anew that it serves."""
+        self._set_model(None)
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def is_alive(self, timeout_s: float) -> bool:
+        """Say whether it answers a question for its health, whatever it answers."""
+        request = health_pb2.HealthCheckRequest(service=self.kind.health_name)
+        try:
+            await self._health.Check(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as error:
+            return error.code() in _HEALTHLESS
+        return True
+
+    async def watch(self) -> None:
+        """Follow its health until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except grpc.aio.AioRpcError as error:
+                self._set_model(None)
+                _LOG.debug("not ready", extra=self._extra | {"status": error.code().name})
+                is_plain = self._access.tls is None
+                await asyncio.sleep(HEALTH_INTERVAL_S if is_plain else SLOW_HEALTH_INTERVAL_S)
+                await self._reopen()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                # Only the call was cancelled, by `mark_lost`.
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    @property
+    def _health(self) -> Any:
+        return health_pb2_grpc.HealthStub(self._channel)
+
+    @property
+    def _extra(self) -> dict[str, str]:
+        return {"backend": self.kind.name, "address": self.address}
+
+    async def _follow(self) -> None:
+        request = health_pb2.HealthCheckRequest(service=self.kind.health_name)
+        # With TLS, to wait may be in vain: the certificates that we show may be the trouble.
+        self._watching = self._health.Watch(request, wait_for_ready=self._access.tls is None)
+        try:
+            async for answer in self._watching:
+                if answer.status != _SERVING:
+                    break
+                await self._describe()
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _HEALTHLESS:
+                raise
+            # A service without health is ready as long as it describes its model.
+            while True:
+                await self._describe()
+                await asyncio.sleep(SLOW_HEALTH_INTERVAL_S)
+        finally:
+            self._watching.cancel()
+        # Asked anew instead of waited for: behind a proxy another replica may answer.
+        self._set_model(None)
+        await asyncio.sleep(HEALTH_INTERVAL_S)
+
+    async def _describe(self) -> None:
+        """Ask each time: what starts again on the same address may serve another model."""
+        answer = await self.kind.describe(self._channel, self._access.metadata, DESCRIBE_TIMEOUT_S)
+        self._set_model(answer.model)
+
+    def _set_model(self, model: types_pb2.ModelDescription | None) -> None:
+        if model == self.model:
+            return
+        self.model = model
+        state = "ready" if model is not None else "not ready"
+        _LOG.info("replica %s", state, extra=self._extra)
+        self._on_change()
+
+    async def _reopen(self) -> None:
+        """Read the certificates again, which may have been the trouble."""
+        if self._access.tls is None or self.session_count:
+            return
+        try:
+            channel = self._access.open_channel(self.address)
+        except TlsFileError as error:
+            _LOG.warning("the certificates are not usable, the old stay: %s", error)
+            return
+        old, self._channel = self._channel, channel
+        await old.close()
+
+
+async def look_up(named: NamedPort) -> list[str]:
+    """Return ``host:port`` of every A and AAAA record, each once.
+
+    Raises:
+        OSError: the name cannot be resolved now.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(named.name, named.port, type=socket.SOCK_STREAM)
+    hosts = (
+        f"[{place[0]}]" if family == socket.AF_INET6 else f"{place[0]}"
+        for family, _, _, _, place in found
+    )
+    return [f"{host}:{named.port}" for host in dict.fromkeys(hosts)]
+
+
+class Replicas:
+    """All replicas of one service.
+
+    Args:
+        kind: which service.
+        target: where they are.
+        access: what channels and calls show.
+        on_change: called when one becomes ready, or is no longer.
+        addresses_of: looks a name up.
+    """
+
+    def __init__(
+        self,
+        kind: BackendKind,
+        target: BackendTarget,
+        access: BackendAccess,
+        on_change: Callable[[], None],
+        addresses_of: Callable[[NamedPort], Awaitable[list[str]]] = look_up,
+    ) -> None:
+        self.kind = kind
+        self._target = target
+        self._access = access
+        self._on_change = on_change
+        self._addresses_of = addresses_of
+        self._replicas: dict[str, Replica] = {}
+        self._watches: dict[str, asyncio.Task[None]] = {}
+        self._found: dict[NamedPort, list[str]] = {}
+        self._lookup_due = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._retry_times = RetrySchedule()
+        self._turn = 0
+
+    @property
+    def all(self) -> list[Replica]:
+        """Ready or not."""
+        return list(self._replicas.values())
+
+    async def run(self) -> None:
+        """Look replicas up and follow their health until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for address in self._target.addresses:
+                    self._add(group, address, self._access)
+                while self._target.names:
+                    await self._look_all_up(group)
+                    await asyncio.sleep(SHORTEST_LOOKUP_INTERVAL_S)
+                    await _wait_at_most(self._lookup_due, LOOKUP_INTERVAL_S)
+                    self._lookup_due.clear()
+        finally:
+            for replica in self.all:
+                await replica.close()
+
+    def look_up_soon(self) -> None:
+        self._lookup_due.set()
+
+    def mark_lost(self, replica: Replica) -> None:
+        """Until it says anew that it serves; others may have come by now."""
+        replica.mark_lost()
+        self.look_up_soon()
+
+    def ready(self, model_hash: str = "", last: Replica | None = None) -> list[Replica]:
+        """Return the replicas that sessions may go to: fewest sessions first, else in turn.
+
+        Args:
+            model_hash: that they must serve; empty for any.
+            last: a replica that is taken only where there is no other.
+        """
+        self._turn += 1
+        replicas = self.all
+        start = self._turn % max(1, len(replicas))
+        found = [
+            replica
+            for replica in (*replicas[start:], *replicas[:start])
+            if replica.is_ready and replica.model and model_hash in ("", replica.model.hash)
+        ]
+        return sorted(found, key=lambda replica: (replica is last, replica.session_count))
+
+    async def open(
+        self,
+        open_on: Callable[[Replica], Awaitable[Opened]],
+        model_hash: str,
+        wait_s: float,
+        last: Replica | None = None,
+        *,
+        asks_again: bool = False,
+    ) -> Opened:
+        """Open something on the best replica, or on the next best if that refuses.
+
+        Args:
+            open_on: does it.
+            model_hash: that the replica must serve.
+            wait_s: how long to wait for a ready replica, in seconds.
+            last: a replica that is taken only where there is no other.
+            asks_again: whether to ask again within that time after all have refused, those too
+                that were full a moment ago.
+
+        Raises:
+            EarvoiceError: the most helpful of the refusals; or what is no refusal.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        refusals: list[EarvoiceError] = []
+        while True:
+            for replica in self.ready(model_hash, last):
+                # It may have gone, its channel closed, while another one was asked.
+                if not replica.is_ready:
+                    continue
+                if not asks_again and (full := replica.full) is not None:
+                    refusals.append(full)
+                    continue
+                try:
+                    return await open_on(replica)
+                except EarvoiceError as error:
+                    if not is_refusal(error):
+                        raise
+                    self._note_refusal(replica, error)
+                    refusals.append(error)
+            left_s = deadline_s - loop.time()
+            if left_s <= 0 or (refusals and not asks_again):
+                raise self._answer(refusals) if refusals else self._missing(wait_s)
+            await _wait_at_most(self._changed, min(left_s, RETRY_INTERVAL_S))
+
+    def _note_refusal(self, replica: Replica, error: EarvoiceError) -> None:
+        told = {"backend": self.kind.name, "address": replica.address, "reason": error.reason}
+        _LOG.info("session refused", extra=told)
+        if error.reason == SessionLimitError.reason:
+            replica.note_full(error)
+        else:
+            self.mark_lost(replica)
+
+    def _answer(self, refusals: list[EarvoiceError]) -> EarvoiceError:
+        """Return the most helpful refusal; each client is to come back at a time of its own."""
+        refusal = min(refusals, key=lambda error: REFUSALS.index(error.reason))
+        if refusal.reason != SessionLimitError.reason:
+            return refusal
+        wait_ms = max(refusal.retry_after_ms or 0, self._retry_times.next_ms())
+        return SessionLimitError(refusal.message, retry_after_ms=wait_ms, **refusal.metadata)
+
+    def _missing(self, wait_s: float) -> BackendUnavailableError:
+        return BackendUnavailableError(
+            f"no {self.kind.name} was ready within {wait_s:g} s", retry_after_ms=RETRY_AFTER_MS
+        )
+
+    async def _look_all_up(self, group: asyncio.TaskGroup) -> None:
+        for named in self._target.names:
+            try:
+                self._found[named] = await self._addresses_of(named)
+            except OSError as error:
+                # Those found before stay: whether they serve, they say themselves.
+                _LOG.warning("%s cannot be looked up: %s", named.name, error)
+                continue
+            for address in self._found[named]:
+                if address not in self._replicas:
+                    self._add(group, address, self._access.named(named.name))
+        await self._unlist_all_but({*self._target.addresses}.union(*self._found.values()))
+
+    async def _unlist_all_but(self, listed: set[str]) -> None:
+        """Send no more sessions to a replica that is no longer listed; forget it without any."""
+        for address, replica in [*self._replicas.items()]:
+            was_ready, replica.is_listed = replica.is_ready, address in listed
+            if replica.is_ready != was_ready:
+                self._note_change()
+            if not replica.is_listed and not replica.session_count:
+                self._watches.pop(address).cancel()
+                del self._replicas[address]
+                await replica.close()
+
+    def _add(self, group: asyncio.TaskGroup, address: str, access: BackendAccess) -> None:
+        replica = Replica(self.kind, address, access, self._note_change)
+        self._replicas[address] = replica
+        self._watches[address] = group.create_task(replica.watch())
+
+    def _note_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._on_change()
+
+
+def is_refusal(error: EarvoiceError) -> bool:
+    """Say whether a session may be opened elsewhere."""
+    return error.reason in REFUSALS
+
+
+async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

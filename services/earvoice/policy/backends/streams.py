@@ -1,0 +1,238 @@
+"""A session with the encoder, and one with the decoder, over one gRPC stream each.
+
+What the two answer meets the session's own types here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+
+from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
+from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policies.base import Token
+from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.backends.call import BackendCall
+from earvoice.policy.evidence import Evidence, VoiceActivity
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.wire.config import ENCODING_NUMBERS
+
+
+class EncoderStream:
+    """An encoder session that ends with its replica."""
+
+    def __init__(self, call: BackendCall) -> None:
+        self.call = call
+        self._revision = 0
+
+    async def open(self, options: StreamOptions, model_hash: str, session_id: str) -> None:
+        audio = options.audio_format
+        command = encoder_pb.EncodeOpen(
+            audio_format=types_pb2.AudioFormat(
+                encoding=ENCODING_NUMBERS[audio.encoding],
+                sample_rate_hertz=audio.sample_rate_hertz,
+                channel_count=audio.channel_count,
+            ),
+            model_hash=model_hash,
+            session_id=session_id,
+            enable_source_transcript=options.sends_source_transcript,
+            # The guards let nothing be written then, whatever the network would make of it.
+            skip_silence=options.uses_guards,
+        )
+        await self._ask(encoder_pb.EncodeRequest(open=command))
+
+    async def encode(self, audio: bytes) -> Encoded:
+        """Add audio to the utterance and return the next revision."""
+        self._revision += 1
+        command = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
+        return await self._encoded(encoder_pb.EncodeRequest(audio=command))
+
+    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
+        """Add the rest, end the utterance and return the last revision."""
+        self._revision += 1
+        command = encoder_pb.EncodeFinish(
+            revision=self._revision, data=audio, end_sample=end_sample
+        )
+        return await self._encoded(encoder_pb.EncodeRequest(finish=command))
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        """Forget the utterance and begin another."""
+        self._revision = 0
+        command = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
+        await self._ask(encoder_pb.EncodeRequest(reset=command))
+
+    async def _encoded(self, request: encoder_pb.EncodeRequest) -> Encoded:
+        clock = self.call.clock()
+        answer = await self._ask(request)
+        encoded = answer.encoded
+        timings = clock(answer.timings)
+        return Encoded(encoded.states, evidence_of(encoded), timings)
+
+    async def _ask(self, request: encoder_pb.EncodeRequest) -> encoder_pb.EncodeResponse:
+        await self.call.write(request)
+        answer: encoder_pb.EncodeResponse = await self.call.read()
+        return answer
+
+
+def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
+    """Return what the encoder heard."""
+    heard, voice = encoded.evidence, encoded.evidence.voice_activity
+    return Evidence(
+        ctc_labels=list(heard.ctc_labels),
+        blank_label=heard.blank_label,
+        span_end_samples=list(encoded.states.span_end_samples),
+        complete_word_count=heard.complete_word_count,
+        has_partial_word=heard.has_partial_word,
+        label_count=heard.label_count,
+        last_label_end_sample=heard.last_label_end_sample,
+        frame_count=heard.frame_count,
+        voice_activity=VoiceActivity(
+            voice.has_speech,
+            voice.speech_start_sample,
+            voice.speech_end_sample,
+            [(pause.start_sample, pause.end_sample) for pause in voice.pauses],
+        ),
+        source_transcript=heard.source_transcript,
+    )
+
+
+class DecoderStream:
+    """A decoder session that ends with its replica."""
+
+    def __init__(self, call: BackendCall) -> None:
+        self.call = call
+        self._generation_id = 0
+        self._sent_states: object = None
+        self._halting: asyncio.Task[None] | None = None
+
+    async def open(self, options: StreamOptions, model_hash: str, session_id: str) -> None:
+        command = decoder_pb.DecodeOpen(
+            model_hash=model_hash,
+            target_language_code=options.target_language_code,
+            attention_layer=options.attention_layer,
+            attention_heads=options.attention_heads,
+            beam_size=options.beam_size,
+            session_id=session_id,
+        )
+        await self.call.write(decoder_pb.DecodeRequest(open=command))
+        await self.call.read()
+
+    async def generate(
+        self, request: GenerationRequest
+    ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
+        """Decode; yields steps, then exactly one end. A beam gives all its steps at once.
+
+        Raises:
+            RuntimeError: the decoder did not keep to the forced prefix.
+            EarvoiceError: the stream has ended.
+        """
+        self._generation_id += 1
+        expected_index = len(request.prefix)
+        clock = self.call.clock()
+        await self._send(request)
+        try:
+            while True:
+                answer: decoder_pb.DecodeResponse = await self.call.read()
+                if answer.HasField("steps") and self._is_current(answer.steps):
+                    steps = answer.steps
+                    expected_index = _checked_index(steps.steps, expected_index)
+                    tokens, end = _tokens_and_end(steps.steps)
+                    rows = _rows(steps.prefix_attention)
+                    yield GenerationSteps(tokens, end, clock(steps.timings), (), rows)
+                elif answer.HasField("beam") and self._is_current(answer.beam):
+                    beam = answer.beam
+                    for hypothesis in beam.hypotheses:
+                        _checked_index(hypothesis.steps, expected_index)
+                    tokens, end = _tokens_and_end(beam.hypotheses[0].steps)
+                    items = _beam_items(beam) if request.all_hypotheses else ()
+                    rows = _rows(beam.prefix_attention)
+                    yield GenerationSteps(tokens, end, clock(beam.timings), items, rows)
+                elif answer.HasField("done") and self._is_current(answer.done):
+                    done = answer.done
+                    hit_limit = done.reason == decoder_pb.GenerationDone.REASON_LIMIT
+                    timings = clock(done.timings)
+                    yield GenerationEnd(hit_limit, timings, done.draft_accepted_count)
+                    return
+        finally:
+            await self._halted()
+
+    def halt(self) -> None:
+        """Ask the running generation to stop; its end still comes."""
+        command = decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=self._generation_id))
+        # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
+        self._halting = asyncio.create_task(self.call.write(command))
+
+    async def stay(self) -> None:
+        """Keep the decoder from taking a long silence for a caller that is gone."""
+        # No generation has this number, so that halting it is a sign of life and nothing more.
+        await self.call.write(decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=0)))
+
+    def _is_current(
+        self, message: decoder_pb.Steps | decoder_pb.Beam | decoder_pb.GenerationDone
+    ) -> bool:
+        """Answers on their way when an earlier generation was halted still come."""
+        return message.generation_id == self._generation_id
+
+    async def _halted(self) -> None:
+        """Wait for the halt on its way. Should it fail, so does the next read or write."""
+        if self._halting is not None:
+            await asyncio.gather(self._halting, return_exceptions=True)
+            self._halting = None
+
+    async def _send(self, request: GenerationRequest) -> None:
+        await self._halted()
+        states = request.states
+        if not isinstance(states, types_pb2.States):
+            raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
+        if states is not self._sent_states:
+            await self.call.write(decoder_pb.DecodeRequest(states=states))
+            self._sent_states = states
+        command = decoder_pb.Generate(
+            generation_id=self._generation_id,
+            states_id=states.states_id,
+            prefix=request.prefix,
+            draft=request.draft,
+            max_new_tokens=request.max_new_tokens,
+            forbid_end_of_sequence=request.forbid_end,
+            attention_layer=request.attention_layer,
+            attention_heads=request.attention_heads,
+            beam_size=request.beam_size,
+            all_hypotheses=request.all_hypotheses,
+            prefix_attention=request.prefix_attention,
+        )
+        await self.call.write(decoder_pb.DecodeRequest(generate=command))
+
+
+def _rows(attention: Iterable[decoder_pb.AttentionRow]) -> list[list[float]]:
+    return [list(row.weights) for row in attention]
+
+
+def _beam_items(beam: decoder_pb.Beam) -> list[list[int]]:
+    return [
+        [step.token for step in hypothesis.steps if not step.end_of_sequence]
+        for hypothesis in beam.hypotheses
+    ]
+
+
+def _tokens_and_end(steps: Iterable[decoder_pb.Step]) -> tuple[list[Token], Token | None]:
+    """The tokens, and the end of sentence if it follows them."""
+    tokens, end = [], None
+    for step in steps:
+        token = Token(
+            step.token, step.text, step.starts_word, list(step.attention), step.log_probability
+        )
+        if step.end_of_sequence:
+            end = token
+        else:
+            tokens.append(token)
+    return tokens, end
+
+
+def _checked_index(steps: Iterable[decoder_pb.Step], expected: int) -> int:
+    """Append-only is checked where it could break: steps must follow the prefix one by one."""
+    for step in steps:
+        if step.index != expected:
+            raise RuntimeError(f"the decoder sent step {step.index}, expected {expected}")
+        expected += 1
+    return expected

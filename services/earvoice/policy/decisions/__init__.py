@@ -1,1 +1,0 @@
-"""Decision policies: pure objects, evidence in, decision out."""

@@ -1,0 +1,268 @@
+"""Where segments and utterances end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from earvoice.policy.evidence import Evidence
+from earvoice.policy.stream_options import StreamOptions
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of an utterance that is decided at once.
+
+    Attributes:
+        index: its boundary's number on the grid, from 1.
+        end_sample: where it ends, counted from the session's first sample.
+        grid_end_sample: where it would end had nothing been merged into it.
+        final: whether the audio ends with it. A full segment is never final.
+    """
+
+    index: int
+    end_sample: int
+    grid_end_sample: int
+    merged_count: int = 0
+    final: bool = False
+
+
+class SegmentGrid:
+    """The boundaries of an utterance's segments, counted from an anchor on."""
+
+    def __init__(
+        self,
+        sample_rate_hertz: int,
+        segment_ms: int,
+        wait_ms: int,
+        anchor_sample: int = 0,
+        anchor_index: int = 0,
+    ) -> None:
+        self._rate_hertz = sample_rate_hertz
+        self.segment_ms = segment_ms
+        self.wait_ms = wait_ms
+        self.anchor_sample = anchor_sample
+        self.anchor_index = anchor_index
+
+    def boundary(self, index: int) -> int:
+        """Return where segment ``index`` ends; the anchor for all that end before it."""
+        if index <= self.anchor_index:
+            return self.anchor_sample
+        total_ms = self.wait_ms + (index - self.anchor_index) * self.segment_ms
+        return self.anchor_sample + total_ms * self._rate_hertz // 1000
+
+    def moved(
+        self, segment_ms: int, wait_ms: int, last_index: int, past_sample: int
+    ) -> SegmentGrid:
+        """Return the grid that goes on from a boundary in steps of another duration.
+
+        Args:
+            last_index: the boundary decided last; the new grid begins there.
+            past_sample: boundaries of the new grid that are not after this are left out.
+        """
+        anchor_sample = self.boundary(last_index)
+        first = SegmentGrid(self._rate_hertz, segment_ms, wait_ms, anchor_sample, last_index)
+        skipped = first.index_at(past_sample) - last_index
+        return SegmentGrid(
+            self._rate_hertz, segment_ms, wait_ms + skipped * segment_ms, anchor_sample, last_index
+        )
+
+    def next_end(self, last_index: int, limit_sample: int | None) -> int:
+        """Return where the segment after this one ends: at its boundary, or at the limit."""
+        boundary = self.boundary(last_index + 1)
+        return boundary if limit_sample is None else min(boundary, limit_sample)
+
+    def is_last(self, index: int, limit_sample: int | None) -> bool:
+        """Say whether the segment after this one would end after the limit."""
+        return limit_sample is not None and self.boundary(index + 1) > limit_sample
+
+    def next_segment(
+        self,
+        last_index: int,
+        received_samples: int,
+        *,
+        ended: bool,
+        merge: bool,
+        limit_sample: int | None = None,
+    ) -> Segment | None:
+        """Return the segment that is due, or None when more audio must come first.
+
+        Args:
+            merge: go to the newest full boundary instead of the next.
+            limit_sample: no segment ends after this; None for no limit.
+        """
+        grid_end = self.next_end(last_index, limit_sample)
+        if received_samples >= grid_end:
+            reach = (
+                received_samples if limit_sample is None else min(received_samples, limit_sample)
+            )
+            index = max(last_index + 1, self.index_at(reach)) if merge else last_index + 1
+            end_sample = self.next_end(index - 1, limit_sample)
+            return Segment(index, end_sample, grid_end, merged_count=index - last_index - 1)
+        if ended:
+            return Segment(last_index + 1, received_samples, received_samples, final=True)
+        return None
+
+    def index_at(self, sample: int) -> int:
+        """Return the newest boundary that is not after a position; the anchor's before it."""
+        waited = (sample - self.anchor_sample) * 1000 - self.wait_ms * self._rate_hertz
+        index = self.anchor_index + max(0, waited // (self.segment_ms * self._rate_hertz))
+        # Boundaries are rounded down to whole samples, so the next one may be reached already.
+        return index + 1 if self.boundary(index + 1) <= sample else index
+
+
+LEADING_SILENCE_MS = 5000
+"""Silence from the start of an utterance that ends it without a word."""
+KEPT_SILENCE_MS = 500
+"""Of that silence, what the next utterance keeps: speech may have just begun in it."""
+
+
+class EndCause(Enum):
+    PAUSE = "pause"
+    FORCED = "forced"
+    END_OF_AUDIO = "end of audio"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    end_sample: int
+    cause: EndCause
+
+
+MAX_KEPT_MS = 40_000
+"""An utterance without endpointing is cut before history selection keeps more than this of it."""
+
+
+class Endpointer:
+    """Finds the end of utterances: with the audio, at a pause, in a loop, or before the limit.
+
+    Args:
+        pause_ms: a pause this long ends an utterance; None where pauses end none.
+        limit_ms: no utterance is longer; None for no limit of ours.
+    """
+
+    def __init__(
+        self, sample_rate_hertz: int, pause_ms: int | None, limit_ms: int | None = None
+    ) -> None:
+        self._ends_at_pauses = pause_ms is not None
+        self._pause_samples = (pause_ms or 0) * sample_rate_hertz // 1000
+        self._leading_silence_samples = LEADING_SILENCE_MS * sample_rate_hertz // 1000
+        self._kept_silence_samples = KEPT_SILENCE_MS * sample_rate_hertz // 1000
+        self._limit_samples = None if limit_ms is None else limit_ms * sample_rate_hertz // 1000
+
+    @classmethod
+    def of(cls, options: StreamOptions) -> Endpointer:
+        """What a stream asked for; updates change nothing here."""
+        rate_hertz = options.audio_format.sample_rate_hertz
+        if options.endpointing is not None:
+            limit_ms = options.endpointing.max_utterance_ms
+            return cls(rate_hertz, options.endpointing.pause_ms, limit_ms)
+        return cls(rate_hertz, None, MAX_KEPT_MS if options.history_selection is not None else None)
+
+    def limit_sample(self, start_sample: int) -> int | None:
+        """What no segment of an utterance ends after; None for no limit of ours."""
+        return None if self._limit_samples is None else start_sample + self._limit_samples
+
+    def known_end(
+        self, segment: Segment, start_sample: int, spoken_for_sample: int, *, loops: bool
+    ) -> Endpoint | None:
+        """Return an end that is no question of what is heard: the audio's, or that of a loop.
+
+        Where only the audio ends utterances, not even a loop does. What is said next begins after
+        the words that are committed, but not before half of the audio: a text that hangs on its
+        beginning would be gone through again and again.
+        """
+        if loops and self._limit_samples is not None:
+            half_sample = (start_sample + segment.end_sample) // 2
+            return Endpoint(max(half_sample, spoken_for_sample), EndCause.FORCED)
+        if segment.final:
+            return Endpoint(segment.end_sample, EndCause.END_OF_AUDIO)
+        return None
+
+    def heard_end(
+        self,
+        evidence: Evidence,
+        start_sample: int,
+        end_sample: int,
+        spoken_for_sample: int,
+        *,
+        is_last: bool,
+    ) -> Endpoint | None:
+        """Return the end at a pause, or the cut that is due; see `find_pause`."""
+        place = (evidence, start_sample, end_sample, spoken_for_sample)
+        pause = self.find_pause(*place) if self._ends_at_pauses else None
+        return self.cut(*place) if pause is None and is_last else pause
+
+    def find_pause(
+        self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int
+    ) -> Endpoint | None:
+        """Return the end if the audio has paused long enough, be it over again or not.
+
+        A pause counts from the later of the last speech and the last CTC label in it, so that
+        speech which only one of the two hears is not cut off. Labels hold it open for one pause
+        at most: a network can hear words in noise without end.
+
+        Args:
+            spoken_for_sample: committed words attend to audio up to here; the utterance does not
+                end before it.
+        """
+        voice = evidence.voice_activity
+        if not voice.has_speech:
+            if end_sample - start_sample < self._leading_silence_samples:
+                return None
+            return Endpoint(end_sample - self._kept_silence_samples, EndCause.PAUSE)
+        for start, end in _pauses(evidence, end_sample):
+            quiet_from = self._quiet_from(evidence, start_sample, start, end)
+            place = max(quiet_from + self._pause_samples // 2, spoken_for_sample)
+            if end - quiet_from >= self._pause_samples and place <= end:
+                return Endpoint(place, EndCause.PAUSE)
+        return None
+
+    def _quiet_from(
+        self, evidence: Evidence, utterance_start: int, pause_start: int, pause_end: int
+    ) -> int:
+        latest = pause_start + self._pause_samples
+        for state, label in enumerate(evidence.ctc_labels):
+            if label != evidence.blank_label:
+                first, last = evidence.span(state, utterance_start)
+                if pause_start < last and first < pause_end:
+                    pause_start = last
+        return min(pause_start, latest)
+
+    def cut(
+        self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int
+    ) -> Endpoint:
+        """Return the best place to cut an utterance that may not grow.
+
+        The middle of the longest pause in its second half; without one, of the longest run of CTC
+        blanks there; else its end.
+
+        Args:
+            spoken_for_sample: committed words attend to audio up to here; a cut before it would
+                translate that audio twice.
+        """
+        earliest = max((start_sample + end_sample) // 2, spoken_for_sample)
+        for gaps in (_pauses(evidence, end_sample), _blank_runs(evidence, start_sample)):
+            middles = [
+                (end - start, (start + end) // 2)
+                for start, end in gaps
+                if (start + end) // 2 > earliest
+            ]
+            if middles:
+                return Endpoint(max(middles)[1], EndCause.FORCED)
+        return Endpoint(end_sample, EndCause.FORCED)
+
+
+def _pauses(evidence: Evidence, end_sample: int) -> Iterator[tuple[int, int]]:
+    voice = evidence.voice_activity
+    if voice.has_speech:
+        yield from voice.pauses
+        if voice.speech_end_sample < end_sample:
+            yield voice.speech_end_sample, end_sample
+
+
+def _blank_runs(evidence: Evidence, start_sample: int) -> Iterator[tuple[int, int]]:
+    for state, label in enumerate(evidence.ctc_labels):
+        if label == evidence.blank_label:
+            yield evidence.span(state, start_sample)

@@ -1,1 +1,0 @@
-"""What the service tells its operators about sessions: spans and metrics."""

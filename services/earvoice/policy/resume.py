@@ -1,0 +1,365 @@
+"""Resume tokens: an interrupted session as bytes that its client keeps, and how it goes on."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from google.protobuf.message import DecodeError
+
+from earvoice.api.v1 import resume_state_pb2 as resume_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policies.base import Snapshot, Token, longest_common_prefix_tokens
+from earvoice.policies.registry import POLICIES, Policies
+from earvoice.policy.endpoints import SegmentGrid
+from earvoice.policy.event import DecidedHypothesis, SegmentWorked, SessionSnapshot
+from earvoice.policy.history import SENTENCE_ENDS
+from earvoice.policy.seal import ForgedError, Seal, parse_keys, random_key
+from earvoice.policy.settings import PolicySettings
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.utterance import Utterance, UtteranceSnapshot
+from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.policy.wire.events import (
+    end_message,
+    read_end,
+    read_segment,
+    read_stages,
+    read_totals,
+    segment_message,
+    stages_message,
+    totals_message,
+)
+from earvoice.policy.words import CommitTime, Word
+from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
+
+TOKEN_LIMIT_BYTES = 4096
+
+_LOG = logging.getLogger("earvoice.policy.resume")
+
+_STARTS_WORD, _ENDS_SENTENCE = 1, 2
+_MARK_BITS, _MARKS_A_BYTE = 2, 4
+
+Model = types_pb2.ModelDescription
+
+
+@dataclass
+class TokenOwner:
+    """Whose tokens they are: one session's.
+
+    Attributes:
+        tenant: who may resume it; empty without authentication.
+        traceparent: of the trace that the session's messages belong to, or empty.
+    """
+
+    tenant: str
+    model: Model
+    session_id: str
+    traceparent: str
+    _said: tuple[StreamOptions, bytes] | None = field(default=None, compare=False, repr=False)
+
+    def part(self, options: StreamOptions) -> bytes:
+        """Return what all tokens say until the session's options change, serialised once."""
+        if self._said is None or self._said[0] is not options:
+            message = resume_pb.ResumeState(
+                tenant=self.tenant,
+                model_hash=self.model.hash,
+                session_id=self.session_id,
+                traceparent=self.traceparent,
+                config=effective_config(options, self.model),
+            )
+            self._said = options, message.SerializeToString()
+        return self._said[1]
+
+
+@dataclass(frozen=True)
+class ResumedSession:
+    """What a token stands for.
+
+    Attributes:
+        seq: of the message that the token came with.
+    """
+
+    snapshot: SessionSnapshot
+    seq: int
+    owner: TokenOwner
+    token: bytes
+
+
+class ResumeTokens:
+    """Makes tokens and takes them back."""
+
+    def __init__(
+        self,
+        seal: Seal,
+        lifetime_s: float,
+        unix_s: Callable[[], float] = time.time,
+        monotonic_s: Callable[[], float] = time.perf_counter,
+        policies: Policies = POLICIES,
+    ) -> None:
+        self._policies = policies
+        self._seal = seal
+        self._lifetime_s = lifetime_s
+        self._unix_s = unix_s
+        self._monotonic_s = monotonic_s
+
+    @classmethod
+    def of(cls, settings: PolicySettings, policies: Policies) -> ResumeTokens:
+        """A service's tokens; without configured keys it takes back its own only."""
+        if settings.resume_keys is not None:
+            keys = parse_keys(settings.resume_keys.get_secret_value())
+        else:
+            keys = [random_key()]
+            _LOG.info("no RESUME_KEYS: sessions can be resumed only here, and not after a restart")
+        return cls(Seal(keys), settings.resume_lifetime_ms / 1000, policies=policies)
+
+    def make(self, snapshot: SessionSnapshot, seq: int, owner: TokenOwner) -> bytes:
+        """Return a token, 4 KiB at most; nothing where more would have to be said."""
+        now_s = self._unix_s()
+        message = _session_message(snapshot, now_s - self._monotonic_s())
+        message.expires_unix_ms = int((now_s + self._lifetime_s) * 1000)
+        message.seq = seq
+        # Messages are joined by joining their bytes.
+        token = self._seal.sign(owner.part(snapshot.options) + message.SerializeToString())
+        return token if len(token) <= TOKEN_LIMIT_BYTES else b""
+
+    def take(self, token: bytes, tenant: str, find_model: Callable[[str], Model]) -> ResumedSession:
+        """Return the session that a token stands for.
+
+        Raises:
+            InvalidResumeTokenError: it is forged or expired, another tenant's, another model's or
+                another version's.
+            NotReadyError: no model is served yet.
+        """
+        message = self._opened(token)
+        late_s = self._unix_s() - message.expires_unix_ms / 1000
+        if late_s > 0:
+            raise InvalidResumeTokenError(f"it expired {late_s:.0f} s ago", "expired")
+        if message.tenant != tenant:
+            raise InvalidResumeTokenError("it was given to another tenant", "tenant")
+        try:
+            model = find_model(message.model_hash)
+        except ModelNotFoundError as error:
+            raise InvalidResumeTokenError(
+                f"its session's model {message.model_hash} is not served here", "model"
+            ) from error
+        try:
+            snapshot = _read_session(
+                message, model, self._unix_s() - self._monotonic_s(), self._policies
+            )
+            # Whether the policy can read its memory shows when it is given it.
+            Utterance.restored(snapshot.utterance, snapshot.options.policy.begin())
+        except (ValueError, KeyError) as error:
+            raise InvalidResumeTokenError("another version has made it", "version") from error
+        owner = TokenOwner(tenant, model, message.session_id, message.traceparent)
+        return ResumedSession(snapshot, message.seq, owner, token)
+
+    def _opened(self, token: bytes) -> resume_pb.ResumeState:
+        if len(token) > TOKEN_LIMIT_BYTES:
+            raise InvalidResumeTokenError(
+                f"it has {len(token)} bytes; allowed: {TOKEN_LIMIT_BYTES}", "forged"
+            )
+        try:
+            return resume_pb.ResumeState.FromString(self._seal.verify(token))
+        except (ForgedError, DecodeError) as error:
+            raise InvalidResumeTokenError("none of our keys has signed it", "forged") from error
+
+
+def _session_message(snapshot: SessionSnapshot, unix_s: float) -> resume_pb.ResumeState:
+    """Return what changes from segment to segment.
+
+    Args:
+        unix_s: Unix time at which its monotonic clock was 0.
+    """
+    origin_ms = (snapshot.origin_s or 0.0) * 1000
+    message = resume_pb.ResumeState(
+        lag_ms=snapshot.lag_ms,
+        decided_samples=snapshot.decided_sample,
+        true_finished_ms=snapshot.true_finished_ms,
+        totals=totals_message(snapshot.totals),
+    )
+    _write_utterance(message.utterance, snapshot.utterance, origin_ms)
+    if snapshot.origin_s is not None:
+        message.origin_unix_ms = origin_ms + unix_s * 1000
+    if snapshot.grid is not None:
+        message.grid.segment_ms = snapshot.grid.segment_ms
+        message.grid.wait_ms = snapshot.grid.wait_ms
+        message.grid.anchor_sample = snapshot.grid.anchor_sample
+        message.grid.anchor_index = snapshot.grid.anchor_index
+    if snapshot.segment is not None:
+        message.segment.CopyFrom(segment_message(snapshot.segment))
+        if snapshot.segment.hypothesis is not None:
+            known = [*message.utterance.prefix, *message.utterance.draft]
+            tokens = _tokens_message(snapshot.segment.hypothesis.tokens, known)
+            message.hypothesis.CopyFrom(tokens)
+    if snapshot.end is not None:
+        message.end.CopyFrom(end_message(snapshot.end))
+    return message
+
+
+def _read_session(
+    message: resume_pb.ResumeState, model: Model, unix_s: float, policies: Policies
+) -> SessionSnapshot:
+    """Return the session; see `_session_message`.
+
+    Raises:
+        EarvoiceError: its choices are none that this server allows.
+    """
+    options = stream_options(message.config, model, policies)
+    live = message.HasField("origin_unix_ms")
+    origin_s = message.origin_unix_ms / 1000 - unix_s if live else None
+    grid = message.grid
+    rate_hertz = options.audio_format.sample_rate_hertz
+    return SessionSnapshot(
+        options,
+        _read_utterance(message.utterance, (origin_s or 0.0) * 1000),
+        SegmentGrid(
+            rate_hertz, grid.segment_ms, grid.wait_ms, grid.anchor_sample, grid.anchor_index
+        )
+        if message.HasField("grid")
+        else None,
+        message.lag_ms if message.HasField("lag_ms") else None,
+        message.decided_samples,
+        message.true_finished_ms,
+        origin_s,
+        read_totals(message.totals),
+        _read_segment(message) if message.HasField("segment") else None,
+        read_end(message.end) if message.HasField("end") else None,
+    )
+
+
+def _read_segment(message: resume_pb.ResumeState) -> SegmentWorked:
+    segment = read_segment(message.segment)
+    if not message.HasField("hypothesis"):
+        return segment
+    hypothesis = DecidedHypothesis(
+        _read_tokens(message.hypothesis, [*message.utterance.prefix, *message.utterance.draft]),
+        message.segment.prefix_token_count,
+        message.segment.committed_token_count,
+    )
+    return replace(segment, hypothesis=hypothesis)
+
+
+def _write_utterance(
+    message: resume_pb.ResumeUtterance, utterance: UtteranceSnapshot, origin_ms: float
+) -> None:
+    """Write an utterance between two segments.
+
+    Args:
+        message: empty.
+        utterance: what to write.
+        origin_ms: the session's origin, on the clock that commits are timed with.
+    """
+    prefix = [token.token_id for token in utterance.kept]
+    marks = bytearray(-(-len(prefix) // _MARKS_A_BYTE))
+    for index, token in enumerate(utterance.kept):
+        mark = _STARTS_WORD * token.starts_word
+        mark |= _ENDS_SENTENCE * token.text.endswith(SENTENCE_ENDS)
+        marks[index // _MARKS_A_BYTE] |= mark << (index % _MARKS_A_BYTE * _MARK_BITS)
+    ends = [utterance.start_sample, *utterance.word_end_samples]
+    message.index = utterance.index
+    message.begin_sample = utterance.begin_sample
+    message.start_sample = utterance.start_sample
+    message.segment = utterance.segment_index
+    message.prefix.extend(prefix)
+    message.prefix_marks = bytes(marks)
+    message.draft.extend(utterance.draft)
+    message.word_end_deltas.extend([b - a for a, b in itertools.pairwise(ends)])
+    message.written_words = utterance.written_word_count
+    message.written_tokens = utterance.written_token_count
+    message.spoken_for_sample = utterance.spoken_for_sample
+    message.is_closed = utterance.is_closed
+    held = utterance.held
+    if held is not None:
+        message.held.text = held.utf8
+        message.held.starts_word = held.starts_word
+        message.held.source_start_sample = held.source_start_sample
+        message.held.source_end_sample = held.source_end_sample
+        message.held.elapsed_ms = held.committed.elapsed_ms
+        message.held.moment_ms = held.committed.moment_ms - origin_ms
+        message.held.stages.CopyFrom(stages_message(held.committed.stages))
+        message.held.segment = held.committed.segment
+    known = [*prefix, *utterance.draft]
+    for name, value in utterance.policy.items():
+        message.memory[name].CopyFrom(_memory_part(value, known))
+
+
+def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> UtteranceSnapshot:
+    """Return the utterance; the text of its prefix is gone but for where a sentence ends."""
+    ends = list(itertools.accumulate([message.start_sample, *message.word_end_deltas]))
+    kept = []
+    for index, token_id in enumerate(message.prefix):
+        packed = message.prefix_marks[index // _MARKS_A_BYTE]
+        marks = packed >> (index % _MARKS_A_BYTE * _MARK_BITS)
+        text = SENTENCE_ENDS[0] if marks & _ENDS_SENTENCE else b""
+        kept.append(Token(token_id, text, bool(marks & _STARTS_WORD), ()))
+    held = message.held
+    return UtteranceSnapshot(
+        message.index,
+        message.begin_sample,
+        message.start_sample,
+        message.segment,
+        tuple(kept),
+        tuple(message.draft),
+        tuple(ends[1:]),
+        message.written_words,
+        message.written_tokens,
+        message.spoken_for_sample,
+        message.is_closed,
+        Word(
+            held.text,
+            held.starts_word,
+            message.index,
+            held.source_start_sample,
+            held.source_end_sample,
+            CommitTime(
+                held.elapsed_ms,
+                held.moment_ms + origin_ms,
+                read_stages(held.stages),
+                held.segment,
+            ),
+        )
+        if message.HasField("held")
+        else None,
+        _read_memory(message, [*message.prefix, *message.draft]),
+    )
+
+
+def _tokens_message(tokens: Sequence[int], known: Sequence[int]) -> resume_pb.ResumeTokens:
+    """Return token ids, told by what they share with known ones."""
+    shared = longest_common_prefix_tokens([tokens, known])
+    return resume_pb.ResumeTokens(shared=shared, rest=tokens[shared:])
+
+
+def _read_tokens(message: resume_pb.ResumeTokens, known: Sequence[int]) -> list[int]:
+    return [*known[: message.shared], *message.rest]
+
+
+def _memory_part(value: object, known: Sequence[int]) -> resume_pb.MemoryPart:
+    match value:
+        case None:
+            return resume_pb.MemoryPart()
+        case int():
+            return resume_pb.MemoryPart(integer=value)
+        case float():
+            return resume_pb.MemoryPart(number=value)
+        case list():
+            return resume_pb.MemoryPart(tokens=_tokens_message(value, known))
+    raise TypeError(f"a policy's memory has {type(value).__name__}")
+
+
+def _read_memory(message: resume_pb.ResumeUtterance, known: Sequence[int]) -> Snapshot:
+    memory: Snapshot = {}
+    for name, part in message.memory.items():
+        match part.WhichOneof("value"):
+            case "integer":
+                memory[name] = part.integer
+            case "number":
+                memory[name] = part.number
+            case "tokens":
+                memory[name] = _read_tokens(part.tokens, known)
+            case _:
+                memory[name] = None
+    return memory

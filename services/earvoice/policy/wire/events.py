@@ -1,0 +1,206 @@
+"""What a session tells, as the client's messages; resume tokens hold some of them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
+from earvoice.policy.endpoints import EndCause
+from earvoice.policy.event import (
+    Event,
+    ReplicaLeaving,
+    SegmentWorked,
+    SessionSnapshot,
+    SessionTotals,
+    TailChanged,
+    UtteranceEnded,
+    WordsReleased,
+)
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.words import StageTimings
+
+Response = public_pb.StreamingTranslateResponse
+
+MakeToken = Callable[[SessionSnapshot, int], bytes]
+"""Makes a resume token of a session, to go with the message of a number."""
+
+STAGE_NAMES = tuple(field.name for field in fields(StageTimings))
+
+
+def no_token(snapshot: SessionSnapshot, seq: int) -> bytes:
+    """Return nothing: the session cannot be resumed."""
+    del snapshot, seq
+    return b""
+
+
+class ResponseWriter:
+    """Numbers and writes one session's responses.
+
+    Args:
+        make_token: an empty token means that the session cannot be resumed there.
+        last_seq: of a session that goes on, the number of the message that its token came with.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        make_token: MakeToken = no_token,
+        last_seq: int = 0,
+        token: bytes = b"",
+    ) -> None:
+        self._options = options
+        self._rate_hertz = options.audio_format.sample_rate_hertz
+        self._make_token = make_token
+        self._seq = last_seq
+        self._newest_token = token
+
+    def started(self, message: public_pb.SessionStarted) -> Response:
+        self._seq += 1
+        return Response(seq=self._seq, session_started=message)
+
+    def response(self, event: Event) -> Response:
+        self._seq += 1
+        response = Response(seq=self._seq)
+        match event:
+            case WordsReleased():
+                self._write_words(event, response.committed)
+            case TailChanged():
+                response.tentative.text = event.text
+                response.tentative.target_language_code = self._options.target_language_code
+                response.tentative.utterance = event.utterance
+            case SegmentWorked():
+                response.segment_done.CopyFrom(segment_message(event))
+                if event.hypothesis is not None:
+                    response.segment_done.hypothesis_tokens.extend(event.hypothesis.tokens)
+            case UtteranceEnded():
+                response.end_of_utterance.CopyFrom(end_message(event))
+                response.end_of_utterance.resume_token = self._token(event.snapshot)
+            case ReplicaLeaving():
+                response.go_away.resume_token = self._newest_token
+                response.go_away.grace.FromMilliseconds(int(event.grace_s * 1000))
+            case SessionTotals():
+                response.summary.CopyFrom(totals_message(event))
+        return response
+
+    def _token(self, snapshot: SessionSnapshot | None) -> bytes:
+        self._newest_token = self._make_token(snapshot, self._seq) if snapshot else b""
+        return self._newest_token
+
+    def _write_words(self, event: WordsReleased, committed: public_pb.Committed) -> None:
+        options = self._options
+        for word in event.items:
+            item = committed.items.add(
+                text=word.text,
+                starts_word=word.starts_word,
+                target_language_code=options.target_language_code,
+                utterance=word.utterance,
+                source_start_sample=word.source_start_sample,
+                source_end_sample=word.source_end_sample,
+                delay_samples=word.delay_samples,
+                elapsed_ms=word.elapsed_ms,
+            )
+            if options.sends_stage_timings:
+                wait_ms = (word.delay_samples - word.source_end_sample) * 1000 / self._rate_hertz
+                item.stage_timings.CopyFrom(stages_message(word.stages, wait_ms))
+        committed.acknowledged_samples = event.acknowledged_samples
+        committed.resume_token = self._token(event.snapshot)
+
+
+CAUSES = {
+    EndCause.PAUSE: public_pb.UTTERANCE_END_CAUSE_PAUSE,
+    EndCause.FORCED: public_pb.UTTERANCE_END_CAUSE_FORCED,
+    EndCause.END_OF_AUDIO: public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
+}
+_CAUSE_NAMES = {int(number): cause for cause, number in CAUSES.items()}
+
+
+def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
+    """Return a segment's message; the tokens of its hypothesis are left out."""
+    message = public_pb.SegmentDone(
+        utterance=event.utterance,
+        segment=event.segment,
+        end_sample=event.end_sample,
+        computation_ms=event.computation_ms,
+        queue_ms=event.queue_ms,
+        merged_segments=event.merged_count,
+        item_count=event.item_count,
+        ends_utterance=event.ends_utterance,
+    )
+    if event.hypothesis is not None:
+        message.prefix_token_count = event.hypothesis.prefix_token_count
+        message.committed_token_count = event.hypothesis.committed_token_count
+    return message
+
+
+def read_segment(message: public_pb.SegmentDone) -> SegmentWorked:
+    """Return the segment; its hypothesis is left out."""
+    return SegmentWorked(
+        message.utterance,
+        message.segment,
+        message.end_sample,
+        message.computation_ms,
+        message.queue_ms,
+        message.merged_segments,
+        message.item_count,
+        ends_utterance=message.ends_utterance,
+    )
+
+
+def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
+    """Return the message of an utterance's end, without a token."""
+    return public_pb.EndOfUtterance(
+        utterance=event.utterance,
+        start_sample=event.start_sample,
+        end_sample=event.end_sample,
+        cause=CAUSES[event.cause],
+        source_transcript=event.source_transcript,
+        acknowledged_samples=event.end_sample,
+    )
+
+
+def read_end(message: public_pb.EndOfUtterance) -> UtteranceEnded:
+    return UtteranceEnded(
+        message.utterance,
+        message.start_sample,
+        message.end_sample,
+        _CAUSE_NAMES[message.cause],
+        message.source_transcript,
+    )
+
+
+def totals_message(totals: SessionTotals) -> public_pb.Summary:
+    return public_pb.Summary(
+        audio_samples=totals.audio_samples,
+        item_count=totals.item_count,
+        word_count=totals.word_count,
+        utterance_count=totals.utterance_count,
+        segment_count=totals.segment_count,
+        merged_segments=totals.merged_count,
+        computation_ms=totals.computation_ms,
+        guards_hit=totals.guards_hit,
+        replays=totals.replay_count,
+    )
+
+
+def read_totals(message: public_pb.Summary) -> SessionTotals:
+    return SessionTotals(
+        message.audio_samples,
+        message.item_count,
+        message.word_count,
+        message.utterance_count,
+        message.segment_count,
+        message.merged_segments,
+        message.computation_ms,
+        dict(message.guards_hit),
+        message.replays,
+    )
+
+
+def stages_message(stages: StageTimings, audio_wait_ms: float = 0.0) -> public_pb.StageTimings:
+    parts = {name: getattr(stages, name) for name in STAGE_NAMES}
+    return public_pb.StageTimings(**parts, audio_wait_ms=audio_wait_ms)
+
+
+def read_stages(message: public_pb.StageTimings) -> StageTimings:
+    return StageTimings(*[getattr(message, name) for name in STAGE_NAMES])

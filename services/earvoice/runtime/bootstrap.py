@@ -1,0 +1,56 @@
+"""How every service's process begins and ends. Imports neither grpc nor torch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import selectors
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from earvoice.runtime.log import configure_logging
+from earvoice.runtime.settings import ModelSettings, Settings, SettingsError, load_settings
+
+
+def run_service(
+    name: str,
+    settings_class: type[Settings],
+    serve: Callable[[Settings], Coroutine[Any, Any, None]],
+    *,
+    failures: tuple[type[Exception], ...] = (OSError,),
+    selector: selectors.BaseSelector | None = None,
+) -> int:
+    """Run a service until it has drained; return the process's exit status.
+
+    Args:
+        name: as in the log.
+        settings_class: read from the environment.
+        serve: runs until SIGTERM or SIGINT.
+        failures: what keeps it from serving; their messages are told.
+        selector: of the event loop; None for its own.
+
+    Returns:
+        0 after a drain, 1 when it cannot serve, 2 when the configuration is wrong.
+    """
+    try:
+        settings = load_settings(settings_class)
+        configure_logging(name, settings.log_level)
+        # Read when gRPC is imported. What its core would say of an error we say ourselves, and the
+        # end of a connection is none.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        if isinstance(settings, ModelSettings):
+            # OpenMP reads these when torch is imported. Threads that spin while they wait slow
+            # every other process on the machine down by an order of magnitude.
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+            os.environ.setdefault("OMP_NUM_THREADS", str(settings.torch_threads))
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            runner.run(serve(settings))
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except failures as error:
+        logging.getLogger(f"earvoice.{name}").critical("cannot serve: %s", error)
+        return 1
+    return 0

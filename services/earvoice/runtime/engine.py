@@ -1,0 +1,147 @@
+"""The thread that computes, so that the event loop only moves messages; how busy both are."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+LONG_TURN_S = 0.005
+"""What all sessions do in one turn takes a millisecond; more keeps the others waiting."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Computation(Generic[Value]):
+    """What a computation gave; milliseconds until the thread took it, and in the thread."""
+
+    value: Value
+    queue_ms: float
+    compute_ms: float
+
+
+class EngineLoad:
+    """Counts an engine's work. The engine's thread writes, others read.
+
+    Args:
+        waiting_count: says how many requests wait for the engine.
+
+    Attributes:
+        busy_s: seconds of computation so far.
+        on_batch: told of every computation how many sessions shared it; None for nobody.
+    """
+
+    def __init__(self, waiting_count: Callable[[], int]) -> None:
+        self._waiting_count = waiting_count
+        self.busy_s = 0.0
+        self.on_batch: Callable[[int], None] | None = None
+
+    @property
+    def waiting_count(self) -> int:
+        return self._waiting_count()
+
+    def record(self, computed_s: float, batch_size: int) -> None:
+        """Count a computation."""
+        self.busy_s += computed_s
+        if self.on_batch is not None:
+            self.on_batch(batch_size)
+
+
+class BusyRatio:
+    """The share of time that an engine computed, since it was read last."""
+
+    def __init__(self, load: EngineLoad, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._load = load
+        self._clock_s = clock_s
+        self._read_s = clock_s()
+        self._busy_s = load.busy_s
+
+    def read(self) -> float:
+        """Return the share, 0 to 1; a computation counts when it has ended."""
+        now_s, busy_s = self._clock_s(), self._load.busy_s
+        passed_s = now_s - self._read_s
+        computed_s = busy_s - self._busy_s
+        self._read_s, self._busy_s = now_s, busy_s
+        return min(1.0, computed_s / passed_s) if passed_s > 0 else 0.0
+
+
+class EngineThread:
+    """Runs computations one at a time, first come first served.
+
+    Args:
+        name: the thread's name, for profilers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        # Each has one writer: the event loop, and the thread.
+        self._submitted_count = 0
+        self._taken_count = 0
+        self.load = EngineLoad(lambda: self._submitted_count - self._taken_count)
+
+    async def run(self, compute: Callable[[], Value]) -> Computation[Value]:
+        """Compute in the thread.
+
+        A cancelled caller still waits until its computation has ended: what it computes on must
+        not be used by anyone else before.
+
+        Raises:
+            Exception: whatever ``compute`` raises.
+        """
+        submitted = time.perf_counter()
+        self._submitted_count += 1
+        future = asyncio.get_running_loop().run_in_executor(
+            self._executor, self._timed, compute, submitted
+        )
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            raise
+
+    def close(self) -> None:
+        """End the thread after what is queued."""
+        self._executor.shutdown(wait=True)
+
+    def _timed(self, compute: Callable[[], Value], submitted: float) -> Computation[Value]:
+        started = time.perf_counter()
+        self._taken_count += 1
+        value = compute()
+        ended = time.perf_counter()
+        self.load.record(ended - started, 1)
+        return Computation(value, (started - submitted) * 1000, (ended - started) * 1000)
+
+
+class LoopLagSelector(selectors.DefaultSelector):
+    """An event loop's selector that adds up how long the loop was kept from its sockets.
+
+    A turn is what the loop runs between two looks at its sockets. An answer that comes meanwhile is
+    read after it, so a long turn is the process's own delay and not the network's.
+    """
+
+    def __init__(self, clock_s: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__()
+        self._clock_s = clock_s
+        self._turn_s = clock_s()
+        self._lag_s = 0.0
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds of long turns so far, the one that runs included."""
+        return self._lag_s + _long_s(self._clock_s() - self._turn_s)
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
+        """Wait for sockets: one turn is over, the next begins."""
+        self._lag_s += _long_s(self._clock_s() - self._turn_s)
+        ready = super().select(timeout)
+        self._turn_s = self._clock_s()
+        return ready
+
+
+def _long_s(turn_s: float) -> float:
+    return turn_s if turn_s > LONG_TURN_S else 0.0

@@ -1,0 +1,164 @@
+"""The page in a real browser, whose microphone plays a recording, over all services."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.running import start
+
+RECORDING = Path(__file__).parents[2] / "demo" / "customer_service.wav"
+PATIENCE_MS = 120_000
+VIEWS = [(360, 640, "light"), (1280, 720, "dark"), (3840, 2160, "light")]
+# Notes what happens to a word after it has come: nothing should.
+WATCH = """
+window.touched = [];
+new MutationObserver((records) => {
+  for (const record of records) {
+    const isWord = (node) => node.nodeType === 1 && node.classList.contains("word");
+    if (record.type === "characterData") window.touched.push(record.target.data);
+    for (const node of record.removedNodes) if (isWord(node)) window.touched.push(node.textContent);
+    const inWord = record.target.closest?.(".word");
+    if (inWord && record.removedNodes.length) window.touched.push(inWord.textContent);
+  }
+}).observe(document.getElementById("captions"),
+           {childList: true, subtree: true, characterData: true});
+"""
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory):
+    """All services and a gateway."""
+    folder = tmp_path_factory.mktemp("live")
+    running = start(folder, options=("--gateway", "--gateway-port", "0"))
+    yield running.addresses["gateway"]
+    assert running.stop() == 0
+
+
+@pytest.fixture
+async def browser():
+    """Chromium with a recording for a microphone."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("chromium is not installed; .ci/run installs it")
+        pytest.skip("chromium is not installed")
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(
+            executable_path=chromium,
+            args=[
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--use-fake-ui-for-media-stream",
+                "--use-fake-device-for-media-stream",
+                f"--use-file-for-fake-audio-capture={RECORDING}%noloop",
+                "--autoplay-policy=no-user-gesture-required",
+            ],
+        )
+        yield launched
+        await launched.close()
+
+
+async def open_page(browser, gateway: str, query: str = ""):
+    """Open the page, and note what goes wrong on it."""
+    context = await browser.new_context(permissions=["microphone"])
+    page = await context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda note: problems.append(note.text) if note.type == "error" else None)
+    await page.goto(f"http://localhost:{gateway.rpartition(':')[2]}/{query}")
+    return page, problems
+
+
+async def speak(page) -> None:
+    """Begin to speak, and wait until words have come in every language that was chosen."""
+    await page.locator("#start:enabled").click(timeout=PATIENCE_MS)
+
+
+def without_blanks(parts: list[str]) -> str:
+    """The text alone: lines are broken differently in each place."""
+    return "".join("".join(parts).split())
+
+
+async def words_of(page, language: str) -> list[str]:
+    return await page.locator(f"section[lang={language}] .word").all_inner_texts()
+
+
+@pytest.mark.timeout(600)
+async def test_words_appear_while_the_microphone_plays_and_never_change(
+    browser, gateway: str, tmp_path: Path
+):
+    """Two languages at once; a reader of the published stream sees the same text."""
+    page, problems = await open_page(browser, gateway, "?to=de,es&publish=hall")
+    await page.evaluate(WATCH)
+    await speak(page)
+    for language in ("de", "es"):
+        word = page.locator(f"section[lang={language}] .word").first
+        await word.wait_for(timeout=PATIENCE_MS)
+    # The recording plays on: these words came while it did.
+    assert await page.locator("#status").inner_text() == "Live"
+    reader, reader_problems = await open_page(browser, gateway, "?stream=hall&to=de")
+    await reader.locator("section[lang=de] .word").first.wait_for(timeout=PATIENCE_MS)
+    early = await words_of(page, "de")
+    for width, height, scheme in VIEWS:
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.emulate_media(color_scheme=scheme)
+        overflow = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+        assert not await page.evaluate(overflow), f"{width} pixels are too few"
+        assert (await page.screenshot(path=tmp_path / f"{width}-{scheme}.png")).startswith(
+            b"\x89PNG"
+        )
+    await page.locator("#start").click()
+    await page.locator("#status", has_text="Ended.").wait_for(timeout=PATIENCE_MS)
+    await reader.locator("#status", has_text="ended").wait_for(timeout=PATIENCE_MS)
+    final = await words_of(page, "de")
+    assert final[: len(early)] == early
+    assert await page.evaluate("window.touched") == []
+    assert without_blanks(await words_of(reader, "de")) == without_blanks(final)
+    lags_ms = [int(await each.get_attribute("data-lag-ms")) for each in
+               await page.locator(".word").all()]  # fmt: skip
+    assert min(lags_ms) > 0
+    assert problems == reader_problems == []
+
+
+@pytest.mark.timeout(600)
+async def test_captions_are_downloaded_as_subtitles(browser, gateway: str):
+    """Cues do not overlap, and hold every word."""
+    page, problems = await open_page(browser, gateway, "?to=de")
+    await speak(page)
+    await page.locator(".word").nth(3).wait_for(timeout=PATIENCE_MS)
+    await page.locator("#start").click()
+    await page.locator("#status", has_text="Ended.").wait_for(timeout=PATIENCE_MS)
+    async with page.expect_download() as coming:
+        await page.get_by_role("button", name="VTT").click()
+    path = await (await coming.value).path()
+    text = await asyncio.to_thread(path.read_text, encoding="utf8")
+    assert text.startswith("WEBVTT\n\n")
+    times = [line.split(" --> ") for line in text.splitlines() if "-->" in line]
+    flat = [moment for pair in times for moment in pair]
+    assert flat == sorted(flat)
+    spoken = [line for line in text.splitlines()[1:] if line and "-->" not in line]
+    assert without_blanks(spoken) == without_blanks(await words_of(page, "de"))
+    assert problems == []
+
+
+@pytest.mark.timeout(600)
+async def test_the_overlay_is_a_bar_on_a_transparent_ground(browser, gateway: str):
+    """Nothing but captions: what OBS lays over a picture."""
+    page, _ = await open_page(browser, gateway, "?overlay=1&to=de&autostart=1")
+    await page.locator(".word").first.wait_for(timeout=PATIENCE_MS)
+    for hidden in ("header", "footer", "#controls"):
+        assert not await page.locator(hidden).is_visible()
+    ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == "rgba(0, 0, 0, 0)"

@@ -1,0 +1,406 @@
+"""Doubles of what each service works with: scripted, without weights, clocks or calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from earvoice.decoder.generation import Generation
+from earvoice.decoder.strategy import (
+    ElementType,
+    PredictedToken,
+    Progress,
+    Prompt,
+    ServedModel,
+    StateBlock,
+    StatesId,
+    Strategy,
+    TokenTable,
+)
+from earvoice.decoder.strategy import Hypothesis as BeamHypothesis
+from earvoice.encoder.audio import Samples
+from earvoice.encoder.network import Encoding, LabelKind
+from earvoice.policies.base import Hypothesis, Token
+from earvoice.policy.backend import (
+    Encoded,
+    GenerationEnd,
+    GenerationRequest,
+    GenerationSteps,
+)
+from earvoice.policy.evidence import Evidence, VoiceActivity
+from earvoice.policy.timeline import HopTimings
+from earvoice.runtime.model_facts import ModelFacts
+from tests.requests import STATE_DIMENSION
+
+RATE_HERTZ = 8000
+FRAME_BYTES = 2
+STATE_SAMPLES = 640
+BLANK = 99
+
+
+def make_token(
+    token_id: int, text: str = "", *, starts: bool = True, attention: Sequence[float] = (1.0,)
+) -> Token:
+    """A token whose text is its id unless given."""
+    return Token(token_id, (text or f"w{token_id}").encode(), starts, tuple(attention))
+
+
+def make_hypothesis(
+    tokens: Sequence[Token], prefix: Sequence[int] = (), *, ended: bool = True
+) -> Hypothesis:
+    """A hypothesis that ends in end of sentence unless told otherwise."""
+    return Hypothesis(tuple(prefix), tuple(tokens), make_token(2) if ended else None)
+
+
+@dataclass
+class ScriptedEncoder:
+    """Hears one word per 320 ms and speech everywhere, unless a voice script says otherwise.
+
+    Records what it was sent, so that tests can look at segments and utterances.
+    """
+
+    voice: Callable[[int, int], VoiceActivity] = lambda start, end: VoiceActivity(
+        end > start, start, end
+    )
+    start_sample: int = 0
+    end_sample: int = 0
+    audio: bytearray = field(default_factory=bytearray)
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    compute_ms: float = 2.0
+    replay_count: int = 0
+
+    async def encode(self, audio: bytes) -> Encoded:
+        """Answer with a state per 80 ms."""
+        self._add(audio)
+        self.calls.append(("encode", self.end_sample))
+        return self._encoded(self.end_sample)
+
+    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
+        """Answer for the last time."""
+        self._add(audio)
+        self.calls.append(("finish", end_sample))
+        return self._encoded(end_sample)
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        """Begin another utterance."""
+        self.calls.append(("reset", utterance, start_sample))
+        self.start_sample = self.end_sample = start_sample
+
+    def _add(self, audio: bytes) -> None:
+        self.audio += audio
+        self.end_sample += len(audio) // FRAME_BYTES
+
+    def _encoded(self, end: int) -> Encoded:
+        samples = end - self.start_sample
+        states = samples // STATE_SAMPLES
+        spans = [self.start_sample + (i + 1) * STATE_SAMPLES for i in range(states)]
+        words = states // 4
+        voice = self.voice(self.start_sample, end)
+        evidence = Evidence(
+            ctc_labels=[
+                BLANK if i % 4 or ends > voice.speech_end_sample else i // 4
+                for i, ends in enumerate(spans)
+            ],
+            blank_label=BLANK,
+            span_end_samples=spans,
+            complete_word_count=words,
+            has_partial_word=states % 4 > 0,
+            label_count=words * 2,
+            last_label_end_sample=min(end, voice.speech_end_sample),
+            frame_count=samples * 100 // RATE_HERTZ,
+            voice_activity=voice,
+            source_transcript="heard",
+        )
+        return Encoded((self.start_sample, states), evidence, HopTimings(3.0, 2.5, self.compute_ms))
+
+
+@dataclass
+class ScriptedDecoder:
+    """Says one word per 4 states, each attending to its own place; obeys prefix and halt.
+
+    Args of the word function: the word's number in the utterance and the number of states, so
+    that tests can make hypotheses that change.
+    """
+
+    word: Callable[[int, int], list[Token]] | None = None
+    steps_per_answer: int = 1
+    late_tokens: int = 0
+    """How many tokens are on their way when the halt comes."""
+    requests: list[GenerationRequest] = field(default_factory=list)
+    halts: int = 0
+    replay_count: int = 0
+
+    def _sentence(self, state_count: int) -> list[Token]:
+        tokens: list[Token] = []
+        for number in range(state_count // 4 + 1):
+            if self.word is not None:
+                tokens += self.word(number, state_count)
+            else:
+                place = min(number * 4 + 2, state_count - 1)
+                row = tuple(float(i == place) for i in range(state_count))
+                tokens.append(make_token(10 + number, attention=row))
+        return tokens
+
+    async def generate(
+        self, request: GenerationRequest
+    ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
+        """Yield the sentence after the prefix, a few steps at a time."""
+        self.requests.append(request)
+        halts = self.halts
+        _, state_count = request.states  # type: ignore[misc]
+        sentence = self._sentence(state_count)
+        new = sentence[len(request.prefix) :][: request.max_new_tokens]
+        elapsed = 0.0
+        if request.beam_size > 1:
+            yield self._beam(request, new, state_count)
+            yield GenerationEnd(False, HopTimings(1.5, 1.0, 1.0))
+            return
+        for first in range(0, len(new), self.steps_per_answer):
+            elapsed += 1.0
+            tokens = new[first : first + self.steps_per_answer]
+            yield GenerationSteps(tokens, None, HopTimings(elapsed + 0.5, elapsed, elapsed))
+            if self.halts > halts:
+                for late in new[first + self.steps_per_answer :][: self.late_tokens]:
+                    yield GenerationSteps([late], None, HopTimings(elapsed, elapsed, elapsed))
+                yield GenerationEnd(False, HopTimings(elapsed + 0.5, elapsed, elapsed))
+                return
+        row = tuple(float(i == state_count - 1) for i in range(state_count))
+        yield GenerationSteps(
+            [], make_token(2, attention=row), HopTimings(elapsed, elapsed, elapsed)
+        )
+        yield GenerationEnd(False, HopTimings(elapsed, elapsed, elapsed))
+
+    def _beam(
+        self, request: GenerationRequest, new: list[Token], state_count: int
+    ) -> GenerationSteps:
+        """Two hypotheses that differ in the last token."""
+        row = tuple(float(i == state_count - 1) for i in range(state_count))
+        ids = [token.token_id for token in new]
+        beam = [ids, [*ids[:-1], BLANK]] if request.all_hypotheses else []
+        return GenerationSteps(
+            new, make_token(2, attention=row), HopTimings(1.5, 1.0, 1.0), alternatives=beam
+        )
+
+    def halt(self) -> None:
+        """Stop before the next answer."""
+        self.halts += 1
+
+    async def stay(self) -> None:
+        """Nobody's patience ends here."""
+
+
+LABEL_BLANK = 4
+ENCODER_FACTS = ModelFacts(
+    name="fake",
+    hash="c0ffee",
+    version="1",
+    source_language="en",
+    target_languages=("de",),
+    decoder_layers=4,
+    parameter_count=0,
+    computes_in_bfloat16=False,
+    default_policy="edatt",
+    default_alpha=0.2,
+    default_lambda_states=2,
+    default_attention_layer=2,
+    default_frames=4,
+    default_segment_ms=800,
+)
+
+
+class FakeFeatures:
+    """A frame every 160 samples once 400 are there: the mean of its first 160 samples."""
+
+    def __init__(self) -> None:
+        self._waiting = np.zeros(0, np.float32)
+
+    def accept(self, samples: Samples) -> Samples:
+        heard = np.concatenate([self._waiting, samples])
+        count = FakeNetwork.feature_frame_count(len(heard))
+        self._waiting = heard[count * 160 :]
+        return heard[: count * 160].reshape(count, 160).mean(axis=1, keepdims=True)
+
+
+class FakeVoiceActivity:
+    """Speech is a window whose loudest sample is at least 0.5."""
+
+    def __init__(self) -> None:
+        self._waiting = np.zeros(0, np.float32)
+
+    def accept(self, samples: Samples) -> list[float]:
+        heard = np.concatenate([self._waiting, samples])
+        count = len(heard) // 512
+        self._waiting = heard[count * 512 :]
+        windows = heard[: count * 512].reshape(count, 512)
+        return [float(peak >= 0.5) for peak in np.abs(windows).max(axis=1)]
+
+
+class FakeNetwork:
+    """One state for every 4 feature frames; its label is 0, 1, 2, 3, 0, ... and last a blank."""
+
+    facts = ENCODER_FACTS
+    blank = LABEL_BLANK
+    dimension = 1
+    feature_bins = 1
+    feature_context_frames = 0
+    encoder_frame_ms = 40
+    label_kinds: Sequence[LabelKind] = (
+        LabelKind.START,
+        LabelKind.INNER,
+        LabelKind.START,
+        LabelKind.SILENT,
+        LabelKind.SILENT,
+    )
+
+    def __init__(self) -> None:
+        self.encoded_frames: list[int] = []
+
+    def open_features(self) -> FakeFeatures:
+        return FakeFeatures()
+
+    @staticmethod
+    def feature_frame_count(sample_count: int) -> int:
+        return max(0, (sample_count - 240) // 160)
+
+    def open_voice_activity(self) -> FakeVoiceActivity:
+        return FakeVoiceActivity()
+
+    def encode(self, features: Samples) -> Encoding:
+        self.encoded_frames.append(len(features))
+        states = features[::4]
+        labels = (*(index % 4 for index in range(len(states) - 1)), LABEL_BLANK)
+        return Encoding(
+            states=states.astype("<f4").tobytes(),
+            labels=labels,
+            run_lengths=(1,) * len(states),
+            frame_labels=labels,
+        )
+
+    def transcribe(self, labels: Sequence[int]) -> str:
+        return " ".join(str(label) for label in labels)
+
+
+END_TOKEN = 2
+VOCABULARY_SIZE = 50
+
+
+def served_model() -> ServedModel:
+    """A model of 50 tokens and 4 layers that writes German, and French with a tag."""
+    return ServedModel(
+        facts=ModelFacts(
+            name="scripted",
+            hash="ab" * 32,
+            version="1",
+            source_language="en",
+            target_languages=("de", "fr"),
+            decoder_layers=4,
+            parameter_count=1,
+            computes_in_bfloat16=False,
+            default_policy="edatt",
+            default_alpha=0.2,
+            default_lambda_states=2,
+            default_attention_layer=3,
+            default_frames=4,
+            default_segment_ms=800,
+        ),
+        language_tokens={"de": (), "fr": (49,)},
+        dimension=STATE_DIMENSION,
+        head_count=2,
+        tokens=TokenTable(
+            tuple(b"" for _ in range(VOCABULARY_SIZE)), (False,) * VOCABULARY_SIZE, END_TOKEN
+        ),
+    )
+
+
+def state_block(count: int = 2, revision: int = 1) -> StateBlock:
+    """Zeros of the right size."""
+    data = bytes(count * STATE_DIMENSION * 4)
+    return StateBlock(StatesId(0, revision), count, STATE_DIMENSION, ElementType.FLOAT32, data)
+
+
+@dataclass
+class NotingEngine:
+    """Keeps what is submitted."""
+
+    submitted: list[Generation] = field(default_factory=list)
+    wakes: int = 0
+
+    def submit(self, generation: Generation) -> None:
+        """Note a generation; it never ends by itself."""
+        generation.outbox.expect_generation()
+        self.submitted.append(generation)
+
+    def wake(self) -> None:
+        """Count."""
+        self.wakes += 1
+
+
+@dataclass
+class ScriptedRun:
+    """What is left to say; an exception is raised instead of said."""
+
+    left: list[int | Exception]
+    prompt: Prompt
+    searched: list[PredictedToken] = field(default_factory=list)
+
+
+class ScriptedStrategy(Strategy[ScriptedRun]):
+    """Says the same script in every session, or the one that belongs to a revision.
+
+    Args:
+        scripts: by revision of the states; tokens, or exceptions to raise.
+
+    Attributes:
+        batches: how many runs each step had.
+        begun: what was begun, in order.
+    """
+
+    def __init__(self, scripts: dict[int, Sequence[int | Exception]]) -> None:
+        self._scripts = scripts
+        self.batches: list[int] = []
+        self.begun: list[Prompt] = []
+
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[ScriptedRun, Progress]:
+        """Accept the agreeing part of the draft and say one token more."""
+        self.begun.append(prompt)
+        run = ScriptedRun(list(self._scripts[states.states_id.revision]), prompt)
+        if prompt.beam:
+            return run, _searched(run)
+        choices = []
+        for token in prompt.draft:
+            if run.left[0] != token:
+                break
+            choices.append(_choice(run, from_draft=True))
+        if not choices or choices[-1].token != END_TOKEN:
+            choices.append(_choice(run))
+        return run, Progress(choices, prefix_attention=[[1.0]] * prompt.reported_prefix_tokens)
+
+    def step(self, runs: Sequence[ScriptedRun]) -> list[Progress]:
+        """Say the next token of each; a beam only when it ends."""
+        self.batches.append(len(runs))
+        for run in runs:
+            if isinstance(run.left[0], Exception):
+                raise run.left[0]
+        return [_searched(run) if run.prompt.beam else Progress([_choice(run)]) for run in runs]
+
+
+def _choice(run: ScriptedRun, *, from_draft: bool = False) -> PredictedToken:
+    token = run.left.pop(0)
+    if isinstance(token, Exception):
+        raise token
+    return PredictedToken(
+        token, -0.5, [1.0], near_tie=token == VOCABULARY_SIZE - 1, from_draft=from_draft
+    )
+
+
+def _searched(run: ScriptedRun) -> Progress:
+    """A beam of two: the script, and its first token alone."""
+    plan = run.prompt.beam
+    assert plan is not None
+    run.searched.append(_choice(run))
+    if run.searched[-1].token != END_TOKEN and len(run.searched) < plan.max_new_tokens:
+        return Progress([], near_tie=True)
+    beam = [BeamHypothesis(run.searched, -0.5), BeamHypothesis(run.searched[:1], -0.7)]
+    return Progress([], beam, [[1.0]] * run.prompt.reported_prefix_tokens)

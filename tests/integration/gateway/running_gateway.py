@@ -1,0 +1,84 @@
+"""The gateway's application under the real server, on a free port of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import asynccontextmanager, suppress
+
+import uvicorn
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+from earvoice.gateway.app import build_app
+from earvoice.gateway.door import Door
+from earvoice.gateway.settings import GatewaySettings
+
+PATIENCE_S = 60
+CONFIG = {
+    "audioEncoding": "AUDIO_ENCODING_LINEAR16",
+    "sampleRateHertz": 16_000,
+    "targetLanguageCodes": ["de"],
+}
+
+
+@asynccontextmanager
+async def run_gateway(server_address, **settings):
+    """Give the gateway's ``host:port`` and its door."""
+    door = Door(GatewaySettings(server=server_address, **settings))
+    config = uvicorn.Config(
+        build_app(door),
+        ws="websockets-sansio",
+        ws_max_size=door.settings.max_message_bytes,
+        log_config=None,
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        serving = asyncio.create_task(server.serve([listener]))
+        try:
+            yield f"127.0.0.1:{port}", door
+        finally:
+            server.should_exit = True
+            async with asyncio.timeout(PATIENCE_S):
+                await serving
+
+
+def speak(address, path="/v1/translate", **options):
+    """Open a WebSocket to the gateway."""
+    return connect(f"ws://{address}{path}", max_size=None, **options)
+
+
+def start(**changes):
+    """A start message that works, with some fields changed."""
+    return json.dumps(
+        {"type": "start", "config": {**CONFIG, **changes.pop("config", {})}, **changes}
+    )
+
+
+async def receive_all(websocket):
+    """Return every message until the gateway closes, as objects."""
+    messages = []
+    with suppress(ConnectionClosed):  # with whichever code; tests look at it themselves
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                messages.append(json.loads(await websocket.recv()))
+    return messages
+
+
+def of_kind(messages, kind):
+    """The messages of one type, in order."""
+    return [message for message in messages if message["type"] == kind]
+
+
+def text_of(messages, language="de"):
+    """The joined words of a language."""
+    words = [
+        word
+        for message in of_kind(messages, "words")
+        if message["language"] == language
+        for word in message["words"]
+    ]
+    return "".join(f" {w['text']}" if w["starts_word"] else w["text"] for w in words).strip()

@@ -1,0 +1,119 @@
+"""Live captions beside a video: segments that never change, read back by ffmpeg."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+from itertools import pairwise
+
+import httpx
+import pytest
+import webvtt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
+from earvoice.gateway.hls import SEGMENT_MS, caption_playlist, caption_segment
+from earvoice.gateway.published import PublishedStream
+from earvoice.runtime.errors import InvalidFieldError
+from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.gateway.running_gateway import receive_all, run_gateway, speak, start
+
+
+def spoken_stream(utterances):
+    """A stream in which each utterance is ``(start_ms, end_ms, words)``; every moment of it."""
+    stream = PublishedStream("hall", kept_lines=10_000)
+    stream.publish("de", Started("s", None, None, "edatt", "1", "live", 0))
+    for number, (start_ms, end_ms, texts) in enumerate(utterances):
+        step_ms = (end_ms - start_ms) / max(1, len(texts))
+        for index, text in enumerate(texts):
+            begin_ms = start_ms + index * step_ms
+            word = CommittedWord(text, True, "de", number, begin_ms, begin_ms + step_ms, 0, 0, 0)
+            stream.publish("de", Committed((word,), 0, b""))
+            yield stream
+        stream.publish("de", EndOfUtterance(number, start_ms, end_ms, "pause", ""))
+        yield stream
+
+
+def segments_of(stream):
+    captions = stream.captions("de")
+    count = int(captions.settled_ms // SEGMENT_MS)
+    return [
+        caption_segment(n, list(captions.cues), captions.settled_ms, 0, is_over=False)
+        for n in range(count)
+    ]
+
+
+@st.composite
+def utterance_rows(draw):
+    rows, end_ms = [], 0
+    for _ in range(draw(st.integers(1, 6))):
+        start_ms = end_ms + draw(st.integers(0, 9_000))
+        end_ms = start_ms + draw(st.integers(300, 12_000))
+        words = draw(st.lists(st.sampled_from(["Ja", "Guten", "Tag.", "heute,"]), max_size=12))
+        rows.append((start_ms, end_ms, words))
+    return rows
+
+
+@given(utterance_rows())
+def test_a_segment_that_was_listed_never_changes(rows):
+    """Whatever comes later begins later."""
+    before = []
+    for stream in spoken_stream(rows):
+        now = segments_of(stream)
+        assert now[: len(before)] == before
+        before = now
+
+
+@given(utterance_rows())
+def test_every_word_is_in_some_segment(rows):
+    """Nothing that was said is left out, and cues do not overlap."""
+    *_, stream = spoken_stream(rows)
+    captions = stream.captions("de")
+    cues = list(captions.cues)
+    assert all(one.end_ms <= two.start_ms for one, two in pairwise(cues))
+    playlist = caption_playlist(captions.settled_ms, "", is_over=True)
+    count = sum(line.endswith(".vtt") for line in playlist.splitlines())
+    said = set()
+    for number in range(count):
+        text = caption_segment(number, cues, captions.settled_ms, 0, is_over=True)
+        said |= {(cue.start, cue.text) for cue in webvtt.from_string(text)}
+    words = [word for _, text in sorted(said) for word in text.split()]
+    assert words == [word for _, _, texts in rows for word in texts]
+
+
+def test_a_segment_that_is_not_settled_is_not_there():
+    """Its number is told with those that are."""
+    with pytest.raises(InvalidFieldError, match=r"segment = 3 .*0 to 1"):
+        caption_segment(3, [], 2 * SEGMENT_MS, 0, is_over=False)
+
+
+async def test_ffmpeg_reads_the_playlist_of_a_stream(tmp_path):
+    """As a player would: the list, its segments, and the words in them."""
+    ffmpeg = shutil.which("ffmpeg")
+    if ffmpeg is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("ffmpeg is not installed; .ci/run installs it")
+        pytest.skip("ffmpeg is not installed")
+    async with serve(ScriptedService([" Guten", " Tag."])) as server:
+        async with run_gateway(server) as (address, _), httpx.AsyncClient() as http:
+            async with speak(address) as speaker:
+                await speaker.send(start(publish="hall"))
+                await speaker.send(b"\0\0" * 800)
+                await speaker.send(json.dumps({"type": "end"}))
+                await receive_all(speaker)
+            base = f"http://{address}/v1/streams/hall/hls"
+            video = {"video": "https://video.example/a.m3u8"}
+            master = (await http.get(f"{base}/master.m3u8", params=video)).text
+            wrong = await http.get(f"{base}/master.m3u8", params={"video": "a\nb"})
+            output = tmp_path / "out.srt"
+            command = [ffmpeg, "-v", "error", "-i", f"{base}/de/index.m3u8?mpegts=900000", output]
+            done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Guten Tag." in output.read_text(encoding="utf8")
+    assert 'LANGUAGE="de"' in master
+    assert master.endswith("https://video.example/a.m3u8\n")
+    assert wrong.status_code == 400

@@ -1,0 +1,250 @@
+"""The native WebSocket: what a speaker sends, gets, and is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from earvoice.runtime.errors import SessionLimitError
+from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.gateway.running_gateway import (
+    PATIENCE_S,
+    of_kind,
+    receive_all,
+    run_gateway,
+    speak,
+    start,
+    text_of,
+)
+
+CHUNK = b"\0\0" * 800
+
+
+async def refusal(websocket):
+    """Return the error that a connection ends with, and its close code."""
+    messages = await receive_all(websocket)
+    return messages[-1], websocket.close_code
+
+
+async def test_words_come_between_start_and_summary():
+    """Audio in, events out, then the socket is closed as agreed."""
+    service = ScriptedService([" Guten", " Tag", "."])
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            for _ in range(3):
+                await websocket.send(CHUNK)
+            await websocket.send(json.dumps({"type": "end"}))
+            messages = await receive_all(websocket)
+    kinds = [message["type"] for message in messages]
+    assert (kinds[0], kinds[-1]) == ("started", "summary")
+    assert text_of(messages) == "Guten Tag."
+    assert b"".join(service.audio) == CHUNK * 3
+    assert websocket.close_code == 1000
+
+
+async def test_each_language_is_a_session_of_the_same_audio():
+    """Two languages get the same bytes, and each event names its own."""
+    service = ScriptedService([" Wort"])
+    config = {"targetLanguageCodes": ["de", "es"]}
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(config=config))
+            await websocket.send(CHUNK)
+            await websocket.send(json.dumps({"type": "end"}))
+            messages = await receive_all(websocket)
+    assert sorted(c.target_language_codes[0] for c in service.configs) == ["de", "es"]
+    assert service.audio == [CHUNK, CHUNK]
+    assert {message["language"] for message in of_kind(messages, "summary")} == {"de", "es"}
+
+
+async def test_an_update_reaches_the_session():
+    """A change in mid-stream is a StreamingUpdate in proto3 JSON."""
+    service = ScriptedService()
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.send(CHUNK)
+            update = {"type": "update", "update": {"segmentDuration": "1.5s"}}
+            await websocket.send(json.dumps(update))
+            await websocket.send(CHUNK)
+            await websocket.send(json.dumps({"type": "end"}))
+            await receive_all(websocket)
+    ((_, sent),) = service.updates
+    assert sent.segment_duration.ToMilliseconds() == 1500
+
+
+@pytest.mark.parametrize(
+    ("first", "reason", "told"),
+    [
+        ("no json", "MALFORMED_MESSAGE", "not JSON"),
+        ("[]", "MALFORMED_MESSAGE", "not an object"),
+        (b"audio", "OUT_OF_ORDER", "before the start message"),
+        (json.dumps({"type": "begin"}), "INVALID_FIELD", "type = 'begin'"),
+        (json.dumps({"type": "start", "configs": {}}), "INVALID_FIELD", "configs"),
+        (json.dumps({"type": "start"}), "INVALID_FIELD", "config = None"),
+        (start(config={"sampleRate": 1}), "MALFORMED_MESSAGE", "sampleRate"),
+        (start(config={"sampleRateHertz": 1}), "MALFORMED_MESSAGE", "8000"),
+        (start(config={"targetLanguageCodes": []}), "INVALID_FIELD", "targetLanguageCodes"),
+        (start(publish="a/b"), "INVALID_FIELD", "publish = 'a/b'"),
+        (start(resume={"fr": "AAAA"}), "INVALID_FIELD", "resume"),
+        (start(resume={"de": "AAAA"}), "INVALID_FIELD", "resume.de"),
+    ],
+)
+async def test_a_wrong_first_message_is_refused_by_name(first, reason, told):
+    """The caller learns which field was wrong, and the next caller is served."""
+    async with serve(ScriptedService([" gut"])) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(first)
+            error, close_code = await refusal(websocket)
+        async with speak(address) as other:
+            await other.send(start())
+            await other.send(json.dumps({"type": "end"}))
+            assert text_of(await receive_all(other)) == "gut"
+    assert (error["type"], error["reason"]) == ("error", reason)
+    assert told in error["message"]
+    assert close_code == 1008
+
+
+async def test_text_that_is_no_command_ends_the_stream():
+    """After the start only updates and the end are text."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.send(json.dumps({"type": "audio", "data": "…"}))
+            error, _ = await refusal(websocket)
+    assert "type = 'audio'" in error["message"]
+
+
+async def test_audio_after_the_end_is_refused():
+    """The end has been told."""
+    gate = asyncio.Event()
+
+    class Waiting(ScriptedService):
+        async def _play(self, requests):
+            async for response in super()._play(requests):
+                if response.WhichOneof("message") == "summary":
+                    await gate.wait()
+                yield response
+
+    async with serve(Waiting()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.send(json.dumps({"type": "end"}))
+            await websocket.send(CHUNK)
+            error, _ = await refusal(websocket)
+            gate.set()
+    assert error["reason"] == "OUT_OF_ORDER"
+
+
+async def test_a_message_that_is_too_long_closes_its_own_socket_alone():
+    """Ten megabytes at once: closed with the code for it, the other stream goes on."""
+    service = ScriptedService([" gut"])
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as good, speak(address) as bad:
+            await good.send(start())
+            await bad.send(start())
+            with pytest.raises(ConnectionClosed) as closed:
+                await bad.send(b"\0" * 10_000_000)
+                await asyncio.wait_for(bad.wait_closed(), PATIENCE_S)
+                await bad.send(b"")
+            await good.send(json.dumps({"type": "end"}))
+            assert text_of(await receive_all(good)) == "gut"
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009
+
+
+async def test_a_refusal_of_the_service_is_told_with_its_reason():
+    """What the policy service says is what the caller reads."""
+    service = ScriptedService(failure=SessionLimitError("all taken", retry_after_ms=1500))
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            error, close_code = await refusal(websocket)
+    assert (error["code"], error["reason"]) == ("RESOURCE_EXHAUSTED", "SESSION_LIMIT")
+    assert error["retry_after_ms"] == 1500
+    assert close_code == 1013
+
+
+async def test_who_says_nothing_is_sent_away():
+    """The start message has its time, and so has audio."""
+    limits = {"start_timeout_ms": 100, "idle_timeout_ms": 100}
+    async with serve(ScriptedService()) as server, run_gateway(server, **limits) as (address, door):
+        async with speak(address) as silent:
+            error, _ = await refusal(silent)
+            assert (error["reason"], "start message" in error["message"]) == ("IDLE", True)
+        async with speak(address) as started:
+            await started.send(start())
+            error, _ = await refusal(started)
+            assert (error["reason"], "audio" in error["message"]) == ("IDLE", True)
+        assert door.socket_count == 0
+
+
+async def test_a_caller_that_goes_ends_its_session():
+    """The session of a lost socket is not left at the service."""
+    service = ScriptedService()
+    async with serve(service) as server, run_gateway(server) as (address, door):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.recv()
+            websocket.transport.abort()
+        async with asyncio.timeout(PATIENCE_S):
+            while service.unfinished_sessions == 0 or door.socket_count:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_foreign_page_is_refused_and_ours_is_not():
+    """Browsers name the page that a script comes from."""
+    async with serve(ScriptedService([" gut"])) as server:
+        async with run_gateway(server, allowed_origins=("https://good.example",)) as (address, _):
+            async with speak(address, origin="https://evil.example") as foreign:
+                error, close_code = await refusal(foreign)
+            assert (error["reason"], close_code) == ("PERMISSION_DENIED", 1008)
+            for origin in (f"http://{address}", "https://good.example", None):
+                async with speak(address, origin=origin) as websocket:
+                    await websocket.send(start())
+                    await websocket.send(json.dumps({"type": "end"}))
+                    assert text_of(await receive_all(websocket)) == "gut"
+
+
+async def test_connections_beyond_the_limit_are_refused_with_a_time_to_come_back():
+    """Those that are in stay in."""
+    async with serve(ScriptedService([" gut"])) as server:
+        async with run_gateway(server, max_sockets=1) as (address, door):
+            async with speak(address) as first:
+                await first.send(start())
+                await first.recv()
+                async with speak(address) as second:
+                    error, close_code = await refusal(second)
+                assert (error["reason"], close_code) == ("SESSION_LIMIT", 1013)
+                assert error["retry_after_ms"] > 0
+                await first.send(json.dumps({"type": "end"}))
+                assert text_of(await receive_all(first)) == "gut"
+            assert door.refused_count == 1
+
+
+async def test_running_streams_end_before_the_gateway_does():
+    """Draining lets nobody in, and who is in finishes."""
+    async with serve(ScriptedService([" gut"])) as server, run_gateway(server) as (address, door):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.recv()
+            draining = asyncio.create_task(door.drain())
+            await asyncio.sleep(0)
+            async with speak(address) as late:
+                error, _ = await refusal(late)
+            assert error["reason"] == "NOT_READY"
+            await websocket.send(json.dumps({"type": "end"}))
+            assert text_of(await receive_all(websocket)) == "gut"
+        await asyncio.wait_for(draining, PATIENCE_S)
+
+
+async def test_an_address_that_is_none_is_not_found():
+    """Neither a page nor a door."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        with pytest.raises(InvalidStatus):
+            async with speak(address, "/v1/nothing"):
+                pass

@@ -1,0 +1,61 @@
+"""The OpenAI translations dialect, spoken by the openai package's own client."""
+
+from __future__ import annotations
+
+import base64
+
+import openai
+import pytest
+
+from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.gateway.running_gateway import run_gateway
+
+CHUNK = base64.b64encode(b"\0\0" * 4_800).decode()
+
+
+async def converse(address, *, language="de", transcription=None, chunks=2):
+    """Stream some audio as the package does, and return every event of the server."""
+    client = openai.AsyncOpenAI(api_key="none", websocket_base_url=f"ws://{address}/v1")
+    async with client.realtime.translations.connect(model="any") as connection:
+        audio = {"output": {"language": language}, "input": {"transcription": transcription}}
+        await connection.session.update(session={"audio": audio})
+        for _ in range(chunks):
+            await connection.session.input_audio_buffer.append(audio=CHUNK)
+        await connection.session.close()
+        return [event async for event in connection]
+
+
+async def test_the_packages_client_gets_append_only_deltas():
+    """Deltas carry their own blanks; the session is closed as the dialect says."""
+    service = ScriptedService([" Guten", " Tag", "."])
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        events = await converse(address)
+    kinds = [event.type for event in events]
+    assert kinds[:2] == ["session.created", "session.updated"]
+    assert kinds[-1] == "session.closed"
+    deltas = [e.delta for e in events if e.type == "session.output_transcript.delta"]
+    assert "".join(deltas) == "Guten Tag."
+    assert service.configs[0].sample_rate_hertz == 24_000
+    assert b"".join(service.audio) == base64.b64decode(CHUNK) * 2
+    assert len({event.event_id for event in events}) == len(events)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_the_source_is_told_where_it_was_asked_for(wanted):
+    """The input's transcript is an event of its own."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        events = await converse(address, transcription={"model": "own"} if wanted else None)
+    heard = [e.delta for e in events if e.type == "session.input_transcript.delta"]
+    assert heard == (["heard "] if wanted else [])
+
+
+async def test_a_session_without_a_language_is_an_error_event():
+    """What is missing is named, in the dialect's own form."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        client = openai.AsyncOpenAI(api_key="none", websocket_base_url=f"ws://{address}/v1")
+        async with client.realtime.translations.connect(model="any") as connection:
+            await connection.session.input_audio_buffer.append(audio=CHUNK)
+            created, error = await connection.recv(), await connection.recv()
+    assert created.type == "session.created"
+    assert error.error.code == "out_of_order"
+    assert "session.audio.output.language" in error.error.message

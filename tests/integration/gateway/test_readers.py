@@ -1,0 +1,243 @@
+"""Published streams: many readers of one speaker, late ones, slow ones, and who may read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+
+import httpx
+import pytest
+import webvtt
+
+from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
+from earvoice.gateway.access import issue_token
+from earvoice.gateway.published import WAITING_MESSAGES, PublishedStream, StreamDirectory
+from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
+from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.gateway.running_gateway import (
+    PATIENCE_S,
+    of_kind,
+    receive_all,
+    run_gateway,
+    speak,
+    start,
+    text_of,
+)
+
+CHUNK = b"\0\0" * 800
+KEY = "k" * 32
+
+
+def word(text, utterance=0):
+    return CommittedWord(text, starts_word=True, target_language="de", utterance=utterance,
+                         source_start_ms=0, source_end_ms=10, delay_ms=20, elapsed_ms=30,
+                         received_ms=40)  # fmt: skip
+
+
+def committed(text, utterance=0):
+    return Committed((word(text, utterance),), 0, b"secret")
+
+
+def started(language="de"):
+    return Started("s", None, None, "edatt", "1", "live", 0), language
+
+
+async def read_all(stream, languages=frozenset()):
+    return [json.loads(message) async for message in stream.read(languages)]
+
+
+async def test_a_late_reader_gets_the_last_lines_first():
+    """Then what comes, until the end; nothing of the speaker's own."""
+    stream = PublishedStream("hall", kept_lines=10)
+    event, language = started()
+    stream.publish(language, event)
+    stream.publish("de", committed("Guten"))
+    stream.publish("de", EndOfUtterance(0, 0, 500, "pause", ""))
+    stream.publish("de", committed("Tag", 1))
+    reading = asyncio.create_task(read_all(stream))
+    while not stream.reader_count:
+        await asyncio.sleep(0)
+    stream.publish("de", committed("Herr", 1))
+    stream.end(now_s=0)
+    lines, news, end = await reading
+    assert [(line["text"], line["is_final"]) for line in lines["lines"]] == [
+        ("Guten", True),
+        ("Tag", False),
+    ]
+    assert [w["text"] for w in news["words"]] == ["Herr"]
+    assert "resume_point" not in news
+    assert end == {"type": "end"}
+
+
+async def test_an_utterance_without_words_has_no_line():
+    """A late reader gets no empty line for sound in which nothing was understood."""
+    stream = PublishedStream("hall", kept_lines=10)
+    event, language = started()
+    stream.publish(language, event)
+    stream.publish("de", EndOfUtterance(0, 0, 500, "pause", ""))
+    stream.publish("de", committed("Guten", 1))
+    stream.end(now_s=0)
+    lines, _ = await read_all(stream)
+    assert [line["text"] for line in lines["lines"]] == ["Guten"]
+
+
+async def test_a_reader_gets_only_the_languages_it_asked_for():
+    """The rest is not sent."""
+    stream = PublishedStream("hall", kept_lines=10)
+    for language in ("de", "es"):
+        event, _ = started(language)
+        stream.publish(language, event)
+    reading = asyncio.create_task(read_all(stream, frozenset({"es"})))
+    while not stream.reader_count:
+        await asyncio.sleep(0)
+    stream.publish("de", committed("Tag"))
+    stream.publish("es", committed("Día"))
+    stream.end(now_s=0)
+    assert [message["language"] for message in (await reading)[1:-1]] == ["es"]
+
+
+async def test_a_reader_that_does_not_read_is_sent_away_and_the_speaker_never_waits():
+    """Its messages are given up; the others lose none."""
+    stream = PublishedStream("hall", kept_lines=10)
+    stream.publish("de", started()[0])
+    slow = stream.read()
+    await anext(slow)
+    pending = asyncio.create_task(anext(slow))
+    while not stream.reader_count:
+        await asyncio.sleep(0)
+    stream.publish("de", committed("eins"))
+    assert json.loads(await pending)["words"][0]["text"] == "eins"
+    for _ in range(WAITING_MESSAGES + 1):
+        stream.publish("de", committed("mehr"))
+    with pytest.raises(SlowReaderError, match="come again"):
+        await anext(slow)
+    assert stream.reader_count == 0
+
+
+def test_a_name_is_spoken_under_by_one_at_a_time_and_kept_for_a_while():
+    """Late readers of a stream that is over still find it, until its time has passed."""
+    now_s = 0.0
+    directory = StreamDirectory(kept_lines=5, linger_s=10, now_s=lambda: now_s)
+    stream = directory.open("hall")
+    with pytest.raises(InvalidFieldError, match="publish = 'hall'"):
+        directory.open("hall")
+    directory.end(stream)
+    now_s = 9.0
+    assert directory.find("hall") is stream
+    assert directory.open("hall", resumes=True) is stream
+    directory.end(stream)
+    now_s = 19.0
+    with pytest.raises(InvalidFieldError, match="stream = 'hall'"):
+        directory.find("hall")
+
+
+async def test_pages_and_sockets_read_what_a_speaker_publishes():
+    """Server-sent events and a WebSocket tell the same text; nobody reads what is not there."""
+    async with serve(ScriptedService([" Guten", " Tag"])) as server:
+        async with run_gateway(server) as (address, door), httpx.AsyncClient() as http:
+            async with speak(address) as speaker:
+                await speaker.send(start(publish="hall"))
+                await speaker.recv()
+                socket = await speak(address, "/v1/streams/hall")
+                url = f"http://{address}/v1/streams/hall/events"
+                events = asyncio.create_task(http.get(url, timeout=PATIENCE_S))
+                async with asyncio.timeout(PATIENCE_S):
+                    while door.directory.reader_count < 2:
+                        await asyncio.sleep(0.01)
+                await speaker.send(CHUNK)
+                await speaker.send(CHUNK)
+                await speaker.send(json.dumps({"type": "end"}))
+                spoken = text_of(await receive_all(speaker))
+            read = await receive_all(socket)
+            body = (await events).text
+            subtitles = await http.get(f"http://{address}/v1/streams/hall/captions.vtt")
+            nobody = await http.get(f"http://{address}/v1/streams/other/events")
+    told = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line]
+    assert text_of(read) == text_of(told) == spoken == "Guten Tag"
+    assert of_kind(read, "end")
+    assert [cue.text for cue in webvtt.from_string(subtitles.text)] == ["Guten Tag"]
+    assert nobody.status_code == 404
+    assert "stream = 'other'" in nobody.json()["error"]["message"]
+
+
+async def test_words_become_subtitles_of_either_form():
+    """A page hands its words in and gets a file; a wrong word is named."""
+    words = [
+        {"text": text, "starts_word": True, "utterance": 0, "source_start_ms": start_ms,
+         "source_end_ms": start_ms + 400}
+        for text, start_ms in (("Guten", 0), ("Tag", 500.5))
+    ]  # fmt: skip
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with httpx.AsyncClient(base_url=f"http://{address}") as http:
+            srt = await http.post("/v1/captions.srt", json={"words": words})
+            vtt = await http.post("/v1/captions.vtt", json={"words": words})
+            wrong = await http.post("/v1/captions.vtt", json={"words": [{**words[0], "text": 1}]})
+            none = await http.post("/v1/captions.vtt", json={})
+    assert srt.text == "1\n00:00:00,000 --> 00:00:01,000\nGuten Tag\n\n"
+    assert vtt.text == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\nGuten Tag\n\n"
+    assert (wrong.status_code, none.status_code) == (400, 400)
+    assert "words[0].text = 1" in wrong.json()["error"]["message"]
+
+
+async def test_tokens_are_for_one_stream_and_one_purpose():
+    """With a key nobody speaks or reads without a token of it; expired ones are none."""
+    hour = timedelta(hours=1)
+    speaking = issue_token(KEY, "speak", "hall", hour)
+    reading = issue_token(KEY, "read", "hall", hour)
+    expired = issue_token(KEY, "speak", "hall", -hour)
+    service = ScriptedService([" gut"])
+    async with serve(service) as server, run_gateway(server, token_key=KEY) as (address, _):
+
+        async def refused(message, **options):
+            async with speak(address, **options) as websocket:
+                await websocket.send(message)
+                return (await receive_all(websocket))[-1]["message"]
+
+        assert "is needed" in await refused(start(publish="hall"))
+        assert "expired" in await refused(start(publish="hall", access_token=expired))
+        assert "not valid" in await refused(start(publish="hall", access_token="x.y.z"))
+        assert "to speak" in await refused(start(publish="hall", access_token=reading))
+        assert "'hall'" in await refused(start(publish="other", access_token=speaking))
+        assert "'hall'" in await refused(start(access_token=speaking))
+        bearer = {"Authorization": f"Bearer {speaking}"}
+        async with speak(address, additional_headers=bearer) as websocket:
+            await websocket.send(start(publish="hall"))
+            await websocket.send(json.dumps({"type": "end"}))
+            assert text_of(await receive_all(websocket)) == "gut"
+        async with httpx.AsyncClient() as http:
+            url = f"http://{address}/v1/streams/hall/events"
+            assert (await http.get(url)).status_code == 401
+            wrong = await http.get(url, params={"access_token": speaking})
+            assert wrong.status_code == 403
+            right = await http.get(url, params={"access_token": reading})
+            assert "gut" in right.text
+
+
+async def test_the_page_and_its_models_are_served():
+    """Our own files only, with a policy that loads nothing from elsewhere."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with httpx.AsyncClient(base_url=f"http://{address}") as http:
+            page = await http.get("/")
+            assert page.status_code == 200
+            assert "default-src 'self'" in page.headers["content-security-policy"]
+            assert "//" not in page.text.replace("http://www.w3.org", "")
+            for name in ("main.js", "stream.js", "captions.js", "capture.js", "recorder.js"):
+                assert (
+                    (await http.get(f"/{name}"))
+                    .headers["content-type"]
+                    .startswith(("text/javascript", "application/javascript"))
+                )
+            assert (await http.get("/../door.py")).status_code == 404
+            models = (await http.get("/v1/models")).json()
+            assert models["models"][0]["target_languages"] == ["de"]
+            assert (await http.get("/readyz")).text == "ready"
+
+
+async def test_a_gateway_without_a_service_is_not_ready():
+    """It is alive and says what is missing."""
+    async with run_gateway("127.0.0.1:9") as (address, _), httpx.AsyncClient() as http:
+        assert (await http.get(f"http://{address}/healthz")).status_code == 200
+        ready = await http.get(f"http://{address}/readyz", timeout=PATIENCE_S)
+    assert ready.status_code == 503
+    assert ready.json()["error"]["advice"] == "retry"

@@ -1,0 +1,70 @@
+"""``earvoice precision`` and ``calibrate`` try a model on a set, and write into its config."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from earvoice.models.checkpoint import load_checkpoint, load_config
+from tests.lab.evaluation.commands import run_command
+
+pytestmark = pytest.mark.torch
+
+
+def test_verdict_is_printed_and_kept(
+    test_set: Path, model_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """A line a format, fp32 equal to itself; the config keeps it, a dry run leaves it alone."""
+    model = tmp_path / "model"
+    shutil.copytree(model_path, model)
+    before = load_checkpoint(model).hash
+    arguments = (
+        *("precision", "--model", model, "--source", test_set / "wavs.txt"),
+        *("--target", test_set / "refs.txt", "--precisions", "int8"),
+    )
+    run_command(*arguments, "--dry-run")
+    assert load_checkpoint(model).hash == before
+    run_command(*arguments)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[0] for line in lines] == ["inputs", "fp32", "int8"] * 2
+    assert lines[1][1:3] == ["2", "100.00"]
+    assert float(lines[1][3]) > 0
+    kept = json.loads((model / "config.json").read_text())["precision_trials"]
+    assert [(trial["precision"], trial["target_language"]) for trial in kept] == [("int8", "de")]
+    assert 100 * kept[0]["equal_share"] == float(lines[-1][2])
+    assert load_checkpoint(model).hash != before
+
+
+def test_languages_and_limits_are_checked(test_set: Path, model_path: Path):
+    """A language that the model does not write, and a limit of nothing, are named."""
+    arguments = (
+        *("precision", "--model", model_path, "--source", test_set / "wavs.txt"),
+        *("--target", test_set / "refs.txt"),
+    )
+    with pytest.raises(SystemExit, match="--to fr is not written; allowed: de"):
+        run_command(*arguments, "--to", "fr")
+    with pytest.raises(SystemExit, match="--limit 0 is not allowed"):
+        run_command(*arguments, "--limit", 0)
+
+
+def test_calibration_writes_what_it_chose(test_set: Path, model_path: Path, tmp_path: Path):
+    """The model loads with its new parameters, under another hash; a dry run changes nothing."""
+    model = tmp_path / "model"
+    # One input, because every parameter is tried on every one.
+    (tmp_path / "wavs.txt").write_text(f"{test_set / 'a.wav'}\n")
+    (tmp_path / "refs.txt").write_text("Sie sagte, dass\n")
+    shutil.copytree(model_path, model)
+    before = load_checkpoint(model).hash
+    arguments = (
+        *("calibrate", "--model", model, "--source", tmp_path / "wavs.txt", "--segment", 400),
+        *("--target", tmp_path / "refs.txt", "--to", "de", "--output", tmp_path / "work"),
+    )
+    run_command(*arguments, "--dry-run")
+    assert load_checkpoint(model).hash == before
+    run_command(*arguments)
+    assert load_checkpoint(model).hash != before
+    chosen = load_config(model).policy_defaults
+    assert chosen.segment_ms == 400
+    assert chosen.alpha in chosen.alphas or len(chosen.alphas) == 6
+    assert chosen.frame_distances

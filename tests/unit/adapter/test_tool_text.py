@@ -1,0 +1,99 @@
+"""What the tools say and hear."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.adapter.tool_text import (
+    DEFAULT_SERVER,
+    RewrittenTokens,
+    TokenWriter,
+    choose_session,
+)
+from earvoice.client.audio import AudioFormat
+from earvoice.client.event import CommittedWord, join_words
+from earvoice.policies import Edatt
+
+
+def test_nothing_said_is_the_default_of_everything_but_catch_up():
+    """The tools wait for each segment."""
+    choice = choose_session("")
+    assert choice.server == DEFAULT_SERVER
+    assert choice.options.policy is None
+    assert choice.options.catch_up == "every-segment"
+
+
+def test_the_arguments_of_the_command_are_understood():
+    """Server, language, policy, stream; quotes as in a shell."""
+    choice = choose_session(
+        "--server 'host:1' --to fr --policy edatt:alpha=0.3 --segment-ms 400 --no-endpointing"
+    )
+    assert choice.server == "host:1"
+    assert choice.options.target_languages == ("fr",)
+    assert choice.options.policy == Edatt(alpha=0.3)
+    assert choice.options.segment_ms == 400
+    assert choice.options.endpointing.disabled
+
+
+def test_audio_and_language_can_be_told_later():
+    """Nothing else changes."""
+    choice = choose_session("--segment-ms 400").to_language("it")
+    options = choice.for_audio(8_000)
+    assert options.audio == AudioFormat("float32", 8_000)
+    assert options.target_languages == ("it",)
+    assert options.segment_ms == 400
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("--tempo 3", "unrecognized arguments: --tempo 3"),
+        ("--segment-ms long", "invalid int value"),
+        ("--policy cif", "policy = 'cif' is not allowed"),
+        ("--catch-up merge", "--catch-up merge is not allowed"),
+    ],
+)
+def test_what_is_wrong_is_told(text, message):
+    """An error to be caught, never an exit of the foreign tool."""
+    with pytest.raises(ValueError, match=message):
+        choose_session(text)
+
+
+def word(text: str, *, starts: bool = True) -> CommittedWord:
+    return CommittedWord(text, starts, "de", 0, 0.0, 1.0, 1.0, 1.0, 1.0)
+
+
+def test_a_later_piece_stands_right_behind_its_word():
+    """Blanks only before what begins a word."""
+    assert join_words([word("das"), word("Fenster"), word(".", starts=False)]) == "das Fenster."
+    assert join_words([]) == ""
+
+
+def test_a_later_piece_writes_its_word_anew():
+    """Words stay whole: simulstream can take tokens back."""
+    writer = TokenWriter()
+    assert writer.write([word("das"), word("Fenster")]) == RewrittenTokens((), ("das", "Fenster"))
+    assert writer.write([]) == RewrittenTokens((), ())
+    pieces = [word(".", starts=False), word("Es")]
+    assert writer.write(pieces) == RewrittenTokens(("Fenster",), ("Fenster.", "Es"))
+    assert writer.write([word("ist")]) == RewrittenTokens((), ("ist",))
+
+
+WORDS = st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=4), max_size=6)
+
+
+@given(WORDS)
+def test_tokens_are_the_words_however_they_come(released):
+    """What is left after all deletions is the text."""
+    writer, tokens, words = TokenWriter(), [], []
+    for group in released:
+        items = [word(text, starts=starts) for text, starts in group]
+        words += items
+        written = writer.write(items)
+        if written.deleted:
+            assert tuple(tokens[-len(written.deleted) :]) == written.deleted
+            del tokens[-len(written.deleted) :]
+        tokens += written.new
+    assert " ".join(tokens) == join_words(words)

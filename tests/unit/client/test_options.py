@@ -1,0 +1,102 @@
+"""Options on the wire and back."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.client.audio import AudioEncoding, AudioFormat
+from earvoice.client.options import (
+    CatchUp,
+    CommitUnit,
+    Endpointing,
+    HistorySelection,
+    TranslationOptions,
+    TranslationUpdate,
+    read_config,
+    write_config,
+    write_update,
+)
+from earvoice.policies import HoldN
+from tests.unit.client.policies import POLICY
+
+MILLISECONDS = st.none() | st.integers(0, 30_000)
+OPTIONS = st.builds(
+    TranslationOptions,
+    target_languages=st.lists(st.sampled_from(["de", "es", "pt-BR"])).map(tuple),
+    audio=st.builds(
+        AudioFormat,
+        encoding=st.sampled_from(get_args(AudioEncoding)),
+        sample_rate_hz=st.integers(8_000, 48_000),
+        channel_count=st.integers(1, 2),
+    ),
+    source_language=st.sampled_from(["", "en"]),
+    model=st.sampled_from(["", "m"]),
+    policy=st.none() | POLICY,
+    segment_ms=MILLISECONDS,
+    initial_wait_ms=MILLISECONDS,
+    catch_up=st.none() | st.sampled_from(get_args(CatchUp)),
+    commit_unit=st.none() | st.sampled_from(get_args(CommitUnit)),
+    endpointing=st.builds(
+        Endpointing, disabled=st.booleans(), pause_ms=MILLISECONDS, max_utterance_ms=MILLISECONDS
+    ),
+    interim=st.booleans(),
+    transcript=st.booleans(),
+    stage_timings=st.booleans(),
+    disable_guards=st.booleans(),
+    traceparent=st.sampled_from(["", "00-1-2-01"]),
+    beam_size=st.none() | st.integers(1, 16),
+    history_selection=st.none() | st.builds(HistorySelection, st.none() | st.integers(1, 200)),
+    hypotheses=st.booleans(),
+    target_lag_ms=MILLISECONDS,
+)
+
+
+@given(OPTIONS)
+def test_options_survive_the_wire(options):
+    """What is written is read back, whatever was left open."""
+    assert read_config(write_config(options)) == options
+
+
+def test_what_is_left_open_stays_unset():
+    """The server fills in its own defaults, so nothing may be sent in their place."""
+    config = write_config(TranslationOptions(("de",)))
+    assert config == api.StreamingConfig(
+        audio_encoding="AUDIO_ENCODING_LINEAR16",
+        sample_rate_hertz=16_000,
+        audio_channel_count=1,
+        target_language_codes=["de"],
+    )
+
+
+def test_a_policy_without_parameters_is_still_chosen():
+    """An empty message in a oneof counts."""
+    config = write_config(TranslationOptions(("de",), policy=HoldN()))
+    assert config.policy.WhichOneof("policy") == "hold_n"
+
+
+def test_pacing_is_not_on_the_wire():
+    """Only this side knows how it sends."""
+    options = TranslationOptions(("de",), paced=True)
+    assert read_config(write_config(options)) == replace(options, paced=False)
+
+
+def test_an_unknown_encoding_is_a_programming_error():
+    """A wrong literal does not become a silent default."""
+    options = replace(TranslationOptions(("de",)), catch_up="sometimes")
+    with pytest.raises(KeyError):
+        write_config(options)
+
+
+def test_an_update_says_only_what_changes():
+    """What it leaves open stays as it was on the server."""
+    assert write_update(TranslationUpdate()) == api.StreamingUpdate()
+    update = write_update(TranslationUpdate(policy=HoldN(3), segment_ms=1200, beam_size=5))
+    assert update == api.StreamingUpdate(
+        policy={"hold_n": {"n": 3}},
+        segment_duration={"seconds": 1, "nanos": 200_000_000},
+        beam_size=5,
+    )

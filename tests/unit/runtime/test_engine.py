@@ -1,0 +1,112 @@
+"""The engine's thread, its load, and the event loop's lag."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from earvoice.runtime.engine import BusyRatio, EngineLoad, EngineThread, LoopLagSelector
+
+
+@pytest.fixture
+def engine():
+    engine = EngineThread("test")
+    yield engine
+    engine.close()
+
+
+async def test_computations_run_in_order_and_alone(engine):
+    """First come, first served, never two at once."""
+    running: list[int] = []
+
+    def compute(number: int) -> int:
+        running.append(number)
+        return threading.active_count() and number
+
+    results = await asyncio.gather(*(engine.run(lambda n=n: compute(n)) for n in range(5)))
+    assert [result.value for result in results] == running == list(range(5))
+    assert all(result.queue_ms >= 0 and result.compute_ms >= 0 for result in results)
+
+
+async def test_a_cancelled_caller_waits_for_its_computation(engine):
+    """What is computed on must not be reused before."""
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def compute() -> None:
+        started.set()
+        release.wait(10)
+        ended.set()
+
+    task = asyncio.create_task(engine.run(compute))
+    await asyncio.to_thread(started.wait, 10)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_an_error_reaches_its_caller_and_the_engine_goes_on(engine):
+    """One failed computation is one caller's."""
+    with pytest.raises(ZeroDivisionError):
+        await engine.run(lambda: 1 // 0)
+    assert (await engine.run(lambda: 7)).value == 7
+
+
+def test_the_ratio_is_that_of_the_time_since_it_was_read():
+    """Each reading begins anew."""
+    now_s = [100.0]
+    load = EngineLoad(lambda: 0)
+    ratio = BusyRatio(load, lambda: now_s[0])
+    load.record(0.25, 1)
+    now_s[0] += 1.0
+    assert ratio.read() == 0.25
+    now_s[0] += 1.0
+    assert ratio.read() == 0.0
+    # A computation that began before the reading ends in the next interval.
+    load.record(3.0, 2)
+    now_s[0] += 2.0
+    assert ratio.read() == 1.0
+
+
+async def test_a_thread_counts_what_it_computes():
+    """Nothing waits afterwards, and each computation is a batch of one."""
+    engine, batches = EngineThread("tested"), []
+    engine.load.on_batch = batches.append
+    for _ in range(3):
+        await engine.run(lambda: None)
+    engine.close()
+    assert engine.load.waiting_count == 0
+    assert batches == [1, 1, 1]
+    assert engine.load.busy_s > 0
+
+
+class Clock:
+    """Stands still until it is told."""
+
+    def __init__(self) -> None:
+        self.now_s = 10.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_long_turns_count_and_short_ones_do_not():
+    """Also the one that runs."""
+    clock = Clock()
+    selector = LoopLagSelector(clock)
+    clock.now_s += 0.001
+    selector.select(0)
+    assert selector.lag_s == 0
+    clock.now_s += 0.06
+    assert selector.lag_s > 0.059
+    selector.select(0)
+    clock.now_s += 0.04
+    selector.select(0)
+    clock.now_s += 0.001
+    assert round(selector.lag_s, 6) == 0.1
+    selector.close()

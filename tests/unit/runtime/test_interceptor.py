@@ -1,0 +1,65 @@
+"""A caller's messages are read no faster than a second's worth a second."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.runtime.interceptor import RateLimit
+
+RATE_PER_S = 10
+
+
+class Time:
+    """A clock that goes on only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def clock_s(self) -> float:
+        """The time."""
+        return self.now_s
+
+    async def sleep(self, duration_s: float) -> None:
+        """Let time pass."""
+        self.now_s += duration_s
+
+
+def read_times_s(gaps_s: list[float]) -> list[float]:
+    """When each of some messages is read that come after these gaps."""
+    time = Time()
+    pace = RateLimit(RATE_PER_S, time.clock_s, time.sleep)
+
+    async def read() -> list[float]:
+        times_s = []
+        for gap_s in gaps_s:
+            time.now_s += gap_s
+            await pace.wait()
+            times_s.append(time.now_s)
+        return times_s
+
+    return asyncio.run(read())
+
+
+def test_a_burst_is_read_at_once_and_what_follows_at_the_rate():
+    """Ten at once, the eleventh a tenth of a second later."""
+    times_s = read_times_s([0.0] * 12)
+    assert times_s[:10] == [0.0] * 10
+    assert [round(time_s, 6) for time_s in times_s[10:]] == [0.1, 0.2]
+
+
+def test_who_keeps_to_the_rate_never_waits():
+    """However long it goes on."""
+    times_s = read_times_s([0.1] * 50)
+    assert [round(time_s, 6) for time_s in times_s] == [round(0.1 * k, 6) for k in range(1, 51)]
+
+
+@given(st.lists(st.floats(0, 2), max_size=60))
+def test_no_second_has_more_than_two_seconds_messages(gaps_s):
+    """A burst, and the rate."""
+    times_s = read_times_s(gaps_s)
+    for first_s in times_s:
+        within = [time_s for time_s in times_s if first_s <= time_s < first_s + 1 - 1e-6]
+        assert len(within) <= 2 * RATE_PER_S

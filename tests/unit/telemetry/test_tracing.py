@@ -1,0 +1,203 @@
+"""Spans are queued without waiting, and written to a file that stays readable."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import resource
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from earvoice.telemetry.service_telemetry import ExportLosses
+from earvoice.telemetry.tracing import SpanFileExporter, SpanQueue
+from tests.unit.telemetry.made_span import made_spans
+
+
+class KeepingExporter(SpanExporter):
+    """Keeps what it is given, once it is let to."""
+
+    def __init__(self, *, stalls: bool = False) -> None:
+        self.spans: list[ReadableSpan] = []
+        self.asked = threading.Event()
+        self.free = threading.Event()
+        if not stalls:
+            self.free.set()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Waits while it stalls."""
+        self.asked.set()
+        self.free.wait()
+        self.spans += spans
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        """Gives up."""
+        self.free.set()
+
+
+class FailingExporter(SpanExporter):
+    """Fails, in the way it was told to."""
+
+    def __init__(self, *, raises: bool) -> None:
+        self._raises = raises
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Never takes anything."""
+        if self._raises:
+            raise OSError("no space left on device")
+        return SpanExportResult.FAILURE
+
+    def shutdown(self) -> None:
+        """Nothing to do."""
+
+
+def test_what_is_put_in_is_exported_in_order():
+    """Closing sends the rest."""
+    exporter, losses = KeepingExporter(), ExportLosses()
+    queue = SpanQueue(exporter, losses)
+    spans = made_spans(1300)
+    queue.put(spans[:700])
+    queue.put(spans[700:])
+    queue.close()
+    assert exporter.spans == spans
+    assert not losses.dropped
+
+
+def test_a_stalled_exporter_holds_nobody_up():
+    """What does not fit into the queue is counted at once, and the rest goes out later."""
+    exporter, losses = KeepingExporter(stalls=True), ExportLosses()
+    queue = SpanQueue(exporter, losses, capacity_spans=600)
+    queue.put(made_spans(600))
+    assert exporter.asked.wait(10)
+    queue.put(made_spans(1000))
+    taken = 512 + 600
+    assert losses.dropped["traces"] == 1600 - taken
+    exporter.free.set()
+    queue.close()
+    assert len(exporter.spans) == taken
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_failures_are_counted_and_logged_once(raises: bool, caplog: pytest.LogCaptureFixture):
+    """A collector that is down for a day fills no log."""
+    losses = ExportLosses()
+    queue = SpanQueue(FailingExporter(raises=raises), losses)
+    with caplog.at_level(logging.INFO, "earvoice.telemetry"):
+        queue.put(made_spans(2000))
+        queue.close()
+    assert losses.dropped["traces"] == 2000
+    assert [record.getMessage() for record in caplog.records] == ["telemetry is lost"]
+
+
+def test_the_end_of_an_outage_is_logged_with_its_losses(caplog: pytest.LogCaptureFixture):
+    """And the next outage begins with a line of its own."""
+    losses = ExportLosses()
+    with caplog.at_level(logging.INFO, "earvoice.telemetry"):
+        for _ in range(2):
+            losses.lose("traces", 3, "down")
+            losses.lose("traces", 2, "down")
+            losses.recover("traces")
+            losses.recover("traces")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"] * 2
+    assert caplog.records[-1].dropped == 10
+
+
+IDS = ("traceId", "spanId", "parentSpanId")
+
+
+def with_base64_ids(value):
+    """As protobuf's JSON wants them, where OTLP/JSON has hex."""
+    if isinstance(value, list):
+        return [with_base64_ids(item) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: base64.b64encode(bytes.fromhex(item)).decode()
+            if key in IDS
+            else with_base64_ids(item)
+            for key, item in value.items()
+        }
+    return value
+
+
+def test_a_line_says_what_the_collector_would_be_sent(tmp_path: Path):
+    """Read back by protobuf, it is the message that OpenTelemetry's own encoder makes."""
+    spans = made_spans(3)
+    exporter = SpanFileExporter(tmp_path / "spans.jsonl")
+    exporter.export(spans)
+    exporter.shutdown()
+    (line,) = (tmp_path / "spans.jsonl").read_text(encoding="utf8").splitlines()
+    read = json_format.ParseDict(with_base64_ids(json.loads(line)), TracesData())
+    sent = TracesData(resource_spans=encode_spans(spans).resource_spans)
+    for message in (read, sent):
+        for span in message.resource_spans[0].scope_spans[0].spans:
+            # We write the flags of W3C, the SDK only whether a parent is remote.
+            span.flags = 0
+            for link in span.links:
+                link.flags = 0
+    assert read == sent
+
+
+def test_the_file_does_not_grow_without_end(tmp_path: Path):
+    """Past its size it makes place for another, and the one before the last is dropped."""
+    path = tmp_path / "folder" / "spans.jsonl"
+    exporter = SpanFileExporter(path, max_bytes=10_000)
+    for _ in range(50):
+        exporter.export(made_spans(5))
+    exporter.shutdown()
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["spans.jsonl", "spans.jsonl.1"]
+    assert all(file.stat().st_size < 20_000 for file in files)
+    assert all(json.loads(line) for file in files for line in file.read_text().splitlines())
+
+
+def test_a_service_started_again_goes_on_with_its_file(tmp_path: Path):
+    """What an earlier process wrote stays."""
+    path = tmp_path / "spans.jsonl"
+    for _ in range(2):
+        exporter = SpanFileExporter(path)
+        exporter.export(made_spans())
+        exporter.shutdown()
+    assert len(path.read_text().splitlines()) == 2
+
+
+@contextmanager
+def no_file_beyond(size_bytes: int) -> Iterator[None]:
+    """Writes end there, in the middle of a line too, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path):
+    """What does not fit is told; the lines before and after it can be read."""
+    path = tmp_path / "spans.jsonl"
+    exporter = SpanFileExporter(path)
+    exporter.export(made_spans(1))
+    size_bytes = path.stat().st_size
+    with no_file_beyond(size_bytes + 10), pytest.raises(OSError, match="space"):
+        exporter.export(made_spans(1))
+    assert path.stat().st_size == size_bytes
+    exporter.export(made_spans(1))
+    exporter.shutdown()
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == 2
+
+
+def test_a_full_disk_does_not_hinder_the_end():
+    """Nothing waits to be written when the file closes."""
+    exporter = SpanFileExporter(Path("/dev/full"))
+    with pytest.raises(OSError, match="space"):
+        exporter.export(made_spans(1))
+    exporter.shutdown()
