@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from earvoice.client.options import Endpointing
 from earvoice.policies.registry import parse_policy, with_parameters
-from earvoice.runtime.parameter import ParameterError, alternatives, parse_assignments
+from earvoice.runtime.parameter import (
+    ParameterError,
+    alternatives,
+    parameters_of,
+    parse_assignments,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -257,6 +262,8 @@ def find_preset(text: str) -> Preset:
         near = ", ".join(get_close_matches(name, names)) or f"{names[0]} and others"
         raise ValueError(f"preset = {name!r} is not known; nearest: {near}")
     try:
-        return found.with_parameters(parse_assignments(type(found.policy), assignments))
+        return found.with_parameters(
+            parse_assignments(parameters_of(type(found.policy)), assignments)
+        )
     except ParameterError as error:
         raise error.within(f"{name}:") from None

@@ -16,7 +16,7 @@ from earvoice.latency.traced_session import (
     Utterance,
     join_traces,
 )
-from earvoice.policy.lag import laal_star_ms, word_lag_ms
+from earvoice.runtime.lag import laal_star_ms, word_lag_ms
 
 
 @dataclass(frozen=True)

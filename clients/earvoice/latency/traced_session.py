@@ -17,7 +17,7 @@ from earvoice.latency.stage import (
     said_stages,
     spanned_stages,
 )
-from earvoice.policy.lag import word_lag_ms
+from earvoice.runtime.lag import word_lag_ms
 
 
 @dataclass(frozen=True)

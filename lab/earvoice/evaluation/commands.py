@@ -23,6 +23,7 @@ from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
 from earvoice.models.errors import ModelError
+from earvoice.policies import PolicyLoadError
 from earvoice.policy.wire.config import MAX_SEGMENT_MS, MIN_SEGMENT_MS
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.settings import shipped_model_path
@@ -51,7 +52,7 @@ def computing() -> Iterator[None]:
         raise CommandError(str(error), ExitCode.INPUT) from error
     except AudioSourceError as error:
         raise CommandError(error.message, ExitCode.INPUT) from error
-    except EarvoiceError as error:
+    except (EarvoiceError, PolicyLoadError) as error:
         raise CommandError(str(error)) from error
 
 
@@ -156,7 +157,7 @@ def _add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="POLICY:PARAMETER=VALUE,...@segment=MS,wait=MS,beam=N,attention=VIEW,drafts=false,"
-        "guards=false,commit=UNIT; values divided by / are each a setting; may be given often",
+        "guards=false,commit=UNIT,lag=MS; values divided by / are each a setting; repeatable",
     )
     parser.add_argument("--settings", metavar="FILE", type=Path, help="more of them, one a line")
     parser.add_argument(

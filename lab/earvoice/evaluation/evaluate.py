@@ -50,6 +50,7 @@ from earvoice.evaluation.translated_recording import (
     TranslatedRecording,
     describe_instance,
 )
+from earvoice.policies.registry import is_file_form, resolved_file
 from earvoice.runtime.settings import SettingsError, load_settings
 
 # What differs from recording to recording, or changes no result.
@@ -235,7 +236,7 @@ def _evaluate_and_tell(options: argparse.Namespace) -> int:
 
     status = run_async(run)
     if options.record:
-        _record(options.output, sources)
+        _record(options.output, sources, options.policy or "")
     return status
 
 
@@ -257,7 +258,7 @@ def _check_recordable(options: argparse.Namespace) -> None:
             raise CommandError(f"--record cannot be used with {flag}")
 
 
-def _record(folder: Path, sources: SourceSet) -> None:
+def _record(folder: Path, sources: SourceSet, policy: str) -> None:
     """Keep the revisions and hypotheses of a finished run.
 
     Raises:
@@ -270,7 +271,8 @@ def _record(folder: Path, sources: SourceSet) -> None:
 
     try:
         model_path = load_settings(EncoderSettings).model_path
-        recorded = record_run(folder, sources.recordings, model_path)
+        policy_file = resolved_file(policy) if is_file_form(policy) else ""
+        recorded = record_run(folder, sources.recordings, model_path, policy_file)
     except (RecordingError, SettingsError) as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     count = recorded.compared_count

@@ -17,7 +17,7 @@ from typing import get_args
 
 from earvoice.evaluation.clock import Clock
 from earvoice.evaluation.instance import Instance
-from earvoice.policy.lag import laal_star_ms, word_lag_ms
+from earvoice.runtime.lag import laal_star_ms, word_lag_ms
 
 Times = Sequence[float]
 

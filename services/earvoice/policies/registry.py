@@ -101,11 +101,7 @@ def installed_policies() -> Policies:
 
 
 def with_files(policies: Policies, files: Iterable[str]) -> Policies:
-    """Return policies and those of files, by name.
-
-    Args:
-        policies: there are already.
-        files: each ``FILE.py:CLASS``.
+    """Return policies and those of files, each ``FILE.py:CLASS``, by name.
 
     Raises:
         PolicyLoadError: one of them cannot be used, or has the name of another.
@@ -113,6 +109,17 @@ def with_files(policies: Policies, files: Iterable[str]) -> Policies:
     added = dict(policies)
     for text in files:
         _add(added, load_file(text), text)
+    return added
+
+
+def with_policy(policies: Policies, policy: DecisionPolicy) -> Policies:
+    """Return policies and the class of one more, by name.
+
+    Raises:
+        PolicyLoadError: it has the name of another.
+    """
+    added = dict(policies)
+    _add(added, type(policy), type(policy).__qualname__)
     return added
 
 
@@ -220,7 +227,7 @@ def parse_policy(text: str) -> DecisionPolicy:
     name, parameters = split_policy_text(text)
     policy = find_policy(name)
     try:
-        return policy(**parse_assignments(policy, parameters))
+        return policy(**parse_assignments(parameters_of(policy), parameters))
     except ParameterError as error:
         raise error.within(f"{name}:") from None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from earvoice.policy.lag import word_lag_ms
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.words import Word
+from earvoice.runtime.lag import word_lag_ms
 
 SHORTEST_SEGMENT_MS, LONGEST_SEGMENT_MS = 200, 10_000
 SEGMENT_STEP_MS = 10

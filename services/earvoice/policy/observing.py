@@ -12,11 +12,11 @@ from opentelemetry.trace import Link, SpanKind
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backends.call import MessageTrace
 from earvoice.policy.event import SegmentWorked, SessionTotals
-from earvoice.policy.lag import word_lag_ms
 from earvoice.policy.session import SegmentObserver
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import SegmentTimeline
 from earvoice.policy.words import StageTimings, Word
+from earvoice.runtime.lag import word_lag_ms
 from earvoice.telemetry.metering import Meters, exemplar_context
 from earvoice.telemetry.schema import STAGES
 from earvoice.telemetry.service_telemetry import ServiceTelemetry

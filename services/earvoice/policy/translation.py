@@ -21,6 +21,7 @@ from earvoice.policy.stream_options import CommitUnit, StreamOptions
 from earvoice.policy.timeline import HopTimings, SegmentTimeline
 from earvoice.policy.utterance import Utterance
 from earvoice.policy.words import Word, committable_count
+from earvoice.runtime.errors import InternalError, shown
 
 MAX_TOKENS_PER_SECOND = 12
 """Fast German speech has some seven words' pieces a second; more is a model gone astray."""
@@ -166,7 +167,9 @@ class Translator:
         hypothesis = await reading.read(None if whole else policy)
         timeline.deciding_s = self._now_s()
         timeline.decoder = reading.timings
-        decision = Decision(len(hypothesis.tokens)) if final else policy.decide(heard, hypothesis)
+        decision = (
+            Decision(len(hypothesis.tokens)) if final else _decision(policy, heard, hypothesis)
+        )
         count, guard = decision.new_token_count, ""
         if options.uses_guards:
             written = utterance.committed_word_count
@@ -247,6 +250,24 @@ class Translator:
             all_hypotheses=policy.reads_beam and not final,
             prefix_attention=options.history_selection is not None and not final,
         )
+
+
+def _decision(policy: DecisionPolicy, heard: Heard, hypothesis: Hypothesis) -> Decision:
+    """Return what a policy decides.
+
+    Raises:
+        InternalError: it is no decision about this hypothesis: a fault of the policy's.
+    """
+    decision = policy.decide(heard, hypothesis)
+    token_count = len(hypothesis.tokens)
+    if isinstance(decision, Decision):
+        count = decision.new_token_count
+        if type(count) is int and 0 <= count <= token_count:
+            return decision
+    raise InternalError(
+        f"policy.{policy.name}: decide returned {shown(decision)}; allowed: a Decision with "
+        f"new_token_count from 0 to {token_count}, the tokens of the hypothesis"
+    )
 
 
 def tail_text(tokens: Sequence[Token]) -> str:

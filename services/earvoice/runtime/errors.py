@@ -212,7 +212,10 @@ class RemoteError(EarvoiceError):
 
 
 class InternalError(EarvoiceError):
-    """Our own bug. The message is a fixed sentence; the cause is in the log."""
+    """A bug: ours, or of a policy that the server's operator brought.
+
+    Of ours the message is a fixed sentence; the cause is in the log.
+    """
 
     code = Code.INTERNAL
     reason = "INTERNAL"

@@ -163,6 +163,8 @@ class Parameter:
             raise ParameterError(self.name, text, self.allowed + joined) from error
 
     def _read(self, text: str) -> Any:
+        if self.choices and text not in self.choices:
+            raise ValueError(text)
         return _FLAGS[text] if self.kind is bool else self.kind(text)
 
     def _fits(self, value: Any) -> bool:
@@ -254,25 +256,28 @@ parameters_of = cast("_Reader", cache(_read_parameters))
 """The parameters of a `Declared` class by name, in order: the fields that it is made with."""
 
 
-def parse_assignments(declared: type[Declared], text: str) -> dict[str, Any]:
-    """Return parameters by name from ``PARAMETER=VALUE,PARAMETER=VALUE``.
+def parse_assignments(known: Mapping[str, Parameter], text: str) -> dict[str, Any]:
+    """Return parameters by name from ``KEY=VALUE,KEY=VALUE``.
 
-    Hyphens may stand for underscores. See `Parameter.parse`.
+    Args:
+        known: the parameters by key; hyphens in the text may stand for underscores.
+        text: see `Parameter.parse`.
 
     Raises:
-        ParameterError: no such parameter, one given twice, or no value of its kind.
+        ParameterError: no such key, one given twice, or no value of its kind.
     """
-    known, values = parameters_of(declared), {}
+    values: dict[str, Any] = {}
     for assignment in filter(None, text.split(",")):
         key, equals, value = assignment.partition("=")
-        name = key.strip().replace("-", "_")
+        key = key.strip().replace("-", "_")
         if not equals:
             raise ParameterError(assignment, "", "PARAMETER=VALUE", "is no assignment")
-        if name not in known:
-            raise unknown_parameter(name, value, known)
-        if name in values:
-            raise ParameterError(name, value, "one value", "is given twice")
-        values[name] = known[name].parse(value.strip())
+        if key not in known:
+            raise unknown_parameter(key, value, known)
+        declared = dataclasses.replace(known[key], name=key)
+        if known[key].name in values:
+            raise ParameterError(key, value, "one value", "is given twice")
+        values[known[key].name] = declared.parse(value.strip())
     return values
 
 

@@ -11,6 +11,7 @@ from earvoice.evaluation.recording import Recording, RecordingError
 from earvoice.evaluation.replay.live_recording import record_run
 from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
 from tests.lab.evaluation.commands import run_command
+from tests.own_policy import shown_policy
 
 pytestmark = pytest.mark.torch
 
@@ -43,6 +44,24 @@ def test_a_run_is_recorded_and_compared_with_its_replay(
     log.write_text(json.dumps({**json.loads(first), "prediction": "etwas anderes"}) + "\n")
     again = record_run(run_folder, sources, model_path)
     assert (again.compared_count, again.different) == (1, (0,))
+
+
+def test_a_run_with_a_file_s_policy_is_recorded(
+    recording: Recording,
+    model_path: Path,
+    sources: tuple[SourceRecording, ...],
+    tmp_path: Path,
+):
+    """The run's own file only tells its policy's name."""
+    policy = tmp_path / "share.py"
+    policy.write_text(shown_policy(), encoding="utf8")
+    run_command(
+        *("replay", recording.folder, "--model", model_path, "--output", tmp_path),
+        *("--policy", f"{policy}:Share:share=0.5@segment=400"),
+    )
+    run_folder = tmp_path / "share:share=0.5@segment=400"
+    recorded = record_run(run_folder, sources, model_path, f"{policy}:Share")
+    assert (recorded.compared_count, recorded.different) == (2, ())
 
 
 def test_a_run_that_translated_nothing_is_not_recorded(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from earvoice.evaluation.log import read_records
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import Grid, Recording, RecordingError, read_served_model
 from earvoice.evaluation.replay.decoding_cost import CostBook, DecodingCost, Plane
@@ -18,6 +19,7 @@ from earvoice.evaluation.source_set import read_sources
 from earvoice.evaluation.translated_recording import TranslatedRecording
 from earvoice.policies import AlignAtt, Edatt, LocalAgreement, SharedPrefix
 from tests.lab.evaluation.commands import run_command
+from tests.own_policy import shown_policy
 
 pytestmark = pytest.mark.torch
 
@@ -105,6 +107,36 @@ def test_the_command_goes_on(recording: Recording, model_path: Path, tmp_path: P
     assert logs == ["edatt:alpha=0.4@segment=400", "local_agreement:n=2@segment=400"]
 
 
+def test_a_file_s_policy_is_replayed(recording: Recording, model_path: Path, tmp_path: Path):
+    """As the services run it, and as any of ours: it commits, and its parameters count."""
+    policy = tmp_path / "share.py"
+    policy.write_text(shown_policy(), encoding="utf8")
+    arguments = (recording.folder, "--model", model_path, "--to", "de", "--output", tmp_path)
+    run_command(
+        "replay", *arguments, "--policy", f"{policy}:Share:share=0.2/0.9@segment=400,guards=false"
+    )
+    said = {
+        share: (tmp_path / f"share:share={share}@segment=400,guards=false" / "instances.log")
+        for share in ("0.2", "0.9")
+    }
+    delays = [record.numbers("delays") for share in said.values() for record in read_records(share)]
+    assert sum(map(sum, delays[:2])) > sum(map(sum, delays[2:])) > 0
+
+
+def test_a_file_s_policy_with_the_name_of_one_of_ours_is_refused(
+    recording: Recording, model_path: Path, tmp_path: Path
+):
+    """The services would refuse it, too."""
+    policy = tmp_path / "mine.py"
+    policy.write_text(shown_policy().replace('"share"', '"edatt"'), encoding="utf8")
+    with pytest.raises(SystemExit, match=r"Share: name = 'edatt' is not allowed; .*Edatt's"):
+        run_command(
+            "replay",
+            *(recording.folder, "--model", model_path, "--output", tmp_path),
+            *("--policy", f"{policy}:Share@segment=400"),
+        )
+
+
 def test_replays_of_another_test_set_are_not_gone_on_with(
     recording: Recording, model_path: Path, tmp_path: Path
 ):
@@ -139,7 +171,7 @@ def test_a_recording_goes_on_with_its_own_test_set_and_model(
         (("--policy", "edatt:alpha=2"), "alpha"),
         (("--policy", "edatt@segment=300"), "nothing was recorded at 300 ms"),
         (("--policy", "edatt@segment=400", "--to", "xx"), "--to xx is not served; served: de"),
-        (("--policy", "edatt:alpha=0.1@tempo=3"), "tempo after @ is not known"),
+        (("--policy", "edatt:alpha=0.1@tempo=3"), "tempo is not a parameter; allowed: segment"),
         (("--policy", "edatt@segment=400", "--limit", "0"), "--limit 0 is not allowed"),
     ],
 )

@@ -24,7 +24,7 @@ from earvoice.evaluation.metrics import (
     uncut_lagging,
     yet_another_average_lagging,
 )
-from earvoice.policy.lag import laal_star_ms
+from earvoice.runtime.lag import laal_star_ms
 from tests.unit.evaluation.numbers import make_instance
 
 TINY_MS = 1e-6

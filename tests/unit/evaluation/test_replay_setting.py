@@ -77,13 +77,13 @@ def test_a_live_session_gets_all_that_a_setting_says():
     ("text", "message"),
     [
         ("edat", "policy = 'edat'"),
-        ("edatt:alpha", "'alpha' is not KEY=VALUE"),
+        ("edatt:alpha", "alpha is no assignment; allowed: PARAMETER=VALUE"),
         ("edatt:k=3", "edatt:k is not a parameter; allowed: alpha"),
-        ("edatt@segments=800", "segments after @ is not known; known: segment,"),
-        ("edatt@segment=long", "segment = 'long' is not a whole number"),
-        ("edatt@attention=best", "attention = 'best'; allowed: one-layer,"),
-        ("edatt@drafts=no", "drafts = 'no'; allowed: true, false"),
-        ("edatt@commit=line", "commit = 'line'; allowed: word, token,"),
+        ("edatt@segments=800", "segments is not a parameter; allowed: segment, wait,"),
+        ("edatt@segment=long", "segment = 'long' is not allowed; allowed: a whole number"),
+        ("edatt@attention=best", "attention = 'best' is not allowed; allowed: one-layer,"),
+        ("edatt@drafts=no", "drafts = 'no' is not allowed; allowed: true or false"),
+        ("edatt@commit=line", "commit = 'line' is not allowed; allowed: word, token,"),
     ],
 )
 def test_bad_text_is_refused_with_what_is_allowed(text: str, message: str):

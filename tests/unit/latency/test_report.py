@@ -10,7 +10,7 @@ from earvoice.latency.rendering import html_report, overview, record_of, text_re
 from earvoice.latency.session_report import percentile, report_session, slowest_words, spread_of
 from earvoice.latency.stage import WORD_STAGES
 from earvoice.latency.traced_session import TracedWord
-from earvoice.policy.lag import laal_star_ms
+from earvoice.runtime.lag import laal_star_ms
 from tests.unit.latency.test_joining import STAGES, joined
 from tests.unit.latency.traced import item, segment_spans, session_span
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from earvoice.policies import FrameSchedule, HoldN, Offline, WaitK
-from earvoice.policies.base import Token
+from earvoice.policies.base import Decision, DecisionPolicy, Token
 from earvoice.policy.endpoints import EndCause
 from earvoice.policy.event import (
     DecidedHypothesis,
@@ -17,6 +17,7 @@ from earvoice.policy.event import (
 )
 from earvoice.policy.evidence import VoiceActivity
 from earvoice.policy.stream_options import CommitUnit
+from earvoice.runtime.errors import InternalError
 from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.running import items_of, run_session, seconds, with_options
 
@@ -42,6 +43,20 @@ def test_words_come_while_audio_comes_and_all_at_the_end():
     assert items[0].delay_samples == 6400
     assert items[-1].delay_samples == 16_000
     assert all(item.source_end_sample <= item.delay_samples for item in items)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [Decision(99), Decision(-1), Decision(1.0), Decision(True), 1, None],
+)
+def test_a_policy_that_decides_nonsense_is_told(decision):
+    """Whose fault it is, what was decided, and what may be."""
+    decides = {"name": "careless", "decide": lambda *_: decision}
+    policy = type("Careless", (DecisionPolicy,), decides)()
+    with pytest.raises(
+        InternalError, match=r"policy\.careless: decide returned .*; allowed: a Dec"
+    ):
+        run_session([seconds(2.0)], with_options(policy=policy))
 
 
 def test_no_audio_gives_a_summary_and_nothing_else():

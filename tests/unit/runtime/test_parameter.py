@@ -86,7 +86,7 @@ def test_what_is_not_allowed_is_told(values, message):
 def test_a_text_that_cannot_be_meant_is_told(text, message):
     """The same wording, with the text as it was typed."""
     with pytest.raises(ParameterError) as refused:
-        parse_assignments(Sample, text)
+        parse_assignments(parameters_of(Sample), text)
     assert str(refused.value).startswith(message)
 
 
@@ -111,7 +111,9 @@ def test_what_is_written_reads_back(sample):
         for name in parameters_of(Sample)
         if name != "windows" and (value := getattr(sample, name)) not in (None, ())
     )
-    assert Sample(**parse_assignments(Sample, line), windows=sample.windows) == sample
+    assert (
+        Sample(**parse_assignments(parameters_of(Sample), line), windows=sample.windows) == sample
+    )
 
 
 def test_a_declaration_tells_what_it_allows():

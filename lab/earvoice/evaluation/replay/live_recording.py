@@ -38,13 +38,16 @@ class LiveRecording:
     different: tuple[int, ...]
 
 
-def record_run(folder: Path, sources: Sequence[SourceRecording], model_path: Path) -> LiveRecording:
+def record_run(
+    folder: Path, sources: Sequence[SourceRecording], model_path: Path, policy_file: str = ""
+) -> LiveRecording:
     """Record a finished run, its revisions and its hypotheses, beside its log.
 
     Args:
         folder: of the run; endpointing and history selection were off.
         sources: its test set.
         model_path: the model that was served.
+        policy_file: ``FILE.py:CLASS`` where the run's policy was of a file.
 
     Raises:
         RecordingError: the run has no session, the model is another, or the recording was made in
@@ -55,7 +58,7 @@ def record_run(folder: Path, sources: Sequence[SourceRecording], model_path: Pat
     session = read_settings(folder / SETTINGS_NAME).get("session")
     if session is None:
         raise RecordingError(f"{folder}: nothing was translated that could be recorded")
-    setting = _setting(session["options"])
+    setting = _setting(session["options"], policy_file)
     recording = Recording(folder / RECORDING_FOLDER)
     grid = Grid(setting.segment_ms or 0, setting.initial_wait_ms or 0)
     progress = RunProgress("record", len(sources), len(recording.inputs()))
@@ -87,13 +90,13 @@ async def _replay(
     return len(inputs), tuple(different)
 
 
-def _setting(options: Mapping[str, Any]) -> ReplaySetting:
+def _setting(options: Mapping[str, Any], policy_file: str) -> ReplaySetting:
     """Return a session's effective options as a replay's setting."""
     parameters = {name: value for name, value in options["policy"].items() if name != "name"}
     return ReplaySetting(
-        choose_policy(options["policy"]["name"], **parameters),
+        choose_policy(policy_file or options["policy"]["name"], **parameters),
         options["segment_ms"],
-        options["initial_wait_ms"],
+        options["initial_wait_ms"] or None,
         options["beam_size"],
         uses_guards=not options["disable_guards"],
         commit_unit=options["commit_unit"],

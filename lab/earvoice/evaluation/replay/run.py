@@ -50,6 +50,7 @@ from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.errors import ModelError
 from earvoice.models.precision import Precision
+from earvoice.policies.registry import POLICIES, with_policy
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import stream_options
 
@@ -173,9 +174,11 @@ class ReplayRun:
 
         Raises:
             EarvoiceError: a value is not allowed.
+            PolicyLoadError: a policy of somebody's own has the name of one of ours.
         """
+        policies = with_policy(POLICIES, setting.policy)
         config = write_config(setting.options(self._language, sample_rate_hertz))
-        return stream_options(config, self._model.description)
+        return stream_options(config, self._model.description, policies)
 
     def open_folder(
         self, path: Path, setting: ReplaySetting, limit: int | None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policy.lag import laal_star_ms, word_lag_ms
+from earvoice.runtime.lag import laal_star_ms, word_lag_ms
 
 
 def test_a_words_lag_is_counted_from_the_end_of_what_it_translates():
