@@ -53,7 +53,6 @@ class SegmentGrid:
         self._border_follows = False
 
     def has_due(self, sent_samples: int) -> bool:
-        """Say whether a segment must still come for so much audio."""
         if self._border_follows:
             return True
         next_ms = (self._segment + 1) * self._segment_ms + self._wait_ms
@@ -82,11 +81,7 @@ class PushedSession:
         self._ended = False
 
     async def push(self, audio: bytes) -> list[CommittedWord]:
-        """Send whole frames, and return the words of all segments that they complete.
-
-        Raises:
-            TranslationError: the session failed.
-        """
+        """Send whole frames, and return the words of all segments that they complete."""
         self._pieces.put_nowait(audio)
         self._sent_samples += len(audio) // self._frame_bytes
         words: list[CommittedWord] = []
@@ -95,11 +90,6 @@ class PushedSession:
         return words
 
     async def finish(self) -> list[CommittedWord]:
-        """End the audio, and return the rest of the words.
-
-        Raises:
-            TranslationError: the session failed.
-        """
         self._pieces.put_nowait(None)
         words: list[CommittedWord] = []
         while not self._ended:
@@ -108,7 +98,6 @@ class PushedSession:
         return words
 
     async def leave(self) -> None:
-        """Give the session up, wherever it is."""
         await self._events.aclose()
 
     async def _audio(self) -> AsyncIterator[bytes]:
@@ -192,25 +181,15 @@ class BlockingSession:
         self._session = session
 
     def push(self, audio: bytes) -> list[CommittedWord]:
-        """Send whole frames, and return the words of all segments that they complete.
-
-        Raises:
-            TranslationError: the session failed.
-        """
+        """Send whole frames, and return the words of all segments that they complete."""
         return self._connection._wait(self._session.push(audio))  # noqa: SLF001 - its other half
 
     def finish(self) -> list[CommittedWord]:
-        """End the audio, and return the rest of the words.
-
-        Raises:
-            TranslationError: the session failed.
-        """
         return self._connection._end(  # noqa: SLF001 - its other half
             self._session, self._session.finish()
         )
 
     def leave(self) -> None:
-        """Give the session up, wherever it is."""
         self._connection._end(  # noqa: SLF001 - its other half
             self._session, self._session.leave()
         )

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 
 class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has no types
-    """Translates through running services.
-
-    Args:
-        args: SimulEval's arguments with ours.
-
-    Raises:
-        ValueError: ``--earvoice`` has an argument that does not exist or is not allowed.
-    """
+    """Translates through running services."""
 
     def __init__(self, args: Namespace) -> None:
         self._choice = choose_session(args.earvoice)
@@ -41,7 +34,6 @@ class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has n
 
     @staticmethod
     def add_args(parser: ArgumentParser) -> None:
-        """Declare ``--earvoice``."""
         parser.add_argument(
             "--earvoice",
             default="",
@@ -59,11 +51,7 @@ class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has n
         self._sent_samples = 0
 
     def policy(self, states: AgentStates | None = None) -> Action:
-        """Send the newest piece; write what it brings.
-
-        Raises:
-            TranslationError: the session failed.
-        """
+        """Send the newest piece; write what it brings."""
         states = states or self.states
         samples = states.source[self._sent_samples :]
         self._sent_samples += len(samples)

@@ -40,24 +40,12 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         """Load nothing: the services have the model."""
 
     def process_chunk(self, waveform: Any) -> IncrementalOutput:
-        """Send a chunk; give what it brings.
-
-        Args:
-            waveform: ``[n]`` float32 at 16 kHz.
-
-        Raises:
-            TranslationError: the session failed.
-        """
+        """Send ``[n]`` float32 at 16 kHz; give what it brings."""
         if self._session is None:
             self._session = self._connection.open(self._choice.for_audio(SAMPLE_RATE))
         return self._output(self._session.push(waveform.astype("<f4").tobytes()))
 
     def end_of_stream(self) -> IncrementalOutput:
-        """End the audio; give the rest.
-
-        Raises:
-            TranslationError: the session failed.
-        """
         if self._session is None:
             return self._output(())
         words = self._session.finish()
@@ -68,11 +56,9 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         """Check nothing: the services know what their model hears."""
 
     def set_target_language(self, language: str) -> None:
-        """Translate to this language from the next recording on."""
         self._choice = self._choice.to_language(language)
 
     def tokens_to_string(self, tokens: list[str]) -> str:
-        """Return tokens, a word each, as text."""
         return " ".join(tokens)
 
     def clear(self) -> None:

@@ -46,9 +46,6 @@ def choose_session(text: str) -> SessionChoice:
 
     Args:
         text: such as ``--server localhost:50051 --to de --policy edatt:alpha=0.2``.
-
-    Raises:
-        ValueError: there is no such argument, or its value is not allowed.
     """
     parser = _Parser(prog="earvoice", add_help=False, allow_abbrev=False)
     parser.add_argument("--server", default=DEFAULT_SERVER)
@@ -75,12 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True)
 class RewrittenTokens:
-    """What words do to the tokens written so far.
-
-    Attributes:
-        deleted: tokens taken back from the end.
-        new: tokens written then, a word each.
-    """
+    """Tokens taken back from the end, and those written then, a word each."""
 
     deleted: tuple[str, ...]
     new: tuple[str, ...]
@@ -93,7 +85,6 @@ class TokenWriter:
         self._last = ""
 
     def write(self, words: Sequence[CommittedWord]) -> RewrittenTokens:
-        """Return what further words change."""
         before, new = self._last, [self._last] if self._last else []
         for word in words:
             if word.starts_word or not new:

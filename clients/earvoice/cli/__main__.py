@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
     # gRPC's core writes to standard error of connections that end well.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:

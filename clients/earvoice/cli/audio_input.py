@@ -61,8 +61,6 @@ class AudioInput:
     """A source of one stream.
 
     Attributes:
-        name: for people and for the ``file`` of JSON lines.
-        duration_ms: None when nobody knows.
         paced: whether it yields audio as it comes into being.
         stop: ends the audio now; None where it ends by itself.
     """
@@ -77,11 +75,6 @@ class AudioInput:
 
 @contextmanager
 def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
-    """Open a recording, to be sent at real time or at full speed.
-
-    Raises:
-        AudioSourceError: it cannot be read.
-    """
     # Only recordings need the libraries of the extra "cli".
     from earvoice.client.audio_file import AudioFile  # noqa: PLC0415
 
@@ -120,9 +113,7 @@ class RawAudioCheck:
     """Looks at raw audio for what it cannot be, and tells of each at most once.
 
     Args:
-        tell: gets a line about it.
         paced: the audio is said to come from a microphone.
-        now_s: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -142,11 +133,7 @@ class RawAudioCheck:
         self._checks_speed = paced
 
     def add(self, chunk: bytes) -> None:
-        """Look at the next audio.
-
-        Raises:
-            AudioSourceError: it is a container.
-        """
+        """Look at the next audio."""
         if not self._received_bytes:
             self._begin_s = self._now_s()
             if kind := container_of(chunk):
@@ -159,11 +146,6 @@ class RawAudioCheck:
         self._check_speed()
 
     def end(self) -> None:
-        """Check that there was any audio.
-
-        Raises:
-            AudioSourceError: there was none.
-        """
         if not self._received_bytes:
             raise AudioSourceError("standard input ended before any audio came")
 
@@ -264,12 +246,7 @@ def add_audio_arguments(parser: argparse.ArgumentParser) -> None:
 def open_input(
     source: str, options: argparse.Namespace, tell: Callable[[str], None] = print
 ) -> Iterator[AudioInput]:
-    """Open a source for one translation; ``tell`` gets a line about audio that is not likely.
-
-    Raises:
-        AudioSourceError: a recording cannot be read.
-        CommandError: the format of raw audio is not allowed, or nobody can have meant it.
-    """
+    """Open a source for one translation; ``tell`` gets a line about audio that is not likely."""
     if source != STANDARD_INPUT:
         with open_recording(Path(source), options.speed or "fast") as recording:
             yield recording

@@ -96,11 +96,6 @@ class SignalledError(Exception):
 
 
 def require_extra(extra: str) -> None:
-    """Check that an extra of this distribution is installed.
-
-    Raises:
-        CommandError: it is not; the message names it.
-    """
     module = _EXTRA_PROBES.get(extra)
     if module is not None and importlib.util.find_spec(module) is None:
         raise CommandError(f"{module} is not installed: pip install 'earvoice[{extra}]'")
@@ -119,7 +114,6 @@ class Interruption:
         self._instead = callback
 
     def receive(self, signal_number: int) -> None:
-        """Take a signal."""
         if signal_number == signal.SIGINT and self._instead is not None:
             callback, self._instead = self._instead, None
             callback()
@@ -129,11 +123,7 @@ class Interruption:
 
 
 def run_async(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
-    """Run a command to its exit status.
-
-    Raises:
-        SignalledError: SIGINT or SIGTERM ended it.
-    """
+    """Run a command to its exit status; SIGINT and SIGTERM raise SignalledError."""
     return asyncio.run(_run(command))
 
 

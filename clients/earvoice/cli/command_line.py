@@ -72,11 +72,6 @@ class CommandEntry:
         return f"added by {self.origin.module}"
 
     def load(self) -> Command:
-        """Import the command.
-
-        Raises:
-            CommandError: something it needs is not installed.
-        """
         try:
             command = self.origin.load()
         except ImportError as error:
@@ -91,7 +86,6 @@ class CommandEntry:
 
 
 def find_commands() -> Mapping[str, CommandEntry]:
-    """Return the subcommands by name: ours, and those of installed packages."""
     ours = [
         CommandEntry(name, EntryPoint(name, f"earvoice.cli.{origin} [cli]", ENTRY_POINT_GROUP))
         for name, origin in _BUILT_IN.items()
@@ -103,7 +97,6 @@ def find_commands() -> Mapping[str, CommandEntry]:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit status (see ``EXIT_STATUS_HELP``)."""
     logging.basicConfig(format="earvoice: %(message)s", level=logging.WARNING)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

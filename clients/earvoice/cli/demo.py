@@ -82,11 +82,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def find_recording() -> Path:
-    """Return the recording that comes with the distribution.
-
-    Raises:
-        CommandError: this installation has none.
-    """
     here = Path(__file__).resolve()
     # In a checkout it is at the root, in an installed wheel beside this package.
     for folder in (here.parents[3] / "demo", here.parents[1] / "demo"):
@@ -134,8 +129,6 @@ def _write_page(page: Path, trace_folder: Path) -> None:
 
 
 class _Stage:
-    """What the audience sees."""
-
     def __init__(self) -> None:
         self._words: list[CommittedWord] = []
         self._clock: ElapsedClock = "live"
@@ -173,12 +166,7 @@ def _word_line(word: CommittedWord) -> str:
 
 
 def stage_table(words: Sequence[CommittedWord], clock: ElapsedClock) -> str:
-    """Return the table: mean and maximum of each stage over the words, in milliseconds.
-
-    Args:
-        words: with their stage timings; at least one.
-        clock: the session's clock; the client's residual exists on the live one only.
-    """
+    """Return the table: mean and maximum of each stage over the words, in milliseconds."""
     timings = [word.stage_timings for word in words if word.stage_timings is not None]
     # A later piece of a word has a time of its own, and is no other word.
     count = sum(word.starts_word for word in words)

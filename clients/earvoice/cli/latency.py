@@ -84,7 +84,6 @@ def _live_table(store: TraceStore) -> str:
 
 
 def _report(store: TraceStore, options: argparse.Namespace) -> None:
-    """Print the report, and write the page if asked for."""
     reports, problems = report_store(store)
     if options.html is not None:
         options.html.write_text(html_report(reports, problems), encoding="utf8")

@@ -34,7 +34,6 @@ def module_of(service: str) -> str:
 
 
 def variable_prefix_of(service: str) -> str:
-    """Return the prefix of a service's settings in the environment."""
     return f"EARVOICE_{service.upper()}_"
 
 
@@ -50,10 +49,7 @@ def plan_service(
     """Return how to run a service here.
 
     Args:
-        service: one of ``SERVICES``.
-        folder: for its address file.
         port: to listen on; 0 takes a free one, None leaves it to the service's own settings.
-        start_timeout_s: how long it may take to serve.
         settings: further settings, by their names without the prefix; they outrank the
             environment.
         defaults: the same for those that the environment outranks.
@@ -102,11 +98,8 @@ class ServiceChoices:
         measures_capacity: whether encoder and decoder measure at their start how many live
             sessions they bear, where the environment does not say it. What runs for one command
             need not wait for that.
-        start_timeout_s: how long each may take to serve.
         trace_folder: where each writes its spans, complete once it has stopped; None leaves it to
             their own settings.
-        published: files about the services that go when they do.
-        gateway: whether a gateway runs in front of them.
     """
 
     ports: Mapping[str, int | None] = field(default_factory=dict)
@@ -119,7 +112,6 @@ class ServiceChoices:
     gateway: bool = False
 
     def default_settings(self, service: str) -> Mapping[str, str]:
-        """Return the settings of a service that its environment may change."""
         if service == "policy":
             # One that is started again takes the tokens of the one that died.
             return {"RESUME_KEYS": secrets.token_hex(_KEY_BYTES)}
@@ -128,7 +120,6 @@ class ServiceChoices:
         return {"SESSION_LIMIT": str(UNMEASURED_SESSION_LIMIT)}
 
     def trace_settings(self, service: str) -> Mapping[str, str]:
-        """Return the setting that has a service write its spans here, if any."""
         if self.trace_folder is None or service == GATEWAY:
             return {}
         return {"TRACE_FILE": str(self.trace_folder / f"{service}.jsonl")}
@@ -194,12 +185,7 @@ class LocalServices:
 
 @asynccontextmanager
 async def run_services(choices: ServiceChoices, logs: ServiceLogs) -> AsyncIterator[LocalServices]:
-    """Run encoder, decoder and policy; give them when all serve, and stop the policy first.
-
-    Raises:
-        CommandError: what a service needs is not installed.
-        ServiceStartError: a service did not come to serve.
-    """
+    """Run encoder, decoder and policy; give them when all serve, and stop the policy first."""
     for extra in ("encoder", "decoder", *([GATEWAY] if choices.gateway else [])):
         require_extra(extra)
     with sweeping() as sweep, tempfile.TemporaryDirectory(prefix="earvoice-") as folder:

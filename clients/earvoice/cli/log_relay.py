@@ -28,7 +28,6 @@ class LogRelay:
 
     @property
     def tail(self) -> str:
-        """The last lines."""
         return "\n".join(self._tail)
 
     async def pump(self, source: asyncio.StreamReader) -> None:
@@ -67,11 +66,6 @@ class ServiceLogs:
         self._files: dict[int, LogSink] = {}
 
     def relay(self, name: str) -> LogRelay:
-        """Return the relay of one service.
-
-        Raises:
-            OSError: the folder or the file cannot be made.
-        """
         if self._folder is None:
             return LogRelay(f"{name:8}| ", self._console if self._shown else None)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +75,6 @@ class ServiceLogs:
         return LogRelay("", self._files[descriptor])
 
     def tell(self, message: str) -> None:
-        """Write a line of our own to standard error."""
         if self._console is not None:
             self._console.write(f"earvoice: {message}")
 

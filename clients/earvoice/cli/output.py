@@ -27,8 +27,6 @@ FORMATS = ("text", "jsonl", "srt", "vtt", "txt", "json")
 
 
 class EventWriter(Protocol):
-    """Writes the events of one translation."""
-
     def write(self, event: TranslationEvent) -> None: ...
 
     def close(self) -> None:
@@ -39,9 +37,6 @@ class TextWriter:
     """Writes flowing text: a line for every utterance, each word as soon as it is released.
 
     Interim tails are drawn behind the text and taken back, so they need a terminal.
-
-    Args:
-        width: columns of the terminal.
     """
 
     def __init__(self, output: TextIO, options: TranslationOptions, width: int = 80) -> None:
@@ -187,7 +182,6 @@ class JsonLineWriter:
 
 
 def describe_word(word: CommittedWord, clock: ElapsedClock) -> dict[str, object]:
-    """Return what JSON says of a word."""
     item: dict[str, object] = {
         "text": word.text,
         "starts_word": word.starts_word,
@@ -289,11 +283,7 @@ class Progress:
     """How far a long translation is: a line that counts up and is erased at the end.
 
     Args:
-        name: of the source.
         width: columns of the terminal; 0 shows nothing.
-
-    Attributes:
-        duration_ms: of the source; None while nobody knows.
     """
 
     def __init__(self, output: TextIO, name: str, width: int) -> None:
@@ -304,7 +294,6 @@ class Progress:
         self._shown = ""
 
     def write(self, event: TranslationEvent) -> None:
-        """Count up when a segment is done."""
         if not self._width or not isinstance(event, SegmentDone):
             return
         line = f"{event.end_ms / 1000:.1f} s"
@@ -322,7 +311,6 @@ class Progress:
         self._output.flush()
 
     def close(self) -> None:
-        """Erase the line."""
         if self._shown:
             self._replace("")
             self._output.write("\r")

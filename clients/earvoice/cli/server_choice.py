@@ -24,7 +24,6 @@ TOKEN_VARIABLE = "EARVOICE_TOKEN"  # noqa: S105 - the variable's name
 
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--server``, TLS and the token, and what concerns services started for the run."""
     group = parser.add_argument_group("server")
     group.add_argument(
         "--server", metavar="HOST:PORT", help="without it, the services are started for the run"
@@ -59,9 +58,6 @@ async def choose_server(
     """Give the address of the server to use; what was started for it is stopped at the end.
 
     With a trace folder, services started for the run write their spans there.
-
-    Raises:
-        CommandError: what a service needs is not installed, or it did not come to serve.
     """
     if options.server:
         yield options.server
@@ -78,19 +74,12 @@ async def choose_server(
 
 
 def _policy_settings(options: argparse.Namespace) -> dict[str, str]:
-    """Return what tells the policy service of the policies that the command takes from files."""
     asked = [getattr(options, "policy", None), *(getattr(options, "sweep", None) or ())]
     files = dict.fromkeys(resolved_file(text) for text in asked if text and is_file_form(text))
     return {"EXTRA_POLICIES": ",".join(files)} if files else {}
 
 
 def open_client(address: str, options: argparse.Namespace) -> TranslationClient:
-    """Return a client as the arguments want it.
-
-    Raises:
-        CommandError: TLS without a server to speak it with, or a token in the clear.
-        TlsFileError: a certificate, key or authority cannot be used.
-    """
     tls = _read_tls(options)
     if tls is not None and not options.server:
         raise CommandError("TLS needs a --server: services started for the run are on loopback")

@@ -39,7 +39,6 @@ class Backoff:
     calm_s: float = 60.0
 
     def delay_s(self, deaths_in_a_row: int) -> float:
-        """Return the wait after so many deaths, 1 or more."""
         # The exponent is bounded: 2.0 ** 1100 overflows after a bad weekend.
         return min(self.first_s * 2.0 ** min(deaths_in_a_row - 1, 30), self.limit_s)
 
@@ -57,7 +56,6 @@ class ChildPlan:
         variable_prefix: before ``PORT`` and ``ADDRESS_FILE`` in its environment.
         address_file: the child writes ``host:port`` there once it serves.
         port: to listen on; 0 takes a free one, None leaves it to the child.
-        start_timeout_s: how long it may take to serve.
         stop_timeout_s: how long it may take to end after SIGTERM before it is killed.
     """
 
@@ -92,7 +90,6 @@ class ChildProcess:
 
     @classmethod
     async def spawn(cls, plan: ChildPlan, port: int | None, relay: LogRelay) -> Self:
-        """Start the child; a port of None is left to it."""
         plan.address_file.unlink(missing_ok=True)
         environment = dict(plan.environment)
         environment[f"{plan.variable_prefix}ADDRESS_FILE"] = str(plan.address_file)
@@ -111,11 +108,6 @@ class ChildProcess:
         return cls(plan, process, relay)
 
     async def wait_until_serving(self) -> str:
-        """Return the child's ``host:port``.
-
-        Raises:
-            ServiceStartError: it exited first, or took too long.
-        """
         try:
             async with asyncio.timeout(self._plan.start_timeout_s):
                 while not self._plan.address_file.exists():
@@ -175,11 +167,7 @@ def sweeping() -> Iterator[Callable[[Path], None]]:
 
 
 class SupervisedChild:
-    """A child that is kept alive between ``start`` and ``stop``.
-
-    Args:
-        notify: told when it dies and is started again.
-    """
+    """A child that is kept alive between ``start`` and ``stop``."""
 
     def __init__(
         self,
@@ -196,12 +184,7 @@ class SupervisedChild:
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
-        """Start the child and return its ``host:port`` once it serves.
-
-        Raises:
-            ServiceStartError: it did not come to serve; a first failure is not tried again,
-                since it is nearly always the configuration.
-        """
+        """Start the child and return its ``host:port`` once it serves."""
         self._child = await ChildProcess.spawn(self._plan, self._plan.port, self._relay)
         address = await self._child.wait_until_serving()
         port = int(address.rpartition(":")[2])
@@ -214,7 +197,6 @@ class SupervisedChild:
             await asyncio.shield(self._keeper)
 
     async def stop(self) -> None:
-        """End the supervision, then the child."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})

@@ -82,7 +82,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Find what is wrong before any service is started."""
     read_policy(options)
     if options.sources.count(STANDARD_INPUT) > 1:
         raise CommandError("- can be read only once")
@@ -129,12 +128,7 @@ async def _share(client: TranslationClient, targets: tuple[str, ...]) -> list[tu
 
 
 async def find_target(client: TranslationClient, model: str) -> str:
-    """Return the first target language of a model; of the server's first for an empty name.
-
-    Raises:
-        CommandError: the server has no such model.
-        TranslationError: it cannot be asked.
-    """
+    """Return the first target language of a model; of the server's first for an empty name."""
     models = (await client.list_models()).models
     for description in models:
         if description.name == (model or models[0].name) and description.target_languages:

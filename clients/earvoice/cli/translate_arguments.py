@@ -58,11 +58,7 @@ def add_language_arguments(
 
 
 def read_targets(options: argparse.Namespace) -> tuple[str, ...]:
-    """Return the languages wanted; none for the model's first.
-
-    Raises:
-        CommandError: a tag is empty or given twice.
-    """
+    """Return the languages wanted; none for the model's first."""
     targets = tuple(tag.strip() for text in options.to or () for tag in text.split(","))
     if not all(targets) or len(set(targets)) < len(targets):
         given = " --to ".join(options.to)
@@ -71,7 +67,7 @@ def read_targets(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare when to speak; what is not given takes the model's calibrated value."""
+    """What is not given takes the model's calibrated value."""
     group = parser.add_argument_group("decision policy (default: the model's own)")
     names = ", ".join(name.replace("_", "-") for name in POLICIES)
     group.add_argument(
@@ -90,7 +86,6 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
-    """Declare an option for a parameter of one or more policies, as they declare it."""
     meanings: dict[str, list[str]] = {}
     for policy in POLICIES.values():
         declared = parameters_of(policy).get(name)
@@ -108,7 +103,6 @@ def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
 
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare segments, utterances and what is committed."""
     group = parser.add_argument_group("stream")
     group.add_argument("--segment-ms", type=int, help="length of a segment, 200 to 10000")
     group.add_argument("--initial-wait-ms", type=int, help="longer first segment, 0 to 10000")
@@ -144,11 +138,7 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_policy(options: argparse.Namespace) -> DecisionPolicy | None:
-    """Return the policy that was asked for; None for the model's own.
-
-    Raises:
-        CommandError: no such policy or preset, or a parameter that it does not have.
-    """
+    """Return the policy that was asked for; None for the model's own."""
     values = {name: getattr(options, name) for name in _POLICY_PARAMETERS}
     given = {name: value for name, value in values.items() if value is not None}
     preset = read_preset(options)
@@ -167,11 +157,6 @@ def read_policy(options: argparse.Namespace) -> DecisionPolicy | None:
 
 
 def read_preset(options: argparse.Namespace) -> Preset | None:
-    """Return the preset that was asked for, if any.
-
-    Raises:
-        CommandError: no such preset or parameter, or a policy too was asked for.
-    """
     if options.preset is None:
         return None
     if options.policy is not None:
@@ -190,12 +175,6 @@ def read_translation_options(
     Args:
         options: parsed arguments of all three groups above, ``interim``, ``transcript`` and
             ``stage_timings``.
-        audio: format of what will be sent.
-        targets: BCP-47 tags of the languages wanted.
-        paced: whether the audio is sent as it comes into being.
-
-    Raises:
-        CommandError: the policy or preset does not exist or does not have a parameter.
     """
     plain = TranslationOptions(
         target_languages=targets,

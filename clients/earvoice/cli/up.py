@@ -103,11 +103,7 @@ async def _serve(options: argparse.Namespace) -> int:
 
 
 def clear_ready_file(path: Path) -> None:
-    """Remove what an earlier run left, so that nobody takes its addresses for ours.
-
-    Raises:
-        CommandError: the folder does not exist.
-    """
+    """Remove what an earlier run left, so that nobody takes its addresses for ours."""
     if not path.parent.is_dir():
         raise CommandError(f"--ready-file {path}: there is no folder {path.parent}")
     path.unlink(missing_ok=True)
@@ -144,7 +140,6 @@ def _run_serve(options: argparse.Namespace) -> int:
 
 
 def build_environment(options: argparse.Namespace) -> dict[str, str]:
-    """Return the service's environment: ours, and the options as its settings."""
     given = {
         "HOST": options.host,
         "PORT": options.port,

@@ -75,7 +75,6 @@ class AudioFormat:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one frame: a sample of every channel."""
         return BYTES_PER_SAMPLE[self.encoding] * self.channel_count
 
     def duration_ms(self, byte_count: int) -> float:

@@ -29,11 +29,7 @@ RESAMPLED_RATE_HZ = 16_000
 
 
 class AudioFile:
-    """An open recording; ``audio`` is the format of the bytes that ``chunks`` yields.
-
-    Raises:
-        AudioSourceError: no such file, or not a recording.
-    """
+    """An open recording; ``audio`` is the format of the bytes that ``chunks`` yields."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -71,11 +67,6 @@ class AudioFile:
         self._file.close()
 
     def chunks(self, chunk_ms: int) -> Iterator[bytes]:
-        """Yield the recording from its beginning, in chunks of about ``chunk_ms`` milliseconds.
-
-        Raises:
-            AudioSourceError: the file is damaged.
-        """
         self._file.seek(0)
         resampler = self._open_resampler()
         block_frames = max(1, self.recorded_rate_hz * chunk_ms // 1000)

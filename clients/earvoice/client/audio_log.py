@@ -44,8 +44,6 @@ async def cut_messages(
 
 
 class _Entry(NamedTuple):
-    """Audio or an update, with the position of its end."""
-
     end_sample: int
     content: bytes | TranslationUpdate
 
@@ -61,7 +59,6 @@ class AudioLog:
     the reader is behind, what comes is kept up to the limit.
 
     Args:
-        frame_bytes: bytes of one frame.
         limit_bytes: audio kept, 0 or more; past it what has been sent already is given up, oldest
             first.
         start_sample: position of the first frame that comes.
@@ -94,24 +91,18 @@ class AudioLog:
             await self._changed.wait_for(self._has_room)
 
     async def end(self) -> None:
-        """Say that nothing more comes."""
         async with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     async def acknowledge(self, sample: int) -> None:
-        """Forget what lies before a position."""
         async with self._changed:
             while self._entries and self._is_before(self._entries[0], sample):
                 self._forget_first()
             self._changed.notify_all()
 
     async def read(self, start_sample: int) -> AsyncIterator[bytes | TranslationUpdate]:
-        """Yield audio and updates from a position on, as they come, to their end.
-
-        Args:
-            start_sample: `start_sample`, the attribute, or later.
-        """
+        """Yield audio and updates from a position on, as they come, to their end."""
         self._next_index = self._first_index
         self._keeps_pace = False
         position = start_sample
@@ -172,11 +163,6 @@ class AudioLog:
 class AudioPump:
     """Reads a session's source into its log, in a task, once it is started.
 
-    Args:
-        source: bytes cut anywhere, and updates in their place.
-        audio: format of the bytes.
-        log: takes them.
-
     Attributes:
         failing: gets what the source raises.
     """
@@ -195,7 +181,6 @@ class AudioPump:
         self._updates.append(update)
 
     def start(self) -> None:
-        """Begin to read; a second call does nothing."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 

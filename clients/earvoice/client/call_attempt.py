@@ -33,8 +33,6 @@ class ReceptionClock:
     Args:
         paced: a chunk is sent when its last sample exists, so that the first sample existed one
             chunk before the first sending; False: time zero is the first sending.
-        now_s: a monotonic clock in seconds.
-        start_sample: position of what is sent first.
     """
 
     def __init__(
@@ -69,8 +67,6 @@ class StallWatch:
 
     Args:
         timeout_s: seconds that an answer may be late before the server is asked for its health.
-        now_s: a monotonic clock in seconds.
-        answers: asks the server.
     """
 
     def __init__(
@@ -91,7 +87,6 @@ class StallWatch:
 
     @property
     def interval_s(self) -> float:
-        """How often `is_stalled` should be asked."""
         return self._timeout_s / 5
 
     def note_sent(self, end_ms: float) -> None:
@@ -101,7 +96,6 @@ class StallWatch:
             self._due_s = self._asked_s = self._now_s()
 
     def note_event(self, event: TranslationEvent) -> None:
-        """The server has answered."""
         match event:
             case Started():
                 waits_ms = (event.options.segment_ms or 0) + (event.options.initial_wait_ms or 0)
@@ -114,7 +108,6 @@ class StallWatch:
         self._asked_s = self._now_s()
 
     def note_longer_segments(self, segment_ms: int) -> None:
-        """An update asks for segments of another duration."""
         self._segment_ms = max(self._segment_ms, segment_ms)
 
     def _is_due(self) -> bool:
@@ -184,7 +177,6 @@ class CallAttempt:
             await self._end(sender, reading)
 
     async def _wait(self, reading: asyncio.Future[Any], *failing: asyncio.Future[None]) -> None:
-        """Wait for a response; raise what has failed on our side."""
         working = {future for future in failing if not future.done()}
         await asyncio.wait(
             {reading, *working},

@@ -69,7 +69,6 @@ class CaptionWriter:
         self._shown_until_ms = 0
 
     def add(self, word: CommittedWord) -> list[Cue]:
-        """Take a released word, and return the cues that it completes."""
         cues: list[Cue] = []
         for index, part in enumerate(word.text.split()):
             starts_word = index > 0 or word.starts_word
@@ -188,7 +187,6 @@ class CaptionWriter:
 
 
 def srt_block(number: int, cue: Cue) -> str:
-    """Return a cue of a SubRip file; the first has number 1."""
     times = f"{_clock(cue.start_ms, ',')} --> {_clock(cue.end_ms, ',')}"
     return "\n".join([str(number), times, *cue.lines]) + "\n\n"
 
@@ -197,7 +195,6 @@ VTT_HEADER = "WEBVTT\n\n"
 
 
 def vtt_block(cue: Cue) -> str:
-    """Return a cue of a WebVTT file."""
     times = f"{_clock(cue.start_ms, '.')} --> {_clock(cue.end_ms, '.')}"
     lines = [
         line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for line in cue.lines
@@ -206,7 +203,6 @@ def vtt_block(cue: Cue) -> str:
 
 
 def captions_of(words: Iterable[CommittedWord]) -> list[Cue]:
-    """Return the cues of one language's words, all of which are known."""
     writer = CaptionWriter()
     cues: list[Cue] = []
     utterance = None
@@ -219,7 +215,6 @@ def captions_of(words: Iterable[CommittedWord]) -> list[Cue]:
 
 
 def subtitle_file(cues: Iterable[Cue], form: SubtitleForm) -> str:
-    """Return a whole file of cues."""
     if form == "vtt":
         return VTT_HEADER + "".join(map(vtt_block, cues))
     return "".join(srt_block(number, cue) for number, cue in enumerate(cues, 1))

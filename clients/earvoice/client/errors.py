@@ -52,7 +52,6 @@ class TranslationError(Exception):
     """A translation, or a question to the server, that did not succeed.
 
     Args:
-        message: what a person can act on.
         code: name of the gRPC status, such as ``UNAVAILABLE``; empty when there was none.
         reason: the server's ``ErrorReason`` without its prefix; empty when the transport failed.
         retry_after_s: how long the server asks to wait, 0 or more; None when it does not say.
@@ -182,21 +181,12 @@ PASSING_BY_REASON: dict[str, bool] = {
 
 
 def error_class(status: StatusCode, reason: str) -> type[TranslationError]:
-    """Return the class of a status, with the server's reason or an empty one."""
     if status in _BROKEN_WAY and not reason:
         return ServerUnavailableError
     return ERROR_BY_STATUS[status]
 
 
 def translate_failure(failure: AioRpcError) -> TranslationError:
-    """Return the error that a failed call means.
-
-    Args:
-        failure: what grpc raised; its status is any but OK.
-
-    Raises:
-        KeyError: a status that ``ERROR_BY_STATUS`` does not name (none exists today).
-    """
     status = failure.code()
     details = _read_details(failure)
     info = error_details_pb2.ErrorInfo()
@@ -233,6 +223,5 @@ def _unpack(
     details: status_pb2.Status | None,
     message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo,
 ) -> bool:
-    """Fill ``message`` from the first detail of its type; tell whether there was one."""
     found = details.details if details else ()
     return any(detail.Unpack(message) for detail in found)

@@ -83,12 +83,9 @@ class CommittedWord:
         text: without surrounding blanks.
         starts_word: whether a blank belongs before it.
         utterance: from 0.
-        source_start_ms: where the audio it attends to begins.
-        source_end_ms: where that audio ends.
         delay_ms: audio received by the server when it was released.
         elapsed_ms: from the first sample to its release, on the session's clock.
         received_ms: wall clock from the first sample to its arrival here.
-        stage_timings: where its time went, if asked for.
     """
 
     text: str
@@ -119,7 +116,6 @@ class Committed:
 
     Attributes:
         acknowledged_samples: audio before this position is never needed again.
-        resume_token: to resume from here; empty when the server gives none.
     """
 
     words: tuple[CommittedWord, ...]
@@ -144,13 +140,10 @@ class SegmentDone:
         utterance: from 0.
         segment: within the utterance, from 1.
         end_ms: where it ends in the audio.
-        computation_ms: of all services.
         queue_ms: waiting for engines.
         merged_segments: grid segments merged into it beyond the first.
-        item_count: items released by it.
         hypothesis_tokens: if asked for, ids of the segment's hypothesis, forced prefix included,
             end of sentence not; empty when nothing was decoded.
-        committed_token_count: how many after the prefix were committed.
         ends_utterance: the utterance ends with it: ``EndOfUtterance`` follows.
     """
 
@@ -173,8 +166,6 @@ class EndOfUtterance:
 
     Attributes:
         utterance: from 0.
-        source_transcript: what was heard, if asked for.
-        acknowledged_samples: audio before this position is never needed again.
         resume_token: to resume from here; empty when the server gives none.
     """
 
@@ -200,10 +191,8 @@ class Reconnected:
     """The session was lost, or its server leaves, and it goes on elsewhere: nothing is missing.
 
     Attributes:
-        reason: what had happened.
         gap_ms: from when that was known to when the session went on.
         attempt_count: how often it was tried, 1 or more.
-        session_id: from here on, for logs.
     """
 
     reason: str
@@ -217,9 +206,7 @@ class Summary:
     """The session ended well; the last event.
 
     Attributes:
-        audio_ms: audio received.
         merged_segments: grid segments merged away.
-        computation_ms: of all services.
         guards_hit: how often each guard cut a commit, by its name.
         replays: how often the server lost an encoder or decoder and did its work again elsewhere.
     """
@@ -249,7 +236,6 @@ class EventReader:
     """Reads the responses of one session, in order.
 
     Args:
-        audio: format of the session's audio; positions are counted at its rate.
         received_ms: wall clock since the first sample, read when a response has arrived.
         last_seq: of a session that goes on, the number of the response that its token came with.
     """
@@ -273,11 +259,7 @@ class EventReader:
         }
 
     def read(self, response: api.StreamingTranslateResponse) -> TranslationEvent:
-        """Return the event of a response.
-
-        Raises:
-            ProtocolError: it is out of order, empty, or of a kind this client does not know.
-        """
+        """Return the event of a response."""
         kind = response.WhichOneof("message")
         self._check_order(response.seq, kind)
         self.last_seq += 1
@@ -285,11 +267,7 @@ class EventReader:
         return self._readers[kind or ""](response)
 
     def check_end(self) -> None:
-        """Check that the stream may end with status OK here.
-
-        Raises:
-            ProtocolError: no summary has come.
-        """
+        """Check that the stream may end with status OK here."""
         if not self._ended:
             raise ProtocolError("the server ended the stream without a summary")
 

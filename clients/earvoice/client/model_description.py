@@ -21,10 +21,7 @@ class ModelDescription:
 
     Attributes:
         hash: SHA-256 over the checkpoint's contents, lower-case hex.
-        source_language: BCP-47 tag.
-        target_languages: BCP-47 tags.
         precision: number format the service computes with, such as ``float32``.
-        parameter_count: counted once each.
         default_lambda_states: how many of the last states EDAtt adds up.
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance from the last state, in states.
@@ -54,8 +51,6 @@ class ModelCatalog:
 
     Attributes:
         models: the first is the default.
-        policies: names of the decision policies a stream may choose.
-        max_target_languages: that one stream may ask for.
     """
 
     models: tuple[ModelDescription, ...]

@@ -67,10 +67,6 @@ class TranslationUpdate:
     """A change in mid-stream; what is None stays as it was.
 
     It holds from the first segment on that ends after the audio sent before it.
-
-    Attributes:
-        segment_ms: length of a segment, 200 to 10000.
-        beam_size: hypotheses that the decoder follows, 1 to 16.
     """
 
     policy: AnyPolicy | None = None
@@ -84,23 +80,16 @@ class TranslationOptions:
 
     Attributes:
         target_languages: BCP-47 tags; servers take exactly one today.
-        audio: format of the bytes that will be sent.
-        source_language: BCP-47 tag of the language spoken.
         segment_ms: length of a segment, 200 to 10000.
         initial_wait_ms: by how much the first segment of an utterance is longer, 0 to 10000.
         catch_up: what happens when the machine is late: merge segments, or decide every one.
-        commit_unit: what is committed at once.
         interim: ask for the tail that may still change.
-        transcript: ask for the source transcript of each utterance.
-        stage_timings: ask where each word's time went.
         disable_guards: switch off the server's guards, to reproduce released code.
         paced: the audio is sent as it comes into being, so that time zero is when its first
             sample existed; False for a recording sent at full speed (``received_ms`` then counts
             from when the first message was sent).
-        traceparent: W3C trace context that the session belongs to.
         beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
         history_selection: what is kept of an utterance that goes on without end; None keeps all.
-        hypotheses: ask for each segment's whole hypothesis, for evaluation.
         target_lag_ms: mean word lag that the server is to hold by moving the policy's own
             parameter, 500 to 20000.
         reconnect_limit_s: how long to try to go on with a session that is lost; 0 never tries.
@@ -165,11 +154,7 @@ def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.
 
 
 def read_config(config: api.StreamingConfig) -> TranslationOptions:
-    """Return the options that an effective config stands for (``paced`` is not on the wire).
-
-    Raises:
-        ValueError: its audio format is missing or not allowed.
-    """
+    """Return the options that an effective config stands for (``paced`` is not on the wire)."""
     return TranslationOptions(
         target_languages=tuple(config.target_language_codes),
         audio=AudioFormat(
@@ -211,7 +196,6 @@ def write_update(update: TranslationUpdate) -> api.StreamingUpdate:
 
 
 def read_update(message: api.StreamingUpdate) -> TranslationUpdate:
-    """Return the change that a message stands for."""
     return TranslationUpdate(
         policy=read_any_policy(message.policy, POLICIES) if message.HasField("policy") else None,
         segment_ms=_milliseconds(message, "segment_duration"),
@@ -260,5 +244,4 @@ def _milliseconds(message: Any, field: str) -> int | None:
 
 
 def _name_of(number: int, names: Mapping[Any, int]) -> Any:
-    """Return the choice with this number; None for the unset one."""
     return next((name for name, value in names.items() if value == number), None)

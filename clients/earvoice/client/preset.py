@@ -28,14 +28,8 @@ class Preset:
     """One setting of one paper; what is None is the model's or the server's.
 
     Attributes:
-        name: by which it is chosen.
-        summary: what it is, in a few words.
         policy: with the paper's parameters. The attention layer is always left to the model: the
             papers' "4 of 6" means nothing to a decoder of another depth.
-        segment_ms: length of a segment.
-        initial_wait_ms: by how much the first segment of an utterance is longer.
-        beam_size: hypotheses that the decoder follows.
-        commit_unit: what is committed at once.
         is_released_code: goes by the papers' released agents: no guards, and utterances end with
             the audio only.
     """
@@ -56,15 +50,9 @@ class Preset:
         return f"{author}-{year}"
 
     def with_parameters(self, parameters: Mapping[str, object]) -> Preset:
-        """Return the preset with other parameters of its policy.
-
-        Raises:
-            ValueError: the policy has no such parameter.
-        """
         return replace(self, policy=with_parameters(self.policy, parameters))
 
     def apply(self, options: TranslationOptions) -> TranslationOptions:
-        """Return options with this preset's choices in place of their own."""
         applied = replace(
             options,
             policy=self.policy,
@@ -85,7 +73,6 @@ class _Row:
     Attributes:
         name, summary: with ``{parameter}`` and ``{segment_ms}`` where they differ.
         policy: as text; a parameter's values are divided by ``/``.
-        first_ms: duration of the first segment.
     """
 
     name: str
@@ -116,7 +103,6 @@ class _Row:
 
 
 def _with_released(row: _Row, further_parameters: str = "") -> tuple[_Row, _Row]:
-    """Return a row and what the released agents of its paper do."""
     policy = f"{row.policy}{further_parameters}"
     return row, replace(row, policy=policy, is_released_code=True)
 
@@ -251,9 +237,6 @@ def find_preset(text: str) -> Preset:
     Args:
         text: ``NAME`` or ``NAME:PARAMETER=VALUE,...``, such as
             ``papi-2023-edatt-0.2:attention_layer=4``.
-
-    Raises:
-        ValueError: no such preset or parameter, or no value of its kind.
     """
     name, _, assignments = text.partition(":")
     found = next((preset for preset in PRESETS if preset.name == name), None)

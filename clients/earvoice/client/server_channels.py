@@ -38,11 +38,7 @@ class ServerTarget:
 
 
 def split_address(address: str) -> tuple[str, ...]:
-    """Return the parts of a list of addresses.
-
-    Raises:
-        ValueError: one of them is empty, or has a port that cannot be.
-    """
+    """Return the parts of a list of addresses."""
     parts = tuple(part.strip() for part in address.split(","))
     if not all(parts):
         raise ValueError(
@@ -118,10 +114,6 @@ class ServerChannels:
     """All calls share one connection. Who lost it gets another: a new one, to the next address.
 
     A new connection to the same address may lead elsewhere, too: behind it there may be a balancer.
-
-    Args:
-        parts: addresses, see `find_targets`.
-        open_channel: opens a channel.
     """
 
     def __init__(
@@ -147,7 +139,6 @@ class ServerChannels:
             await self._close_if_done(used)
 
     async def count(self) -> int:
-        """Return how many addresses there are now."""
         return len(await find_targets(self._parts))
 
     async def find_other(self, leaving: ServerChannel) -> bool:
@@ -169,7 +160,6 @@ class ServerChannels:
         return False
 
     async def close(self) -> None:
-        """Close every connection."""
         # Calls that end with it let go of connections that are no longer used.
         for channel in tuple(self._channels):
             await channel.channel.close()

@@ -40,8 +40,6 @@ class TranslationClient:
     """A connection to a SpeechTranslationService; any number of translations may share it.
 
     Args:
-        channels: to the server; they are closed with the client.
-        now_s: a monotonic clock in seconds.
         read_token: gives the bearer token to show with the next call; None shows none.
         keeps_secrets: nobody on the way can read what is sent.
     """
@@ -75,11 +73,7 @@ class TranslationClient:
         await self._channels.close()
 
     def with_token(self, token: str) -> TranslationClient:
-        """Return a client of the same connection that shows another token; it is not closed.
-
-        Raises:
-            ValueError: the token would leave this machine in the clear.
-        """
+        """Return a client of the same connection that shows another token; it is not closed."""
         if token and not self._keeps_secrets:
             raise ValueError("a token is shown only over TLS: everybody could read it")
         return TranslationClient(

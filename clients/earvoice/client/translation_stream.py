@@ -73,12 +73,7 @@ class Reconnection:
 
     Args:
         limit_s: seconds to try for; 0 never tries.
-        now_s: a monotonic clock in seconds.
         spread: gives a factor between 0 and 1, so that not all clients come back at once.
-
-    Attributes:
-        loss: what ended the session; None while it runs.
-        attempt_count: since then.
     """
 
     def __init__(
@@ -117,7 +112,6 @@ class Reconnection:
 
     @property
     def waited_s(self) -> float:
-        """Seconds since the loss."""
         return self._now_s() - self._lost_s
 
     def _next_pause_s(self, asked_s: float | None) -> float:
@@ -148,17 +142,12 @@ class ResumePoint:
         self._ended_utterance = -1
 
     def to_bytes(self) -> bytes:
-        """Return it as bytes, for `from_bytes` in another process."""
         place = (self.seq, self.acknowledged_samples, *self._segment, self._ended_utterance)
         return _PLACE.pack(*place) + self.token
 
     @classmethod
     def from_bytes(cls, content: bytes) -> ResumePoint:
-        """Return what `to_bytes` gave.
-
-        Raises:
-            ValueError: the bytes are something else.
-        """
+        """Return what `to_bytes` gave."""
         if len(content) <= _PLACE.size:
             raise ValueError("no place to resume from")
         place = _PLACE.unpack_from(content)
@@ -171,12 +160,7 @@ class ResumePoint:
         return point
 
     def note(self, event: TranslationEvent, seq: int) -> bool:
-        """Take note of an event; return whether it is news and not told a second time.
-
-        Args:
-            event: next in order.
-            seq: of its response.
-        """
+        """Take note of an event; return whether it is news and not told a second time."""
         match event:
             case Committed():
                 self._move(event.resume_token, seq, event.acknowledged_samples)
@@ -220,11 +204,7 @@ class Departure:
         self._latest_s = 0.0
 
     def is_due(self, event: TranslationEvent | None) -> bool:
-        """Say whether to leave now.
-
-        Args:
-            event: told just now; None for silence.
-        """
+        """Say whether to leave now; an event of None is silence."""
         if isinstance(event, GoAway) and self._search is None:
             self._latest_s = self._now_s() + event.grace_ms / 1000 * UTTERANCE_WAIT_SHARE
             self._search = asyncio.create_task(self._find())
@@ -247,12 +227,9 @@ class TranslationStream:
     """One session. It outlives its server: see `Reconnected`.
 
     Args:
-        channels: to the server.
         open_call: opens a call on one, and tells balancers which calls belong together.
         audio: the session's bytes, and updates in their place; asked for only after the session
             has started, so that a refused session never opens a microphone.
-        options: what was chosen.
-        now_s: a monotonic clock in seconds.
         resume_point: of a session that goes on here.
 
     Attributes:
@@ -326,7 +303,6 @@ class TranslationStream:
             await self._pump.stop()
 
     async def _attempt(self, channel: ServerChannel) -> AsyncGenerator[TranslationEvent, None]:
-        """Yield the events of one call that are news."""
         watch = StallWatch(self._options.stall_timeout_s, self._now_s, channel.answers)
         reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
         call = CallAttempt(
@@ -378,11 +354,7 @@ class TranslationStream:
         )
 
     async def _pause(self, error: TranslationError, untried_count: int) -> None:
-        """Wait before the next attempt.
-
-        Raises:
-            TranslationError: the session cannot go on.
-        """
+        """Wait before the next attempt."""
         if not self._started:
             if untried_count > 0 and isinstance(error, ServerUnavailableError | ServerBusyError):
                 return

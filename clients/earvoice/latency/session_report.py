@@ -36,7 +36,6 @@ class ClockReport:
     """How late the words of a session were on one clock.
 
     Attributes:
-        lag: word lag in ms; None without words.
         laal_star_ms: LAAL*, the mean over its utterances; None if none with words has ended.
     """
 
@@ -50,10 +49,6 @@ class SessionReport:
 
     Attributes:
         clocks: ``ideal``; the session's own; and ``true`` where it can be told of a live one.
-        computation: of a segment, in ms; None without segments.
-        real_time_factor: computation / audio; None without audio.
-        stages: those of words; empty without words.
-        slowest: the ten slowest words.
     """
 
     session: TracedSession
@@ -122,7 +117,6 @@ class SlowWord:
     """A word, and the stage that took most above its usual time.
 
     Attributes:
-        number: of the word in its session, from 1.
         usual_ms: the session's median of that stage.
     """
 
@@ -165,12 +159,6 @@ class Spread:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return a percentile, interpolated between neighbours.
-
-    Args:
-        ordered: at least one.
-        share: 0 to 1.
-    """
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -178,7 +166,6 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def spread_of(values: Sequence[float]) -> Spread | None:
-    """Return the spread; None of no values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -225,7 +212,6 @@ def _is_complete(segments: Sequence[TracedSegment]) -> bool:
 
 
 def report_store(store: TraceStore) -> tuple[Sequence[SessionReport], Sequence[str]]:
-    """Return the reports, and a sentence for each thing that was left out."""
     sessions, problems = join_traces(store)
     if store.dropped_traces:
         problems.append(f"{store.dropped_traces} old traces, to make room for new ones")

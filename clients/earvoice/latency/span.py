@@ -34,13 +34,8 @@ class Span:
     """A span.
 
     Attributes:
-        name: as the telemetry page has it, like ``encoder.queue``.
-        trace_id: 32 hex digits.
         start_ns: on the clock of the process that made it, to be compared with nothing but other
             spans of that process in the same trace.
-        duration_ms: on the same clock.
-        attributes: by their full names.
-        failed: its status is an error.
     """
 
     name: str
@@ -51,25 +46,19 @@ class Span:
     failed: bool = False
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a number of ours, named without the prefix ``earvoice.``.
-
-        Raises:
-            SpanError: it is no number, or missing without a default.
-        """
+        """Return a number of ours, named without the prefix ``earvoice.``."""
         value = self.attributes.get(PREFIX + name, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(name, value, "a number")
         return value
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Like ``number``."""
         value = self.attributes.get(PREFIX + name, default)
         if not isinstance(value, str):
             raise self._wrong(name, value, "a text")
         return value
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        """Like ``number``."""
         values = self._items(name)
         numbers = tuple(value for value in values if isinstance(value, int | float))
         if len(numbers) != len(values):
@@ -77,13 +66,11 @@ class Span:
         return numbers
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Empty if it is missing."""
         if PREFIX + name not in self.attributes:
             return ()
         return tuple(str(value) for value in self._items(name))
 
     def flags(self, name: str) -> tuple[bool, ...]:
-        """Like ``number``."""
         return tuple(bool(value) for value in self._items(name))
 
     def _items(self, name: str) -> tuple[AttributeValue, ...]:
@@ -103,10 +90,6 @@ def read_span_file(path: Path) -> Iterator[Span]:
     """Yield the spans of a file.
 
     A line that a service is still writing ends without a line break; it is left for next time.
-
-    Raises:
-        SpanError: a line is no OTLP/JSON; other signals' lines are no error.
-        OSError: the file cannot be read.
     """
     with path.open(encoding="utf8") as lines:
         for number, line in enumerate(lines, start=1):
@@ -176,7 +159,6 @@ class TraceStore:
         most_traces: the oldest ones are dropped beyond it; None keeps all.
 
     Attributes:
-        dropped_traces: how many were.
         span_count: spans of ours that were taken.
     """
 
@@ -188,7 +170,6 @@ class TraceStore:
         self.span_count = 0
 
     def take(self, spans: Iterable[Span]) -> None:
-        """Take spans; those of other programs are left out."""
         for span in spans:
             if span.name == SESSION:
                 self._sessions[span.trace_id] = span

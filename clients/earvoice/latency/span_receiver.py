@@ -36,15 +36,7 @@ class _TraceService(trace_service_pb2_grpc.TraceServiceServicer):
 
 @asynccontextmanager
 async def receive_spans(address: str, take: Callable[[Iterable[Span]], None]) -> AsyncIterator[int]:
-    """Give the port at which spans are received, and hand them on until the end.
-
-    Args:
-        address: HOST:PORT; port 0 takes a free one.
-        take: called on the event loop, for each message.
-
-    Raises:
-        OSError: the address cannot be bound.
-    """
+    """Give the port at which spans are received, and hand them on until the end."""
     options = [
         ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
         ("grpc.so_reuseport", 0),

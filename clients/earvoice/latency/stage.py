@@ -17,8 +17,6 @@ class Stage:
 
     Attributes:
         name: without unit, as in ``earvoice.stage.NAME_ms``.
-        label: for people.
-        hop: where the time passes.
         blame: what is said of a word that is late because of it.
     """
 
@@ -56,11 +54,6 @@ StageTimes = Mapping[str, float]
 
 
 def said_stages(emit: Span) -> StageTimes:
-    """Return what the policy service says of the words that it hands out.
-
-    Raises:
-        SpanError: the span lacks a stage.
-    """
     return {stage.name: emit.number(f"stage.{stage.name}_ms") for stage in SEGMENT_STAGES}
 
 
@@ -85,7 +78,6 @@ def spanned_stages(segment: Span, spans: Sequence[Span], clock: str) -> StageTim
 
 
 def _wait_ms(segment: Span, spans: Sequence[Span]) -> float:
-    """From the segment's arrival to its first request: both of the policy service's own clock."""
     begins_ns = [span.start_ns for span in spans if span.name in ("encode", "decode")]
     return max(0.0, (min(begins_ns) - segment.start_ns) / 1e6) if begins_ns else 0.0
 

@@ -26,9 +26,7 @@ class ReleasedItem:
 
     Attributes:
         delay_ms: audio received when it was released.
-        elapsed_ms: time of its release, on the session's clock.
         source_end_ms: where the audio that it attends to ends.
-        starts_word: whether it begins a word.
         hold_ms: from its last token's commit to its release.
         commit_segment: segment of that commit, in the same utterance.
     """
@@ -46,18 +44,13 @@ class TracedSegment:
     """A segment, as its trace tells it.
 
     Attributes:
-        utterance: from 0.
         index: within the utterance, from 1.
-        end_ms: audio position of its end.
         lateness_ms: how late its audio arrived.
         merged: grid segments merged into it beyond the first.
-        computation_ms: of all services.
         duration_ms: arrival of its last sample to the end of all work on it.
         utterance_start_ms: audio position.
         utterance_end_ms: audio position; None unless it is its utterance's last.
         stages: where the time went until its commit, or until its end if it committed nothing.
-        items: what it released.
-        failed: one of its spans is an error.
     """
 
     session_id: str
@@ -83,11 +76,7 @@ class TracedSegment:
 
 
 def segment_of_trace(spans: Sequence[Span], clock: str) -> TracedSegment:
-    """Return the segment of one trace's spans, in any order, of a session on this clock.
-
-    Raises:
-        SpanError: a span lacks an attribute, or there is no segment.
-    """
+    """Return the segment of one trace's spans, in any order, of a session on this clock."""
     root = _root(spans)
     emits = [span for span in spans if span.name == "emit"]
     decodes = [span for span in spans if span.name == "decode"]
@@ -143,13 +132,8 @@ _UNSPACED_LANGUAGES = ("zh", "ja")
 class TracedWord:
     """A released word.
 
-    Attributes:
-        utterance: from 0.
-        segment: the segment that released it (its last piece), from 1.
-        delay_ms: audio received at its release.
-        elapsed_ms: time of its release, on the session's clock.
-        source_end_ms: where the audio that it attends to ends.
-        stages: all of ``WORD_STAGES``; they add up to ``lag_ms``.
+    ``segment`` released its last piece, and its stages, all of ``WORD_STAGES``, add up to
+    ``lag_ms``.
     """
 
     utterance: int
@@ -228,11 +212,8 @@ class SessionFacts:
     """What a session's own span says.
 
     Attributes:
-        source: language of the speech.
-        target: language of the words.
         clock: of ``elapsed_ms``: ``live`` or ``true``.
         status: how it ended; ``running`` while its span is not there.
-        audio_ms: audio received; None if unknown.
     """
 
     session_id: str
@@ -258,7 +239,6 @@ class TracedSession:
 
     @property
     def audio_ms(self) -> float:
-        """Audio received, as far as is known."""
         if self.facts.audio_ms is not None:
             return self.facts.audio_ms
         return max((segment.end_ms for segment in self.segments), default=0.0)
@@ -268,7 +248,6 @@ class TracedSession:
         return sum(segment.computation_ms for segment in self.segments)
 
     def utterances(self) -> list[Utterance]:
-        """Those that have ended."""
         words = {
             number: list(group) for number, group in groupby(self.words, lambda w: w.utterance)
         }

@@ -33,8 +33,6 @@ ParameterT = TypeVar("ParameterT", int, float)
 
 @dataclass(frozen=True)
 class TriedPoint(Generic[ParameterT]):
-    """A policy with one value of its parameter."""
-
     parameter: ParameterT
     laal_ms: float
     bleu: float
@@ -96,12 +94,7 @@ LEAST_LAMBDA_GAIN_BLEU = 0.2
 
 @dataclass(frozen=True)
 class Calibrator:
-    """A recorded development set with references.
-
-    Attributes:
-        output: where replays go.
-        most_lag_ms: LAAL that the default parameters must keep.
-    """
+    """A recorded development set with references."""
 
     sweep: ReplaySweep
     output: Path
@@ -109,11 +102,7 @@ class Calibrator:
     most_lag_ms: float
 
     def calibrate(self, before: PolicyDefaults) -> PolicyDefaults:
-        """Return the parameters chosen; the policy itself stays.
-
-        Raises:
-            RecordingError: there are no references, or no setting says anything.
-        """
+        """Return the parameters chosen; the policy itself stays."""
         layer = self._choose_layer()
         heads = self._choose_heads(layer)
         lambda_states = self._choose_lambda(layer, heads)
@@ -168,7 +157,6 @@ class Calibrator:
     def _best(
         self, name: str, candidates: Mapping[str, Edatt], usual: str, least_gain: float
     ) -> str:
-        """Return the value whose curve over `ALPHAS` is best."""
         settings = [
             self._setting(replace(policy, alpha=alpha))
             for policy in candidates.values()
@@ -189,7 +177,6 @@ class Calibrator:
         values: Sequence[ParameterT],
         policy_of: Callable[[ParameterT], Edatt | AlignAtt],
     ) -> list[TriedPoint[ParameterT]]:
-        """Replay a policy with each value, and return the points."""
         self.sweep.replay([self._setting(policy_of(value)) for value in values], self.output)
         return self._read(values, policy_of)
 
@@ -198,7 +185,6 @@ class Calibrator:
         values: Sequence[ParameterT],
         policy_of: Callable[[ParameterT], Edatt | AlignAtt],
     ) -> list[TriedPoint[ParameterT]]:
-        """Return a point for each value that says anything at all."""
         settings = [self._setting(policy_of(value)) for value in values]
         points: list[TriedPoint[ParameterT]] = []
         for value, setting in zip(values, settings, strict=True):

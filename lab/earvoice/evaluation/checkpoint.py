@@ -32,18 +32,7 @@ from earvoice.runtime.machine import available_memory_bytes
 
 
 def summarize(path: Path, source_language: str, target_language: str) -> dict[str, Any]:
-    """Read a checkpoint, prove that it is whole, and say what it is: plain values by name.
-
-    Args:
-        path: checkpoint directory or `.pt` file.
-        source_language: BCP-47 tag, for a file that does not say it.
-        target_language: the same of the translation.
-
-    Raises:
-        CheckpointError: a file is missing, damaged, or contradicts another.
-        ModelConfigError: the configuration is impossible.
-        VocabularyError: a vocabulary is not usable.
-    """
+    """Read a checkpoint, prove that it is whole, and say what it is: plain values by name."""
     if is_wrapped(path):
         return _summary_of_family(path, source_language, target_language)
     parts = read_parts(path, source_language, target_language)
@@ -102,7 +91,6 @@ def _decoder_text(parts: CheckpointParts) -> str:
 
 
 def _stored_dtype(parts: CheckpointParts) -> str:
-    """The number format of most of the weights."""
     counts: Counter[torch.dtype] = Counter()
     for tensor in parts.tensors.values():
         counts[tensor.dtype] += tensor.numel()
@@ -142,16 +130,8 @@ def convert(
     """Write a checkpoint directory.
 
     Args:
-        source: checkpoint directory or `.pt` file.
-        target: directory to be made.
         languages: BCP-47 tags of source and target, for a file that does not say them.
-        name: to serve it by; None keeps its own.
         precision: of the matrices; vectors stay float32. fp32, bf16 or fp16.
-
-    Raises:
-        CheckpointError: the source is not usable, or a part has no place in our format.
-        ModelConfigError: its configuration is impossible.
-        VocabularyError: a vocabulary is not usable.
     """
     parts = read_parts(source, *languages)
     save_checkpoint(
@@ -228,11 +208,7 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _checkpoint_path(path: Path) -> Path:
-    """The only ``.pt`` file of a folder without a checkpoint of our own, or else the path itself.
-
-    Raises:
-        CommandError: there is nothing, or there are several ``.pt`` files.
-    """
+    """The only ``.pt`` file of a folder without a checkpoint of ours, or else the path itself."""
     if not path.exists():
         raise CommandError(f"{path}: no such file or directory", ExitCode.INPUT)
     files = sorted(path.glob("*.pt")) if path.is_dir() else []

@@ -38,7 +38,6 @@ class TimedSegment:
 
 
 def released_together(end_ms: float, computation_ms: float, unit_count: int) -> TimedSegment:
-    """Return a segment whose units left at its end."""
     return TimedSegment(end_ms, computation_ms, (computation_ms,) * unit_count)
 
 
@@ -59,7 +58,6 @@ def correct_simuleval(delays_ms: Sequence[float], elapsed_ms: Sequence[float]) -
 
 
 def delays(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
-    """Return each unit's delay in ms: the end of its segment."""
     return tuple(segment.end_ms for segment in segments for _ in segment.offsets_ms)
 
 

@@ -39,11 +39,7 @@ _PRECISIONS = ("bf16", "int8")
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """Compute here; what is refused becomes a message for people.
-
-    Raises:
-        CommandError: an input, a model or a setting cannot be used.
-    """
+    """Compute here; what is refused becomes a message for people."""
     # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -57,7 +53,6 @@ def computing() -> Iterator[None]:
 
 
 def add_recording_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the recording, its model, and how much of it is replayed."""
     parser.add_argument(
         "recording",
         metavar="RECORDING",
@@ -101,11 +96,6 @@ def _read_sources(options: argparse.Namespace) -> tuple[SourceRecording, ...]:
 
 
 def check_segment_ms(segment_ms: int) -> None:
-    """Refuse a segment that no session may ask for.
-
-    Raises:
-        CommandError: it is shorter or longer than the services allow.
-    """
     if not MIN_SEGMENT_MS <= segment_ms <= MAX_SEGMENT_MS:
         raise CommandError(
             f"--segment = {segment_ms} is not allowed; allowed: {MIN_SEGMENT_MS} to "
@@ -185,11 +175,6 @@ def _run_replay(options: argparse.Namespace) -> int:
 
 
 def read_settings(texts: Sequence[str]) -> list[ReplaySetting]:
-    """Return the settings, each once.
-
-    Raises:
-        CommandError: there are none, or one cannot be read.
-    """
     settings: list[ReplaySetting] = []
     for text in texts:
         try:

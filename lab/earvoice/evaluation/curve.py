@@ -42,13 +42,11 @@ class CurvePoint:
 
     @property
     def choices(self) -> Mapping[str, str]:
-        """Parameters and options by their keys."""
         assignments = re.split("[:@,]", self.name)[1:]
         return dict(part.split("=", 1) for part in assignments if "=" in part)
 
     @property
     def bleu(self) -> float | None:
-        """None without references."""
         return None if self.report.quality is None else self.report.quality.bleu
 
     @property
@@ -81,18 +79,12 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveLine:
-    """Points of a policy, at least one."""
-
     name: str
     points: tuple[CurvePoint, ...]
 
 
 def find_points(folder: Path) -> list[Path]:
-    """Return the folders with a log in and below a folder, in order of their names.
-
-    Raises:
-        LogError: there are none.
-    """
+    """Return the folders with a log in and below a folder, in order of their names."""
     found = sorted(log.parent for log in folder.rglob(LOG_NAME))
     if not found:
         raise LogError(str(folder), f"no {LOG_NAME} in it or below it")
@@ -100,22 +92,12 @@ def find_points(folder: Path) -> list[Path]:
 
 
 def read_point(folder: Path, options: ScoringOptions) -> CurvePoint:
-    """Score the log in a folder.
-
-    Raises:
-        LogError: it cannot be read.
-        ResegmenterError: the re-segmenter is not installed.
-    """
     scored = score_log(folder, options)
     return CurvePoint(folder.resolve().name, scored.report, scored.instances, scored.language)
 
 
 def group_points(points: Sequence[CurvePoint], keys: Sequence[str]) -> list[CurveLine]:
-    """Return a line for each policy, and for each choice of the keys given.
-
-    Raises:
-        LogError: the points are not of the same test set.
-    """
+    """Return a line for each policy, and for each choice of the keys given."""
     check_same_set(points)
     groups: dict[str, list[CurvePoint]] = {}
     for point in points:
@@ -125,11 +107,6 @@ def group_points(points: Sequence[CurvePoint], keys: Sequence[str]) -> list[Curv
 
 
 def check_same_set(points: Sequence[CurvePoint]) -> None:
-    """Refuse points whose difference would mean nothing.
-
-    Raises:
-        LogError: they are not of the same test set.
-    """
     first = points[0]
     references = [instance.reference for instance in first.instances]
     for point in points[1:]:

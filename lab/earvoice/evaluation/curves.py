@@ -120,7 +120,6 @@ def as_text(rows: Sequence[dict[str, Cell]], names: Sequence[str] | None = None)
 
 
 def shown_columns(metric: str, clocks: Sequence[Clock]) -> list[str]:
-    """Return the columns of ``point_rows`` that people are shown."""
     latencies = [f"{metric} {clock}" for clock in clocks]
     overheads = [f"overhead {clock}" for clock in clocks if clock != "ideal"]
     return [*_SHOWN[:5], *latencies, *overheads, *_SHOWN[5:]]
@@ -249,8 +248,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What is drawn: the metric, the clocks, the lines' keys, and where BLEU is asked for."""
-
     metric: str
     clocks: tuple[Clock, ...]
     keys: tuple[str, ...]

@@ -69,7 +69,6 @@ async def _translate_each(
 
     Raises:
         TranslationError: a session was refused before it began: all others would be.
-        CommandError: the services are not those with which the run was begun.
     """
     failures: list[TranslationError] = []
     for recording in waiting:
@@ -125,7 +124,6 @@ def describe_session(started: Started) -> dict[str, Any]:
 
 
 def describe_options(options: TranslationOptions) -> dict[str, Any]:
-    """Return the choices that change results, by name."""
     values = {
         name: value for name, value in asdict(options).items() if name not in _UNCOMPARED_OPTIONS
     }
@@ -139,7 +137,6 @@ class EvaluationResult:
     """What an evaluation came to.
 
     Attributes:
-        report: scores of what was translated; None where they would need what failed.
         failures: recordings that were not translated; running again tries them again.
     """
 
@@ -150,13 +147,7 @@ class EvaluationResult:
 async def evaluate(
     client: TranslationClient, sources: SourceSet, options: TranslationOptions, path: Path
 ) -> EvaluationResult:
-    """Translate what is not finished yet in a folder, then score everything in it.
-
-    Raises:
-        CommandError: the folder holds another run.
-        TranslationError: the services refuse such sessions, or are not there.
-        LogError: the folder's log was changed by hand.
-    """
+    """Translate what is not finished yet in a folder, then score everything in it."""
     unit = sources.scoring.unit or default_unit(options.target_languages[0])
     folder = EvaluationFolder(path, {**sources.settings, "options": describe_options(options)})
     finished = folder.finished()
@@ -202,7 +193,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_session_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare everything that a session can be asked for, and the server."""
     add_language_arguments(parser)
     add_policy_arguments(parser)
     add_stream_arguments(parser)
@@ -241,11 +231,6 @@ def _evaluate_and_tell(options: argparse.Namespace) -> int:
 
 
 def _check_recordable(options: argparse.Namespace) -> None:
-    """Refuse what cannot be replayed.
-
-    Raises:
-        CommandError: an option lets the encoder hear what depends on the policy.
-    """
     if not options.no_endpointing:
         raise CommandError("--record needs --no-endpointing: audio must not be cut by a policy")
     for flag, given in (
@@ -259,11 +244,6 @@ def _check_recordable(options: argparse.Namespace) -> None:
 
 
 def _record(folder: Path, sources: SourceSet, policy: str) -> None:
-    """Keep the revisions and hypotheses of a finished run.
-
-    Raises:
-        CommandError: the model that was served is not here.
-    """
     # Only recording needs torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from earvoice.encoder.settings import EncoderSettings  # noqa: PLC0415
@@ -284,11 +264,6 @@ def _record(folder: Path, sources: SourceSet, policy: str) -> None:
 
 
 def check_session_options(options: argparse.Namespace) -> None:
-    """Find what is wrong with the options of a session before any service is started.
-
-    Raises:
-        CommandError: no such policy or parameter, or choices that contradict each other.
-    """
     if options.catch_up == "merge" and not options.live:
         raise CommandError(
             "--catch-up merge needs --live: a recording at full speed would be one segment"
@@ -299,12 +274,7 @@ def check_session_options(options: argparse.Namespace) -> None:
 async def choose_session(
     client: TranslationClient, options: argparse.Namespace
 ) -> TranslationOptions:
-    """Return the options of every session of a run.
-
-    Raises:
-        CommandError: the server has no such model or language.
-        TranslationError: it cannot be asked.
-    """
+    """Return the options of every session of a run."""
     models = {model.name: model for model in (await client.list_models()).models}
     model = models.get(options.model or next(iter(models), ""))
     if model is None:
@@ -325,7 +295,6 @@ async def choose_session(
 
 
 def tell_failures(result: EvaluationResult, sources: SourceSet) -> int:
-    """Tell how many recordings failed, and return the exit status."""
     if not result.failures:
         return ExitCode.DONE
     scores = "the scores are without them" if result.report is not None else "there are no scores"

@@ -22,12 +22,10 @@ def default_unit(language: str) -> Unit:
 
 
 def primary_language(language: str) -> str:
-    """Return the language of a tag, without script and region, in lower case."""
     return language.replace("_", "-").split("-")[0].lower()
 
 
 def split_text(text: str, unit: Unit) -> list[str]:
-    """Return the units of a text; blanks are none."""
     words = text.split()
     return words if unit == "word" else list("".join(words))
 
@@ -35,11 +33,8 @@ def split_text(text: str, unit: Unit) -> list[str]:
 def count_units(text: str, unit: Unit, *, compatible: bool = False) -> int:
     """Return a reference's length.
 
-    Args:
-        text: the reference.
-        unit: what to count.
-        compatible: count as SimulEval and OmniSTEval do: a word between every two single blanks,
-            so that double blanks count as words, and blanks as characters.
+    ``compatible`` counts as SimulEval and OmniSTEval do: a word between every two single
+    blanks, so that double blanks count as words, and blanks as characters.
     """
     if not compatible:
         return len(split_text(text, unit))
@@ -51,13 +46,7 @@ _SNAP_MS = 0.05
 
 
 class InvalidInstanceError(ValueError):
-    """A value that no log of a translation can hold.
-
-    Args:
-        field_name: which value.
-        value: what it is.
-        allowed: what it must be.
-    """
+    """A value that no log of a translation can hold."""
 
     def __init__(self, field_name: str, value: object, allowed: str) -> None:
         super().__init__(f"{field_name} = {value}: {allowed}")
@@ -68,12 +57,10 @@ class Instance:
     """What the latency metrics are computed from.
 
     Attributes:
-        unit: what ``delays_ms`` counts.
         source_length_ms: T, above 0.
         delays_ms: d, for each unit of the hypothesis the audio received at its release; never
             falling; empty if there was no output.
         elapsed_ms: e, for each clock that is known, each unit's time; as long as ``delays_ms``.
-        reference: the reference as text; None if there is none.
         reference_units: m, at least 1; None if there is no reference.
         source_ends_ms: for each unit the end of the source interval that it attends to; None if
             the log does not say.
@@ -85,9 +72,6 @@ class Instance:
             set tells when each word was spoken; None if it does not.
         utterances: the utterances that were translated one after the other, with times relative
             to their own start; empty if the instance is one utterance.
-
-    Raises:
-        InvalidInstanceError: a value is not as above.
     """
 
     name: str
@@ -136,7 +120,7 @@ class Instance:
 
     @property
     def target_units(self) -> int:
-        """m, the reference's length; the hypothesis' where there is no reference."""
+        """m, the reference's length; the hypothesis' without one."""
         return self.unit_count if self.reference_units is None else self.reference_units
 
     def times_ms(self, clock: Clock) -> tuple[float, ...] | None:

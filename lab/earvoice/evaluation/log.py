@@ -14,12 +14,7 @@ from earvoice.evaluation.instance import Instance, InvalidInstanceError, Unit, c
 
 
 class LogError(Exception):
-    """A log that cannot be read.
-
-    Args:
-        place: file, with the line if it is known.
-        message: what is wrong, and what would be right.
-    """
+    """A log that cannot be read."""
 
     def __init__(self, place: str, message: str) -> None:
         super().__init__(f"{place}: {message}")
@@ -31,7 +26,6 @@ class ReadingOptions:
 
     Attributes:
         compatible: count references as SimulEval does (see ``count_units``).
-        references: in the order of the log's instances, for logs without; None if there are none.
         elapsed_clock: clock of the log's computation-aware times, for logs that do not say it.
     """
 
@@ -46,17 +40,11 @@ class ReadingOptions:
         return text if text and text.strip() else None
 
     def reference_units(self, reference: str | None) -> int | None:
-        """Return the length of a reference; None without one."""
         if reference is None:
             return None
         return count_units(reference, self.unit, compatible=self.compatible)
 
     def check_references(self, path: Path, instance_count: int) -> None:
-        """Check that there is a reference for each instance, if there are any.
-
-        Raises:
-            LogError: there are more, or fewer.
-        """
         if self.references is not None and len(self.references) != instance_count:
             raise LogError(
                 str(path),
@@ -69,9 +57,7 @@ class Log:
     """A log that was read.
 
     Attributes:
-        format_name: whose format, with the version if it is known.
         word_rule: when a word counts as released in it.
-        notes: what a reader of the scores must know about it.
         ends_with_eos: the end of sentence is a unit (SimulEval 1.0).
     """
 
@@ -84,11 +70,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON object; every reader of a field raises LogError where the field is something else.
-
-    Attributes:
-        place: file and line, for messages.
-    """
+    """A JSON object; every reader of a field raises LogError where the field is something else."""
 
     place: str
     fields: dict[str, Any]
@@ -123,7 +105,6 @@ class Record:
         return self._list(name, "a text", _is_text)
 
     def optional_text(self, name: str) -> str | None:
-        """Return a text; None if it is missing or null."""
         return None if self.fields.get(name) is None else self.text(name)
 
     def record(self, name: str) -> Record:
@@ -135,11 +116,6 @@ class Record:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Tell of impossible values by file and line.
-
-        Raises:
-            LogError: an instance made inside is invalid.
-        """
         try:
             yield
         except InvalidInstanceError as error:
@@ -182,12 +158,7 @@ def _is_object(value: object) -> bool:
 
 
 def read_lines(path: Path) -> list[tuple[str, str]]:
-    """Return the lines that are not blank, each with its place.
-
-    Raises:
-        LogError: there are none, or it is no text.
-        OSError: it cannot be read.
-    """
+    """Return the lines that are not blank, each with its place."""
     try:
         lines = path.read_text(encoding="utf8").split("\n")
     except UnicodeDecodeError as error:
@@ -201,11 +172,6 @@ def read_lines(path: Path) -> list[tuple[str, str]]:
 
 
 def parse_line(place: str, line: str) -> Any:
-    """Return the JSON value of a line.
-
-    Raises:
-        LogError: it is none.
-    """
     try:
         return json.loads(line)
     except json.JSONDecodeError as error:
@@ -213,21 +179,11 @@ def parse_line(place: str, line: str) -> Any:
 
 
 def read_records(path: Path) -> list[Record]:
-    """Return the objects of a file of JSON lines; blank lines are skipped.
-
-    Raises:
-        LogError: it is empty, no text, or a line is no JSON object.
-        OSError: it cannot be read.
-    """
+    """Return the objects of a file of JSON lines; blank lines are skipped."""
     return [_as_record(place, parse_line(place, line)) for place, line in read_lines(path)]
 
 
 def parse_object(place: str, content: bytes) -> Record:
-    """Return the JSON object that a file holds.
-
-    Raises:
-        LogError: it holds something else.
-    """
     try:
         value = json.loads(content)
     except (UnicodeDecodeError, json.JSONDecodeError) as error:

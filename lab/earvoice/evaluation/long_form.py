@@ -26,9 +26,6 @@ class ReferenceSentence:
     """A sentence of the reference, and where it is spoken.
 
     Attributes:
-        recording: name of the recording's file, without ending.
-        start_ms: where it begins in the recording.
-        duration_ms: its length, above 0.
         recording_end_ms: end of the recording's last sentence.
     """
 
@@ -44,10 +41,6 @@ def read_segmentation(path: Path, references: Sequence[str]) -> tuple[ReferenceS
 
     Args:
         path: YAML, a list of ``{wav, offset, duration}`` in seconds.
-        references: one for each.
-
-    Raises:
-        LogError: it is not as above, or there are more or fewer references.
     """
     import yaml  # noqa: PLC0415 - only long-form scoring needs it
 
@@ -110,12 +103,7 @@ def resegment(
     language: str,
     resegmenter: Resegmenter,
 ) -> Log:
-    """Return a log with an instance for each sentence, times relative to the sentence's start.
-
-    Raises:
-        LogError: a recording has no sentences or no output in the log.
-        ResegmenterError: the re-segmenter is not installed, or cannot count such units.
-    """
+    """Return a log with an instance for each sentence, times relative to the sentence's start."""
     by_name = _name_instances(log)
     cut = _cut_softly if resegmenter == "omnisteval" else _cut_by_word_errors
     recordings = [

@@ -27,11 +27,6 @@ def average_lagging(times_ms: Sequence[float], source_length_ms: float, target_u
 
     The mean of t_i - (i - 1) / gamma with gamma = target units / T, up to and with the first unit
     at or after the end of the source. Falls below 0 where more was written than the reference has.
-
-    Args:
-        times_ms: t, at least one.
-        source_length_ms: T.
-        target_units: m, the reference's length.
     """
     if times_ms[0] > source_length_ms:
         return times_ms[0]
@@ -62,9 +57,6 @@ def yet_another_average_lagging(
     """Return YAAL (Polak 2025): LAAL over the units that left before the source's end.
 
     Args:
-        times_ms: t.
-        source_length_ms: T.
-        target_units: m.
         recording_end_ms: for LongYAAL, the end of the recording that the segment is part of,
             relative to the segment's start; the tail is cut there.
 
@@ -128,8 +120,6 @@ def average_lagging_1_0(
     """Return AL with m + 1 reference units, and an ideal translator that stops at its last one.
 
     Args:
-        times_ms: t, the end of sentence included; at least one.
-        source_length_ms: T.
         reference_units: m, without the end of sentence.
     """
     total_ms, counted = 0.0, 0
@@ -158,7 +148,6 @@ def average_token_delay(delays_ms: Sequence[float], ends_ms: Sequence[float]) ->
     before c), at most the last source token up to c. A chunk is a run of equal delays.
 
     Args:
-        delays_ms: d, never falling, at least one.
         ends_ms: end of each target token, from ``target_ends``.
     """
     source_ends_ms = [0.0]
@@ -268,8 +257,6 @@ _METRICS_1_0: dict[str, Score] = {
 
 @dataclass(frozen=True)
 class Mean:
-    """The unweighted mean over so many instances; None of none."""
-
     value: float | None
     count: int
 
@@ -279,8 +266,6 @@ class CorpusScore:
     """All scores of a log.
 
     Attributes:
-        clocks: columns, ``ideal`` first.
-        rows: by metric, then by clock.
         silent_count: instances without output. Latency skips them.
         real_time_factor: total computation / total audio, over the instances whose computation is
             known. SimulEval's metric of the same name is d_n / T, which has no computation in it.

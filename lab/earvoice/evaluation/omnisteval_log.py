@@ -27,11 +27,6 @@ _CLOCK_NOTE = (
 
 
 def read_omnisteval(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return the log.
-
-    Raises:
-        LogError: a line lacks a field, or holds an impossible value.
-    """
     options.check_references(path, len(records))
     report = path.with_name(_REPORT_NAME)
     report_text = report.read_text(encoding="utf8") if report.is_file() else ""

@@ -29,12 +29,7 @@ _TOKENS_PER_STATE = 2
 
 
 def read_features(source: SourceRecording, checkpoint: Checkpoint) -> torch.Tensor:
-    """Return a recording's features, [frames, 80] float32, normalised.
-
-    Raises:
-        AudioSourceError: it cannot be read.
-        InvalidAudioError: a value is no amplitude.
-    """
+    """Return a recording's features, [frames, 80] float32, normalised."""
     with AudioFile(source.path) as file:
         audio = b"".join(file.chunks(_CHUNK_MS))
         rate_hz = file.audio.sample_rate_hz
@@ -64,8 +59,6 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
 
 @dataclass(frozen=True)
 class PrecisionResult:
-    """One number format on a test set; its trial is the comparison with fp32."""
-
     bleu: float
     trial: PrecisionTrial
 
@@ -73,14 +66,7 @@ class PrecisionResult:
 def compare_precisions(
     model: Path, language: str, sources: Sequence[SourceRecording], precisions: Sequence[Precision]
 ) -> list[PrecisionResult]:
-    """Translate recordings with references; return fp32 and then the others.
-
-    Raises:
-        AudioSourceError: a recording cannot be read, or is too short for a frame.
-        InvalidAudioError: a value is no amplitude.
-        ModelError: the checkpoint is not usable.
-        QualityError: sacreBLEU is missing.
-    """
+    """Translate recordings with references; return fp32 and then the others."""
     references = [source.reference for source in sources]
     exact: list[str] = []
     results: list[PrecisionResult] = []

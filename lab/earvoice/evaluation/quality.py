@@ -18,12 +18,7 @@ class QualityError(Exception):
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of a corpus.
-
-    Attributes:
-        bleu: 0 to 100.
-        chrf: chrF2, 0 to 100.
-    """
+    """BLEU, 0 to 100, and chrF2, 0 to 100."""
 
     bleu: float
     bleu_signature: str
@@ -39,16 +34,7 @@ def bleu_tokenizer(language: str) -> str:
 def score_quality(
     hypotheses: Sequence[str], references: Sequence[str], language: str = ""
 ) -> Quality:
-    """Score a corpus; an empty hypothesis counts.
-
-    Args:
-        hypotheses: detokenized.
-        references: one for each.
-        language: of the target, for the tokenizer.
-
-    Raises:
-        QualityError: sacreBLEU, or a tokenizer of its, is not installed.
-    """
+    """Score a corpus of detokenized texts; an empty hypothesis counts."""
     try:
         # Latency needs no library; only quality does.
         from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415

@@ -45,15 +45,6 @@ def encode_revisions(
     """Return the revisions of an utterance by their ends, the final one last.
 
     Computation is the time of this thread alone: on a busy CPU that is what an idle one would take.
-
-    Args:
-        network: the encoder service's model.
-        grids: whose boundaries to keep.
-        audio: all of it, whole frames.
-        audio_format: of the audio.
-
-    Raises:
-        InvalidAudioError: a value is no amplitude.
     """
     rate_hz = audio_format.sample_rate_hz
     utterance = Utterance(network, audio_format, Resampler(rate_hz, SAMPLE_RATE_HZ), start_sample=0)
@@ -84,20 +75,7 @@ def record_inputs(
     progress: RunProgress,
     model_hash: str = "",
 ) -> None:
-    """Record what is not recorded yet.
-
-    Args:
-        model_path: the checkpoint.
-        sources: the test set.
-        grids: boundaries to keep.
-        recording: a new one, or one made in the same way.
-        progress: told of each input.
-        model_hash: what the model must have; empty takes any.
-
-    Raises:
-        RecordingError: the model cannot be loaded or is another, an input cannot be encoded, or
-            the recording was made in another way or of another test set.
-    """
+    """Record what is not recorded yet, in a recording that is new or was made in the same way."""
     try:
         # One thread on the CPU: its time is computation, whatever else the machine does.
         settings = load_settings(
@@ -141,7 +119,6 @@ def _described(model_path: Path, facts: ModelFacts) -> ServedModel:
 
 
 def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> set[int]:
-    """Return the indices recorded already, once they are found to be of this test set."""
     found = {item.index: item.source_recording for item in recording.inputs()}
     for source in sources:
         before = found.get(source.index)

@@ -44,23 +44,12 @@ class RecordingError(ValueError):
 
 @dataclass(frozen=True)
 class Grid:
-    """Where segments end.
-
-    Attributes:
-        segment_ms: duration of a segment, more than 0.
-        initial_wait_ms: how much longer the first one is.
-    """
-
     segment_ms: int
     initial_wait_ms: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Grid:
-        """Read ``SEGMENT`` or ``SEGMENT+WAIT`` in milliseconds.
-
-        Raises:
-            ValueError: it is neither.
-        """
+        """Read ``SEGMENT`` or ``SEGMENT+WAIT`` in milliseconds."""
         found = re.fullmatch(r"([1-9][0-9]*)(?:\+([0-9]+))?", text)
         if found is None:
             raise ValueError(f"segment = {text!r}; allowed: SEGMENT or SEGMENT+WAIT, whole ms")
@@ -81,13 +70,6 @@ class Grid:
 
 @dataclass(frozen=True)
 class Description:
-    """What a recording was made with.
-
-    Attributes:
-        model_hash: SHA-256 over the checkpoint's contents.
-        computes_in_bfloat16: whether the matrix products were in bfloat16.
-    """
-
     model_name: str
     model_hash: str
     computes_in_bfloat16: bool
@@ -100,7 +82,6 @@ class Revision:
     """One revision, but for its message.
 
     Attributes:
-        final: whether the audio ended there.
         hearing_ms: computation of resampler, features and voice activity, since the start.
         encoding_ms: computation of the network and of what is read from its output.
     """
@@ -113,13 +94,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class RecordedInput:
-    """One recorded utterance.
-
-    Attributes:
-        index: its number, from 0.
-        reference: its translation; empty if there is none.
-        revisions: by their ends; the final one is last.
-    """
+    """One recorded utterance; its revisions by their ends, the final one last."""
 
     index: int
     source: str
@@ -130,31 +105,18 @@ class RecordedInput:
 
     @property
     def duration_ms(self) -> float:
-        """Its length."""
         return self.sample_count * 1000 / self.sample_rate_hertz
 
     @property
     def source_recording(self) -> SourceRecording:
-        """It, as a test set lists it."""
         return SourceRecording(self.index, Path(self.source), self.duration_ms, self.reference)
 
 
 class Recording:
-    """A folder with recorded inputs.
-
-    Args:
-        folder: where it is, or shall be.
-    """
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def describe(self) -> Description:
-        """Return what it was made with.
-
-        Raises:
-            RecordingError: this is no recording, or one of another version.
-        """
         path = self.folder / DESCRIPTION_FILE
         try:
             fields = json.loads(path.read_text(encoding="utf8"))
@@ -168,11 +130,7 @@ class Recording:
         return description
 
     def begin(self, description: Description) -> None:
-        """Make the folder, or go on with one that was made in the same way.
-
-        Raises:
-            RecordingError: it holds a recording made in another way.
-        """
+        """Make the folder, or go on with one that was made in the same way."""
         path = self.folder / DESCRIPTION_FILE
         if path.exists():
             found = self.describe()
@@ -193,11 +151,7 @@ class Recording:
             file.write(json.dumps(asdict(recorded), ensure_ascii=False) + "\n")
 
     def inputs(self) -> list[RecordedInput]:
-        """Return the inputs that are whole, by index.
-
-        Raises:
-            RecordingError: a line is damaged, or an input stands there twice.
-        """
+        """Return the inputs that are whole, by index."""
         path = self.folder / INPUTS_FILE
         if not path.exists():
             return []
@@ -210,11 +164,7 @@ class Recording:
         return inputs
 
     def messages(self, recorded: RecordedInput) -> list[pb.EncodeResponse]:
-        """Return an input's revisions, as the encoder service answers them.
-
-        Raises:
-            RecordingError: they are missing or damaged.
-        """
+        """Return an input's revisions, as the encoder service answers them."""
         path = self._revisions_path(recorded.index)
         messages: list[pb.EncodeResponse] = []
         try:
@@ -246,7 +196,6 @@ _ENCODING = "latin-1"
 
 
 def write_served_model(folder: Path, model: ServedModel) -> None:
-    """Write facts, sizes and tokens of a model."""
     tokens = model.tokens
     content = {
         "facts": asdict(model.facts),
@@ -261,11 +210,6 @@ def write_served_model(folder: Path, model: ServedModel) -> None:
 
 
 def read_served_model(folder: Path) -> ServedModel:
-    """Return what `write_served_model` wrote.
-
-    Raises:
-        RecordingError: it is missing or damaged.
-    """
     path = folder / MODEL_FILE
     try:
         content = json.loads(path.read_text(encoding="utf8"))

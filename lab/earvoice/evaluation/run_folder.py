@@ -34,13 +34,7 @@ _LINES = 10
 
 
 class RunProgress:
-    """A line that counts up where people sit at a terminal; elsewhere a line for each tenth.
-
-    Args:
-        name: of the run.
-        total: recordings of the test set.
-        finished: of them, those of a run before.
-    """
+    """A line that counts up where people sit at a terminal; elsewhere a line for each tenth."""
 
     def __init__(self, name: str, total: int, finished: int, output: TextIO | None = None) -> None:
         self._output = output or sys.stderr
@@ -53,7 +47,6 @@ class RunProgress:
         self._shown = ""
 
     def count(self, audio_ms: float) -> None:
-        """Count a recording that was translated."""
         self._finished += 1
         self._audio_ms += audio_ms
         if self._on_terminal:
@@ -63,14 +56,12 @@ class RunProgress:
             self._output.flush()
 
     def fail(self, message: str) -> None:
-        """Tell of a recording that was not translated."""
         self._failed += 1
         self.close()
         self._output.write(f"{message}\n")
         self._output.flush()
 
     def close(self) -> None:
-        """Erase the line."""
         if self._shown:
             self._replace("")
             self._output.write("\r")
@@ -103,11 +94,7 @@ class EvaluationFolder:
     """One run's folder.
 
     Args:
-        path: it is made if it is not there.
         settings: what was asked for; whatever changes results must be in it.
-
-    Raises:
-        CommandError: the folder holds a run with other settings, or a log of something else.
     """
 
     def __init__(self, path: Path, settings: Settings) -> None:
@@ -132,20 +119,11 @@ class EvaluationFolder:
         self._write(path / "config.yaml", [CONFIG.rstrip("\n")])
 
     def finished(self) -> frozenset[int]:
-        """Return the indices of what was finished, in this run or in one before.
-
-        Raises:
-            LogError: the log was changed by hand.
-        """
+        """Return the indices of what was finished, in this run or in one before."""
         return frozenset(int(record.number("index")) for record in self._records())
 
     def check_sources(self, sources: Iterable[SourceRecording]) -> None:
-        """Compare what is finished with the test set that is to go on.
-
-        Raises:
-            CommandError: it is of another test set.
-            LogError: the log was changed by hand.
-        """
+        """Compare what is finished with the test set that is to go on."""
         wanted = {source.index: source for source in sources}
         for record in self._records():
             index = int(record.number("index"))
@@ -159,10 +137,9 @@ class EvaluationFolder:
                 )
 
     def check_session(self, session: Settings) -> None:
-        """Note what the server said of the first session; later ones must say the same.
+        """Note what the server said of the first session.
 
-        Raises:
-            CommandError: they do not: half a run with another model is no result.
+        Later ones must say the same: half a run with another model is no result.
         """
         session = json.loads(json.dumps(session))
         if "session" not in self._settings:
@@ -177,11 +154,7 @@ class EvaluationFolder:
             file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
 
     def complete(self, unit: Unit) -> None:
-        """Put the log into the order of the test set and write simulstream's beside it.
-
-        Raises:
-            LogError: the log was changed by hand.
-        """
+        """Put the log into the order of the test set and write simulstream's beside it."""
         records = sorted(self._records(), key=lambda record: record.number("index"))
         self._write(self.log, [json.dumps(record.fields, ensure_ascii=False) for record in records])
         lines = [json.dumps(line, ensure_ascii=False) for line in describe_runs(records, unit)]
@@ -225,11 +198,6 @@ class EvaluationFolder:
 
 
 def read_settings(path: Path) -> Settings:
-    """Return the settings of a run.
-
-    Raises:
-        LogError: they are no JSON object.
-    """
     return parse_object(str(path), path.read_bytes()).fields
 
 

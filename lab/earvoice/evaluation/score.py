@@ -34,14 +34,7 @@ _MISSING = "-"
 
 @dataclass(frozen=True)
 class Report:
-    """Scores, and everything that one must know to compare them.
-
-    Attributes:
-        format_name: whose log it is.
-        word_rule: when a word counts as released.
-        quality: BLEU and chrF; None without references, or if a note says why not.
-        notes: what else a reader must know.
-    """
+    """Scores, and everything that one must know to compare them."""
 
     version: str
     path: str
@@ -54,11 +47,9 @@ class Report:
     notes: tuple[str, ...]
 
     def as_json(self) -> str:
-        """Return one JSON object, numbers unrounded."""
         return json.dumps({"tool": "earvoice score", **asdict(self)}, ensure_ascii=False, indent=2)
 
     def as_text(self) -> str:
-        """Return lines for people, numbers rounded."""
         score = self.score
         silent = f"{score.silent_count} without output, which latency skips"
         facts = {
@@ -147,11 +138,7 @@ _SIMULSTREAM_FIELDS = ("model_loading_time", "metadata", "total_audio_processed"
 
 
 def find_log(path: Path) -> Path:
-    """Return the log that a path names: the file itself, or the one log in a folder.
-
-    Raises:
-        LogError: there is no such file, or no log in the folder, or several.
-    """
+    """Return the log that a path names: the file itself, or the one log in a folder."""
     if path.is_file():
         return path
     if not path.is_dir():
@@ -170,11 +157,7 @@ def find_log(path: Path) -> Path:
 
 
 def read_log(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return a log of whichever known format.
-
-    Raises:
-        LogError: the format is unknown, or the log is not as its format says.
-    """
+    """Return a log of whichever known format."""
     first = records[0]
     if any(name in first for name in _TRANSLATION_FIELDS):
         return read_translation(path, records, options)
@@ -205,9 +188,7 @@ class ScoringOptions:
     """How to score a log; what is None is found out or left out.
 
     Attributes:
-        language: of the target, BCP-47.
         references: a file with a line for each instance, or for each sentence of ``segmentation``.
-        segmentation: where the reference sentences are in the recordings (YAML).
         elapsed_clock: clock of the log's computation-aware times, where the log does not say it.
     """
 
@@ -222,7 +203,6 @@ class ScoringOptions:
 
 
 def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what cuts a long output to sentences, and where words were spoken."""
     parser.add_argument(
         "--segmentation",
         metavar="FILE",
@@ -246,12 +226,7 @@ def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class ScoredLog:
-    """A log and its scores.
-
-    Attributes:
-        instances: what was scored: recordings, or the sentences that they were cut to.
-        language: of the target, BCP-47; empty if nobody knows.
-    """
+    """A log and its scores."""
 
     report: Report
     instances: tuple[Instance, ...]
@@ -259,12 +234,6 @@ class ScoredLog:
 
 
 def score_log(path: Path, options: ScoringOptions) -> ScoredLog:
-    """Score a log, or the one log in a folder.
-
-    Raises:
-        LogError: a file cannot be read, or they do not fit together.
-        ResegmenterError: the re-segmenter is not installed.
-    """
     log_path = find_log(path)
     log, reading, language = _read(log_path, options)
     score = score_corpus(log.instances, simuleval_1_0=log.ends_with_eos)

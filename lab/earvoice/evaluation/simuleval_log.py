@@ -22,11 +22,7 @@ _ROUNDING_MS = 0.05
 
 
 def read_segments(record: Record) -> tuple[TimedSegment, ...]:
-    """Return every segment of a run that decided all of them; none if the log has none.
-
-    Raises:
-        LogError: an impossible value, or they do not agree with the delays.
-    """
+    """Return every segment of a run that decided all of them; none if the log has none."""
     if "segments" not in record:
         return ()
     segments = tuple(_read_segment(segment) for segment in record.records("segments"))
@@ -74,11 +70,7 @@ def cut_utterances(
     elapsed_ms: Mapping[ElapsedClock, Sequence[float]],
     options: ReadingOptions,
 ) -> tuple[Instance, ...]:
-    """Return the utterances that have output, with times relative to their own start.
-
-    Raises:
-        LogError: an impossible value, or they do not agree with the delays.
-    """
+    """Return the utterances that have output, with times relative to their own start."""
     if "utterances" not in record:
         return ()
     borders = record.records("utterances")
@@ -116,11 +108,6 @@ _COMPUTATION_NOTE = (
 
 
 def read_simuleval_1_1(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return the log.
-
-    Raises:
-        LogError: a line lacks a field, or holds an impossible value.
-    """
     options.check_references(path, len(records))
     instances = tuple(
         _read_instance(position, record, options) for position, record in enumerate(records)
@@ -156,11 +143,6 @@ def _read_instance(position: int, record: Record, options: ReadingOptions) -> In
 
 
 def check_unit_count(record: Record, units: int, delay_count: int, options: ReadingOptions) -> None:
-    """Check that the prediction has a unit for each delay.
-
-    Raises:
-        LogError: it has not: the log counts something else.
-    """
     if units != delay_count:
         other = "char" if options.unit == "word" else "word"
         raise LogError(
@@ -231,11 +213,6 @@ _NOTES_1_0 = (
 
 
 def read_simuleval_1_0(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return the log.
-
-    Raises:
-        LogError: a line lacks a field, or holds an impossible value.
-    """
     options.check_references(path, len(records))
     instances = tuple(
         _read_instance_1_0(position, record, options) for position, record in enumerate(records)

@@ -60,11 +60,7 @@ def join_tokens(tokens: Sequence[str], unit: Unit) -> str:
 
 
 def read_simulstream(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return the log; recordings in the order in which they were begun.
-
-    Raises:
-        LogError: a line lacks a field, holds an impossible value, or has no recording.
-    """
+    """Return the log; recordings in the order in which they were begun."""
     names: dict[str, str] = {}
     groups: dict[str, list[Record]] = {}
     for record in records:
@@ -116,7 +112,6 @@ def _read_instance(
 def _clocks(
     ends_ms: Sequence[float], computations_ms: Sequence[float]
 ) -> dict[ElapsedClock, tuple[float, ...]]:
-    """Return for each clock when each segment's output left."""
     segments = [
         released_together(*times, 1) for times in zip(ends_ms, computations_ms, strict=True)
     ]
@@ -127,15 +122,7 @@ _MS = 1000
 
 
 def describe_runs(records: Sequence[Record], unit: Unit) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a log; the services had loaded their model before.
-
-    Args:
-        records: of our ``instances.log``.
-        unit: what it counts.
-
-    Raises:
-        LogError: a record lacks a field.
-    """
+    """Yield the lines of a log; the services had loaded their model before."""
     yield {"model_loading_time": 0.0}
     for record in records:
         identifier = int(record.number("index"))

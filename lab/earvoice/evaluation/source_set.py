@@ -21,14 +21,6 @@ _ROUNDING_MS = 1.0
 
 @dataclass(frozen=True)
 class SourceRecording:
-    """One recording of a test set.
-
-    Attributes:
-        index: place in the list, from 0.
-        duration_ms: its length, above 0.
-        reference: its translation; empty if there is none.
-    """
-
     index: int
     path: Path
     duration_ms: float
@@ -47,14 +39,6 @@ def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRe
     """Return the recordings that a file lists, a path a line.
 
     A path that does not exist as it stands is looked for beside the list.
-
-    Args:
-        path: the list.
-        references: one for each recording; None if there are none.
-
-    Raises:
-        CommandError: the list cannot be read or is empty, there are more or fewer references, or
-            a recording cannot be read.
     """
     names = read_lines(path)
     if references is not None and len(references) != len(names):
@@ -74,11 +58,7 @@ def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRe
 
 
 def read_lines(path: Path) -> tuple[str, ...]:
-    """Return the lines of a text; the last line's end begins no line of its own.
-
-    Raises:
-        CommandError: it cannot be read, or is empty.
-    """
+    """Return the lines of a text; the last line's end begins no line of its own."""
     try:
         lines = path.read_text(encoding="utf8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -115,13 +95,6 @@ _STREAMS = 2
 
 @dataclass(frozen=True)
 class SourceSet:
-    """A test set that was checked.
-
-    Attributes:
-        recordings: in order.
-        stream_count: recordings at once.
-    """
-
     recordings: tuple[SourceRecording, ...]
     settings: dict[str, Any]
     scoring: ScoringOptions
@@ -135,7 +108,6 @@ class SourceSet:
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the test set, and how it is streamed and counted."""
     parser.add_argument(
         "--source",
         dest="source_list",
@@ -165,12 +137,6 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_source_set(options: argparse.Namespace) -> SourceSet:
-    """Return the test set, with every file of it checked.
-
-    Raises:
-        CommandError: an argument is missing, or a file cannot be used.
-        LogError: the segmentation or the words cannot be read.
-    """
     if options.source_list is None:
         raise CommandError("--source is missing: a file with the paths of recordings, a line each")
     if options.streams is not None and options.streams < 1:
@@ -200,11 +166,7 @@ def read_source_set(options: argparse.Namespace) -> SourceSet:
 
 
 def read_scoring(options: argparse.Namespace) -> ScoringOptions:
-    """Return how logs of the test set are scored; they hold their references themselves.
-
-    Raises:
-        CommandError: a segmentation without its references.
-    """
+    """Return how logs of the test set are scored; they hold their references themselves."""
     if options.segmentation is not None and options.target is None:
         raise CommandError("--segmentation needs --target: a line for each sentence")
     return ScoringOptions(
@@ -219,7 +181,6 @@ def read_scoring(options: argparse.Namespace) -> ScoringOptions:
 def _join_references(
     recordings: Sequence[SourceRecording], segmentation: Path, references: Sequence[str]
 ) -> tuple[SourceRecording, ...]:
-    """Return the recordings with the references of their sentences, joined."""
     texts: dict[str, list[str]] = defaultdict(list)
     for sentence in read_segmentation(segmentation, references):
         texts[sentence.recording].append(sentence.text)

@@ -30,20 +30,12 @@ class SpokenWord:
 
 
 def read_spoken_words(path: Path) -> list[tuple[SpokenWord, ...]]:
-    """Return the words of each recording, in order of time.
-
-    Raises:
-        LogError: a line is no list of words with times, or their times go back.
-    """
+    """Return the words of each recording, in order of time."""
     return [_read_words(place, parse_line(place, line)) for place, line in read_lines(path)]
 
 
 def place_spoken_words(log: Log, words: Sequence[Sequence[SpokenWord]]) -> Log:
-    """Return a log whose units know when the word that they attend to had been spoken.
-
-    Raises:
-        LogError: there are more or fewer lists of words than instances.
-    """
+    """Return a log whose units know when the word that they attend to had been spoken."""
     if len(words) != len(log.instances):
         raise LogError(
             "words", f"{len(words)} lists were given for {len(log.instances)} recordings"

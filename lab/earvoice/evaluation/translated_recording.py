@@ -31,15 +31,11 @@ class ReleasedUnit:
     """A word or a character.
 
     Attributes:
-        text: without blanks.
-        follows_blank: whether a blank stands before it.
         delay_ms: audio received at its release; a word that came in pieces is released with its
             last one.
         source_start_ms: where the audio that it attends to begins.
         source_end_ms: where that audio ends.
-        utterance: the utterance that it belongs to, from 0.
         live_ms: wall clock from the first sample to its arrival.
-        segment: number of the segment that released it, from 0.
         elapsed_ms: its time on the service's clock.
     """
 
@@ -59,11 +55,6 @@ class TranslatedRecording:
     """One recording and its translation.
 
     Attributes:
-        index: place in the test set, from 0.
-        reference: empty if there is none.
-        target_language: BCP-47 tag.
-        unit: what ``units`` are.
-        units: the translation, in order.
         segments: every decided segment, silent ones too; their offsets are the units'.
         utterances: where each begins and ends in the recording, in ms; empty if nobody told.
         every_segment_decided: every segment was decided, so that ``segments`` tell
@@ -85,13 +76,11 @@ class TranslatedRecording:
 
     @property
     def prediction(self) -> str:
-        """The translation as text."""
         pieces = (f" {unit.text}" if unit.follows_blank else unit.text for unit in self.units)
         return "".join(pieces).strip()
 
     @property
     def computation_ms(self) -> float:
-        """Total computation of all services."""
         return sum(segment.computation_ms for segment in self.segments)
 
     @property
@@ -101,7 +90,6 @@ class TranslatedRecording:
 
     @property
     def elapsed_ms(self) -> tuple[float, ...]:
-        """Each unit's computation-aware time."""
         if self.live:
             return tuple(unit.live_ms for unit in self.units)
         return simuleval_elapsed(self.segments)
@@ -109,12 +97,6 @@ class TranslatedRecording:
 
 @dataclass
 class Collector:
-    """Collects one session.
-
-    Attributes:
-        started: the session's first event; None before it.
-    """
-
     unit: Unit
     live: bool = False
     started: Started | None = None
@@ -124,7 +106,6 @@ class Collector:
     _summary: Summary | None = None
 
     def add(self, event: TranslationEvent) -> None:
-        """Take an event."""
         match event:
             case Started():
                 self.started = event
@@ -139,11 +120,7 @@ class Collector:
                 self._summary = event
 
     def finish(self, recording: SourceRecording, target_language: str) -> TranslatedRecording:
-        """Return what was collected, after the session's last event.
-
-        Raises:
-            ProtocolError: the session has no summary, or released words outside its segments.
-        """
+        """Return what was collected, after the session's last event."""
         if self._summary is None or self.started is None:
             raise ProtocolError("the server ended a session without a summary")
         if any(unit.segment >= len(self._segments) for unit in self._units):

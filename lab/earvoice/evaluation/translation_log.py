@@ -32,12 +32,7 @@ class _TimedUnit:
 
 
 def read_translation(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return the log; an instance is a recording, in the log's order.
-
-    Raises:
-        LogError: a line lacks a field, holds an impossible value, or nobody knows how long a
-            recording is.
-    """
+    """Return the log; an instance is a recording, in the log's order."""
     groups: dict[str, list[Record]] = {}
     for record in records:
         groups.setdefault(record.text("file"), []).append(record)
@@ -56,13 +51,11 @@ def read_translation(path: Path, records: Sequence[Record], options: ReadingOpti
 
 
 def find_language(records: Sequence[Record]) -> str:
-    """Return the target language of such a log; empty if it does not say."""
     languages = (record.optional_text("target_language") for record in records)
     return next((language for language in languages if language), "")
 
 
 def _find_clock(records: Sequence[Record]) -> ElapsedClock | None:
-    """Return the clock that the items name; None when they name none."""
     for record in records:
         match record.optional_text("elapsed_clock"):
             case "live":

@@ -63,11 +63,7 @@ class PartialHypothesis:
 async def find_partial_hypotheses(
     opened: OpenedInput, segment_ms: int, most_tokens: int
 ) -> list[PartialHypothesis]:
-    """Return a hypothesis for each full segment of an input but the last.
-
-    Raises:
-        RecordingError: a boundary of these segments was not recorded.
-    """
+    """Return a hypothesis for each full segment of an input but the last."""
     rate_hertz, table = opened.recorded.sample_rate_hertz, opened.table
 
     async def find(end: int) -> PartialHypothesis:
@@ -88,9 +84,6 @@ async def translate_by_oracle(
     """Return the offline translation of an input, its words as early as they were stable.
 
     It has no computation: there is no policy that could be timed.
-
-    Raises:
-        RecordingError: a boundary of these segments was not recorded.
     """
     (setting,) = parse_settings(f"offline@segment={segment_ms}")
     offline, _ = await run.translate_opened(opened, setting)
@@ -154,7 +147,6 @@ def agreed_count(hypothesis: Sequence[int], final: Sequence[int], table: TokenTa
 
 
 def shared_count(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many first tokens two rows share."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
 
@@ -224,7 +216,6 @@ def draw_attention(
 
 
 def _labels(found: Continuation, table: TokenTable) -> list[str]:
-    """Return the tokens; a word's first one is marked as SentencePiece does."""
     return [
         "end"
         if token == table.end_token
@@ -242,12 +233,7 @@ def study(
     picture_count: int,
     output: Path,
 ) -> tuple[list[dict[str, Cell]], list[dict[str, Cell]]]:
-    """Write the oracle's log, the pictures and the replays; return the rows of both tables.
-
-    Raises:
-        CommandError: a folder holds something else.
-        RecordingError: a boundary of these segments was not recorded.
-    """
+    """Write the oracle's log, the pictures and the replays; return the rows of both tables."""
     facts = {
         "oracle": segment_ms,
         "language": sweep.language,
@@ -294,7 +280,6 @@ async def _study_inputs(
 
 
 def _share_rows(shares: Sequence[torch.Tensor]) -> list[dict[str, Cell]]:
-    """Return a row for each layer: the mean over inputs; none without shares."""
     means = torch.stack(list(shares)).mean(0).tolist() if shares else []
     return [
         {"layer": layer, **dict(zip(SHARES, values, strict=True))}

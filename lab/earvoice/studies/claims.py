@@ -180,7 +180,6 @@ class Study:
         return Bootstrap(len(next(iter(self.points.values())).instances))
 
     def family(self, name: str) -> list[CurvePoint]:
-        """Return the points of a family that were run."""
         return [self.points[name] for name in self.families.get(name, ()) if name in self.points]
 
     def bleu(self, point: CurvePoint) -> Floats:
@@ -269,11 +268,7 @@ class Study:
 def mean_values(
     first: tuple[Floats, Floats], second: tuple[Floats, Floats], part: tuple[float, float]
 ) -> tuple[tuple[Floats, Floats], str] | None:
-    """Return each curve's mean value over a part of the latencies that both reach, [R + 1].
-
-    None where they have no latency in common. Latencies that a draw's curves do not both reach
-    are left out of its means.
-    """
+    """Return each curve's mean value over a part of the latencies that both reach, [R + 1]."""
     low = max(lags_ms[:, 0].min() for lags_ms, _ in (first, second))
     high = min(lags_ms[:, 0].max() for lags_ms, _ in (first, second))
     if low >= high:
@@ -289,7 +284,6 @@ def mean_values(
 
 
 def _gains(*comparisons: tuple[Any, ...]) -> Callable[[Study], list[Finding]]:
-    """Return what asks for the gains of pairs of curves; see ``Study.gain``."""
     return lambda study: [study.gain(*comparison) for comparison in comparisons]
 
 
@@ -570,7 +564,6 @@ CLAIMS = (
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table; the first column is text, the others are numbers."""
     ruler = ["---", *["---:"] * (len(header) - 1)]
     return ["| " + " | ".join(cells) + " |" for cells in (header, ruler, *rows)]
 
@@ -742,12 +735,7 @@ def _follower_table(study: Study) -> list[str]:
 
 
 def read_study(folder: Path, layers: int, heads: int, options: ScoringOptions) -> Study:
-    """Return what a folder of replays holds of the settings.
-
-    Raises:
-        LogError: a log cannot be read, or they are not of one test set.
-        ValueError: it holds none of the settings.
-    """
+    """Return what a folder of replays holds of the settings."""
     names = families(layers, heads)
     wanted = dict.fromkeys(name for own in names.values() for name in own)
     points = {

@@ -11,12 +11,7 @@ from earvoice.runtime.bootstrap import run_service
 
 
 async def serve(settings: DecoderSettings) -> None:
-    """Run until SIGTERM or SIGINT; NOT_SERVING while the model is loaded and while draining.
-
-    Raises:
-        OSError: the address cannot be bound.
-        ModelError: the checkpoint is not usable, or there is no such device.
-    """
+    """Run until SIGTERM or SIGINT; NOT_SERVING while the model is loaded and while draining."""
     # Torch and gRPC are imported here, after what OpenMP and gRPC's core read has been set.
     from earvoice.api.v1 import decoder_service_pb2_grpc as pb_grpc  # noqa: PLC0415
     from earvoice.decoder.engine import DecoderEngine  # noqa: PLC0415
@@ -52,7 +47,6 @@ async def serve(settings: DecoderSettings) -> None:
 
 
 def main() -> int:
-    """Run the service; return the process's exit status."""
     return run_service("decoder", DecoderSettings, serve, failures=(OSError, ModelError))
 
 

@@ -25,11 +25,8 @@ class _Node:
     """A token of a hypothesis.
 
     Attributes:
-        token: vocabulary id.
-        log_probability: of the token.
         total: sum of log-probabilities up to and with it, forced tokens included.
         length: number of tokens up to and with it, forced tokens but for the start included.
-        row: of the step that predicted it.
         attention: [S] row of that step.
         parent: the token before; None for the last forced token, which stands for all of them.
     """
@@ -44,7 +41,6 @@ class _Node:
 
     @property
     def score(self) -> float:
-        """Mean log-probability."""
         return self.total / self.length
 
     def path(self) -> list[_Node]:
@@ -61,11 +57,8 @@ class BeamRun:
     """One beam: its hypotheses so far, those finished, and keys and values.
 
     Args:
-        prompt: what it starts from.
-        plan: the prompt's `beam`.
         trunk: keys and values of what is forced; taken over.
         forced_total: sum of log-probabilities of the forced tokens but for the start.
-        prefix_attention: rows to report with the beam.
     """
 
     def __init__(
@@ -88,16 +81,9 @@ class BeamRun:
 
     @property
     def last_tokens(self) -> list[int]:
-        """The token to read next in each row."""
         return [node.token for node in self._live]
 
     def take(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> Progress:
-        """Continue the rows with their best tokens.
-
-        Args:
-            logits: [rows, V] float32 (overwritten).
-            rows: attention row [S] of each row.
-        """
         nodes = self._candidates(logits, rows)
         if not nodes:
             # Numbers have overflowed. An error would be one of the whole batch, whose other
@@ -119,7 +105,6 @@ class BeamRun:
         return Progress([], [], [], near_tie)
 
     def _candidates(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> list[_Node]:
-        """The best 2 x size continuations of all rows, best first."""
         log_probs = logits.log_softmax(-1)
         # The released code makes no empty hypothesis where nothing is forced but the start.
         forbid(log_probs, end=self.prompt.forbid_end or self._live[0].length == 0)
@@ -140,7 +125,6 @@ class BeamRun:
         return nodes
 
     def _ranked(self, leaves: list[_Node]) -> list[Hypothesis]:
-        """The n-best list of these, as much of it as is wanted."""
         best = sorted(leaves, key=lambda leaf: -leaf.score)
         wanted = self._plan.size if self._plan.all_hypotheses else 1
         return [
@@ -152,13 +136,7 @@ class BeamRun:
 def begin_beam(
     decoder: CachedDecoder, cache: DecoderCache, prompt: Prompt, plan: BeamPlan
 ) -> tuple[BeamRun, Progress]:
-    """Read what is forced in one parallel pass, and start from one row.
-
-    Forcing tokens one by one keeps one row alive and adds up its log-probabilities: the same.
-
-    Raises:
-        InvalidFieldError: the first token's logits are no numbers: the states were too large.
-    """
+    """Read what is forced in one parallel pass, and start from one row."""
     forced = list(prompt.forced)
     logits, attention = decoder.prefill(
         forced, cache, prompt.attention_layer, prompt.attention_heads
@@ -172,7 +150,6 @@ def begin_beam(
 
 
 def _forced_total(logits: torch.Tensor, tokens: list[int]) -> float:
-    """Sum of the log-probabilities of n tokens by their logits [n, V]."""
     picked = logits.log_softmax(-1).gather(1, torch.tensor(tokens, device=logits.device)[:, None])
     return float(picked.sum())
 

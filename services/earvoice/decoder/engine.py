@@ -25,7 +25,6 @@ class DecoderEngine(Generic[RunT]):
     waits for company: it sleeps only when nothing can be computed.
 
     Args:
-        strategy: how tokens are chosen.
         clock_s: monotonic seconds; the same clock that requests are stamped with.
     """
 
@@ -46,7 +45,6 @@ class DecoderEngine(Generic[RunT]):
         self._thread = threading.Thread(target=self._work, name="decoder-engine", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; events go to the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -68,7 +66,6 @@ class DecoderEngine(Generic[RunT]):
         self._flush()
 
     def wake(self) -> None:
-        """Look again: a generation was asked to stop, or an outbox has room."""
         with self._condition:
             self._condition.notify()
 
@@ -104,13 +101,11 @@ class DecoderEngine(Generic[RunT]):
         )
 
     def _sweep(self) -> None:
-        """End the generations that were asked to stop."""
         for generation in (*self._running, *self._waiting):
             if generation.stop_reason:
                 self._end(generation, generation.stop_reason)
 
     def _begin_next(self) -> None:
-        """Prefill the generation that has waited longest."""
         if not self._waiting:
             return
         generation, started_s = self._waiting[0], self._clock_s()
@@ -156,7 +151,6 @@ class DecoderEngine(Generic[RunT]):
     def _accept(
         self, batch: Sequence[Generation], results: Sequence[Progress], started_s: float
     ) -> None:
-        """Hand out what a computation gave each generation that shared it."""
         now_s = self._clock_s()
         self.load.record(now_s - started_s, len(batch))
         for generation, progress in zip(batch, results, strict=True):

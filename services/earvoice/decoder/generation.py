@@ -29,12 +29,10 @@ class Event:
     """What a caller is told of its generation, and where the time went until then.
 
     Attributes:
-        generation: whose; once it has ended nobody changes it any more.
         progress: what has become known; None for its end.
         first_index: position of the progress's first token in the hypothesis.
         queue_ms: since the request was read, waiting for the engine; pauses are not counted.
         compute_ms: in computations that it had a part in.
-        batch_size: generations that shared the last of them.
     """
 
     generation: Generation
@@ -51,20 +49,13 @@ class Generation:
     The event loop calls `stop`; everything else belongs to the engine's thread until it has ended.
 
     Args:
-        generation_id: the caller's number for it.
-        states: what it attends to.
-        prompt: what it starts from.
         max_new_tokens: most tokens after the prefix.
-        end_token: id of the end of sentence.
-        outbox: where its events go.
         prefix_length: tokens of the forced prefix; the first new token has this index.
         read_at_s: monotonic clock when the request was read, in seconds.
-        traceparent: the caller's span, or empty.
 
     Attributes:
         end_reason: None until it has ended.
         failure: what its computation raised, where that ended it.
-        largest_batch: most generations that shared one of its computations.
         prefill_s, prefilled_s, ended_s: on the monotonic clock; where nothing was computed, all are
             its end.
     """
@@ -116,7 +107,6 @@ class Generation:
             self._paused_at_s = now_s
 
     def compute(self, started_s: float, now_s: float, batch_size: int) -> None:
-        """Note a computation that it had a part in."""
         if self._paused_at_s is not None:
             self._paused_ms += (started_s - self._paused_at_s) * 1000
             self._paused_at_s = None
@@ -127,12 +117,7 @@ class Generation:
             self.prefill_s, self.prefilled_s = started_s, now_s
 
     def accept(self, progress: Progress, now_s: float) -> tuple[Event | None, EndReason | None]:
-        """Take in what has become known; what comes after the limit is cut off.
-
-        Returns:
-            The event for it, if there is anything to tell, and why the generation is over, if it
-            is.
-        """
+        """Take in what has become known; what comes after the limit is cut off."""
         self.near_tie_count += progress.near_tie
         first = self.step_count
         if progress.beam:
@@ -155,7 +140,6 @@ class Generation:
         return EndReason.LIMIT if full else None
 
     def end(self, reason: EndReason, now_s: float, failure: Exception | None = None) -> Event:
-        """Close it, and give the event for that."""
         self.end_reason, self.failure, self.ended_s = reason, failure, now_s
         if self.prefill_s is None:
             self.prefill_s = self.prefilled_s = now_s
@@ -197,16 +181,13 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        """Whether as many events wait as may; from any thread."""
         return self._announced - self._taken >= self._capacity_events
 
     @property
     def generating(self) -> bool:
-        """Whether a generation has not ended yet."""
         return self._unfinished > 0
 
     def announce(self) -> None:
-        """Count an event that is on its way; from the engine's thread."""
         self._announced += 1
 
     def expect_generation(self) -> None:
@@ -233,11 +214,7 @@ class Outbox:
         self._refresh()
 
     async def take(self) -> Event | None:
-        """Wait for the next event; None after the last.
-
-        Raises:
-            Exception: what `fail` was given.
-        """
+        """Wait for the next event; None after the last, and what `fail` was given is raised."""
         await self._arrived.wait()
         if not self._events:
             if self._failure is not None:
@@ -257,7 +234,6 @@ class Outbox:
         await self._room.wait()
 
     async def settled(self) -> None:
-        """Wait until every generation has ended."""
         await self._settled.wait()
 
     def _refresh(self) -> None:

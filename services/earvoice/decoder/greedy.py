@@ -62,9 +62,6 @@ def begin_greedy(
 
     Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
     token that is not the most probable one there.
-
-    Raises:
-        InvalidFieldError: the first token's logits are no numbers: the states were too large.
     """
     forced, draft = list(prompt.forced), prompt.draft
     first, told = len(forced) - 1, prompt.reported_prefix_tokens
@@ -97,13 +94,6 @@ def begin_greedy(
 def take_greedy(
     runs: Sequence[GreedyRun[Any]], logits: torch.Tensor, rows: Sequence[torch.Tensor]
 ) -> list[Progress]:
-    """Take the most probable token of each run.
-
-    Args:
-        runs: n runs.
-        logits: [n, V] float32 (overwritten).
-        rows: n attention rows [S].
-    """
     best = _best_of(logits, [run.prompt.forbid_end for run in runs])
     for run, (token, _, _) in zip(runs, best, strict=True):
         run.last_tokens = [token]
@@ -114,24 +104,14 @@ def take_greedy(
 
 
 def forbid(scores: torch.Tensor, *, end: bool) -> None:
-    """Take from [n, V] logits or log-probabilities, in place, what is never chosen.
-
-    Args:
-        scores: start and padding become -inf in all rows.
-        end: whether the end of sentence does, too.
-    """
+    """Set what is never chosen to -inf in [n, V], in place: start, padding, and perhaps the end."""
     scores[:, :_FIRST_CHOOSABLE] = -torch.inf
     if end:
         scores[:, EOS] = -torch.inf
 
 
 def _best_of(logits: torch.Tensor, forbid_end: Sequence[bool]) -> list[tuple[int, float, bool]]:
-    """Token, log-probability and near tie of the most probable token allowed in each row.
-
-    Args:
-        logits: [n, V] float32 (overwritten).
-        forbid_end: by row.
-    """
+    """Token, log-probability and near tie of the most probable token allowed in each row."""
     normalizer = logits.logsumexp(-1, keepdim=True)
     forbid(logits, end=False)
     for row, forbidden in enumerate(forbid_end):

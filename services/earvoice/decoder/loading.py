@@ -47,12 +47,7 @@ class LoadedDecoder(NamedTuple):
 
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
-    """Load the checkpoint, of our own or of another family; only its decoder is kept.
-
-    Raises:
-        ModelError: the checkpoint is missing, damaged, or asks for what is not computed here,
-            or there is no such device.
-    """
+    """Load the checkpoint, of our own or of another family; only its decoder is kept."""
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
     if is_wrapped(settings.model_path):
@@ -107,12 +102,6 @@ def _load_wrapped(settings: DecoderSettings, device: torch.device) -> LoadedDeco
 
 
 def describe(checkpoint: Checkpoint, name: str) -> ServedModel:
-    """Return what sessions and callers must know about a checkpoint.
-
-    Args:
-        checkpoint: the model.
-        name: to serve it by; empty takes its own.
-    """
     config, vocabulary = checkpoint.config, checkpoint.target_vocabulary
     return ServedModel(
         facts=checkpoint.facts(name),
@@ -159,11 +148,6 @@ def measure_segment_cost(
 
     Measured on silence; the fastest of some repeats counts, since what else the machine does can
     only slow a computation down.
-
-    Args:
-        model: the model served.
-        strategy: what computes it; nobody else uses it meanwhile.
-        clock_s: see `computation_clock`.
     """
     end = model.tokens.end_token
     layer = model.facts.default_attention_layer

@@ -23,12 +23,7 @@ Memory = tuple[torch.Tensor, torch.Tensor]
 
 
 class SearchStrategy(Strategy[Run]):
-    """Searches as each prompt says; every row of every run goes through the network at once.
-
-    Args:
-        decoder: the network, in evaluation mode.
-        device: where its weights are.
-    """
+    """Searches as each prompt says; every row of every run goes through the network at once."""
 
     def __init__(self, decoder: CachedDecoder, device: torch.device) -> None:
         self._decoder = decoder
@@ -37,7 +32,6 @@ class SearchStrategy(Strategy[Run]):
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
-        """Read what is forced; see `begin_greedy` and `begin_beam`."""
         cache = DecoderCache(*self._memory_of(states))
         if prompt.beam is not None:
             return begin_beam(self._decoder, cache, prompt, prompt.beam)
@@ -45,7 +39,6 @@ class SearchStrategy(Strategy[Run]):
 
     @torch.inference_mode()
     def step(self, runs: Sequence[Run]) -> list[Progress]:
-        """Read each run's last tokens and go on from there."""
         counts = [run.cache.rows for run in runs]
         logits, rows = self._decoder.step(
             [token for run in runs for token in run.last_tokens],
@@ -90,7 +83,6 @@ class WrappedStrategy(Strategy[GreedyRun["WrappedCache"]]):
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[WrappedCache], Progress]:
-        """Read what is forced and verify the draft; see `begin_greedy`."""
         if prompt.beam is not None:
             raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
         cache = self._decoder.open_cache(state_tensor(states))
@@ -98,7 +90,6 @@ class WrappedStrategy(Strategy[GreedyRun["WrappedCache"]]):
 
     @torch.inference_mode()
     def step(self, runs: Sequence[GreedyRun[WrappedCache]]) -> list[Progress]:
-        """Read each run's last token and go on from there."""
         logits, rows, lengths = [], [], [run.cache.length for run in runs]
         try:
             for run in runs:
@@ -124,11 +115,7 @@ _DTYPES = {
 
 
 def state_tensor(states: StateBlock) -> torch.Tensor:
-    """[S, d] float32 on the CPU.
-
-    Raises:
-        InvalidFieldError: a value is no number.
-    """
+    """[S, d] float32 on the CPU."""
     # A bytearray, because torch warns of buffers that it could not write to.
     flat = torch.frombuffer(bytearray(states.data), dtype=_DTYPES[states.element_type])
     matrix = flat.view(states.state_count, states.dimension).float()

@@ -31,16 +31,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class DecoderService(pb_grpc.DecoderServiceServicer):
-    """Serves one model to many sessions.
-
-    Args:
-        settings: limits.
-        tracer: takes the spans of traced generations; None makes none.
-
-    Attributes:
-        sessions: how many run.
-    """
-
     def __init__(self, settings: DecoderSettings, tracer: Tracer | None = None) -> None:
         self._settings = settings
         self._tracer = tracer
@@ -49,22 +39,12 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
         self._streams: set[DecodeStream] = set()
 
     def serve(self, model: ServedModel, engine: DecoderEngine[Any]) -> None:
-        """Take sessions from now on; before, every call is refused with NOT_READY.
-
-        Args:
-            model: the model served.
-            engine: computes it; started and closed by the caller.
-        """
+        """Take sessions from now on; before, every call is refused with NOT_READY."""
         self._served = model, engine
 
     async def DescribeModel(  # noqa: N802 - the proto's name
         self, request: pb.DecoderServiceDescribeModelRequest, context: Context
     ) -> pb.DecoderServiceDescribeModelResponse:
-        """Say which model is served.
-
-        Raises:
-            NotReadyError: none yet.
-        """
         del request, context
         model, _ = self._ready()
         return pb.DecoderServiceDescribeModelResponse(model=model.facts.description())
@@ -76,9 +56,6 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
 
         Answers are written to the context, not yielded: a cancelled call ends here and not
         wherever a suspended generator is collected.
-
-        Raises:
-            EarvoiceError: the call's status.
         """
         model, engine = self._ready()
         self.sessions.check()
@@ -108,11 +85,7 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
             yield answer
 
     async def drain(self, grace_s: float) -> None:
-        """Refuse new sessions, let the others go on for the grace, and end what is left then.
-
-        Args:
-            grace_s: seconds until every session must have ended.
-        """
+        """Refuse new sessions, let the others go on for the grace, and end what is left then."""
         ending_s = min(MAX_ENDING_S, grace_s / 4)
         try:
             async with asyncio.timeout(grace_s - ending_s):

@@ -62,9 +62,6 @@ class DecodeSession:
     """Checks each request against the protocol and the model, and passes work to the engine.
 
     Args:
-        model: the model served.
-        engine: where generations are computed.
-        outbox: where their events go.
         max_states: most encoder states of one revision.
         max_tokens: most tokens of one hypothesis, prefix included.
     """
@@ -91,20 +88,7 @@ class DecodeSession:
         self.generation_count = 0
 
     def apply(self, request: pb.DecodeRequest, read_at_s: float) -> None:
-        """Do what a request says; an error ends the session.
-
-        Args:
-            request: the caller's.
-            read_at_s: monotonic clock when it was read, in seconds.
-
-        Raises:
-            OutOfOrderError: the request may not come now.
-            ModelMismatchError: another model is expected.
-            LanguageNotSupportedError: the model does not write this language.
-            StatesUnknownError: the states are not the last sent.
-            UnimplementedFieldError: only a part of the states is replaced.
-            InvalidFieldError: a field is out of range, or the request is empty.
-        """
+        """Do what a request says; an error ends the session."""
         command = request.WhichOneof("command")
         if command is None:
             raise InvalidFieldError("command", "nothing", "open, states, generate or halt")
@@ -123,7 +107,6 @@ class DecodeSession:
             self._stop(EndReason.HALTED)
 
     def close(self) -> None:
-        """Leave the engine."""
         self._stop(EndReason.CLOSED)
 
     def _stop(self, reason: EndReason) -> None:
@@ -275,7 +258,6 @@ class DecodeSession:
             raise InvalidFieldError(field, wrong, f"ids from 0 to {size - 1}")
 
     def _terms_for(self, message: pb.Generate, opened: SearchTerms) -> SearchTerms:
-        """Return the terms of one generation: those of open, but for what the message replaces."""
         self._check_search("generate", message)
         heads = tuple(message.attention_heads)
         terms = replace(opened, beam_size=message.beam_size or opened.beam_size)

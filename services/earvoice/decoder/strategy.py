@@ -20,7 +20,6 @@ class TokenTable:
     Attributes:
         texts: UTF-8 bytes by id, without a word's blank; empty for specials.
         starts_word: by id, whether the token begins a word.
-        end_token: id of the end of sentence, which also starts every hypothesis.
     """
 
     texts: tuple[bytes, ...]
@@ -53,7 +52,6 @@ class ElementType(IntEnum):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of one element."""
         return 4 if self is ElementType.FLOAT32 else 2
 
 
@@ -123,7 +121,6 @@ class PredictedToken:
     """One predicted token.
 
     Attributes:
-        token: vocabulary id.
         log_probability: natural logarithm of its softmax probability, over the whole vocabulary.
         attention: the predicting position's weight for each state, S values adding up to 1; empty
             where it is not told.

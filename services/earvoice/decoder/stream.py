@@ -26,14 +26,7 @@ Send = Callable[[pb.DecodeResponse], Awaitable[None]]
 
 
 class DecodeStream:
-    """Moves requests to the session and answers to the caller.
-
-    Args:
-        session: checks requests and starts generations.
-        outbox: where the session's events come from.
-        model: the model served.
-        tracer: takes the spans of traced generations; None makes none.
-    """
+    """Moves requests to the session and answers to the caller."""
 
     def __init__(
         self,
@@ -58,15 +51,8 @@ class DecodeStream:
     ) -> None:
         """Serve until the requests end and the last generation with them.
 
-        Args:
-            first: the first request; None where the caller has none.
-            requests: the others, in the caller's order; where none comes in time while a generation
-                runs, the next is waited for.
-            send: writes an answer to the caller, and returns when there is room for the next.
-
-        Raises:
-            EarvoiceError: the caller broke the protocol, or did not write or read for too long.
-            Exception: a computation failed.
+        The first may be None. Where no request comes in time while a generation runs, the
+        next is waited for.
         """
         with session_log(_LOG, self._describe):
             try:
@@ -78,7 +64,6 @@ class DecodeStream:
                 await self._outbox.settled()
 
     def end(self, error: Exception) -> None:
-        """End the session with an error, after the events that wait."""
         self._outbox.fail(error)
 
     async def _read(
@@ -191,7 +176,7 @@ def _add_steps(
 
 
 def trace_generation(tracer: Tracer, end: Event) -> None:
-    """Make the spans of an ended generation, where its request names a trace that is kept."""
+    """Only where its request names a trace that is kept."""
     generation = end.generation
     parent = sampled_parent(generation.traceparent)
     if parent is None or generation.prefill_s is None or generation.end_reason is None:

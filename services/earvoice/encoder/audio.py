@@ -48,11 +48,7 @@ _SAMPLE_BYTES = {
 
 @dataclasses.dataclass(frozen=True)
 class AudioFormat:
-    """A checked format; `encoding` is an `AudioEncoding` or its number.
-
-    Raises:
-        InvalidFieldError: a value is not allowed.
-    """
+    """A checked format; `encoding` is an `AudioEncoding` or its number."""
 
     encoding: int
     sample_rate_hz: int
@@ -70,15 +66,9 @@ class AudioFormat:
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one frame: a sample of every channel."""
         return _SAMPLE_BYTES[AudioEncoding(self.encoding)] * self.channel_count
 
     def frame_count(self, data: bytes) -> int:
-        """Number of frames in some audio.
-
-        Raises:
-            InvalidAudioError: the last frame is broken.
-        """
         frames, rest = divmod(len(data), self.frame_bytes)
         if rest:
             raise InvalidAudioError(
@@ -89,13 +79,9 @@ class AudioFormat:
         return frames
 
     def decode(self, data: bytes) -> Samples:
-        """Turn bytes into one channel; two are mixed down by their mean.
+        """[frames] float32 of one channel.
 
-        Returns:
-            [frames] float32; int16 and G.711 are scaled to [-1, 1).
-
-        Raises:
-            InvalidAudioError: a frame is broken, or a float is no number or far beyond [-1, 1].
+        int16 and G.711 are scaled to [-1, 1), two channels mixed down by their mean.
         """
         self.frame_count(data)
         samples = self._decode_interleaved(data)
@@ -168,7 +154,6 @@ class Resampler:
         self._weights: NDArray[np.float64] = np.sinc(time) * window * (base / self._from)
 
     def total_count(self, input_count: int) -> int:
-        """Outputs that an ended signal of this many samples has."""
         return -(-input_count * self._to // self._from)
 
     def complete_count(self, input_count: int) -> int:
@@ -181,15 +166,9 @@ class Resampler:
         return whole_periods * self._to + int(np.searchsorted(last_tap, rest, side="left"))
 
     def outputs(self, samples: Samples, start: int, stop: int) -> Samples:
-        """Compute outputs [start, stop); beyond its ends the input is silent.
+        """Outputs [start, stop) float32 of the whole input [n] float32.
 
-        Args:
-            samples: [n] float32, the whole input from its beginning.
-            start: first output, 0 or more.
-            stop: the one after the last.
-
-        Returns:
-            [stop - start] float32.
+        Beyond its ends it is silent.
         """
         if self._from == self._to:
             return samples[start:stop]
@@ -203,7 +182,6 @@ class Resampler:
         )
 
     def _block(self, samples: Samples, start: int, stop: int) -> Samples:
-        """See `outputs`; start < stop."""
         output = np.arange(start, stop)
         period, phase = np.divmod(output, self._to)
         first = period * self._from + self._first_tap[phase]

@@ -38,9 +38,6 @@ def source_words(
     a letter after it begins no word yet, as in the papers' code.
 
     Args:
-        frame_labels: greedy CTC label of every frame.
-        blank: the label that means blank.
-        label_kinds: by label: what it does to the words.
         final: whether the audio has ended.
     """
     labels = tuple(label for label, _ in groupby(frame_labels) if label != blank)

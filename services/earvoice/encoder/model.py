@@ -45,7 +45,6 @@ class Features:
         self._stream = stream
 
     def accept(self, samples: Samples) -> Samples:
-        """Take [n] samples at 16 kHz, give the [frames, 80] float32 that they complete."""
         frames: Samples = self._stream.accept(samples).numpy()
         return frames
 
@@ -54,9 +53,6 @@ class EncoderModel:
     """`earvoice.encoder.network.Network`, computed by torch.
 
     Args:
-        checkpoint: the model; only its encoder is kept.
-        detector: the speech detector, on the CPU.
-        device: where the checkpoint's network is.
         name: to serve it by; empty takes the checkpoint's own.
     """
 
@@ -95,7 +91,6 @@ class EncoderModel:
         return SpeechStream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
-        """Encode [frames, 80] float32 features, frames ≥ 1."""
         output = self._encoder.encode(torch.from_numpy(features).to(self._device))
         return Encoding(
             states=output.states.float().cpu().numpy().astype("<f4", copy=False).tobytes(),
@@ -163,17 +158,12 @@ class WrappedNetwork:
         return Encoding(data, labels=(), run_lengths=(1,) * len(states), frame_labels=())
 
     def transcribe(self, labels: Sequence[int]) -> str:
-        """Nothing: there are no labels to read."""
         del labels
         return ""
 
 
 def load_model(settings: EncoderSettings) -> Network:
-    """Load what the settings name: a checkpoint of our own, of the papers or of another family.
-
-    Raises:
-        ModelError: the checkpoint, the device or the speech detector is not usable.
-    """
+    """Load what the settings name: a checkpoint of our own, of the papers or of another family."""
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
     network: Network
@@ -216,11 +206,6 @@ def _load_wrapped(settings: EncoderSettings, device: torch.device) -> WrappedNet
 
 
 def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> None:
-    """Refuse a limit on utterances that the encoder cannot keep.
-
-    Raises:
-        ModelConfigError: utterances may be longer than the encoder takes.
-    """
     maximum = model.encoder.maximum_samples
     if maximum is not None and settings.max_utterance_ms * SAMPLE_RATE_HZ // 1000 > maximum:
         raise ModelConfigError(
@@ -241,10 +226,6 @@ def measure_segment_cost(network: Network, clock_s: Callable[[], float]) -> Segm
     """Encode an utterance of noise as often as there is time for; the fastest pass counts.
 
     What else the machine does can only slow a pass down.
-
-    Args:
-        network: the model, loaded.
-        clock_s: see `computation_clock`.
     """
     noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
     segment = network.facts.default_segment_ms * SAMPLE_RATE_HZ // 1000
@@ -256,7 +237,6 @@ def measure_segment_cost(network: Network, clock_s: Callable[[], float]) -> Segm
 
 
 def _pass_s(network: Network, noise: Samples, segment: int, clock_s: Callable[[], float]) -> float:
-    """Return how long the utterance's last segment takes."""
     features, voice_activity = network.open_features(), network.open_voice_activity()
     earlier = features.accept(noise[:-segment])
     voice_activity.accept(noise[:-segment])

@@ -34,17 +34,6 @@ _LOG = logging.getLogger("earvoice.encoder")
 
 
 class EncoderService(pb_grpc.EncoderServiceServicer):
-    """The servicer.
-
-    Args:
-        settings: limits.
-        engine: the thread that computes for all sessions.
-        tracer: takes the spans of traced requests; None makes none.
-
-    Attributes:
-        sessions: how many run.
-    """
-
     def __init__(
         self, settings: EncoderSettings, engine: EngineThread, tracer: Tracer | None = None
     ) -> None:
@@ -55,7 +44,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
         self.sessions = SessionLimit(settings.session_limit)
 
     def serve(self, network: Network) -> None:
-        """Answer with this model from now on; before, every call is refused as not ready."""
+        """Before, every call is refused as not ready."""
         self._network = network
 
     async def drain(self, grace_s: float) -> None:
@@ -66,23 +55,13 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
     async def DescribeModel(  # noqa: N802 - the proto's name
         self, request: pb.EncoderServiceDescribeModelRequest, context: Context
     ) -> pb.EncoderServiceDescribeModelResponse:
-        """Say which model is served.
-
-        Raises:
-            NotReadyError: none yet.
-        """
         del request, context
         return pb.EncoderServiceDescribeModelResponse(model=self._ready().facts.description())
 
     async def Encode(  # noqa: N802 - the proto's name
         self, request_iterator: AsyncIterator[pb.EncodeRequest], context: Context
     ) -> AsyncIterator[pb.EncodeResponse]:
-        """Run one session: one answer a request, in order.
-
-        Raises:
-            EarvoiceError: see `EncodeSession.apply`; also at the session limit, while draining
-                and when no request came for too long.
-        """
+        """Run one session: one answer a request, in order."""
         del context
         network = self._ready()
         self.sessions.check()
@@ -125,13 +104,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
     def _trace(
         self, traceparent: str, began_s: float, computed: Computation[pb.EncodeResponse]
     ) -> None:
-        """Make the spans of a revision, where its request names a trace that is kept.
-
-        Args:
-            traceparent: the caller's span, or empty.
-            began_s: when the request had been read, by `time.perf_counter`.
-            computed: what the engine made of it.
-        """
+        """Make the spans of a revision, where its request names a trace that is kept."""
         if self._tracer is None or not computed.value.HasField("encoded"):
             return
         parent = sampled_parent(traceparent)

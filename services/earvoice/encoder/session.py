@@ -22,7 +22,6 @@ class EncodeSession:
     """Audio in, one answer a request.
 
     Args:
-        network: the model, shared by all sessions.
         max_utterance_ms: longest utterance; bounds memory and the cost of a revision.
 
     Attributes:
@@ -43,27 +42,18 @@ class EncodeSession:
 
     @property
     def session_id(self) -> str:
-        """The caller's name for the session; empty before it is open."""
         return self._options.session_id
 
     @property
     def audio_seconds(self) -> float:
-        """Audio received so far, all utterances together."""
         if self._utterance is None:
             return 0.0
         return self.sample_count / self._utterance.audio_format.sample_rate_hz
 
     def apply(self, request: pb.EncodeRequest) -> pb.EncodeResponse:
-        """Do what a request says; computes, so it belongs in the engine's thread.
+        """Do what a request says, in the engine's thread.
 
         After an error the session must not be used again.
-
-        Raises:
-            OutOfOrderError: the request may not come now, or its revision is not the next.
-            ModelMismatchError: the caller expects another model.
-            InvalidFieldError: a position is outside what it may be, or the request is empty.
-            InvalidAudioError: the audio has broken frames or values that are no amplitudes.
-            SessionTooLongError: the utterance would be longer than allowed.
         """
         command = request.WhichOneof("command")
         if command is None:

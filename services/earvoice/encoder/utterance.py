@@ -27,12 +27,6 @@ class Utterance:
     What is heard is a function of the samples alone: the resampler and the features carry nothing
     that depends on how the audio was cut, the network sees the whole utterance each time, and an
     end in the past gives what would have been heard had the rest never come.
-
-    Args:
-        network: the model.
-        audio_format: of every byte that comes.
-        resampler: from the format's rate to the model's.
-        start_sample: position of the first sample in the session.
     """
 
     def __init__(
@@ -56,25 +50,17 @@ class Utterance:
         self._encoding = NO_STATES
 
     def another(self, start_sample: int) -> Utterance:
-        """Return an empty utterance of the same session, beginning at a position."""
         return Utterance(self._network, self.audio_format, self._resampler, start_sample)
 
     @property
     def received_count(self) -> int:
-        """Samples received, at the client's rate."""
         return len(self._samples)
 
     @property
     def end_sample(self) -> int:
-        """Position where the audio received ends."""
         return self.start_sample + self.received_count
 
     def add(self, data: bytes) -> None:
-        """Take more audio.
-
-        Raises:
-            InvalidAudioError: a frame is broken or a value is no amplitude.
-        """
         self._samples.append(self.audio_format.decode(data))
         complete = self._resampler.complete_count(len(self._samples))
         resampled = self._resampler.outputs(self._samples.rows, self._resampled_count, complete)
@@ -109,7 +95,6 @@ class Utterance:
 
         Args:
             end_sample: position, from the utterance's start to what was received.
-            transcribe: whether to give the greedy CTC transcript.
         """
         sample_count = end_sample - self.start_sample
         kept, tail = self._features_until(sample_count)
@@ -173,15 +158,8 @@ def encoded_message(
     """Write a network's output as the message that tells of it; its states have no id yet.
 
     Args:
-        network: whose output it is.
-        encoding: of the utterance from `start_sample` to `end_sample`.
-        spans: stretches of speech in windows.
-        frame_count: feature frames encoded.
-        start_sample: position at the client's rate.
-        end_sample: position; none that is told lies behind it.
         rate_hz: the client's.
         final: whether the utterance ends here; its last state then does too.
-        transcribe: whether to give the greedy CTC transcript.
     """
     encoder_frame = network.encoder_frame_ms * SAMPLE_RATE_HZ // 1000
 
@@ -230,11 +208,7 @@ def encoded_message(
 
 
 class GrowingArray(Generic[Element]):
-    """Rows appended in blocks, read as one array without a copy.
-
-    Args:
-        empty: an array of shape [0, ...]: gives dtype and the shape of a row.
-    """
+    """Rows appended in blocks, read as one array without a copy."""
 
     def __init__(self, empty: NDArray[Element]) -> None:
         self._rows = empty

@@ -22,26 +22,13 @@ def loading_bytes(file_bytes: int, parameters: int) -> int:
 
     The float32 weights stand first beside the file they are read from, then beside those that are
     packed for computing.
-
-    Args:
-        file_bytes: size of the weights as stored.
-        parameters: how many numbers the weights are.
     """
     weights = FLOAT32_BYTES * parameters
     return weights + max(file_bytes, weights) + WORKING_BYTES
 
 
 def check_memory(name: str, needed_bytes: int, available_bytes: int | None) -> None:
-    """Refuse a model that would not fit, before anything is read.
-
-    Args:
-        name: of the model, for the message.
-        needed_bytes: see `loading_bytes`.
-        available_bytes: what there is; None where the system does not say.
-
-    Raises:
-        ModelTooLargeError: naming both numbers.
-    """
+    """Refuse a model that would not fit, before anything is read."""
     if available_bytes is not None and needed_bytes > available_bytes:
         message = (
             f"model {name} needs {_mebibytes(needed_bytes)} to be loaded; "
@@ -76,19 +63,13 @@ class CheckpointParts:
 
 
 def language_tags(config: ModelConfig) -> tuple[str, ...]:
-    """The language tags of a model, those there are."""
     return tuple(language.tag for language in config.target_languages if language.tag)
 
 
 def build_network(
     config: ModelConfig, tensors: Mapping[str, torch.Tensor]
 ) -> SpeechTranslationModel:
-    """A network in evaluation mode with these tensors, converted to float32.
-
-    Raises:
-        CheckpointError: a tensor is missing, left over, of another shape or kind of number, or
-            holds NaN or infinity.
-    """
+    """A network in evaluation mode with these tensors, converted to float32."""
     network = network_without_storage(config)
     expected = network.state_dict()
     stored = {n: t for n, t in tensors.items() if not is_derived(n, config)}
@@ -126,11 +107,7 @@ def _check_tensors(expected: Mapping[str, torch.Tensor], given: Mapping[str, tor
 
 
 def check_finite(name: str, tensor: torch.Tensor) -> None:
-    """Refuse numbers that would turn every result into nonsense.
-
-    Raises:
-        CheckpointError: the tensor holds NaN or infinity, as one from a diverged training does.
-    """
+    """Refuse numbers that would turn every result into nonsense."""
     wrong = int((~tensor.isfinite()).sum())
     if wrong:
         message = f"tensor {name} holds NaN or infinity {wrong} times; allowed: finite numbers"
@@ -144,11 +121,7 @@ def is_derived(name: str, config: ModelConfig) -> bool:
 
 
 def check_vocabularies(config: ModelConfig, source: Vocabulary, target: Vocabulary) -> None:
-    """Refuse vocabularies of another size than the network's.
-
-    Raises:
-        CheckpointError: naming the field and both sizes.
-    """
+    """Refuse vocabularies of another size than the network's."""
     for field, pieces, vocabulary in (
         ("source_pieces", config.source_pieces, source),
         ("target_pieces", config.target_pieces, target),

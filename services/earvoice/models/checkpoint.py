@@ -66,16 +66,7 @@ def save_checkpoint(
 
     Args:
         directory: created if missing; files of an earlier checkpoint are replaced.
-        config: the model's configuration.
-        state_dict: of a `SpeechTranslationModel` with this configuration.
-        normalisation: feature statistics.
-        source_model: SentencePiece model of the transcript.
-        target_model: SentencePiece model of the translation.
         storage_dtype: of matrices; vectors stay float32. float32, bfloat16 or float16.
-
-    Raises:
-        CheckpointError: the tensors, vocabularies and configuration contradict each other, or
-            `storage_dtype` cannot hold a number.
     """
     if storage_dtype not in STORAGE_DTYPES:
         message = f"storage_dtype is {storage_dtype}; allowed: {STORAGE_DTYPES}"
@@ -107,14 +98,7 @@ def save_checkpoint(
 
 
 def read_directory(directory: Path) -> CheckpointParts:
-    """Read and verify every file of a checkpoint directory.
-
-    Raises:
-        CheckpointError: a file is missing, damaged or contradicts its SHA-256.
-        ModelTooLargeError: it needs more memory than there is.
-        ModelConfigError: the configuration has unknown, missing or impossible fields.
-        VocabularyError: a vocabulary is not usable.
-    """
+    """Read and verify every file of a checkpoint directory."""
     config, hashes, trials = _read_description(directory)
     needed = loading_bytes(_file_bytes(directory, WEIGHTS_FILE), parameter_count(config))
     check_memory(config.name, needed, available_memory_bytes())
@@ -140,22 +124,12 @@ def read_directory(directory: Path) -> CheckpointParts:
 
 
 def load_config(directory: Path | str) -> ModelConfig:
-    """The configuration of a checkpoint directory, without weights or vocabularies.
-
-    Raises:
-        CheckpointError: `config.json` is missing or damaged.
-        ModelConfigError: it has unknown, missing or impossible fields.
-    """
+    """The configuration of a checkpoint directory, without weights or vocabularies."""
     return _read_description(Path(directory))[0]
 
 
 def write_policy_defaults(directory: Path, defaults: PolicyDefaults) -> None:
-    """Replace a checkpoint's calibrated policy parameters; its hash becomes another.
-
-    Raises:
-        CheckpointError: `config.json` is missing or damaged.
-        ModelConfigError: they do not fit the model.
-    """
+    """Replace a checkpoint's calibrated policy parameters; its hash becomes another."""
     config, hashes, trials = _read_description(directory)
     config = dataclasses.replace(config, policy_defaults=defaults)
     _replace_description(directory, _description(config, hashes, trials))
@@ -165,11 +139,7 @@ def add_precision_trials(directory: Path, trials: tuple[PrecisionTrial, ...]) ->
     """Note how a checkpoint did in number formats; its hash becomes another.
 
     Args:
-        directory: of the checkpoint.
         trials: each takes the place of an earlier one in the same format and language.
-
-    Raises:
-        CheckpointError: `config.json` is missing or damaged.
     """
     config, hashes, before = _read_description(directory)
     kept = {(trial.precision, trial.target_language): trial for trial in (*before, *trials)}
@@ -177,12 +147,7 @@ def add_precision_trials(directory: Path, trials: tuple[PrecisionTrial, ...]) ->
 
 
 def read_target_vocabulary(directory: Path) -> Vocabulary:
-    """The target vocabulary of a checkpoint directory, without its network.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-        VocabularyError: the vocabulary is not usable.
-    """
+    """The target vocabulary of a checkpoint directory, without its network."""
     config, hashes, _ = _read_description(directory)
     content = _read_verified(directory, TARGET_FILE, hashes)
     return Vocabulary(content, language_tags(config))
@@ -280,11 +245,6 @@ class Checkpoint:
         return self.config.name
 
     def facts(self, name: str) -> ModelFacts:
-        """What a service tells about this model.
-
-        Args:
-            name: to serve it by; empty takes its own.
-        """
         config, defaults = self.config, self.config.policy_defaults
         return ModelFacts(
             name=name or config.name,
@@ -306,7 +266,6 @@ class Checkpoint:
         )
 
     def open_features(self) -> FeatureStream:
-        """A fresh feature stream for one utterance."""
         analysis = family_of(self.config.encoder.architecture).analysis()
         return FeatureStream(analysis, self.normalisation)
 
@@ -323,19 +282,10 @@ def load_checkpoint(
     """Load a checkpoint directory, or a `.pt` file of the papers' code.
 
     Args:
-        path: the directory, or the `.pt` file with its vocabularies beside it.
         precision: number format of the matrix products; everything else computes in float32.
             `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
         device: where the network computes; its packed weights cannot be moved later.
-        source_language: what a `.pt` file translates from; a directory says so itself.
-        target_language: what a `.pt` file translates to; a directory says so itself.
         compression: in place of the checkpoint's own.
-
-    Raises:
-        CheckpointError: a file is missing, damaged, hostile, or contradicts another.
-        DeviceError: the device does not compute in this number format.
-        ModelConfigError: the configuration has unknown, missing or impossible fields.
-        VocabularyError: a vocabulary is not usable.
     """
     parts = read_parts(path, source_language, target_language)
     if compression is not None:
@@ -362,18 +312,7 @@ def load_checkpoint(
 def read_parts(
     path: Path | str, source_language: str = "und", target_language: str = "und"
 ) -> CheckpointParts:
-    """Read a checkpoint directory, or a `.pt` file of the papers' code, without building it.
-
-    Args:
-        path: the directory, or the `.pt` file with its vocabularies beside it.
-        source_language: what a `.pt` file translates from; a directory says so itself.
-        target_language: what a `.pt` file translates to; a directory says so itself.
-
-    Raises:
-        CheckpointError: a file is missing, damaged or hostile, or memory too small.
-        ModelConfigError: the configuration has unknown, missing or impossible fields.
-        VocabularyError: a vocabulary is not usable.
-    """
+    """Read a checkpoint without building it; a `.pt` file must be told its languages."""
     path = Path(path)
     if path.suffix == ".pt":
         return read_fairseq(path, source_language, target_language)
@@ -399,12 +338,7 @@ def _with_compression(parts: CheckpointParts, compression: Compression) -> Check
 
 
 def load_target_vocabulary(path: Path | str) -> Vocabulary:
-    """The target vocabulary of a checkpoint directory or `.pt` file, without the network.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-        VocabularyError: the vocabulary is not usable.
-    """
+    """The target vocabulary of a checkpoint directory or `.pt` file, without the network."""
     path = Path(path)
     if path.suffix == ".pt":
         return read_fairseq_target_vocabulary(path)

@@ -54,12 +54,11 @@ class FamilyConfig(ModelRecord):
 
     @property
     def frame_shift_ms(self) -> int:
-        """Time between two encoder frames before compression, in milliseconds."""
+        """Between two encoder frames, before compression."""
         raise NotImplementedError
 
     @property
     def description(self) -> str:
-        """One line for people."""
         raise NotImplementedError
 
     @classmethod
@@ -169,7 +168,6 @@ class PolicyDefaults(ModelRecord):
     """The same of AlignAtt's `f`."""
 
     def check_together(self) -> None:
-        """Refuse a policy that is not there, or needs what only a stream can say."""
         if self.policy not in POLICIES or POLICIES[self.policy].required_parameters():
             ready = [name for name, one in POLICIES.items() if not one.required_parameters()]
             raise ParameterError("policy", self.policy, ", ".join(ready))
@@ -206,11 +204,7 @@ class ModelConfig(ModelRecord):
 
     @property
     def papers_encoder(self) -> EncoderConfig:
-        """The encoder's configuration, for what works on the papers' networks alone.
-
-        Raises:
-            ModelConfigError: it is of another family.
-        """
+        """The encoder's configuration, for what works on the papers' networks alone."""
         if not isinstance(self.encoder, EncoderConfig):
             architecture = self.encoder.architecture
             message = f"encoder is {architecture!r}; allowed here: 'conformer', 'transformer'"
@@ -282,11 +276,6 @@ PRESETS: Mapping[str, ModelConfig] = MappingProxyType(
 
 
 def preset(name: str) -> ModelConfig:
-    """The configuration with this name.
-
-    Raises:
-        ModelConfigError: there is none.
-    """
     if name not in PRESETS:
         message = f"preset is {name!r}; allowed: {', '.join(PRESETS)}"
         raise ModelConfigError(message)

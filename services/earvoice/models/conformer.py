@@ -44,7 +44,6 @@ class Subsampler(nn.Module):
         """Shorten and widen the features.
 
         Args:
-            features: [B, T, mel] float32, normalised.
             lengths: [B] int64 frames of each utterance, or None when nothing is padded.
 
         Returns:
@@ -158,7 +157,6 @@ class RelativeAttention(nn.Module):
         """Attend.
 
         Args:
-            hidden: [B, T, d] layer-normalised states.
             rows: [n, d] float32 from `position_rows`.
             lengths: [B] int64, or None when nothing is padded.
             blocked: [B, 1, 1, T] bool, true at padded keys, or None.
@@ -262,8 +260,6 @@ class ConformerLayer(nn.Module):
         """[B, T, d] → [B, T, d] float32.
 
         Args:
-            hidden: [B, T, d] float32.
-            rows: [n, d] sinusoid rows for T frames.
             lengths: [B] int64, or None when nothing is padded.
             valid: [B, T] bool, the same as a mask, or None.
         """

@@ -41,10 +41,6 @@ def compress(
     within the run, "fixed" the mean of every 4 frames, "none" leaves all frames.
 
     Args:
-        states: [B, T, d] float32 encoder states.
-        lengths: [B] int64 valid frames of each utterance.
-        ctc_log_probs: [B, T, V+1] float32.
-        strategy: which compression.
         max_frames: longer runs are cut into as many as need be, from their start; 0 is any length.
 
     Returns:
@@ -110,7 +106,6 @@ def _summed(values: torch.Tensor, slot: torch.Tensor, slots: int) -> torch.Tenso
 
 
 def _first_labels(label: torch.Tensor, slot: torch.Tensor, slots: int) -> torch.Tensor:
-    """[B, slots] int64: the label of each run's first frame, -1 where there is no run."""
     first = torch.ones_like(slot, dtype=torch.bool)
     first[:, 1:] = slot[:, 1:] != slot[:, :-1]
     labels = label.new_full((label.shape[0], slots + 1), -1)

@@ -31,13 +31,9 @@ class DecoderCache:
         cross_values: torch.Tensor,
         buffer: torch.Tensor | None = None,
     ) -> None:
-        """Start empty.
+        """`cross_keys` and `cross_values` [layers, heads, S, d_head] are of the encoder states.
 
-        Args:
-            cross_keys: [layers, heads, S, d_head] keys of the encoder states.
-            cross_values: [layers, heads, S, d_head] values of the encoder states.
-            buffer: [2, layers, heads, capacity, d_head] to keep the tokens' keys and values in;
-                None takes a new one.
+        `buffer` [2, layers, heads, capacity, d_head] will hold the tokens'.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
@@ -48,17 +44,15 @@ class DecoderCache:
 
     @property
     def states(self) -> int:
-        """Number of encoder states, S."""
         return self.cross_keys.shape[2]
 
     @property
     def rows(self) -> int:
-        """Number of hypotheses, each read one token further by a step."""
+        """Hypotheses, each read one token further by a step."""
         return 1
 
     @property
     def position(self) -> int:
-        """Number of tokens in a hypothesis: the position of the next."""
         return self.length
 
     def reserve(self, count: int) -> None:
@@ -82,15 +76,10 @@ class DecoderCache:
         return kept_keys[:, :end], kept_values[:, :end]
 
     def advance(self, count: int) -> None:
-        """Count the tokens that every layer has written."""
         self.length += count
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens after the first `length` (rejected drafts).
-
-        Raises:
-            ModelInputError: the cache holds fewer tokens.
-        """
+        """Forget all tokens after the first `length` (rejected drafts)."""
         if not 0 <= length <= self.length:
             message = f"length is {length}; allowed: 0 to {self.length}"
             raise ModelInputError(message)
@@ -116,7 +105,6 @@ class BeamCache(DecoderCache):
     """
 
     def __init__(self, trunk: DecoderCache) -> None:
-        """Start with one row, all of `trunk`, whose storage is taken over."""
         super().__init__(trunk.cross_keys, trunk.cross_values, trunk.buffer)
         self.length = self._position = trunk.length
         self._ancestors = torch.ones(
@@ -176,16 +164,11 @@ class CachedDecoder(TransformerDecoder):
         replace_linears(self, dtype)
 
     def decoding_layers(self) -> list[DecodingLayer]:
-        """The layers, as trained or as prepared for inference."""
         return [layer for layer in self.layers if isinstance(layer, DecodingLayer)]
 
     @torch.inference_mode()
     def open_cache(self, states: torch.Tensor) -> DecoderCache:
-        """Compute the keys and values of the encoder states, [S, d] float32, once for all layers.
-
-        Raises:
-            ModelInputError: the states have another shape.
-        """
+        """Compute keys and values of encoder states, [S, d] float32, once for all layers."""
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
             message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
@@ -209,19 +192,12 @@ class CachedDecoder(TransformerDecoder):
 
         Args:
             tokens: n ≥ 1 token ids; an empty cache begins with the start token.
-            cache: extended by n tokens.
-            attention_layer: which layer's cross-attention to give, counted from 1.
             attention_heads: heads to average over, counted from 1; empty takes all.
-            first_logits: first row whose logits are computed, 0 to n - 1.
-            first_attention: first row whose attention is given, 0 to n - 1.
 
         Returns:
             Logits [n - first_logits, V] and attention [n - first_attention, S], both float32. Row i
             of n belongs to the prediction of the token after tokens[i]; attention is the softmax,
             averaged over heads.
-
-        Raises:
-            ModelInputError: no tokens, a token out of range, or no such layer or head.
         """
         self._check(tokens, [attention_layer], [attention_heads])
         cache.reserve(len(tokens))
@@ -264,14 +240,10 @@ class CachedDecoder(TransformerDecoder):
             tokens: R token ids, one for each row of each cache.
             caches: B caches of one row (a hypothesis) or more (a beam), each row extended by one
                 token.
-            attention_layers: B layers whose cross-attention to give, counted from 1.
             attention_heads: B times the heads to average over, counted from 1; empty takes all.
 
         Returns:
             Logits [R, V] float32 and R attention rows [S] float32.
-
-        Raises:
-            ModelInputError: the lists do not fit, or a token, layer or head is out of range.
         """
         heads = attention_heads or [()] * len(caches)
         self._check_lengths(tokens, caches, attention_layers, heads)
@@ -359,7 +331,6 @@ class CachedDecoder(TransformerDecoder):
 
 
 def _with_rows(caches: Sequence[DecoderCache]) -> list[tuple[DecoderCache, slice]]:
-    """Each cache and the rows of a batch that are its own."""
     ends = list(accumulate(cache.rows for cache in caches))
     return [(cache, slice(end - cache.rows, end)) for cache, end in zip(caches, ends, strict=True)]
 

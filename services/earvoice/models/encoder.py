@@ -38,8 +38,6 @@ class EncoderOutput:
 
 @dataclasses.dataclass(frozen=True)
 class EncodedBatch:
-    """A padded batch through the encoder."""
-
     compressed: CompressedStates
     """Its states are those after the last layer: [B, S, d]."""
     ctc_log_probs: torch.Tensor
@@ -78,9 +76,6 @@ class SpeechEncoder(nn.Module):
 
         Returns:
             Tensors on the network's device.
-
-        Raises:
-            ModelInputError: the features have another shape.
         """
         if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != self.mel_bins:  # noqa: PLR2004 - two axes
             message = (
@@ -138,7 +133,6 @@ class PaperEncoder(SpeechEncoder):
         self.ctc_fc = nn.Linear(width, config.source_pieces + 1)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
-        """See `SpeechEncoder.forward`."""
         hidden, lengths = self.subsample(features, lengths)
         if self._positions is not None:
             hidden = hidden + self._positions.up_to(hidden.shape[1], hidden.device)
@@ -153,7 +147,6 @@ class PaperEncoder(SpeechEncoder):
         return EncodedBatch(dataclasses.replace(compressed, states=states), ctc_log_probs, lengths)
 
     def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: see `earvoice.models.inference`."""
         self.layers = nn.ModuleList(_fused(layer, dtype) for layer in self.layers)
         self.subsample.prepare(dtype)
         super().prepare(dtype)

@@ -102,11 +102,6 @@ class FeatureNormalisation:
     """[80] float32, positive."""
 
     def __post_init__(self) -> None:
-        """Check both statistics.
-
-        Raises:
-            CheckpointError: a shape other than [80], or values that cannot normalise.
-        """
         for name, value in (("mean", self.mean), ("deviation", self.deviation)):
             if value.shape != (MEL_BINS,) or not bool(torch.isfinite(value).all()):
                 message = f"normalisation {name} has shape {tuple(value.shape)}; allowed: [80]"
@@ -117,7 +112,6 @@ class FeatureNormalisation:
 
     @classmethod
     def identity(cls) -> Self:
-        """Statistics that change nothing."""
         return cls(torch.zeros(MEL_BINS), torch.ones(MEL_BINS))
 
     def __call__(self, features: torch.Tensor) -> torch.Tensor:
@@ -145,9 +139,6 @@ class FeatureStream:
 
         Returns:
             [frames, 80] float32 new normalised frames, perhaps none.
-
-        Raises:
-            ModelInputError: another dtype or shape, or numbers that are not finite.
         """
         if samples.dtype != np.float32 or samples.ndim != 1:
             message = f"samples are {samples.dtype}{samples.shape}; allowed: float32 of one axis"

@@ -33,13 +33,6 @@ class KeptPositions:
     """Projected sinusoid rows of one layer, computed once and cut to each utterance's length."""
 
     def __init__(self, positions: PositionScheme, weight: torch.Tensor, heads: int) -> None:
-        """Start empty.
-
-        Args:
-            positions: which rows an utterance needs.
-            weight: [d, d] float32 of the position projection.
-            heads: number of attention heads.
-        """
         self._positions = positions
         self._weight = weight
         self._heads = heads
@@ -202,8 +195,6 @@ class FusedConvolution(nn.Module):
 
 
 class FusedConformerLayer(nn.Module):
-    """A `ConformerLayer` that only infers."""
-
     def __init__(self, plain: ConformerLayer, dtype: torch.dtype) -> None:
         super().__init__()
         self.first_feed_forward = FusedFeedForward(plain.first_feed_forward, dtype)

@@ -52,8 +52,6 @@ class FusedProjections(nn.Module):
 
 
 class FusedEncoderLayer(nn.Module):
-    """A `TransformerEncoderLayer` that only infers."""
-
     def __init__(self, plain: TransformerEncoderLayer, dtype: torch.dtype) -> None:
         super().__init__()
         self.norm = plain.self_attn_layer_norm
@@ -64,7 +62,6 @@ class FusedEncoderLayer(nn.Module):
     def forward(
         self, hidden: torch.Tensor, frames: int, lengths: torch.Tensor | None
     ) -> torch.Tensor:
-        """See `FusedConformerLayer.forward`."""
         query, key, value = self.projections(self.norm(hidden))
         allowed = None
         if lengths is not None:
@@ -127,10 +124,8 @@ class FusedDecoderLayer(nn.Module):
         return queries.view(*queries.shape[:-1], self.heads, -1).transpose(-3, -2)
 
     def add_cross(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """[n, d] and what cross-attention gave, [n, d] → [n, d]."""
         return self.cross_output.added_to(hidden, attended)
 
     def add_feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[n, d] → [n, d]."""
         output: torch.Tensor = self.last(hidden)
         return output

@@ -24,7 +24,6 @@ class QuantisedMatrix:
     """A weight matrix in int8 with one scale for each output channel (symmetric)."""
 
     def __init__(self, weight: torch.Tensor) -> None:
-        """Quantise [out, in] float32."""
         scales = _scales(weight)
         # [in, out] by strides, as the product takes it.
         self._values = (weight / scales).round_().to(torch.int8).T
@@ -91,14 +90,7 @@ class InferenceLinear(nn.Module):
         dtype: torch.dtype,
         activation: Activation = "none",
     ) -> None:
-        """Pack the weights.
-
-        Args:
-            weight: [out, in] float32.
-            bias: [out] float32, or None.
-            dtype: what weights are rounded to and products computed in: float32, bfloat16 or int8.
-            activation: what the result goes through.
-        """
+        """`weight` [out, in] and `bias` [out] are float32; products are computed in `dtype`."""
         super().__init__()
         self.dtype = dtype
         self.in_features = weight.shape[1]
@@ -187,7 +179,6 @@ class InferenceLinear(nn.Module):
         return self.plain is not None and (few or self.packed is None)
 
     def _pack(self, weight: torch.Tensor) -> None:
-        """Keep the weight in oneDNN's own layout, and plain where that is used."""
         small = weight.numel() <= SMALL_MATRIX
         if not (small and self.dtype == torch.float32 and has_fast_mkl(weight.device)):
             self.packed = packed_weight(weight)
@@ -221,7 +212,6 @@ def has_fast_mkl(device: torch.device) -> bool:
 
 @cache
 def _processor_description() -> str:
-    """What Linux says about the processor; elsewhere nothing."""
     try:
         return Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -229,17 +219,11 @@ def _processor_description() -> str:
 
 
 def has_onednn(device: torch.device) -> bool:
-    """Whether oneDNN computes on this device."""
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return device.type == "cpu" and available
 
 
 def check_inference_dtype(dtype: torch.dtype) -> None:
-    """Refuse a dtype that linear layers cannot infer in.
-
-    Raises:
-        ModelConfigError: it is none of float32, bfloat16 and int8.
-    """
     if dtype not in INFERENCE_DTYPES:
         message = f"dtype is {dtype}; allowed: {', '.join(map(str, INFERENCE_DTYPES))}"
         raise ModelConfigError(message)

@@ -18,11 +18,7 @@ class DeviceError(ModelError):
 
 
 def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
-    """Return the device to compute on; `auto` takes a GPU when there is one.
-
-    Raises:
-        DeviceError: `cuda` was asked for and there is no GPU.
-    """
+    """Return the device to compute on; `auto` takes a GPU when there is one."""
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -85,11 +81,6 @@ def chosen_dtype(
 
     Args:
         wanted: `auto` takes bf16 where the machine is fast in it and the model bears it, else fp32.
-        device: where the network computes.
-        bears_bfloat16: whether the model does.
-
-    Raises:
-        DeviceError: this device does not compute in it.
     """
     if wanted == "auto":
         wanted = "bf16" if bears_bfloat16 and has_fast_bfloat16(device) else "fp32"

@@ -42,7 +42,6 @@ class DetectorState:
 
     @staticmethod
     def initial() -> DetectorState:
-        """The state before the first window: silence."""
         zeros = torch.zeros(1, 1, WIDTH)
         return DetectorState(zeros, zeros, torch.zeros(CONTEXT_SAMPLES))
 
@@ -77,7 +76,6 @@ class SpeechDetector(nn.Module):
 
         Args:
             samples: [n · 512] float32 at 16 kHz in [-1, 1], n ≥ 1, following those before.
-            state: what the call before returned.
 
         Returns:
             n probabilities of speech, and the state after them.
@@ -103,11 +101,7 @@ class SpeechDetector(nn.Module):
 
 
 class SpeechStream:
-    """The detector on one utterance; a tail shorter than a window waits for more.
-
-    Args:
-        detector: shared by all utterances.
-    """
+    """The detector on one utterance; a tail shorter than a window waits for more."""
 
     def __init__(self, detector: SpeechDetector) -> None:
         self._detector = detector
@@ -115,14 +109,7 @@ class SpeechStream:
         self._waiting = torch.empty(0)
 
     def accept(self, samples: NDArray[np.float32]) -> list[float]:
-        """Take the next sound and judge the windows that it completes.
-
-        Args:
-            samples: [n] float32 at 16 kHz in [-1, 1], n ≥ 0.
-
-        Returns:
-            A probability of speech for each new window.
-        """
+        """Judge the windows that the next [n] float32 samples at 16 kHz in [-1, 1] complete."""
         heard = torch.cat([self._waiting, torch.from_numpy(samples)])
         whole = len(heard) // SPEECH_WINDOW_SAMPLES * SPEECH_WINDOW_SAMPLES
         self._waiting = heard[whole:].clone()
@@ -139,9 +126,6 @@ def load_speech_detector() -> SpeechDetector:
     The package itself is not imported: its import sets torch's threads for the whole process. Of
     its files the TorchScript one is read, since the tensors of its `.safetensors` file are those
     of another model; only the tensors are taken, since running it costs several times as much.
-
-    Raises:
-        SpeechDetectorError: the weights are missing or not those of this network.
     """
     path = weights_path()
     try:
@@ -162,11 +146,6 @@ def load_speech_detector() -> SpeechDetector:
 
 
 def weights_path() -> Path:
-    """Where the `silero-vad` distribution keeps its network.
-
-    Raises:
-        SpeechDetectorError: it is not installed.
-    """
     found = importlib.util.find_spec(WEIGHTS_PACKAGE)
     folders = found.submodule_search_locations if found else None
     path = Path(folders[0]) / WEIGHTS_FILE if folders else None

@@ -101,7 +101,7 @@ class TokenPositions:
     """Position rows that are computed once and cut to length."""
 
     def __init__(self, width: int, first: int = 2) -> None:
-        """Start empty; `width` is the model's, d, `first` the position of the first row."""
+        """`first` is the position of the first row."""
         self._width = width
         self._first = first
         self._rows = torch.empty(0, width)
@@ -121,11 +121,7 @@ class LearnedPositions:
         self._rows = rows
 
     def up_to(self, count: int, device: torch.device) -> torch.Tensor:
-        """[count, d] float32: the rows of tokens 0 … count - 1.
-
-        Raises:
-            ModelInputError: there are fewer.
-        """
+        """[count, d] float32: the rows of tokens 0 … count - 1."""
         if count > self._rows.num_embeddings:
             message = f"a hypothesis has {count} tokens; allowed: {self._rows.num_embeddings}"
             raise ModelInputError(message)
@@ -206,7 +202,6 @@ class DecoderLayer(nn.Module):
         return tuple(own.by_head(projection(normed)) for projection in projections)
 
     def add_self(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """[n, d] and what self-attention gave, [n, d] → [n, d]."""
         output: torch.Tensor = hidden + self.self_attn.out_proj(attended)
         return output
 
@@ -216,12 +211,10 @@ class DecoderLayer(nn.Module):
         return cross.by_head(cross.q_proj(self.encoder_attn_layer_norm(hidden)))
 
     def add_cross(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        """[n, d] and what cross-attention gave, [n, d] → [n, d]."""
         output: torch.Tensor = hidden + self.encoder_attn.out_proj(attended)
         return output
 
     def add_feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[n, d] → [n, d]."""
         return hidden + self.feed_forward(hidden)
 
     def feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:

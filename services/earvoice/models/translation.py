@@ -20,8 +20,6 @@ SightMask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOutput:
-    """What the losses need."""
-
     logits: torch.Tensor
     """[B, L, V] float32; row t predicts token t + 1."""
     ctc_log_probs: torch.Tensor
@@ -49,8 +47,6 @@ class SpeechTranslationModel(nn.Module):
         """Teacher-forced pass over a padded batch.
 
         Args:
-            features: [B, T, mel] float32, normalised, zero where padded.
-            lengths: [B] int64 frames.
             previous_tokens: [B, L] int64, start token first, padded on the right.
             mask: what of the source each token is written with; None is all of it.
         """
@@ -62,11 +58,7 @@ class SpeechTranslationModel(nn.Module):
 
     @property
     def papers_encoder(self) -> PaperEncoder:
-        """The encoder, for what works on the papers' networks alone.
-
-        Raises:
-            ModelConfigError: it is of another family.
-        """
+        """The encoder, for what works on the papers' networks alone."""
         _ = self.config.papers_encoder
         assert isinstance(self.encoder, PaperEncoder)  # noqa: S101 - the configuration says so
         return self.encoder
@@ -78,9 +70,6 @@ class SpeechTranslationModel(nn.Module):
 
         Args:
             dtype: of the linear layers: float32, bfloat16 or int8.
-
-        Raises:
-            ModelConfigError: another dtype.
         """
         check_inference_dtype(dtype)
         self.eval().requires_grad_(requires_grad=False)

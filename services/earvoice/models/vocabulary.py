@@ -25,12 +25,8 @@ class Vocabulary:
         """Load a vocabulary.
 
         Args:
-            model: a SentencePiece model file's content.
             tags: silent pieces, such as language tags; those that the SentencePiece model does not
                 have get the ids after its last, in this order.
-
-        Raises:
-            VocabularyError: the content is not a SentencePiece model, or its specials differ.
         """
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -50,11 +46,6 @@ class Vocabulary:
 
     @classmethod
     def from_file(cls, path: Path, tags: Sequence[str] = ()) -> "Vocabulary":
-        """Load a `.model` file.
-
-        Raises:
-            VocabularyError: it is missing, not a SentencePiece model, or its specials differ.
-        """
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -79,11 +70,6 @@ class Vocabulary:
         return text.removeprefix(" ")
 
     def id_of(self, piece: str) -> int:
-        """The id of a piece or tag.
-
-        Raises:
-            VocabularyError: there is no such piece.
-        """
         if piece not in self._ids:
             message = f"piece {piece!r} is not in the vocabulary of {len(self)} pieces"
             raise VocabularyError(message)

@@ -25,11 +25,6 @@ class AgreementMemory:
 
         A hypothesis of the past that does not start with the prefix, after a change of policy or
         a cut loop, says nothing about it and is forgotten.
-
-        Args:
-            prefix: committed token ids.
-            current: the hypothesis, which is remembered.
-            earlier_count: how many earlier ones must agree with the current one, 0 or more.
         """
         start, hypothesis = list(prefix), list(current)
         newest = self._past[-earlier_count:] if earlier_count else []
@@ -41,7 +36,6 @@ class AgreementMemory:
         return longest_common_prefix_tokens(remembered) - len(start)
 
     def forget_prefix(self, token_count: int) -> None:
-        """Take the same tokens off the hypotheses, which begin with the prefix that they had."""
         self._past = [past[token_count:] for past in self._past]
 
     def snapshot(self) -> Snapshot:
@@ -56,11 +50,6 @@ class AgreementMemory:
         return {"newest": list(newest), "shared": shared}
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the hypotheses.
-
-        Raises:
-            ValueError: they are none.
-        """
         shared = integers_in(snapshot, "shared")
         if snapshot.get("newest", shared) is None:
             self._past = []
@@ -79,17 +68,13 @@ class AgreementPolicy(DecisionPolicy):
     )
 
     def segment_ms_at(self, lag_ms: float) -> float | None:
-        """Return the segment's duration: n of them make the lag."""
         return lag_ms / self.n
 
     def forget_prefix(self, token_count: int) -> None:
-        """Take the same tokens off the hypotheses, which begin with the prefix that they had."""
         self.past.forget_prefix(token_count)
 
     def snapshot(self) -> Snapshot:
-        """Return the last n - 1 hypotheses, or what the items of each beam share."""
         return self.past.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the last n - 1 hypotheses."""
         self.past.restore(snapshot)

@@ -42,7 +42,6 @@ class AlignAtt(AttentionPolicy):
     allow_early_end: bool = early_end_parameter()
 
     def looks_at_newest(self, attention: Sequence[float]) -> bool:
-        """Say whether the most attended state is among the newest; the first of equals counts."""
         kept = attention[:-1]
         if not kept:
             return True

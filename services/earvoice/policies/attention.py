@@ -12,7 +12,6 @@ from earvoice.runtime.parameter import parameter
 
 
 def layer_parameter() -> Any:
-    """Declare ``attention_layer``."""
     return parameter(
         None,
         minimum=1,
@@ -23,7 +22,6 @@ def layer_parameter() -> Any:
 
 
 def heads_parameter() -> Any:
-    """Declare ``attention_heads``."""
     return parameter(
         (),
         minimum=1,
@@ -34,7 +32,6 @@ def heads_parameter() -> Any:
 
 
 def early_end_parameter() -> Any:
-    """Declare ``allow_early_end``."""
     return parameter(default=False, help="commit an end of sentence before the end of the source")
 
 
@@ -58,12 +55,10 @@ class AttentionPolicy(DecisionPolicy):
         return heard.state_count > 1
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        """Halt at the first token that looks at the newest audio."""
         del new_token_index
         return self.looks_at_newest(token.attention)
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit what comes before the first such token."""
         del heard
         for index, token in enumerate(hypothesis.tokens):
             if self.looks_at_newest(token.attention):
@@ -72,12 +67,10 @@ class AttentionPolicy(DecisionPolicy):
 
     @property
     def attention(self) -> tuple[int | None, tuple[int, ...]]:
-        """The layer and heads chosen."""
         return self.attention_layer, self.attention_heads
 
     @property
     def ends_early(self) -> bool:
-        """As chosen."""
         return self.allow_early_end
 
     def resolved(self, model: Any) -> Self:

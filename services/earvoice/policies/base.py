@@ -42,9 +42,7 @@ class Token:
     """One predicted token.
 
     Attributes:
-        token_id: vocabulary id.
         text: UTF-8 bytes, possibly part of a character, without a word's blank.
-        starts_word: whether it begins a word.
         attention: cross-attention of the step that predicts it, ``[state_count]``, sums to 1.
         log_probability: natural logarithm.
     """
@@ -61,9 +59,6 @@ class Hypothesis:
     """The forced prefix and what the decoder put after it, end of sentence excluded.
 
     Attributes:
-        prefix: committed token ids of the utterance.
-        tokens: the new tokens seen, in order.
-        end: the end of sentence, if it followed them.
         alternatives: new token ids of every item of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy.
     """
@@ -75,7 +70,6 @@ class Hypothesis:
 
     @property
     def ended(self) -> bool:
-        """Whether end of sentence followed."""
         return self.end is not None
 
     @property
@@ -127,12 +121,7 @@ class DecisionPolicy(Declared, ABC):
         return heard.state_count > 0
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        """Say whether the decoder may halt after this token.
-
-        Args:
-            token: the newest token.
-            new_token_index: its position after the prefix, from 0.
-        """
+        """Say whether the decoder may halt after this token, at a place after the prefix, from 0."""
         del token, new_token_index
         return False
 
@@ -152,15 +141,10 @@ class DecisionPolicy(Declared, ABC):
         del token_count
 
     def snapshot(self) -> Snapshot:
-        """Return the policy's memory as plain JSON values."""
         return {}
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over a memory returned by `snapshot`.
-
-        Raises:
-            ValueError: it is not such a memory.
-        """
+        """Take over what `snapshot` returned; ValueError refuses anything else."""
         if snapshot:
             raise ValueError(f"{self.name} has no memory, got {sorted(snapshot)}")
 
@@ -198,9 +182,6 @@ class DecisionPolicy(Declared, ABC):
 
         Args:
             model: has the attributes that parameters name by ``model`` and ``model_maximum``.
-
-        Raises:
-            ParameterError: a value is missing, or more than this model allows.
         """
         values = {}
         for name, declared in parameters_of(type(self)).items():
@@ -216,7 +197,6 @@ class DecisionPolicy(Declared, ABC):
 
     @classmethod
     def required_parameters(cls) -> list[str]:
-        """Return the parameters that have neither a default nor a value of the model."""
         declared = parameters_of(cls).values()
         return [parameter.name for parameter in declared if parameter.facts.get("required")]
 
@@ -260,16 +240,11 @@ def longest_common_prefix_tokens(sequences: Sequence[Sequence[int]]) -> int:
 
 
 def passed_units(duration_ms: float, unit_ms: float) -> int:
-    """Return how many whole units of time have passed."""
     return int((duration_ms + ROUNDING_MS) // unit_ms)
 
 
 def integer_in(snapshot: Snapshot, name: str) -> int:
-    """Return a count of a snapshot.
-
-    Raises:
-        ValueError: there is no such integer.
-    """
+    """Return a count of a snapshot."""
     count = snapshot.get(name)
     if not isinstance(count, int) or isinstance(count, bool):
         raise ValueError(f"{name} = {count!r} is not an integer")
@@ -277,11 +252,7 @@ def integer_in(snapshot: Snapshot, name: str) -> int:
 
 
 def integers_in(snapshot: Snapshot, name: str) -> list[int]:
-    """Return a list of integers of a snapshot, copied.
-
-    Raises:
-        ValueError: there is no such list.
-    """
+    """Return a list of integers of a snapshot, copied."""
     values = snapshot.get(name)
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise ValueError(f"{name} = {values!r} is not a list of integers")

@@ -64,18 +64,10 @@ class Edatt(AttentionPolicy):
     attention_heads: tuple[int, ...] = heads_parameter()
 
     def looks_at_newest(self, attention: Sequence[float]) -> bool:
-        """Say whether the rescaled attention on the last lambda states reaches alpha."""
         return self.recent_attention(attention) >= self.alpha
 
     def recent_attention(self, attention: Sequence[float]) -> float:
-        """Return the rescaled attention on the last lambda states but one.
-
-        Args:
-            attention: a row of cross-attention, ``[S]``.
-
-        Returns:
-            The sum; 0 when nothing is left to look at.
-        """
+        """Return the sum of a row's rescaled attention on the last lambda states but one."""
         kept = attention[:-1]
         scale = math.sqrt(sum(map(mul, kept, kept))) if self.normalization == "l2" else sum(kept)
         if scale <= 0.0:

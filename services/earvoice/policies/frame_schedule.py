@@ -62,19 +62,16 @@ class FrameSchedule(DecisionPolicy):
     progress: _Progress = field(init=False, repr=False, compare=False, default_factory=_Progress)
 
     def check_together(self) -> None:
-        """Refuse a wait that is shorter than a stride."""
         wait, stride = self.wait_frames, self.stride_frames
         if None not in (wait, stride) and wait < stride:
             raise ParameterError("wait_frames", wait, f"{stride} (stride_frames) or more")
 
     @property
     def required_segment_ms(self) -> tuple[int, int]:
-        """Segments that end where the schedule writes, and how much longer the first is."""
         wait_ms = (self.wait_frames - self.stride_frames) * FRAME_MS
         return self.stride_frames * FRAME_MS, wait_ms
 
     def wants_hypothesis(self, heard: Heard) -> bool:
-        """Decode only when a write is due."""
         self.progress.due = self.due_token_count(heard)
         return heard.state_count > 0 and self.progress.due > 0
 
@@ -84,7 +81,6 @@ class FrameSchedule(DecisionPolicy):
         return new_token_index >= self.progress.due
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit the tokens due, within the length allowed."""
         limit = int(self.max_length_ratio * heard.state_count)
         room = limit - len(hypothesis.prefix)
         count = max(0, min(self.due_token_count(heard), room, len(hypothesis.tokens)))
@@ -127,11 +123,6 @@ class FrameSchedule(DecisionPolicy):
         }
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over time and tokens.
-
-        Raises:
-            ValueError: there are no such numbers.
-        """
         decided_ms = snapshot.get("decided_ms", "missing")
         if decided_ms is not None and not isinstance(decided_ms, (int, float)):
             raise ValueError(f"decided_ms = {decided_ms!r} is neither a number nor None")

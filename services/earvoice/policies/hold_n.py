@@ -28,6 +28,5 @@ class HoldN(DecisionPolicy):
     )
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit all but the last n tokens."""
         del heard
         return Decision(max(0, len(hypothesis.tokens) - self.n))

@@ -19,6 +19,5 @@ class LocalAgreement(AgreementPolicy):
     n: int = parameter(2, minimum=2, maximum=64, help="hypotheses that must agree")
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit the agreement; nothing while there are fewer than n hypotheses."""
         del heard
         return Decision(self.past.agree(hypothesis.prefix, hypothesis.token_ids, self.n - 1))

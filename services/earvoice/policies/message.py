@@ -37,10 +37,6 @@ def write_policy(policy: AnyPolicy) -> pb.DecisionPolicy:
 def read_policy(message: pb.DecisionPolicy, policies: Policies) -> DecisionPolicy | None:
     """Return the policy that a message asks for; None where it asks for none.
 
-    Args:
-        message: what is unset takes its default.
-        policies: that may be asked for, by name.
-
     Raises:
         ParameterError: no such policy or parameter, or a value that is not allowed. Fields are
             named as ``policy.NAME.PARAMETER``.
@@ -70,11 +66,7 @@ def read_policy(message: pb.DecisionPolicy, policies: Policies) -> DecisionPolic
 
 
 def read_any_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy | None:
-    """Return the policy that a server tells of, though it may not be among ``policies``.
-
-    Raises:
-        ParameterError: a value is not allowed here.
-    """
+    """Return the policy that a server tells of, though it may not be among ``policies``."""
     if message.WhichOneof("policy") == _NAMED and message.named.name not in policies:
         values = {key: _value_of(value) for key, value in message.named.parameters.items()}
         return NamedPolicy(message.named.name, values)

@@ -16,11 +16,9 @@ class Offline(DecisionPolicy):
     commits_while_reading: ClassVar[bool] = False
 
     def wants_hypothesis(self, heard: Heard) -> bool:
-        """Decode nothing before the utterance has ended."""
         del heard
         return False
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit nothing."""
         del heard, hypothesis
         return Decision(0)

@@ -61,18 +61,12 @@ POLICIES: Policies = MappingProxyType(
 
 @dataclass(frozen=True)
 class NamedPolicy:
-    """A policy that is not here, as a server that has it is asked for it.
-
-    Attributes:
-        name: one of those that ``ListModels`` tells.
-        parameters: by name; what is left out takes its default.
-    """
+    """A policy that is not here, as a server that has it is asked for it."""
 
     name: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters."""
         return dict(self.parameters)
 
 
@@ -84,11 +78,7 @@ class PolicyLoadError(ValueError):
 
 
 def installed_policies() -> Policies:
-    """Return our own policies and those of installed packages, by name.
-
-    Raises:
-        PolicyLoadError: one of theirs cannot be used.
-    """
+    """Return our own policies and those of installed packages, by name."""
     policies = dict(POLICIES)
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         place = f"entry point {entry.name} = {entry.value}"
@@ -113,11 +103,7 @@ def with_files(policies: Policies, files: Iterable[str]) -> Policies:
 
 
 def with_policy(policies: Policies, policy: DecisionPolicy) -> Policies:
-    """Return policies and the class of one more, by name.
-
-    Raises:
-        PolicyLoadError: it has the name of another.
-    """
+    """Return policies and the class of one more, by name."""
     added = dict(policies)
     _add(added, type(policy), type(policy).__qualname__)
     return added
@@ -133,9 +119,6 @@ def load_file(text: str) -> type[DecisionPolicy]:
 
     Args:
         text: ``FILE.py:CLASS``; a relative file is looked for from here.
-
-    Raises:
-        PolicyLoadError: there is none, or it cannot be used.
     """
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
@@ -166,12 +149,7 @@ def load_file(text: str) -> type[DecisionPolicy]:
 
 
 def find_policy(name: str) -> type[DecisionPolicy]:
-    """Return a policy by its name, in which hyphens may stand for underscores, or file.
-
-    Raises:
-        PolicyLoadError: a file or an installed package's policy cannot be used.
-        ParameterError: there is none of that name.
-    """
+    """Return a policy by its name, in which hyphens may stand for underscores, or file."""
     if is_file_form(name):
         return load_file(name)
     wanted = name.replace("-", "_")
@@ -185,10 +163,6 @@ def find_policy(name: str) -> type[DecisionPolicy]:
 def choose_policy(policy: str, **parameters: object) -> DecisionPolicy:
     """Return a policy with parameters; what is left out takes its default, or the model's value.
 
-    Args:
-        policy: its name, or ``FILE.py:CLASS``; see `find_policy`.
-        parameters: by name.
-
     Raises:
         ParameterError: no such policy or parameter, or a value that is not allowed.
         PolicyLoadError: a file or an installed package's policy cannot be used.
@@ -197,11 +171,6 @@ def choose_policy(policy: str, **parameters: object) -> DecisionPolicy:
 
 
 def with_parameters(policy: DecisionPolicy, parameters: Mapping[str, object]) -> DecisionPolicy:
-    """Return a policy with other values for some of its parameters.
-
-    Raises:
-        ParameterError: it has no such parameter, or a value is not allowed.
-    """
     return type(policy).from_dict({**policy.to_dict(), **parameters}, f"{policy.name}:")
 
 
@@ -219,10 +188,6 @@ def parse_policy(text: str) -> DecisionPolicy:
         text: ``NAME``, or ``NAME:PARAMETER=VALUE,PARAMETER=VALUE``, or the same with
             ``FILE.py:CLASS`` in place of the name. Hyphens may stand for underscores, flags are
             ``true`` or ``false``, items of a list are joined by ``+``.
-
-    Raises:
-        ParameterError: no such policy or parameter, or no value of its kind.
-        PolicyLoadError: a file or an installed package's policy cannot be used.
     """
     name, parameters = split_policy_text(text)
     policy = find_policy(name)

@@ -24,11 +24,6 @@ class SharedPrefix(AgreementPolicy):
     n: int = parameter(1, minimum=1, maximum=8, help="segments whose beams must agree")
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit the agreement; nothing while there are fewer than n beams.
-
-        Raises:
-            ValueError: there are tokens, but no beam.
-        """
         del heard
         if not hypothesis.alternatives:
             if hypothesis.tokens:

@@ -73,13 +73,11 @@ class StridedWaitK(DecisionPolicy):
     now: _Now = field(init=False, repr=False, compare=False, default_factory=_Now)
 
     def check_together(self) -> None:
-        """Refuse two strides."""
         if self.stride_ms is not None and self.stride_words is not None:
             raise ParameterError("stride_words", self.stride_words, "unset beside stride_ms")
 
     @property
     def source_word_parameter(self) -> str | None:
-        """The stride, where it is in words."""
         return "stride_words" if self.stride_words is not None else None
 
     @property
@@ -90,14 +88,12 @@ class StridedWaitK(DecisionPolicy):
         return self.stride_ms or DEFAULT_STRIDE_MS
 
     def resolved(self, model: object) -> Self:
-        """Take the default stride where none is given."""
         policy = super().resolved(model)
         if policy.stride_ms is None and policy.stride_words is None:
             return replace(policy, stride_ms=DEFAULT_STRIDE_MS)
         return policy
 
     def wants_hypothesis(self, heard: Heard) -> bool:
-        """Decode only when a token is due."""
         self.now.heard = heard
         return heard.state_count > 0 and self._is_due(heard, 0)
 
@@ -107,7 +103,6 @@ class StridedWaitK(DecisionPolicy):
         return not self._is_due(self.now.heard, new_token_index)
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
-        """Commit the tokens that are due."""
         for index in range(len(hypothesis.tokens)):
             if not self._is_due(heard, index):
                 return Decision(index)
@@ -119,7 +114,6 @@ class StridedWaitK(DecisionPolicy):
         return self.k + token_number - 1 - saved
 
     def heard_strides(self, heard: Heard) -> int:
-        """Return the whole strides heard."""
         if self.stride_words is not None:
             return heard.complete_word_count // self.stride_words
         return passed_units(heard.duration_ms, self.stride_length_ms)

@@ -69,27 +69,22 @@ class WaitK(DecisionPolicy):
 
     @property
     def forbids_end_while_reading(self) -> bool:
-        """As chosen."""
         return self.end_while_reading == "avoid"
 
     @property
     def ends_early(self) -> bool:
-        """As chosen."""
         return self.end_while_reading == "commit"
 
     @property
     def source_word_parameter(self) -> str | None:
-        """The detection, where it is adaptive."""
         return "detection" if self.detection == "adaptive" else None
 
     def wants_hypothesis(self, heard: Heard) -> bool:
-        """Decode only when a word is due."""
         self.counts.due = self.due_word_count(heard)
         self.counts.seen = 0
         return heard.state_count > 0 and self.counts.due > 0
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        """Halt at the word after the last one due."""
         if new_token_index == 0:
             self.counts.seen = 0
         self.counts.seen += token.starts_word
@@ -113,27 +108,19 @@ class WaitK(DecisionPolicy):
         return ahead + 1 if self.inclusive else ahead
 
     def source_word_count(self, heard: Heard) -> int:
-        """Return the source words heard, by the detection chosen."""
         if self.detection == "fixed":
             return passed_units(heard.duration_ms, WORD_DURATION_MS)
         partial = heard.has_partial_word and self.count_partial_word
         return heard.complete_word_count + int(partial)
 
     def take_over(self, committed_word_count: int, committed_token_count: int) -> None:
-        """Count the words of another policy as written."""
         del committed_token_count
         self.counts.written = committed_word_count
 
     def snapshot(self) -> Snapshot:
-        """Return the number of words written."""
         return {"written_word_count": self.counts.written}
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over the number of words written.
-
-        Raises:
-            ValueError: there is no such number.
-        """
         self.counts.written = integer_in(snapshot, "written_word_count")
 
 

@@ -39,19 +39,11 @@ class Meters:
     def record(
         self, name: str, value: float, kind: str = "", context: Context | None = None
     ) -> None:
-        """Add a value to a histogram.
-
-        Args:
-            name: of the metric.
-            value: in its unit.
-            kind: value of the metric's attribute.
-            context: the trace that an exemplar leads to.
-        """
+        """Add a value to a histogram; the context is the trace that an exemplar leads to."""
         attributes = {_DECLARED[name].attribute: kind} if kind else None
         self._histograms[name].record(value, attributes, context)
 
     def count(self, name: str, amount: int, kind: str = "") -> None:
-        """Add to a counter."""
         if name not in self._counters:
             metric = _DECLARED[name]
             self._counters[name] = self._meter.create_counter(name, metric.unit, metric.meaning)
@@ -63,7 +55,6 @@ class Meters:
         """Have the number of sessions read, how many there may be, and how many were refused.
 
         Args:
-            sessions: of this service.
             refused_behind: those that it took and a service behind it did not, by reason.
         """
         self.observe("earvoice.sessions.active", lambda: {"": sessions.active})
@@ -78,7 +69,6 @@ class Meters:
         self.observe("earvoice.sessions.refused", refused)
 
     def observe_engine(self, load: EngineLoad) -> None:
-        """Have the engine's load read, and its batches measured."""
         busy = BusyRatio(load)
         self.observe("earvoice.engine.busy_ratio", lambda: {"": busy.read()})
         self.observe("earvoice.engine.queue_depth", lambda: {"": load.waiting_count})

@@ -47,13 +47,7 @@ class CountedMetricExporter(MetricExporter):
 
 
 class MetricExport:
-    """A process's metrics and their readers.
-
-    Args:
-        resource: the process.
-        losses: counts what OTLP loses.
-        to_collector: send to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names.
-    """
+    """A process's metrics and their readers."""
 
     def __init__(self, resource: Resource, losses: ExportLosses, *, to_collector: bool) -> None:
         self._registry = CollectorRegistry()
@@ -66,11 +60,7 @@ class MetricExport:
         self.provider = MeterProvider(readers, resource, shutdown_on_exit=False)
 
     def listen(self, host: str, port: int) -> None:
-        """Answer Prometheus at `/metrics`, from a thread of its own.
-
-        Raises:
-            OSError: the address cannot be bound.
-        """
+        """Answer Prometheus at `/metrics`, from a thread of its own."""
         start_http_server(port, host, self._registry)
 
     def close(self) -> None:

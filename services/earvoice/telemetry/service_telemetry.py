@@ -31,18 +31,9 @@ _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 class ServiceTelemetry:
     """What a service tells its operators.
 
-    Args:
-        service: who.
-        settings: ratio, file and port.
-
     Attributes:
         tracer: None where spans have nowhere to go.
         sampler: draws which sessions are traced.
-        meters: the service's metrics; void where nobody reads them.
-        dropped: spans, and readings of the metrics, that could not be exported, by signal.
-
-    Raises:
-        OSError: the file cannot be written, or the port not be bound.
     """
 
     def __init__(self, service: Service, settings: ServiceSettings) -> None:
@@ -62,7 +53,6 @@ class ServiceTelemetry:
 
     @property
     def has_metrics(self) -> bool:
-        """Whether anybody reads the metrics."""
         return self._metrics is not None
 
     def close(self) -> None:
@@ -143,11 +133,7 @@ _LOG = logging.getLogger("earvoice.telemetry")
 
 
 class ExportLosses:
-    """Counts what could not be exported; logs when it begins and when it is over, not each time.
-
-    Attributes:
-        dropped: things lost, by signal (`traces`, `metrics`).
-    """
+    """Counts what could not be exported; logs when it begins and when it is over, not each time."""
 
     def __init__(self) -> None:
         self.dropped: Counter[str] = Counter()
@@ -155,7 +141,6 @@ class ExportLosses:
         self._lock = threading.Lock()
 
     def lose(self, signal: str, count: int, reason: str) -> None:
-        """Count things that are lost."""
         with self._lock:
             self.dropped[signal] += count
             begins = signal not in self._failing
@@ -164,7 +149,6 @@ class ExportLosses:
             _LOG.warning("telemetry is lost", extra={"signal": signal, "reason": reason})
 
     def recover(self, signal: str) -> None:
-        """Hear that an export went well."""
         if signal not in self._failing:
             return
         with self._lock:

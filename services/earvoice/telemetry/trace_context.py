@@ -15,12 +15,10 @@ _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 def new_root() -> SpanContext:
-    """Return the context of a sampled span that begins a trace."""
     return _sampled(_random_id(128))
 
 
 def new_child(parent: SpanContext) -> SpanContext:
-    """Return the context of another sampled span of the same trace."""
     return _sampled(parent.trace_id)
 
 
@@ -48,7 +46,6 @@ def sampled_parent(traceparent: str) -> SpanContext | None:
 
 
 def traceparent_of(context: SpanContext) -> str:
-    """Return the context as a message carries it."""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
 
 
@@ -69,7 +66,6 @@ class SessionSampler:
 
     Args:
         ratio: share of sessions that are traced, 0 to 1.
-        draw: gives a number from 0 up to, but not 1.
     """
 
     def __init__(self, ratio: float, draw: Callable[[], float] = random.random) -> None:

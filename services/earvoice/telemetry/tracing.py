@@ -54,14 +54,8 @@ class SpanBatch:
         """Add a span of the schema.
 
         Args:
-            name: one of the schema's.
-            context: its own.
-            parent: None for a root.
-            interval: when it was.
-            attributes: by their full names.
             kind: CLIENT for a call to another service, SERVER for its work on it.
             links: spans of other traces that it belongs to.
-            failed: whether it ended in an error.
         """
         self.spans.append(
             ReadableSpan(
@@ -189,11 +183,7 @@ class SpanFileExporter(SpanExporter):
         self._file = _opened(path)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Write the spans; they are in the file when this returns.
-
-        Raises:
-            OSError: the disk is full, or the folder is gone.
-        """
+        """Write the spans; they are in the file when this returns."""
         if spans:
             if self._size_bytes() > self._max_bytes:
                 self._rotate()

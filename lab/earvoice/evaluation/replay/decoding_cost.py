@@ -37,26 +37,17 @@ class Plane:
     state_ms: float
 
     def at(self, tokens: int, states: int) -> float:
-        """Return the milliseconds, 0 or more."""
         return max(0.0, self.base_ms + tokens * self.token_ms + states * self.state_ms)
 
 
 @dataclass(frozen=True)
 class DecodingCost:
-    """What a search costs."""
-
     opening: Plane
     step: Plane
 
 
 def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> DecodingCost:
-    """Time a search of a beam size, alone.
-
-    Args:
-        strategy: the service's, on the CPU.
-        dimension: values per encoder state.
-        beam_size: 1 is greedy.
-    """
+    """Time a search of a beam size, alone."""
     places = [(tokens, states) for tokens in TOKEN_COUNTS for states in STATE_COUNTS]
     openings_ms: list[float] = []
     steps_ms: list[float] = []
@@ -72,15 +63,7 @@ def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> De
 
 
 class CostBook:
-    """The costs by beam size, kept beside a recording so that all its replays count alike.
-
-    Args:
-        path: the file.
-        measure: measures a beam size that is not in it.
-
-    Raises:
-        RecordingError: the file is damaged.
-    """
+    """The costs by beam size, kept beside a recording so that all its replays count alike."""
 
     def __init__(self, path: Path, measure: Callable[[int], DecodingCost]) -> None:
         self._path = path
@@ -90,7 +73,6 @@ class CostBook:
             self._costs = _read_costs(path)
 
     def cost(self, beam_size: int) -> DecodingCost:
-        """Return the cost of a beam size."""
         if beam_size not in self._costs:
             self._costs[beam_size] = self._measure(beam_size)
             content = {size: asdict(cost) for size, cost in self._costs.items()}
@@ -125,7 +107,7 @@ def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Prompt) ->
 
 
 def _shortest_ms(compute: Callable[[], object]) -> float:
-    """Return the time of the calling thread for one call, undisturbed."""
+    """The calling thread's own time for one call, undisturbed."""
     shortest_s = float("inf")
     for _ in range(REPETITIONS):
         started_s = time.thread_time()
@@ -135,7 +117,6 @@ def _shortest_ms(compute: Callable[[], object]) -> float:
 
 
 def _plane(places: Sequence[tuple[int, int]], times_ms: Sequence[float]) -> Plane:
-    """Fit by least squares."""
     rows = np.array([(1, tokens, states) for tokens, states in places], np.float64)
     solution = np.linalg.lstsq(rows, np.array(times_ms), rcond=None)[0]
     return Plane(*map(float, solution))

@@ -34,7 +34,6 @@ class ContinuationMemo:
 
     @property
     def found(self) -> Sequence[Continuation]:
-        """The continuations, as they were added."""
         return self._found
 
     def find(self, prefix: tuple[int, ...], count: int) -> tuple[Continuation, int] | None:
@@ -95,7 +94,6 @@ class KnownHypotheses:
 
     Attributes:
         greedy: by revision and whether the end of sentence was forbidden.
-        beams: by what was asked for.
     """
 
     greedy: Mapping[tuple[int, bool], Sequence[Continuation]]
@@ -103,12 +101,10 @@ class KnownHypotheses:
 
 
 def hypothesis_path(recording: Path, index: int, language: str) -> Path:
-    """Return where the hypotheses of an input are."""
     return recording / HYPOTHESES_FOLDER / f"{index:04d}.{language}.safetensors"
 
 
 def write_hypotheses(path: Path, known: KnownHypotheses) -> None:
-    """Write all of it at once."""
     weights: dict[str, torch.Tensor] = {}
     greedy = [
         {"revision": revision, "forbid_end": forbid_end, **_describe(continuation, weights)}
@@ -130,11 +126,7 @@ def write_hypotheses(path: Path, known: KnownHypotheses) -> None:
 
 
 def read_hypotheses(path: Path) -> KnownHypotheses:
-    """Return what `write_hypotheses` wrote; nothing if nothing was written.
-
-    Raises:
-        RecordingError: the file is damaged.
-    """
+    """Return what `write_hypotheses` wrote; nothing if nothing was written."""
     if not path.exists():
         return KnownHypotheses({}, {})
     try:
@@ -192,12 +184,7 @@ class SearchDesk:
         self._waiting: dict[Hashable, tuple[SearchTask, asyncio.Future[SearchTask]]] = {}
 
     async def done(self, key: Hashable, make: Callable[[], SearchTask]) -> SearchTask:
-        """Return a task that has been done.
-
-        Args:
-            key: of the task; who asks for one that waits already waits with it.
-            make: makes the task, when it is new.
-        """
+        """Return a task that has been done; who asks for one that waits already waits with it."""
         if key not in self._waiting:
             loop = asyncio.get_running_loop()
             if not self._waiting:
@@ -249,18 +236,12 @@ class HypothesisSource:
                 self._memos[key].add(continuation)
 
     def known(self) -> KnownHypotheses:
-        """Return everything found so far."""
         return KnownHypotheses({key: memo.found for key, memo in self._memos.items()}, self._beams)
 
     async def continuation(
         self, request: HypothesisRequest, draft: Sequence[int]
     ) -> tuple[Continuation, int]:
-        """Return a greedy hypothesis, and how many of its tokens belong to the prefix.
-
-        Args:
-            request: greedy.
-            draft: tokens expected after the prefix.
-        """
+        """Return a greedy hypothesis, and how many of its tokens belong to the prefix."""
         self._tally.asked += 1
         memo = self._memos[request.revision, request.forbid_end]
         found = memo.find(request.prefix, request.limit)
@@ -277,7 +258,6 @@ class HypothesisSource:
         return memo.find(request.prefix, request.limit) or memo.add(search.result())
 
     async def beam(self, request: HypothesisRequest) -> Continuation:
-        """Return the hypotheses of a beam search."""
         self._tally.beams_asked += 1
         if request not in self._beams:
 

@@ -27,9 +27,7 @@ from earvoice.policies import choose_policy
 class LiveRecording:
     """What was recorded of a run.
 
-    Attributes:
-        recording: where it is.
-        different: of them, indices of the inputs whose replay is not what the services said.
+    ``different`` are the indices of inputs whose replay says something else.
     """
 
     recording: Recording
@@ -45,15 +43,7 @@ def record_run(
 
     Args:
         folder: of the run; endpointing and history selection were off.
-        sources: its test set.
-        model_path: the model that was served.
         policy_file: ``FILE.py:CLASS`` where the run's policy was of a file.
-
-    Raises:
-        RecordingError: the run has no session, the model is another, or the recording was made in
-            another way.
-        RecordError: the model cannot be loaded, or an input cannot be encoded.
-        LogError: the run's files were changed by hand.
     """
     session = read_settings(folder / SETTINGS_NAME).get("session")
     if session is None:
@@ -73,7 +63,6 @@ def record_run(
 async def _replay(
     run: ReplayRun, setting: ReplaySetting, folder: Path, recording: Recording
 ) -> tuple[int, tuple[int, ...]]:
-    """Return how many inputs the log has, and those whose replay is not what it says."""
     said = {
         int(record.number("index")): (record.text("prediction"), record.numbers("delays"))
         for record in read_records(folder / LOG_NAME)
@@ -91,7 +80,6 @@ async def _replay(
 
 
 def _setting(options: Mapping[str, Any], policy_file: str) -> ReplaySetting:
-    """Return a session's effective options as a replay's setting."""
     parameters = {name: value for name, value in options["policy"].items() if name != "name"}
     return ReplaySetting(
         choose_policy(policy_file or options["policy"]["name"], **parameters),

@@ -11,16 +11,6 @@ from earvoice.policy.timeline import HopTimings
 
 
 class RevisionTable:
-    """The revisions of one input.
-
-    Args:
-        recording: where they are.
-        recorded: the input.
-
-    Raises:
-        RecordingError: they are damaged.
-    """
-
     def __init__(self, recording: Recording, recorded: RecordedInput) -> None:
         self.recorded = recorded
         self._messages = [message.encoded for message in recording.messages(recorded)]
@@ -32,11 +22,7 @@ class RevisionTable:
         self._blocks: dict[int, StateBlock] = {}
 
     def revision(self, end_sample: int, *, final: bool) -> tuple[int, Revision]:
-        """Return the number, from 0, of the revision that ends at a place, and what it is.
-
-        Raises:
-            RecordingError: none was recorded there.
-        """
+        """Return the number, from 0, of the revision that ends at a place, and what it is."""
         number = self._numbers.get((end_sample, final))
         if number is None:
             end_ms = end_sample * 1000 / self.recorded.sample_rate_hertz
@@ -47,11 +33,9 @@ class RevisionTable:
         return number, self.recorded.revisions[number]
 
     def state_count(self, number: int) -> int:
-        """Return how many encoder states a revision has."""
         return self._messages[number].states.state_count
 
     def encoded(self, number: int, timings: HopTimings) -> Encoded:
-        """Return a revision as the encoder service's answer."""
         if number not in self._evidence:
             self._evidence[number] = evidence_of(self._messages[number])
         return Encoded(self._messages[number].states, self._evidence[number], timings)
@@ -84,20 +68,13 @@ class RecordedEncoder:
         self.replay_count = 0
 
     async def encode(self, audio: bytes) -> Encoded:
-        """Return the revision that ends with this audio."""
         return self._answer(audio, final=False)
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        """Return the last revision."""
         del end_sample
         return self._answer(audio, final=True)
 
     async def reset(self, utterance: int, start_sample: int) -> None:
-        """Refuse: what the encoder hears from there on was not recorded.
-
-        Raises:
-            RecordingError: always.
-        """
         del utterance
         raise RecordingError(
             f"nothing was recorded of an utterance from sample {start_sample} on; endpointing and "

@@ -56,15 +56,7 @@ from earvoice.policy.wire.config import stream_options
 
 
 class ReplayModel:
-    """The model that a recording was made with; its network is loaded when a search needs it.
-
-    Args:
-        path: the checkpoint.
-        recording: says what is known about the model.
-
-    Raises:
-        RecordingError: it does not.
-    """
+    """The model that a recording was made with; its network is loaded when a search needs it."""
 
     def __init__(self, path: Path, recording: Recording) -> None:
         self.served = read_served_model(recording.folder)
@@ -72,21 +64,14 @@ class ReplayModel:
 
     @property
     def description(self) -> types_pb2.ModelDescription:
-        """The model as services describe it."""
         return self.served.facts.description()
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the network was needed."""
         return "decoder" in vars(self)
 
     @cached_property
     def decoder(self) -> CachedDecoder:
-        """The network.
-
-        Raises:
-            RecordingError: the model cannot be loaded, or is another.
-        """
         facts = self.served.facts
         precision: Precision = "bf16" if facts.computes_in_bfloat16 else "fp32"
         torch.set_num_threads(1)
@@ -103,11 +88,9 @@ class ReplayModel:
 
     @cached_property
     def strategy(self) -> SearchStrategy:
-        """The service's search."""
         return SearchStrategy(self.decoder, torch.device("cpu"))
 
     def opening(self, language: str) -> tuple[int, ...]:
-        """Return start token and language tokens."""
         return (self.served.tokens.end_token, *self.served.language_tokens[language])
 
 
@@ -123,8 +106,6 @@ Replay = tuple[ReplaySetting, EvaluationFolder]
 
 @dataclass(frozen=True)
 class OpenedInput:
-    """An input, its revisions, and what is found on them."""
-
     recorded: RecordedInput
     table: RevisionTable
     source: HypothesisSource
@@ -133,11 +114,7 @@ class OpenedInput:
 class ReplayRun:
     """One model on one recording.
 
-    Args:
-        recording: what was heard.
-        model: the decoder.
-        language: BCP-47 tag of the target.
-        keeps_hypotheses: write what is found beside the recording, for later replays.
+    ``keeps_hypotheses`` writes what is found beside it, for later replays.
     """
 
     def __init__(
@@ -170,12 +147,7 @@ class ReplayRun:
         return Searcher(model.strategy, model.decoder, model.opening(self._language))
 
     def options(self, setting: ReplaySetting, sample_rate_hertz: int) -> StreamOptions:
-        """Return what a setting's sessions do, checked as the service does.
-
-        Raises:
-            EarvoiceError: a value is not allowed.
-            PolicyLoadError: a policy of somebody's own has the name of one of ours.
-        """
+        """Return what a setting's sessions do, checked as the service does."""
         policies = with_policy(POLICIES, setting.policy)
         config = write_config(setting.options(self._language, sample_rate_hertz))
         return stream_options(config, self._model.description, policies)
@@ -183,11 +155,6 @@ class ReplayRun:
     def open_folder(
         self, path: Path, setting: ReplaySetting, limit: int | None
     ) -> EvaluationFolder:
-        """Return the folder of a setting's log, new or to go on with.
-
-        Raises:
-            CommandError: it holds something else.
-        """
         description = self._recording.describe()
         settings = {
             "replay": setting.name,
@@ -200,12 +167,6 @@ class ReplayRun:
     async def run(
         self, inputs: Sequence[RecordedInput], replays: Sequence[Replay], progress: RunProgress
     ) -> None:
-        """Replay what is not finished yet.
-
-        Raises:
-            CommandError: a folder holds replays of another test set.
-            RecordingError: a setting asks for what was not recorded.
-        """
         for _, folder in replays:
             folder.check_sources(recorded.source_recording for recorded in inputs)
         finished = [folder.finished() for _, folder in replays]
@@ -230,11 +191,7 @@ class ReplayRun:
     async def translate(
         self, recorded: RecordedInput, settings: Sequence[ReplaySetting]
     ) -> list[tuple[TranslatedRecording, dict[str, Any]]]:
-        """Return what each setting makes of an input, and what the session said of itself.
-
-        Raises:
-            RecordingError: a setting asks for what was not recorded.
-        """
+        """Return what each setting makes of an input, and what the session said of itself."""
         opened = self.open(recorded)
         translated = await _gather([self.translate_opened(opened, setting) for setting in settings])
         if self._keeps_hypotheses:
@@ -242,11 +199,6 @@ class ReplayRun:
         return translated
 
     def open(self, recorded: RecordedInput) -> OpenedInput:
-        """Return an input with what is known of it.
-
-        Raises:
-            RecordingError: a file of it is damaged.
-        """
         table = RevisionTable(self._recording, recorded)
         known = read_hypotheses(self._hypothesis_path(recorded))
         source = HypothesisSource(table, self._desk, self.tally, known)
@@ -264,7 +216,6 @@ class ReplayRun:
     async def translate_opened(
         self, opened: OpenedInput, setting: ReplaySetting
     ) -> tuple[TranslatedRecording, dict[str, Any]]:
-        """Return what one setting makes of an input; see `translate`."""
         recorded = opened.recorded
         options = self.options(setting, recorded.sample_rate_hertz)
         decoder = ReplayedDecoder(
@@ -303,18 +254,7 @@ async def _gather(works: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
 
 
 class ReplaySweep:
-    """A recording, the model that it was made with, and a language.
-
-    Args:
-        folder: of the recording, or of a run that was recorded.
-        model_path: the checkpoint.
-        language: BCP-47 tag of the target; None takes the model's first.
-        limit: the first so many inputs only.
-
-    Raises:
-        CommandError: the language is not served, the limit is below 1, or there are no inputs.
-        RecordingError: this is no recording.
-    """
+    """A recording, or that of a run, its model, and a language: None takes the model's first."""
 
     def __init__(
         self, folder: Path, model_path: Path, language: str | None, limit: int | None
@@ -332,24 +272,10 @@ class ReplaySweep:
             raise CommandError(f"{folder} has no inputs", ExitCode.INPUT)
 
     def open_run(self) -> ReplayRun:
-        """Return a run that knows nothing yet."""
         return ReplayRun(self.recording, self.model, self.language)
 
     def replay(self, settings: Sequence[ReplaySetting], output: Path) -> SourceTally:
-        """Replay what is not finished yet.
-
-        Args:
-            settings: each once.
-            output: a folder in it for each setting, named as it.
-
-        Returns:
-            How often hypotheses were known.
-
-        Raises:
-            CommandError: a folder holds something else.
-            EarvoiceError: a setting has a value that is not allowed.
-            RecordingError: a setting asks for what was not recorded.
-        """
+        """Replay what is not finished yet, each setting in a folder named as it."""
         run = self.open_run()
         for setting in settings:
             run.options(setting, self.inputs[0].sample_rate_hertz)

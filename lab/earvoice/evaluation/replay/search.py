@@ -87,7 +87,6 @@ class Continuation:
     _shown: dict[AttentionChoice, list[Token]] = field(default_factory=dict, repr=False)
 
     def shown(self, choice: AttentionChoice, table: TokenTable) -> list[Token]:
-        """Return the tokens as a policy sees them, the end of sentence included."""
         if choice not in self._shown:
             rows = choice.rows(self.weights).tolist()
             self._shown[choice] = [
@@ -112,7 +111,6 @@ class SearchTask:
     _step_count: int = field(default=-1, init=False)
 
     def prompt(self, forced: tuple[int, ...]) -> Prompt:
-        """Return what the service's search starts from, behind start and language tokens."""
         wanted = self.request
         plan, guess = None, tuple(self.guess[: wanted.limit - 1])
         if wanted.beam_size > 1:
@@ -148,25 +146,12 @@ class SearchTask:
         return self._beam[0].tokens if self._beam else self._choices
 
     def result(self) -> Continuation:
-        """Return what was found.
-
-        Raises:
-            RuntimeError: the search is not over.
-        """
         if self.found is None:
             raise RuntimeError("the search is not over")
         return self.found
 
 
 class Searcher:
-    """Searches on one model, many hypotheses together.
-
-    Args:
-        strategy: the service's, on the CPU.
-        decoder: its network.
-        forced: start token and language tokens.
-    """
-
     def __init__(
         self, strategy: SearchStrategy, decoder: CachedDecoder, forced: Sequence[int]
     ) -> None:
@@ -175,7 +160,6 @@ class Searcher:
         self._forced = tuple(forced)
 
     def run(self, tasks: Sequence[SearchTask]) -> None:
-        """Search until all are over."""
         for start in range(0, len(tasks), MOST_TASKS):
             self._run_batch(tasks[start : start + MOST_TASKS])
 

@@ -36,12 +36,9 @@ class ReplayedDecoder:
     step is counted.
 
     Args:
-        source: of the input.
         shown: attention that a request gets which asks for none of its own.
         forced_count: start and language tokens.
         uses_drafts: whether drafts are verified; without, each token is a step.
-        table: what each token writes.
-        costs: what is counted.
     """
 
     def __init__(
@@ -66,11 +63,6 @@ class ReplayedDecoder:
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
-        """Decode; yields steps, then exactly one end.
-
-        Raises:
-            RecordingError: it asks for what a replay does not know.
-        """
         states = request.states
         if not isinstance(states, types_pb2.States):
             raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
@@ -93,7 +85,6 @@ class ReplayedDecoder:
             yield answer
 
     def halt(self) -> None:
-        """Yield no more steps."""
         self._halted = True
 
     async def stay(self) -> None:
@@ -150,7 +141,6 @@ class ReplayedDecoder:
 
 
 def _agreeing(tokens: Sequence[Token], draft: Sequence[int]) -> int:
-    """Return how much of a draft stands."""
     count = 0
     for token, expected in zip(tokens, draft, strict=False):
         if token.token_id != expected:

@@ -97,9 +97,6 @@ def parse_settings(text: str) -> Iterator[ReplaySetting]:
         text: ``POLICY:PARAMETER=VALUE,...@KEY=VALUE,...``. After ``@`` stand ``segment`` and
             ``wait`` and ``lag`` in ms, ``beam``, ``attention``, ``drafts``, ``guards`` and
             ``commit``. A value may be several, divided by ``/``: each is a setting.
-
-    Raises:
-        ValueError: no such policy, parameter or key, or no value of its kind.
     """
     name, rest = split_policy_text(text)
     parameters, _, stream = rest.partition("@")

@@ -25,7 +25,6 @@ class AttentionCase:
     """A decision that reads attention: EDAtt or AlignAtt.
 
     Attributes:
-        kind: ``edatt`` or ``alignatt``.
         rows: cross-attention, a row ``[state]`` for each token.
         drops_last_word: whether the agent (1.1) commits no more than the words before the last one
             accepted.
@@ -44,7 +43,6 @@ class AttentionCase:
 
     @property
     def shown_tokens(self) -> tuple[int, ...]:
-        """All tokens that the policy is shown."""
         return self.tokens
 
 
@@ -53,7 +51,6 @@ class AgreementCase:
     """A decision of local agreement.
 
     Attributes:
-        kind: ``la``.
         hypotheses: of the segments so far, the newest last, end of sentence included.
         written: the agreed tokens after the prefix.
     """
@@ -66,7 +63,6 @@ class AgreementCase:
 
     @property
     def shown_tokens(self) -> tuple[int, ...]:
-        """All tokens that the policy is shown."""
         return tuple(token for past in self.hypotheses for token in past)
 
 
@@ -75,10 +71,7 @@ class WaitKCase:
     """A decision of wait-k's inner function, which has no gate.
 
     Attributes:
-        kind: ``waitk``.
         tokens: the hypothesis after the prefix, end of sentence included.
-        word_count_before: words written before.
-        word_count_after: and after.
     """
 
     case_id: str
@@ -92,7 +85,6 @@ class WaitKCase:
 
     @property
     def shown_tokens(self) -> tuple[int, ...]:
-        """All tokens that the policy is shown."""
         return self.tokens
 
     @property
@@ -111,12 +103,6 @@ PolicyCase = AttentionCase | AgreementCase | WaitKCase
 
 @dataclass(frozen=True)
 class CaseFile:
-    """Cases of one vocabulary.
-
-    Attributes:
-        word_starts: by token id, whether the token begins a word.
-    """
-
     end_token: int
     word_starts: tuple[bool, ...]
     cases: tuple[PolicyCase, ...]
@@ -127,12 +113,6 @@ WORD_MARK = "▁"
 
 
 def read_cases(path: Path, attention_path: Path) -> CaseFile:
-    """Read cases and their attention.
-
-    Raises:
-        LogError: a file or a case is not laid out as expected, or names an unknown policy.
-        OSError: a file cannot be read.
-    """
     content = parse_object(str(path), path.read_bytes())
     pieces = content.texts("vocab")
     if END_PIECE not in pieces:
@@ -338,18 +318,11 @@ def _attention_policy(case: AttentionCase) -> DecisionPolicy:
 
 @dataclass(frozen=True)
 class PolicyVerification:
-    """What came of a file of cases.
-
-    Attributes:
-        case_counts: by kind.
-    """
-
     differences: tuple[str, ...]
     case_counts: Counter[str]
     ungated_count: int
 
     def summary(self) -> str:
-        """Return one line with the counts."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.case_counts.items()))
         ungated = f", {self.ungated_count} of them ungated" if self.ungated_count else ""
         return (
@@ -358,7 +331,6 @@ class PolicyVerification:
 
 
 def verify_policy(file: CaseFile) -> PolicyVerification:
-    """Let our policies decide every case and compare."""
     lines = [_difference(case, file) for case in file.cases]
     return PolicyVerification(
         tuple(line for line in lines if line),

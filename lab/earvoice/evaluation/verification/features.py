@@ -41,9 +41,6 @@ def verify_features(
         sound: `.npz` of int16 samples by utterance, with its raw filterbank beside each.
         checkpoint: whose statistics normalise where none stand beside the sound.
         features: [T, mel] float32 by utterance, normalised.
-
-    Raises:
-        LogError: the sound is no such file, or the features could not be computed.
     """
     reference = read_arrays(sound)
     computed = _computed_apart(sound, checkpoint)
@@ -74,7 +71,6 @@ def _computed_apart(sound: Path, checkpoint: Path) -> dict[str, np.ndarray]:
 
 
 def main() -> int:
-    """Compute the features of every utterance; return the exit status."""
     sound, checkpoint, output = map(Path, sys.argv[1:])
     arrays = read_arrays(sound)
     normalisation = _statistics(arrays) or read_parts(checkpoint).normalisation

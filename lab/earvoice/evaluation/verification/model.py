@@ -34,7 +34,6 @@ class ForwardPass:
     """Computes what a reference holds, in its names and shapes.
 
     Args:
-        network: in evaluation mode, on the CPU.
         watched: whether tensors inside the encoder are taken as well. Layers that are prepared
             for inference are fused, and have no such tensors.
         shifts_by_batch: whether the reference shifted positions by the length of the padded batch
@@ -187,15 +186,8 @@ def verify_model(
     """Compare every tensor of the reference, computed layer by layer and as the services do.
 
     Args:
-        parts: the checkpoint.
-        reference: what the papers' code computed.
         features: [T, mel] float32 by utterance, normalised.
         strategy: the compression to compare; None takes all.
-        shifts_by_batch: see `ForwardPass`.
-
-    Raises:
-        LogError: there is no such compression, an utterance has no features, or a tensor has a
-            name that is not known.
     """
     for name in reference.choose(strategy):
         for way in (PLAIN, SERVED):
@@ -257,11 +249,7 @@ def _compared(
 
 
 def feature_files(forward: Path, features: Path | None) -> tuple[Path, Path | None]:
-    """The features of a reference, and the sound they were made of where it stands beside them.
-
-    Raises:
-        LogError: there are no features.
-    """
+    """The features of a reference, and the sound they were made of where it stands beside them."""
     found = features or forward.with_name("feats.npz")
     if not found.is_file():
         raise LogError(str(found), "no such file: name it by --features")

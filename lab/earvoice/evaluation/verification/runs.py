@@ -37,7 +37,6 @@ class RunSegment:
             nothing was decoded.
         prefix_count: its leading tokens that had been committed.
         written: tokens written, end of sentence not; None where a run tells only their text.
-        end_ms: where it ends in the audio; None in a recorded run.
     """
 
     hypothesis: tuple[int, ...] | None
@@ -52,8 +51,6 @@ class RunInstance:
 
     Attributes:
         words: released, without ``</s>``.
-        segments: in order; of a recorded run none after an early end.
-        source_ms: the recording's length.
     """
 
     words: tuple[str, ...]
@@ -66,8 +63,6 @@ class RunInstance:
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run."""
-
     place: str
     policy: str
     arguments: Record
@@ -81,12 +76,6 @@ END_TOKEN = 2
 
 
 def read_run(path: Path) -> RecordedRun:
-    """Read a recorded run.
-
-    Raises:
-        LogError: it is not laid out as expected.
-        OSError: it cannot be read.
-    """
     content = _read_object(path)
     meta = content.record("meta")
     instances = tuple(_read_instance(fields) for fields in content.records("instances"))
@@ -163,11 +152,7 @@ def _without_end(tokens: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ReleasedAgent:
-    """An agent, as our services play it.
-
-    Attributes:
-        history: what a long-form agent keeps; None for one that translates sentences.
-    """
+    """An agent, as our services play it; ``history`` is what a long-form agent keeps."""
 
     policy: DecisionPolicy
     segment_ms: int
@@ -194,11 +179,7 @@ class ReleasedAgent:
 
 
 def find_agent(run: RecordedRun) -> ReleasedAgent:
-    """Return how our services play the agent of a run.
-
-    Raises:
-        LogError: the run is of an agent, or has an option, that they cannot play.
-    """
+    """Return how our services play the agent of a run."""
     arguments = run.arguments
     if arguments.integer("prefix_size") or arguments.integer("no_repeat_ngram_size"):
         raise LogError(run.place, "prefix_size and no_repeat_ngram_size must be 0")
@@ -257,7 +238,6 @@ def _layer(arguments: Record) -> int:
 
 
 def _compression(arguments: Record) -> Compression:
-    """Return the compression that the name of the data folder ends in."""
     name = arguments.text("data_bin").rpartition("_")[2]
     if name not in get_args(Compression):
         allowed = ", ".join(get_args(Compression))
@@ -287,11 +267,9 @@ LENGTH_TOLERANCE_MS = 0.1
 
 
 def read_recording(instance: RunInstance, folder: Path) -> tuple[AudioFormat, tuple[bytes, ...]]:
-    """Return format and bytes of an instance's audio; ``cc_COUNT_FIRST.wav`` joins several files.
+    """Return format and bytes of an instance's audio.
 
-    Raises:
-        LogError: the folder does not hold it, or it has another length than the run says.
-        AudioSourceError: a file cannot be read as a recording.
+    ``cc_COUNT_FIRST.wav`` joins several files.
     """
     with ExitStack() as stack:
         files = [stack.enter_context(AudioFile(path)) for path in _paths(instance.wav, folder)]
@@ -326,12 +304,6 @@ DELAY_TOLERANCE_MS = 0.01
 
 @dataclass(frozen=True)
 class InstanceComparison:
-    """What came of one instance.
-
-    Attributes:
-        hypothesis_count: of these, segments whose hypotheses were compared.
-    """
-
     differences: tuple[str, ...]
     segment_count: int
     hypothesis_count: int
@@ -339,7 +311,6 @@ class InstanceComparison:
 
 
 def played_instance(events: Sequence[TranslationEvent]) -> RunInstance:
-    """Return what a session told, in order."""
     words: list[str] = []
     delays_ms: list[float] = []
     for event in events:
@@ -362,7 +333,6 @@ def _played_segment(done: SegmentDone) -> RunSegment:
 
 
 def compare(recorded: RunInstance, played: RunInstance) -> InstanceComparison:
-    """Compare hypotheses, commits, words and delays."""
     place = f"instance {recorded.index}"
     lines = [
         f"{place}, segment {number}{_end(ours)}: {difference}"
@@ -428,11 +398,7 @@ def _compare_words(recorded: RunInstance, played: RunInstance) -> Iterator[str]:
 
 
 def find_checkpoint(folder: Path) -> Path:
-    """Return the checkpoint in a folder: its only ``.pt`` file, or else the folder itself.
-
-    Raises:
-        LogError: there is no such folder, or it has several ``.pt`` files.
-    """
+    """Return the checkpoint in a folder: its only ``.pt`` file, or else the folder itself."""
     if folder.is_file():
         return folder
     if not folder.is_dir():
@@ -452,13 +418,7 @@ async def verify_run(
     start_timeout_s: float,
     log_folder: Path | None,
 ) -> AsyncGenerator[InstanceComparison, None]:
-    """Start the services with a checkpoint, play every instance and yield what came of it.
-
-    Raises:
-        LogError: the run's audio is not there.
-        ServiceStartError: a service did not come to serve.
-        TranslationError: a session failed.
-    """
+    """Start the services with a checkpoint, play every instance and yield what came of it."""
     # What is missing is told before anything is started.
     recordings = [read_recording(instance, wav_folder) for instance in run.instances]
     settings = {"MODEL_PATH": str(checkpoint), "COMPRESSION": agent.compression}
@@ -475,7 +435,6 @@ async def verify_run(
 
 
 def summarize(comparisons: Sequence[InstanceComparison]) -> str:
-    """Return one line with the counts."""
     differing = sum(bool(comparison.differences) for comparison in comparisons)
     return (
         f"{len(comparisons)} instances, "

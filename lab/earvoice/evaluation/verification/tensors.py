@@ -16,14 +16,7 @@ BATCH_PREFIX = "batch"
 
 
 class ForwardReference:
-    """Arrays under `<compression>/<utterance>/<name>`.
-
-    Args:
-        path: the `.npz` file.
-
-    Raises:
-        LogError: it is no such file, or a key has other parts.
-    """
+    """Arrays under `<compression>/<utterance>/<name>`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,11 +28,6 @@ class ForwardReference:
         self.strategies = list(dict.fromkeys(part[0] for part in parts))
 
     def choose(self, strategy: str | None) -> list[str]:
-        """The compressions to compare: one, or all there are.
-
-        Raises:
-            LogError: there is none of this name.
-        """
         if strategy is None:
             return self.strategies
         if strategy not in self.strategies:
@@ -48,12 +36,10 @@ class ForwardReference:
         return [strategy]
 
     def utterances(self, strategy: str) -> list[str]:
-        """The utterances and batches of a compression, in the file's order."""
         keys = (key.split("/") for key in self._arrays)
         return list(dict.fromkeys(key[1] for key in keys if key[0] == strategy))
 
     def tensors(self, strategy: str, utterance: str) -> Mapping[str, np.ndarray]:
-        """The arrays of one utterance by name."""
         prefix = f"{strategy}/{utterance}/"
         return {
             key.removeprefix(prefix): array
@@ -63,11 +49,6 @@ class ForwardReference:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an `.npz` file.
-
-    Raises:
-        LogError: it is no such file.
-    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
@@ -104,7 +85,6 @@ class TensorDifference:
 
     Attributes:
         largest: largest absolute difference; infinite where shapes differ or a number is none.
-        tolerance: the largest allowed.
     """
 
     name: str
@@ -114,7 +94,6 @@ class TensorDifference:
 
     @property
     def is_within(self) -> bool:
-        """Whether the difference is allowed."""
         return self.largest <= self.tolerance
 
 
@@ -134,13 +113,7 @@ def tolerance_of(name: str, reference: np.ndarray) -> float | None:
 def largest_difference(
     value: np.ndarray, reference: np.ndarray, valid: np.ndarray | None = None
 ) -> float:
-    """The largest absolute difference.
-
-    Args:
-        value: ours.
-        reference: of the same shape, else the difference is infinite.
-        valid: which leading places count; None counts all.
-    """
+    """The largest absolute difference."""
     if value.shape != reference.shape:
         return float("inf")
     value, reference = value.astype(np.float64), reference.astype(np.float64)
@@ -171,6 +144,5 @@ def _line(name: str, item: TensorDifference, width: int) -> str:
 
 
 def summary(differences: Sequence[TensorDifference]) -> str:
-    """How many tensors agree."""
     within = sum(item.is_within for item in differences)
     return f"{within} of {len(differences)} tensors are within their tolerance"

@@ -57,12 +57,7 @@ class DataSettings:
         self._used = {self._path}
 
     def vocabulary(self, tokenizer_field: str, dictionary_field: str) -> Vocabulary:
-        """A SentencePiece model that must agree, id by id, with the dictionary.
-
-        Raises:
-            CheckpointError: a file is missing, or the ids differ.
-            VocabularyError: the SentencePiece model is not usable.
-        """
+        """A SentencePiece model that must agree, id by id, with the dictionary."""
         pieces = self._dictionary(dictionary_field)
         model = self._file(tokenizer_field, "sentencepiece_model").read_bytes()
         own = Vocabulary(model).pieces
@@ -79,11 +74,7 @@ class DataSettings:
         return Vocabulary(model, pieces[len(own) :])
 
     def normalisation(self) -> FeatureNormalisation:
-        """The global statistics, the only transform of features that is understood.
-
-        Raises:
-            CheckpointError: another transform is asked for, or the statistics are not usable.
-        """
+        """The global statistics, the only transform of features that is understood."""
         transforms = self._values.get("transforms") or {}
         if isinstance(transforms, dict):
             # As the papers' code chooses: what is for evaluation alone comes first.
@@ -129,11 +120,6 @@ class DataSettings:
 
 
 def _statistics(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and deviation, float32, of a `.npz` file.
-
-    Raises:
-        CheckpointError: it holds no such arrays of real numbers, or too much.
-    """
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as statistics:
@@ -199,14 +185,7 @@ def read_fairseq(path: Path, source_language: str, target_language: str) -> Chec
     Args:
         path: the `.pt` file; the configuration is the only `config*.yaml` beside it, or
             `config_simul.yaml` if there are several.
-        source_language: BCP-47 tag; the file does not say it.
         target_language: BCP-47 tag; used unless the dictionary has language tags.
-
-    Raises:
-        CheckpointError: a file is missing, damaged, or describes another network.
-        ModelTooLargeError: it needs more memory than there is.
-        UnsafePickleError: the pickle asks for anything a checkpoint never needs.
-        VocabularyError: a vocabulary is not usable.
     """
     with open_archive(path) as content:
         options = _model_options(content, path.name)
@@ -226,12 +205,6 @@ def read_fairseq(path: Path, source_language: str, target_language: str) -> Chec
 
 
 def read_fairseq_target_vocabulary(path: Path) -> Vocabulary:
-    """The target vocabulary that belongs to a `.pt` file.
-
-    Raises:
-        CheckpointError: a file is missing or damaged.
-        VocabularyError: the vocabulary is not usable.
-    """
     return DataSettings(path).vocabulary("bpe_tokenizer", "vocab_filename")
 
 
@@ -239,9 +212,6 @@ def shifts_by_batch(path: Path) -> bool:
     """Whether the papers' code shifted positions by the length of the batch, not the utterance.
 
     In training and in padded batches alone: an utterance on its own gets the same either way.
-
-    Raises:
-        CheckpointError: the file is damaged, hostile or describes another network.
     """
     with open_archive(path) as content:
         return bool(_model_options(content, path.name).get("batch_unsafe_relative_shift", False))
@@ -342,7 +312,6 @@ def _config(
 def _encoder_config(
     options: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
 ) -> EncoderConfig:
-    """The encoder's configuration; a KeyError names what is missing."""
     kernels = [int(kernel) for kernel in str(options["conv_kernel_sizes"]).split(",")]
     if len(set(kernels)) != 1:
         message = f"conv_kernel_sizes is {kernels}; allowed: equal sizes"

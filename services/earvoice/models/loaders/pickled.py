@@ -58,11 +58,7 @@ class Storage:
         self._flat: torch.Tensor | None = None
 
     def flat(self) -> torch.Tensor:
-        """[count] elements, the same each time.
-
-        Raises:
-            CheckpointError: the archive has no such storage, or one of another size.
-        """
+        """[count] elements, the same each time."""
         if self._flat is None:
             content = self._read(self._key)
             if len(content) != self.size_bytes:
@@ -80,10 +76,6 @@ class StoredTensor:
     """A tensor of the archive that is read when it is asked for.
 
     A checkpoint from training holds the optimizer's state as well, twice the size of the model.
-
-    Attributes:
-        numel: number of elements.
-        storage: where they are.
     """
 
     def __init__(
@@ -96,22 +88,13 @@ class StoredTensor:
         self._stride = stride
 
     def read(self) -> torch.Tensor:
-        """The tensor, on the CPU.
-
-        Raises:
-            CheckpointError: its storage is missing or of another size.
-        """
         return self.storage.flat().as_strided(self._size, self._stride, self._offset)
 
 
 def rebuilt_tensor(
     storage: Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_rest: object
 ) -> StoredTensor:
-    """Describe a tensor as its pickle does; whether it requires a gradient does not matter.
-
-    Raises:
-        CheckpointError: it would reach outside its storage, or has no shape.
-    """
+    """Describe a tensor as its pickle does; whether it requires a gradient does not matter."""
     counts = (offset, *size, *stride, math.prod(size))
     if not isinstance(storage, Storage) or not all(map(_is_count, counts)):
         message = "a tensor in the checkpoint has no storage, or a negative size, offset or stride"
@@ -164,7 +147,6 @@ class Opaque(metaclass=_Sealed):
         self.attributes: dict[str, Any] = {}
 
     def __setstate__(self, state: object) -> None:
-        """Keep a dictionary of attributes, ignore any other state."""
         if isinstance(state, dict):
             self.attributes = state
 
@@ -194,11 +176,6 @@ class RestrictedUnpickler(pickle.Unpickler):
         self._storages: dict[str, Storage] = {}
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        """Give the constructor of an allowed name.
-
-        Raises:
-            UnsafePickleError: any other name.
-        """
         name = (module_name, global_name)
         plain: dict[tuple[str, str], Any] = {
             ("argparse", "Namespace"): _Namespace,
@@ -225,11 +202,7 @@ class RestrictedUnpickler(pickle.Unpickler):
         raise UnsafePickleError(message)
 
     def persistent_load(self, pid: Any, /) -> Storage:
-        """Resolve a storage, `("storage", type, key, location, element count)`.
-
-        Raises:
-            CheckpointError: the reference has another form, or the storage another size.
-        """
+        """Resolve a storage, `("storage", type, key, location, element count)`."""
         try:
             kind, storage_type, key, _location, count = pid
         except (TypeError, ValueError) as error:
@@ -252,12 +225,7 @@ class RestrictedUnpickler(pickle.Unpickler):
 
 
 def _check_memo(content: bytes) -> None:
-    """Refuse a memo index that leaves a gap: the memo is an array, which one index can fill memory.
-
-    Raises:
-        UnsafePickleError: such an index.
-        ValueError: the pickle is damaged.
-    """
+    """Refuse a memo index that leaves a gap: the memo is an array, which one can fill memory."""
     stored = 0
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT"):
@@ -312,11 +280,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
 
 
 def _pickle_entry(archive: zipfile.ZipFile, name: str) -> str:
-    """The name of the archive's only pickle.
-
-    Raises:
-        CheckpointError: there is none or more, an entry is compressed, or the pickle is too large.
-    """
+    """The name of the archive's only pickle."""
     pickles = [item for item in archive.infolist() if item.filename.endswith("/data.pkl")]
     if len(pickles) != 1:
         message = f"checkpoint {name} has {len(pickles)} entries data.pkl; allowed: exactly 1"

@@ -60,9 +60,6 @@ def read_whisper(folder: Path) -> dict[str, torch.Tensor]:
 
     Args:
         folder: with CTranslate2's `model.bin` or with transformers' `model.safetensors`.
-
-    Raises:
-        CheckpointError: neither is there, it is damaged, or holds NaN.
     """
     if (folder / BINARY_FILE).is_file():
         tensors = _split_projections(_read_binary(folder / BINARY_FILE))

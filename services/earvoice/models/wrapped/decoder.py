@@ -20,7 +20,6 @@ class WrappedCache:
 
     Attributes:
         states: [1, S, d], what it attends to.
-        length: tokens read.
     """
 
     def __init__(self, states: torch.Tensor) -> None:
@@ -29,11 +28,6 @@ class WrappedCache:
         self.length = 0
 
     def truncate(self, length: int) -> None:
-        """Forget all tokens after the first `length`.
-
-        Raises:
-            ModelInputError: the cache holds fewer tokens.
-        """
         if not 0 <= length <= self.length:
             message = f"length is {length}; allowed: 0 to {self.length}"
             raise ModelInputError(message)
@@ -45,13 +39,7 @@ class WrappedCache:
 
 
 class WrappedDecoder:
-    """Reads tokens, gives logits and cross-attention; in our token ids.
-
-    Args:
-        model: of `transformers`, in evaluation mode, its attention computed so that it can be told.
-        pieces: its vocabulary.
-        prompt: how its hypotheses begin.
-    """
+    """Reads tokens, gives logits and cross-attention; in our token ids."""
 
     def __init__(self, model: Any, pieces: PieceTable, prompt: Prompt) -> None:
         self._model = model
@@ -64,7 +52,6 @@ class WrappedDecoder:
         self._prompt_tokens = 1 + max(map(len, prompt.language_tokens.values()))
 
     def open_cache(self, states: torch.Tensor) -> WrappedCache:
-        """Begin a hypothesis over [S, d] states."""
         return WrappedCache(states.to(self._device, self._dtype)[None])
 
     @torch.inference_mode()
@@ -78,19 +65,7 @@ class WrappedDecoder:
         first_logits: int = 0,
         first_attention: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Read several tokens in one causal pass, after those the cache already holds.
-
-        Args:
-            tokens: n ≥ 1 token ids; whatever stands first in an empty cache is the start token.
-            cache: extended by n tokens.
-            attention_layer: which layer's cross-attention to give, counted from 1.
-            attention_heads: heads to average over, counted from 1; empty takes all.
-            first_logits: first row whose logits are given.
-            first_attention: first row whose attention is given.
-
-        Returns:
-            Logits [n - first_logits, V] and attention [n - first_attention, S], both float32.
-        """
+        """See `CachedDecoder.prefill`."""
         ids = self._order[torch.tensor(tokens, device=self._device)]
         if cache.length == 0:
             ids[0] = self._start
@@ -135,7 +110,6 @@ def piece_table(tokenizer: Any, size: int, end: int, never_chosen: tuple[int, in
     """Read a tokenizer.
 
     Args:
-        tokenizer: of `transformers`.
         size: how many ids the network knows; those that the tokenizer does not write nothing.
         end: the tokenizer's id of the end of sentence.
         never_chosen: two of its ids that are never generated.

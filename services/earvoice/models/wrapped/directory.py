@@ -30,22 +30,12 @@ def is_wrapped(path: Path) -> bool:
 
 
 def require_transformers() -> None:
-    """Check that the package which computes other families is installed.
-
-    Raises:
-        ModelConfigError: it is not; the message says how to get it.
-    """
     if importlib.util.find_spec("transformers") is None:
         message = "this checkpoint is computed by transformers: pip install 'earvoice[hf]'"
         raise ModelConfigError(message)
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
-    """The configuration as plain values.
-
-    Raises:
-        CheckpointError: it is missing or damaged.
-    """
     try:
         config = json.loads((path / CONFIG_FILE).read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -58,11 +48,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 
 def weight_size(path: Path) -> tuple[int, int]:
-    """Bytes of the weights and how many numbers they are, without reading them.
-
-    Raises:
-        CheckpointError: there are none that can be read without unpickling, or a file is damaged.
-    """
+    """Bytes of the weights and how many numbers they are, without reading them."""
     files = list(path.glob("*.safetensors"))
     if not files:
         message = f"checkpoint {path.name} has no .safetensors file; pickled weights are not read"

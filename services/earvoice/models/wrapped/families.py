@@ -43,17 +43,7 @@ class WrappedFamily:
 
 
 class WrappedEncoder:
-    """Encodes whole utterances.
-
-    Args:
-        model: a `transformers` model of one of the families, in evaluation mode.
-        extractor: its feature extractor.
-
-    Attributes:
-        dimension: values of one state.
-        state_samples: 16 kHz samples that one state stands for.
-        maximum_samples: longest sound; None where the encoder takes any.
-    """
+    """Encodes whole utterances; `maximum_samples` is None where the encoder takes any."""
 
     def __init__(self, model: Any, extractor: Any) -> None:
         family = WRAPPED_FAMILIES[model.config.model_type]
@@ -68,17 +58,7 @@ class WrappedEncoder:
 
     @torch.inference_mode()
     def states(self, sound: np.ndarray) -> torch.Tensor:
-        """Encode one utterance.
-
-        Args:
-            sound: [n] float32 at 16 kHz in [-1, 1].
-
-        Returns:
-            [S, d] float32; none for less than 100 ms.
-
-        Raises:
-            ModelInputError: the sound is longer than the encoder takes.
-        """
+        """[n] float32 at 16 kHz in [-1, 1] → [S, d] float32; none for less than 100 ms."""
         if self.maximum_samples is not None and len(sound) > self.maximum_samples:
             message = f"sound has {len(sound)} samples; allowed: {self.maximum_samples}"
             raise ModelInputError(message)
@@ -113,14 +93,7 @@ def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language:
     """Read a model's generation settings.
 
     Args:
-        model: of `transformers`, with its generation config.
-        tokenizer: its tokenizer.
-        source_language: BCP-47 tag of what is spoken, which Whisper must be told.
         target_language: BCP-47 tag, for a model that does not say what it writes.
-
-    Raises:
-        ModelConfigError: the model does not write from this language, or names an id that its
-            network does not know.
     """
     settings = model.generation_config
     start, end = settings.decoder_start_token_id, settings.eos_token_id

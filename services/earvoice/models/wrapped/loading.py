@@ -34,8 +34,6 @@ DEFAULT_SEGMENT_MS = 800
 
 @dataclasses.dataclass(frozen=True)
 class WrappedModel:
-    """A model of another family, ready to compute."""
-
     encoder: WrappedEncoder
     decoder: WrappedDecoder
     pieces: PieceTable
@@ -60,18 +58,7 @@ def load_wrapped(
     """Load a checkpoint directory; nothing is fetched, nothing unpickled, no code of it run.
 
     Args:
-        path: the directory.
-        dtype: of the weights and of the computation, float32 or bfloat16.
-        device: where to compute.
-        source_language: BCP-47 tag of what is spoken.
-        target_language: BCP-47 tag, for a model that does not say what it writes.
         compression: "checkpoint" or "none": there is nothing to compress by.
-        name: to serve it by; empty takes the directory's.
-
-    Raises:
-        CheckpointError: a file is missing or damaged, or a tensor is missing, left over or wrong.
-        ModelTooLargeError: it needs more memory than there is.
-        ModelConfigError: another family, or a model that does not translate from this language.
     """
     if dtype not in DTYPES:
         message = f"dtype is {dtype}; allowed for this family: {', '.join(map(str, DTYPES))}"
@@ -121,7 +108,6 @@ def _log_as_we_do() -> None:
 
 
 def _check_fits(path: Path) -> None:
-    """Look at the configuration and at the size before anything large is read."""
     kind = read_config(path).get("model_type")
     if kind not in WRAPPED_FAMILIES:
         message = f"{path.name} model_type is {kind!r}; allowed: {', '.join(WRAPPED_FAMILIES)}"
