@@ -121,7 +121,7 @@ class DecisionPolicy(Declared, ABC):
         return heard.state_count > 0
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        """Say whether the decoder may halt after this token; its index is from 0 after the prefix."""
+        """Say whether the decoder may halt after this token, counted from 0 behind the prefix."""
         del token, new_token_index
         return False
 
