@@ -55,8 +55,6 @@ class _DrainingServer(uvicorn.Server):
 
 
 class _Collector:
-    """The gateway's metrics, read when they are asked for."""
-
     def __init__(self, door: Door) -> None:
         self._door = door
 
@@ -77,7 +75,6 @@ class _Collector:
 
 
 def main() -> int:
-    """Serve until SIGTERM or SIGINT; return the exit status."""
     try:
         settings = load_settings(GatewaySettings)
     except SettingsError as error:

@@ -26,18 +26,12 @@ class Admission:
 
     Attributes:
         server_token: bearer token to show to the policy service; empty for none.
-        stream: the one stream it may speak into or read, or ``*``.
     """
 
     server_token: str
     stream: str = ANY_STREAM
 
     def check_stream(self, name: str) -> None:
-        """Check that this stream is the caller's.
-
-        Raises:
-            PermissionDeniedError: it is another one.
-        """
         if self.stream not in {ANY_STREAM, name}:
             raise PermissionDeniedError(f"the access token is for the stream {self.stream!r}")
 
@@ -48,7 +42,6 @@ class Gatekeeper:
     Args:
         token_key: signs the gateway's tokens; empty hands callers' tokens to the policy service.
         server_token: shown to the policy service for who came in by a token of the gateway's.
-        allowed_origins: of pages, besides the gateway's own; ``*`` for all.
     """
 
     def __init__(
@@ -59,11 +52,7 @@ class Gatekeeper:
         self._allowed_origins = allowed_origins
 
     def check_origin(self, connection: HTTPConnection) -> None:
-        """Check the page that a browser's script comes from; who is no browser names none.
-
-        Raises:
-            PermissionDeniedError: the origin is not allowed.
-        """
+        """Check the page that a browser's script comes from; who is no browser names none."""
         origin = connection.headers.get("origin")
         if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
             return
@@ -71,12 +60,6 @@ class Gatekeeper:
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
 
     def admit(self, token: str, scope: Scope) -> Admission:
-        """Return what the bearer of a token may do.
-
-        Raises:
-            UnauthenticatedError: the token is missing, expired or not ours.
-            PermissionDeniedError: it is for something else.
-        """
         if not self._token_key:
             return Admission(token)
         if not token:

@@ -47,8 +47,6 @@ _LOG = logging.getLogger(__name__)
 
 
 def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for each address
-    """Return the ASGI application; it closes the door when it ends."""
-
     def socket_route(
         path: str,
         serve: Callable[[Connection], Awaitable[None]],

@@ -40,29 +40,13 @@ _CLOSE_CODES = {
 
 
 class Connection:
-    """One accepted WebSocket.
-
-    Args:
-        websocket: accepted.
-        settings: limits.
-    """
-
     def __init__(self, websocket: WebSocket, settings: GatewaySettings) -> None:
         self.websocket = websocket
         self._settings = settings
         self._is_writing = asyncio.Lock()
 
     async def receive(self, timeout_ms: int | None, what: str) -> str | bytes:
-        """Return the next message.
-
-        Args:
-            timeout_ms: how long it may take; None for ever.
-            what: is waited for; for the error.
-
-        Raises:
-            IdleError: it did not come in time.
-            WebSocketDisconnect: the caller has gone.
-        """
+        """Return the next message; ``what`` it is stands in the error of one that is late."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 message = await self.websocket.receive()
@@ -74,12 +58,6 @@ class Connection:
         return message["bytes"] if text is None else text
 
     async def send(self, text: str) -> None:
-        """Send a text message.
-
-        Raises:
-            SlowReaderError: the caller reads nothing.
-            WebSocketDisconnect: the caller has gone.
-        """
         timeout_ms = self._settings.write_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._is_writing:
@@ -107,13 +85,7 @@ async def telling_failures(
     logger: logging.Logger,
     describe: Callable[[EarvoiceError | TranslationError], dict[str, Any]] = describe_error,
 ) -> AsyncIterator[None]:
-    """Tell the caller why its connection ends, and close it; a fault of ours is logged.
-
-    Args:
-        connection: the caller's.
-        logger: for faults of ours.
-        describe: gives the dialect's message of a failure.
-    """
+    """Tell the caller why its connection ends, and close it; a fault of ours is logged."""
     try:
         yield
     except asyncio.CancelledError:

@@ -28,16 +28,9 @@ _LOG = logging.getLogger(__name__)
 class Door:
     """Opens streams for callers.
 
-    Args:
-        settings: limits and addresses.
-
     Attributes:
-        settings: as given.
-        gatekeeper: lets callers in.
-        directory: the published streams.
         socket_count: connections that are open.
         speaker_count: of these, how many speak.
-        refused_count: connections that were refused since the start.
         is_draining: nobody new is let in.
     """
 
@@ -56,7 +49,6 @@ class Door:
 
     @property
     def client(self) -> TranslationClient:
-        """To the policy service, showing no token."""
         return self._client
 
     async def drain(self) -> None:
@@ -71,17 +63,11 @@ class Door:
             await asyncio.wait(ended)
 
     async def close(self) -> None:
-        """Close the connection to the policy service."""
         await self._client.close()
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Count a connection while it is open.
-
-        Raises:
-            NotReadyError: the gateway is going away.
-            SessionLimitError: there are as many as are allowed.
-        """
+        """Count a connection while it is open."""
         if self.is_draining:
             self.refused_count += 1
             raise NotReadyError("the gateway is going away", retry_after_ms=RETRY_MS)
@@ -112,14 +98,8 @@ class Door:
         """Give a stream; it ends with the context.
 
         Args:
-            options: what to translate, and how.
-            admission: what the caller may do.
             publish: name under which others may read it; empty for nobody.
             resume_points: by language, where the stream goes on.
-
-        Raises:
-            PermissionDeniedError: the caller may not publish under this name.
-            StreamTakenError: somebody speaks under this name.
         """
         published = None
         if publish:

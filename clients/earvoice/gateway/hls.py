@@ -26,7 +26,6 @@ def master_playlist(video: str, languages: Sequence[str], bandwidth: int, query:
         video: address of the video's media playlist.
         languages: BCP-47 tags; the first is shown unless the viewer chooses another.
         bandwidth: of the video, in bits a second.
-        query: of the caption playlists' addresses; empty for none.
     """
     lines = ["#EXTM3U"]
     for index, language in enumerate(languages):
@@ -45,7 +44,6 @@ def caption_playlist(settled_ms: float, query: str, *, is_over: bool) -> str:
 
     Args:
         settled_ms: no new cue begins before this.
-        query: of the segments' addresses; empty for none.
         is_over: nothing comes any more.
     """
     count = _segment_count(settled_ms, is_over=is_over)
@@ -67,14 +65,9 @@ def caption_segment(
     """Return a segment: every cue that is seen in it.
 
     Args:
-        number: from 0.
-        cues: of the stream, in order.
         settled_ms: no new cue begins before this.
         first_ticks: the video's time, at 90 kHz, at which the stream's audio began.
         is_over: nothing comes any more.
-
-    Raises:
-        InvalidFieldError: it is not settled yet.
     """
     count = _segment_count(settled_ms, is_over=is_over)
     if number >= count:

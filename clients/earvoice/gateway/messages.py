@@ -60,8 +60,6 @@ class StartMessage:
     """The first message of a speaker.
 
     Attributes:
-        options: what to translate and how; one session is opened for each target language.
-        access_token: a bearer token, for those who cannot send a header.
         publish: name under which others may read the stream; empty for nobody.
         resume_points: by language, where an interrupted stream goes on.
     """
@@ -76,9 +74,6 @@ def read_start(text: str) -> StartMessage:
     """Read ``{"type": "start", "config": {…}, "publish": …, "access_token": …, "resume": {…}}``.
 
     ``config`` is a ``StreamingConfig`` in proto3 JSON.
-
-    Raises:
-        EarvoiceError: which field is wrong, and what is allowed.
     """
     content = read_object(text)
     kind = content.get("type")
@@ -100,11 +95,7 @@ def read_start(text: str) -> StartMessage:
 
 
 def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
-    """Read ``{"type": "update", "update": {…}}``, a ``StreamingUpdate`` in proto3 JSON.
-
-    Raises:
-        EarvoiceError: which field is wrong, and what is allowed.
-    """
+    """Read ``{"type": "update", "update": {…}}``, a ``StreamingUpdate`` in proto3 JSON."""
     update = content.get("update")
     if not isinstance(update, dict) or set(content) != {"type", "update"}:
         raise InvalidFieldError("update", update, "an object, a StreamingUpdate in proto3 JSON")
@@ -115,11 +106,7 @@ def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
 
 
 def read_words(body: bytes) -> list[CommittedWord]:
-    """Read the words of a ``words`` message again: ``{"words": […]}``.
-
-    Raises:
-        EarvoiceError: which field is wrong, and what is allowed.
-    """
+    """Read the words of a ``words`` message again: ``{"words": […]}``."""
     words = read_object(body).get("words")
     if not isinstance(words, list):
         raise InvalidFieldError("words", words, "a list of words, as they came")
@@ -151,11 +138,6 @@ def _read_word(index: int, content: object) -> CommittedWord:
 
 
 def read_object(text: str | bytes) -> dict[str, Any]:
-    """Return the JSON object that a message holds.
-
-    Raises:
-        MalformedMessageError: it holds something else.
-    """
     try:
         content = json.loads(text)
     except ValueError as error:
@@ -212,7 +194,6 @@ def describe_event(spoken: SpokenEvent) -> dict[str, Any]:
 
 
 def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
-    """Return a failure as what its JSON holds."""
     if isinstance(error, TranslationError):
         retry_after_ms = None if error.retry_after_s is None else round(error.retry_after_s * 1000)
         code, advice = error.code, error.advice.value
@@ -230,7 +211,6 @@ def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
 
 
 def dump(content: Mapping[str, Any]) -> str:
-    """Return the text of a message."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 
 
 async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
-    """Serve one speaker until its stream has ended.
-
-    Args:
-        door: gives streams.
-        connection: accepted.
-        token: shown by the connection; the start message may bring one instead.
-
-    Raises:
-        EarvoiceError: the caller did something that is not allowed.
-        TranslationError: the services refused or lost the stream.
-    """
     first = await connection.receive(door.settings.start_timeout_ms, "the start message")
     if isinstance(first, bytes):
         raise OutOfOrderError("audio came before the start message")

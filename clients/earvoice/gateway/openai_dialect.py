@@ -33,12 +33,6 @@ FRAME_MS = 200
 
 
 async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
-    """Serve one session until it is closed.
-
-    Raises:
-        EarvoiceError: the caller did something that is not allowed.
-        TranslationError: the services refused or lost the session.
-    """
     admission = door.gatekeeper.admit(token, "speak")
     model = connection.websocket.query_params.get("model", "")
     session = _Session(connection, model)
@@ -63,7 +57,6 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
 
 
 def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
-    """Return a failure as the dialect's ``error`` event."""
     told = messages.describe_error(error)
     kind = "invalid_request_error" if told["advice"] == "give up" else "server_error"
     detail = {"type": kind, "code": told["reason"].lower(), "message": told["message"]}
@@ -82,11 +75,6 @@ class _Session:
         self.wants_transcript = False
 
     def update(self, session: object) -> None:
-        """Take the choices of a ``session.update``.
-
-        Raises:
-            InvalidFieldError: one is not allowed.
-        """
         audio = _objects_inside(session, "session", "audio")
         output = _objects_inside(audio, "session.audio", "output")
         language = output.get("language", self.language)
@@ -112,7 +100,6 @@ class _Session:
         }
 
     async def tell(self, kind: str, **content: object) -> None:
-        """Send an event."""
         message = {"type": kind, "event_id": _new_id("event"), **content}
         await self._connection.send(dump(message))
 
@@ -139,11 +126,7 @@ class _Session:
 
 
 async def _configure(door: Door, connection: Connection, session: _Session) -> bytes | None:
-    """Take messages until the first audio; return it, or None when the caller closes before.
-
-    Raises:
-        OutOfOrderError: audio came before the language was chosen.
-    """
+    """Take messages until the first audio; return it, or None when the caller closes before."""
     while True:
         message = await connection.receive(door.settings.idle_timeout_ms, "a message")
         content = read_object(message)
@@ -173,7 +156,6 @@ async def _listen(door: Door, connection: Connection, session: _Session, speaker
 
 
 async def _take(content: Mapping[str, Any], session: _Session) -> bytes | None:
-    """Do what a message says; return its audio, if it has any."""
     match content.get("type"):
         case "session.update":
             session.update(content.get("session"))

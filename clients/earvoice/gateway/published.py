@@ -32,10 +32,6 @@ class Line:
     """What was said in one utterance, in one language; it only grows.
 
     Attributes:
-        language: BCP-47 tag.
-        utterance: from 0.
-        words: committed until now.
-        is_final: the utterance has ended.
         end_ms: where it ended, once it has.
     """
 
@@ -47,13 +43,11 @@ class Line:
 
     @property
     def text(self) -> str:
-        """The committed words, joined."""
         return "".join(
             f" {word.text}" if word.starts_word else word.text for word in self.words
         ).strip()
 
     def describe(self) -> dict[str, Any]:
-        """Return what a reader is told of it."""
         return {
             "language": self.language,
             "utterance": self.utterance,
@@ -65,12 +59,7 @@ class Line:
 
 
 class Captions:
-    """The cues of one language.
-
-    Attributes:
-        cues: oldest first; what has been said last may still be missing.
-        settled_ms: no new cue begins before this.
-    """
+    """The cues of one language; no new one begins before ``settled_ms``."""
 
     def __init__(self, kept_cues: int) -> None:
         self._writer = CaptionWriter()
@@ -107,7 +96,6 @@ class PublishedStream:
     """One stream's lines, and who reads them.
 
     Args:
-        name: as in its address.
         kept_lines: in each language.
     """
 
@@ -123,15 +111,9 @@ class PublishedStream:
 
     @property
     def reader_count(self) -> int:
-        """How many read now."""
         return len(self._readers)
 
     def captions(self, language: str) -> Captions:
-        """Return the captions of a language until now.
-
-        Raises:
-            InvalidFieldError: the stream is not in this language.
-        """
         if language not in self._captions:
             raise InvalidFieldError("language", language, " or ".join(self.languages) or "none yet")
         return self._captions[language]
@@ -165,9 +147,6 @@ class PublishedStream:
 
     async def read(self, languages: frozenset[str] = frozenset()) -> AsyncIterator[str]:
         """Yield messages: the last lines first, then what comes, until the stream is over.
-
-        Args:
-            languages: which to read; empty for all.
 
         Raises:
             SlowReaderError: too much had come since the reader took its last message.
@@ -249,7 +228,6 @@ class StreamDirectory:
     Args:
         kept_lines: of each stream, in each language.
         linger_s: how long a stream is kept after its end.
-        now_s: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -262,18 +240,13 @@ class StreamDirectory:
 
     @property
     def reader_count(self) -> int:
-        """How many read now, over all streams."""
         return sum(stream.reader_count for stream in self._streams.values())
 
     def open(self, name: str, *, resumes: bool = False) -> PublishedStream:
         """Return a stream to speak into.
 
         Args:
-            name: checked already.
             resumes: the speaker goes on with a session: the lines that are kept stay.
-
-        Raises:
-            StreamTakenError: somebody speaks under this name.
         """
         self._forget_old()
         known = self._streams.get(name)
@@ -286,18 +259,12 @@ class StreamDirectory:
         return self._streams[name]
 
     def find(self, name: str) -> PublishedStream:
-        """Return a stream to read.
-
-        Raises:
-            StreamNotFoundError: there is none of this name.
-        """
         self._forget_old()
         if name not in self._streams:
             raise StreamNotFoundError("stream", name, "the name of a stream that is on")
         return self._streams[name]
 
     def end(self, stream: PublishedStream) -> None:
-        """Say that a stream's speaker has ended."""
         stream.end(self._now_s())
 
     def _forget_old(self) -> None:

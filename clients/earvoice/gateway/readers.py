@@ -40,8 +40,6 @@ _HEARTBEAT_S = 15.0
 
 
 def reader_routes(door: Door) -> list[Route]:
-    """Return the routes that read."""
-
     async def read_events(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         return _EventStream(door, find_stream(door, request), languages_of(request))
@@ -55,11 +53,6 @@ def reader_routes(door: Door) -> list[Route]:
 
 
 def find_stream(door: Door, connection: HTTPConnection) -> PublishedStream:
-    """Return the stream that an address names.
-
-    Raises:
-        EarvoiceError: there is none, or the caller may not read it.
-    """
     name = connection.path_params["name"]
     door.gatekeeper.admit(shown_token(connection), "read").check_stream(name)
     return door.directory.find(name)

@@ -89,7 +89,6 @@ class GatewaySettings(BaseSettings):
 
     @property
     def server_tls(self) -> ChannelTls | None:
-        """What the connection to the policy service is encrypted with; None for nothing."""
         return ChannelTls(self.server_tls_ca_file) if self.server_tls_ca_file else None
 
     @model_validator(mode="after")

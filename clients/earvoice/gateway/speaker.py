@@ -33,8 +33,6 @@ class SpokenEvent(NamedTuple):
     """An event of one of a speaker's sessions.
 
     Attributes:
-        language: the session's target language.
-        event: what it told.
         resume_point: bytes of where the session could go on after this; empty where the event
             gives no such place.
     """
@@ -81,7 +79,6 @@ class Speaker:
     """A session for each target language, all of the same audio.
 
     Args:
-        client: to the policy service.
         options: of the caller; the sessions differ in their target language alone.
         resume_points: by language, where the sessions go on that another gateway had; the audio
             then begins at the earliest of their ``acknowledged_samples``; 0 for a language without.
@@ -89,8 +86,6 @@ class Speaker:
 
     Attributes:
         session_ids: of the sessions until now, for logs.
-        word_count: words released until now.
-        has_ended: the audio has.
     """
 
     def __init__(
@@ -115,18 +110,13 @@ class Speaker:
         self._events: asyncio.Queue[SpokenEvent | None] = asyncio.Queue(WAITING_EVENTS)
 
     async def send(self, audio: bytes | TranslationUpdate) -> None:
-        """Give audio, cut anywhere, or a change; waits while the services are behind.
-
-        Raises:
-            OutOfOrderError: the end had been told.
-        """
+        """Give audio, cut anywhere, or a change; waits while the services are behind."""
         if self.has_ended:
             raise OutOfOrderError("audio came after the end")
         for queue in self._audio.values():
             await queue.put(audio)
 
     async def end(self) -> None:
-        """Say that the audio has ended; the remaining events still come."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -134,11 +124,7 @@ class Speaker:
             await queue.put(None)
 
     async def events(self) -> AsyncIterator[SpokenEvent]:
-        """Yield the events of all languages as they come, each with its language.
-
-        Raises:
-            TranslationError: a session failed and cannot go on; the others end with it.
-        """
+        """Yield the events of all languages as they come, each with its language."""
         running = asyncio.create_task(self._run())
         try:
             while True:

@@ -10,7 +10,6 @@ from earvoice.runtime.engine import LoopLagSelector
 
 
 def main() -> int:
-    """Run the service; return the process's exit status."""
     selector = LoopLagSelector()
 
     async def serve(settings: PolicySettings) -> None:

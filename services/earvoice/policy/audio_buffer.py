@@ -28,7 +28,6 @@ class ArrivalClock:
         self._origins: deque[tuple[float, float]] = deque()
 
     def note(self, received_samples: int, arrival_s: float) -> None:
-        """Take note of a message: audio received with it, and when."""
         origin_s = arrival_s - received_samples / self._rate
         while self._origins and self._origins[-1][1] >= origin_s:
             self._origins.pop()
@@ -42,11 +41,7 @@ class ArrivalClock:
 
     @property
     def origin_s(self) -> float:
-        """When the first sample existed, on the clock of ``note``.
-
-        Raises:
-            IndexError: no audio has come.
-        """
+        """When the first sample existed, on the clock of ``note``."""
         return self._origins[0][1]
 
 
@@ -57,13 +52,8 @@ class AudioBuffer:
     memory is bounded whatever the client sends. What ``wait_for`` waits for always gets in: a
     segment longer than the limit would never be whole.
 
-    Args:
-        limit_samples: frames that may wait to be worked on; the message that passes it gets in.
-        start_sample: position of the first frame that comes.
-
     Attributes:
         received_samples: positions before this have been received.
-        ended: whether no more will come.
         arrivals: knows when the session's first sample existed.
     """
 
@@ -87,11 +77,6 @@ class AudioBuffer:
         self.ended = False
 
     async def append(self, data: bytes, arrival_s: float) -> None:
-        """Add a message's frames.
-
-        Raises:
-            InvalidAudioError: broken frames, or too many bytes.
-        """
         if len(data) % self._frame_bytes:
             raise InvalidAudioError(
                 f"audio of {len(data)} bytes is not whole frames of {self._frame_bytes} bytes"
@@ -126,7 +111,6 @@ class AudioBuffer:
                 self._changed.notify_all()
 
     async def end(self) -> None:
-        """Say that no more audio will come."""
         async with self._changed:
             self.ended = True
             self._changed.notify_all()
@@ -147,11 +131,7 @@ class AudioBuffer:
             self._changed.notify_all()
 
     def read(self, start_sample: int, end_sample: int) -> bytes:
-        """Return the frames of an interval that is still held.
-
-        Raises:
-            IndexError: part of it is not held.
-        """
+        """Return the frames of an interval that is still held."""
         if not self._start_sample <= start_sample <= end_sample <= self.received_samples:
             raise IndexError(
                 f"[{start_sample}, {end_sample}) is not within "
@@ -173,7 +153,6 @@ class AudioBuffer:
             self._changed.notify_all()
 
     def release_before(self, sample: int) -> None:
-        """Forget audio before ``sample``: an utterance ended there, or what it said is history."""
         del self._data[: (sample - self._start_sample) * self._frame_bytes]
         self._start_sample = sample
         while len(self._end_samples) > 1 and self._end_samples[0] < sample:

@@ -25,8 +25,6 @@ class GenerationSteps:
     """Tokens that became known together.
 
     Attributes:
-        tokens: in order, end of sentence excluded.
-        end: the end of sentence, if it follows them.
         alternatives: new token ids of every hypothesis of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy or they were not asked for.
         prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
@@ -48,7 +46,6 @@ class GenerationEnd:
 
     Attributes:
         hit_limit: whether it ran into its token limit.
-        draft_accepted_count: tokens of the draft that stood.
     """
 
     hit_limit: bool
@@ -61,14 +58,9 @@ class GenerationRequest:
     """What to decode.
 
     Attributes:
-        prefix: committed tokens.
-        draft: tokens expected after them.
-        max_new_tokens: most tokens after the prefix, 1 or more.
         beam_size: hypotheses to follow; 1 is greedy search.
         attention_layer: decoder layer whose cross-attention is sent, from 1; 0 is as opened.
         attention_heads: heads whose mean is sent, from 1; empty is all, or as opened with layer 0.
-        all_hypotheses: send every hypothesis of the beam, not the best alone.
-        prefix_attention: send the rows of the prefix's tokens too.
     """
 
     states: object

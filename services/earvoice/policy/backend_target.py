@@ -30,11 +30,7 @@ class BackendTarget(NamedTuple):
 
 
 def parse_target(text: str) -> BackendTarget:
-    """Read a setting's value, as `ALLOWED` has it.
-
-    Raises:
-        ValueError: it is something else.
-    """
+    """Read a setting's value, as `ALLOWED` has it."""
     addresses: dict[str, None] = {}
     names: dict[NamedPort, None] = {}
     for part in (part.strip() for part in text.split(",")):

@@ -16,7 +16,6 @@ class Segment:
 
     Attributes:
         index: its boundary's number on the grid, from 1.
-        end_sample: where it ends, counted from the session's first sample.
         grid_end_sample: where it would end had nothing been merged into it.
         final: whether the audio ends with it. A full segment is never final.
     """
@@ -139,7 +138,6 @@ class Endpointer:
 
     Args:
         pause_ms: a pause this long ends an utterance; None where pauses end none.
-        limit_ms: no utterance is longer; None for no limit of ours.
     """
 
     def __init__(
@@ -153,7 +151,6 @@ class Endpointer:
 
     @classmethod
     def of(cls, options: StreamOptions) -> Endpointer:
-        """What a stream asked for; updates change nothing here."""
         rate_hertz = options.audio_format.sample_rate_hertz
         if options.endpointing is not None:
             limit_ms = options.endpointing.max_utterance_ms
@@ -161,7 +158,6 @@ class Endpointer:
         return cls(rate_hertz, None, MAX_KEPT_MS if options.history_selection is not None else None)
 
     def limit_sample(self, start_sample: int) -> int | None:
-        """What no segment of an utterance ends after; None for no limit of ours."""
         return None if self._limit_samples is None else start_sample + self._limit_samples
 
     def known_end(

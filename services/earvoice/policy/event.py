@@ -26,8 +26,6 @@ class WordsReleased:
 
 @dataclass(frozen=True)
 class TailChanged:
-    """The tail that may still change."""
-
     text: str
     utterance: int
 
@@ -47,7 +45,6 @@ class SegmentWorked:
 
     Attributes:
         merged_count: grid segments merged into it beyond the first.
-        hypothesis: what was decoded; None when nothing was.
     """
 
     utterance: int
@@ -63,12 +60,7 @@ class SegmentWorked:
 
 @dataclass(frozen=True)
 class UtteranceEnded:
-    """Everything of an utterance has been released.
-
-    Attributes:
-        end_sample: where it ended; audio before is never needed again.
-        snapshot: the session now; None where it cannot be resumed.
-    """
+    """Everything of an utterance has been released."""
 
     utterance: int
     start_sample: int
@@ -126,14 +118,11 @@ class SessionSnapshot:
 
     Attributes:
         options: what the client asked for, updates included, before any lag is held.
-        utterance: worked on next.
         grid: its boundaries; None where no segment of it has been worked on.
         lag_ms: place on the scale of lags; None without a target lag.
         true_finished_ms: when the segment was finished, on the clock of a `TrueTimeline`.
         origin_s: when the session's first sample existed, on its monotonic clock; None where its
             times are not read on the wall.
-        segment: still to be told.
-        end: still to be told after it.
     """
 
     options: StreamOptions
@@ -149,7 +138,6 @@ class SessionSnapshot:
 
     @property
     def start_sample(self) -> int:
-        """Audio from here on is needed again."""
         return self.utterance.start_sample
 
     @property
@@ -159,5 +147,4 @@ class SessionSnapshot:
 
 
 def first_snapshot(options: StreamOptions) -> SessionSnapshot:
-    """Return the session that nothing has happened in."""
     return SessionSnapshot(options, UtteranceSnapshot(0, 0, 0))

@@ -11,7 +11,6 @@ class VoiceActivity:
     """The detector's view of the utterance so far; positions in the session's samples.
 
     Attributes:
-        has_speech: whether any speech was found; without it the rest is meaningless.
         pauses: (start, end) of stretches of 100 ms or more without speech, speech on both sides.
     """
 
@@ -30,7 +29,6 @@ class Evidence:
         span_end_samples: per state, where the audio it covers ends.
         label_count: non-blank labels, repeats collapsed.
         frame_count: feature frames of 10 ms.
-        source_transcript: with the last revision, if asked for.
     """
 
     ctc_labels: Sequence[int]
@@ -59,6 +57,5 @@ class Evidence:
         return self.complete_word_count + int(self.has_partial_word)
 
     def span(self, state: int, utterance_start_sample: int) -> tuple[int, int]:
-        """Return (start, end) of the audio that a state covers."""
         start = self.span_end_samples[state - 1] if state else utterance_start_sample
         return start, self.span_end_samples[state]

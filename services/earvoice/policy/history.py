@@ -47,9 +47,6 @@ def forgotten_history(
         start_sample: where the first state begins.
         spoken_for_sample: committed tokens attend to audio up to here; what begins there is kept
             where no token is left.
-
-    Raises:
-        RuntimeError: the decoder sent no rows for the prefix, or others.
     """
     dropped = dropped_token_count(selection, committed)
     if not dropped:
@@ -64,7 +61,6 @@ def forgotten_history(
 
 
 def dropped_token_count(selection: HistorySelection, committed: Sequence[Token]) -> int:
-    """Return how many leading tokens of the committed text are dropped."""
     if selection.word_count is not None:
         return _count_before_last_words(committed, selection.word_count)
     kept_from = _count_before_last_sentence(committed)

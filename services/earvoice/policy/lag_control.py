@@ -31,7 +31,6 @@ class LagControl:
     lags it was told.
 
     Args:
-        target_ms: mean word lag to hold, more than 0.
         lag_ms: the place to go on from; None begins at the target.
 
     Attributes:
@@ -55,14 +54,12 @@ class LagControl:
                 self.note_lag(word_lag_ms(release_ms, item.source_end_sample / per_ms))
 
     def note_lag(self, lag_ms: float) -> None:
-        """Take note of one word's lag."""
         bound_ms = LARGEST_ERROR * self._target_ms
         error_ms = max(-bound_ms, min(bound_ms, self._target_ms - lag_ms))
         moved_ms = self.lag_ms + error_ms / MEMORY_WORDS
         self.lag_ms = max(0.0, min(LONGEST_LAG * self._target_ms, moved_ms))
 
     def adjusted(self, options: StreamOptions) -> StreamOptions:
-        """Return the options with the policy's parameter where it is to be now."""
         return options_at_lag(options, self.lag_ms)
 
 

@@ -181,7 +181,6 @@ class SessionWatch(SegmentObserver):
         tracer.export(batch)
 
     def _end_segment(self, worked: SegmentWorked | None, error: str = "") -> None:
-        """Hand on the spans of the segment that is worked on, if there is one."""
         segment, self._segment = self._segment, None
         if segment is None or self._tracer is None:
             return

@@ -76,12 +76,6 @@ class TokenOwner:
 
 @dataclass(frozen=True)
 class ResumedSession:
-    """What a token stands for.
-
-    Attributes:
-        seq: of the message that the token came with.
-    """
-
     snapshot: SessionSnapshot
     seq: int
     owner: TokenOwner
@@ -126,13 +120,7 @@ class ResumeTokens:
         return token if len(token) <= TOKEN_LIMIT_BYTES else b""
 
     def take(self, token: bytes, tenant: str, find_model: Callable[[str], Model]) -> ResumedSession:
-        """Return the session that a token stands for.
-
-        Raises:
-            InvalidResumeTokenError: it is forged or expired, another tenant's, another model's or
-                another version's.
-            NotReadyError: no model is served yet.
-        """
+        """Return the session that a token stands for."""
         message = self._opened(token)
         late_s = self._unix_s() - message.expires_unix_ms / 1000
         if late_s > 0:
@@ -168,11 +156,7 @@ class ResumeTokens:
 
 
 def _session_message(snapshot: SessionSnapshot, unix_s: float) -> resume_pb.ResumeState:
-    """Return what changes from segment to segment.
-
-    Args:
-        unix_s: Unix time at which its monotonic clock was 0.
-    """
+    """Return what changes from segment to segment."""
     origin_ms = (snapshot.origin_s or 0.0) * 1000
     message = resume_pb.ResumeState(
         lag_ms=snapshot.lag_ms,
@@ -202,11 +186,6 @@ def _session_message(snapshot: SessionSnapshot, unix_s: float) -> resume_pb.Resu
 def _read_session(
     message: resume_pb.ResumeState, model: Model, unix_s: float, policies: Policies
 ) -> SessionSnapshot:
-    """Return the session; see `_session_message`.
-
-    Raises:
-        EarvoiceError: its choices are none that this server allows.
-    """
     options = stream_options(message.config, model, policies)
     live = message.HasField("origin_unix_ms")
     origin_s = message.origin_unix_ms / 1000 - unix_s if live else None
@@ -245,13 +224,6 @@ def _read_segment(message: resume_pb.ResumeState) -> SegmentWorked:
 def _write_utterance(
     message: resume_pb.ResumeUtterance, utterance: UtteranceSnapshot, origin_ms: float
 ) -> None:
-    """Write an utterance between two segments.
-
-    Args:
-        message: empty.
-        utterance: what to write.
-        origin_ms: the session's origin, on the clock that commits are timed with.
-    """
     prefix = [token.token_id for token in utterance.kept]
     marks = bytearray(-(-len(prefix) // _MARKS_A_BYTE))
     for index, token in enumerate(utterance.kept):

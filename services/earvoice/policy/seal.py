@@ -18,25 +18,15 @@ class ForgedError(Exception):
 
 
 class Seal:
-    """Signs with HMAC-SHA256 (RFC 2104).
-
-    Args:
-        keys: the first signs, all are accepted; at least one.
-    """
+    """Signs with HMAC-SHA256 (RFC 2104): the first key signs, all are accepted."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
 
     def sign(self, content: bytes) -> bytes:
-        """Return the content behind its signature."""
         return _signature(self._keys[0], content) + content
 
     def verify(self, signed: bytes) -> bytes:
-        """Return the content.
-
-        Raises:
-            ForgedError: its signature is none of ours.
-        """
         signature, content = signed[:SIGNATURE_BYTES], signed[SIGNATURE_BYTES:]
         if not any(hmac.compare_digest(_signature(key, content), signature) for key in self._keys):
             raise ForgedError
@@ -44,7 +34,6 @@ class Seal:
 
 
 def random_key() -> bytes:
-    """Return a key that nobody else has."""
     return secrets.token_bytes(SHORTEST_KEY_BYTES)
 
 
@@ -53,9 +42,6 @@ def parse_keys(text: str) -> list[bytes]:
 
     Args:
         text: keys in hex or base64, separated by commas.
-
-    Raises:
-        ValueError: one is neither, or too short; the message does not show it.
     """
     return [_parse_key(number, part.strip()) for number, part in enumerate(text.split(","), 1)]
 

@@ -26,16 +26,6 @@ from earvoice.telemetry.service_telemetry import ServiceTelemetry
 
 
 async def serve(settings: PolicySettings, turns: LoopLagSelector) -> None:
-    """Serve until SIGTERM.
-
-    Args:
-        settings: the service's.
-        turns: the event loop's selector.
-
-    Raises:
-        SettingsError: the callers' tokens cannot be checked, or a policy not be used.
-        OSError: the address cannot be bound, or a certificate not be used.
-    """
     policies = _policies(settings)
     authenticator = build_authenticator(settings)
     telemetry = ServiceTelemetry("policy", settings)
@@ -85,11 +75,7 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
 
 
 def build_authenticator(settings: PolicySettings) -> Authenticator | None:
-    """Return who knows the callers; None where everybody is let in.
-
-    Raises:
-        SettingsError: a file cannot be used, or JWTs need an extra that is not installed.
-    """
+    """Return who knows the callers; None where everybody is let in."""
     known: list[Authenticator] = []
     try:
         if settings.auth_tokens_file:

@@ -69,7 +69,6 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         request_iterator: AsyncIterator[public_pb.StreamingTranslateRequest],
         context: Context,
     ) -> AsyncIterator[public_pb.StreamingTranslateResponse]:
-        """Translate one stream."""
         del context
         self._sessions.check()
         reader = RequestReader(request_iterator, self._policies)
@@ -113,7 +112,6 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     async def ListModels(  # noqa: N802 - the rpc's name
         self, request: public_pb.ListModelsRequest, context: Context
     ) -> public_pb.ListModelsResponse:
-        """Say what can be asked for."""
         del request, context
         self._backends.choose_model()
         return public_pb.ListModelsResponse(
@@ -135,11 +133,6 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
                 )
 
     def _resumed(self, config: public_pb.StreamingConfig) -> ResumedSession | None:
-        """Return the session that a config asks to go on with, if it does.
-
-        Raises:
-            InvalidResumeTokenError: its token is not to be taken.
-        """
         if not config.resume_token:
             return None
         return self._tokens.take(

@@ -71,13 +71,7 @@ class UpdateQueue:
 
 
 class TranslationSession:
-    """Drives the loop of one stream.
-
-    Args:
-        audio: filled by whoever reads the client.
-        emit: sends an event to the client; waits while the client is slow.
-        resumed: the session to go on with, in place of the options; None for a new one.
-    """
+    """Drives the loop of one stream."""
 
     def __init__(
         self,
@@ -114,7 +108,6 @@ class TranslationSession:
         self.totals = replace(start.totals)
 
     async def run(self) -> SessionTotals:
-        """Work until the audio has ended and everything has been released."""
         if self._start.segment is not None:
             await self._emit(self._start.segment)
         if self._start.end is not None:
@@ -212,7 +205,6 @@ class TranslationSession:
     async def _work_on(
         self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
     ) -> Endpoint | None:
-        """Encode, decode and decide one segment; return the utterance's end if this was it."""
         self._guards.noted.clear()
         replays_before = self._replay_count()
         self._observer.begin(timeline)
@@ -261,7 +253,6 @@ class TranslationSession:
     async def _encode(
         self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
     ) -> tuple[Encoded, Endpoint | None]:
-        """Send the segment's audio; finish the utterance if it ends here."""
         await self._reset_encoder(utterance)
         audio = self._audio.read(utterance.sent_sample, segment.end_sample)
         utterance.sent_sample = segment.end_sample
@@ -305,7 +296,6 @@ class TranslationSession:
         )
 
     async def _show_tail(self, utterance: Utterance, translated: Translated) -> None:
-        """Show what may still change; nothing can once the utterance has ended."""
         if translated.tail is None or not self._options.sends_interim_results:
             return
         text = tail_text(translated.tail)
@@ -355,11 +345,7 @@ class TranslationSession:
         end: UtteranceEnded | None,
         untold: SegmentWorked | None = None,
     ) -> SessionSnapshot:
-        """Return the session as it is after a segment of an utterance.
-
-        Args:
-            untold: the segment, and after it the end, where they are still to be told.
-        """
+        """Return the session as it is after a segment of an utterance."""
         if end is not None:
             utterance = self._utterance_after(utterance, end.end_sample)
         self.totals.replay_count = self._replay_count()
@@ -381,7 +367,6 @@ class TranslationSession:
 
 
 def _worked(timeline: SegmentTimeline, hypothesis: DecidedHypothesis | None) -> SegmentWorked:
-    """Return what a segment came to; a generation may still run on."""
     segment = timeline.segment
     return SegmentWorked(
         timeline.utterance,

@@ -117,7 +117,6 @@ class PolicySettings(ServiceSettings):
 
     @property
     def backend_channel_tls(self) -> ChannelTls | None:
-        """What the channels to the backends are encrypted with; None for nothing."""
         if self.backend_tls_ca_file is None:
             return None
         return ChannelTls(
@@ -129,24 +128,20 @@ class PolicySettings(ServiceSettings):
 
     @property
     def backend_token(self) -> str:
-        """What is shown to the backends; empty for nothing."""
         # A secret that was written to a file ends with a line's end, which no header may hold.
         secret = self.backend_access_token.get_secret_value() if self.backend_access_token else ""
         return secret.strip()
 
     @property
     def checks_callers(self) -> bool:
-        """Whether the public API asks for a token."""
         return bool(self.auth_tokens_file or self.checks_jwts)
 
     @property
     def checks_jwts(self) -> bool:
-        """Whether the public API takes JWTs."""
         return bool(self.auth_jwks_file or self.auth_jwks_url)
 
     @property
     def policy_files(self) -> tuple[str, ...]:
-        """Each `FILE.py:CLASS` of `extra_policies`."""
         return tuple(filter(None, map(str.strip, self.extra_policies.split(","))))
 
     @model_validator(mode="after")

@@ -38,12 +38,7 @@ class RequestReader:
         self._requests = requests
 
     async def config(self) -> public_pb.StreamingConfig:
-        """Return the first message.
-
-        Raises:
-            OutOfOrderError: it is not a config.
-            IdleError: none came in time.
-        """
+        """Return the first message."""
         request = await anext(self._requests, None)
         if request is None:
             raise OutOfOrderError("the stream ended before its config")
@@ -64,11 +59,6 @@ class RequestReader:
 
         Args:
             settled_sample: updates that lie before this are in the options already.
-
-        Raises:
-            OutOfOrderError: a second config came.
-            InvalidFieldError: a message was empty, or an update asked for what is not allowed.
-            IdleError: none came in time.
         """
         position_sample, frame_bytes = start_sample, options.audio_format.frame_bytes
         async for request in self._requests:
@@ -122,7 +112,6 @@ class Outbox:
                 self._changed.notify_all()
 
     async def close(self, error: Exception | None = None) -> None:
-        """Say that nothing more comes, and why if something failed."""
         async with self._changed:
             if not self._is_closed:
                 self._is_closed = True
@@ -189,7 +178,6 @@ class TranslationStream:
         return self._session.totals
 
     async def leave(self, grace_s: float) -> None:
-        """Tell the client that this replica is going away."""
         await self._outbox.announce(ReplicaLeaving(grace_s))
 
     async def end(self, error: EarvoiceError) -> None:
@@ -199,14 +187,7 @@ class TranslationStream:
     async def events(
         self, messages: AsyncIterator[bytes | StreamOptions]
     ) -> AsyncGenerator[Event, None]:
-        """Yield what happens, the totals last.
-
-        Args:
-            messages: the client's audio, and other options from that place on.
-
-        Raises:
-            ExceptionGroup: holds whatever ends the session before its audio.
-        """
+        """Yield what happens, the totals last."""
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._hand_on_errors(partial(self._read, messages))),

@@ -9,8 +9,6 @@ from earvoice.policies import DecisionPolicy
 
 
 class CommitUnit(Enum):
-    """What is committed at once; see `words.committable_count`."""
-
     WORD = "word"
     FOLLOWED_WORD = "followed-word"
     TOKEN = "token"  # noqa: S105 - a unit of text, no secret
@@ -75,13 +73,11 @@ class StreamOptions:
         attention_layer: decoder layer whose cross-attention is read, from 1.
         initial_wait_ms: how much longer the first of each utterance is.
         merges_segments: whether a late machine goes to the newest boundary.
-        commit_unit: what commits are cut back to.
         endpointing: None when utterances end only with the audio.
         uses_guards: False reproduces released code.
         beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
         attention_heads: heads whose mean is read, from 1; empty means all.
         history_selection: None when an utterance's text and audio are kept to its end.
-        sends_hypotheses: whether each segment's whole hypothesis is told.
         target_lag_ms: mean word lag to hold by moving the policy's own parameter; None for none.
     """
 

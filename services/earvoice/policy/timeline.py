@@ -110,12 +110,10 @@ class SegmentTimeline(ABC):
 
     @property
     def computation_ms(self) -> float:
-        """Computation of all services for the segment."""
         return self.encoder.compute_ms + self.decoder.compute_ms
 
     @property
     def queue_ms(self) -> float:
-        """Waiting for engines."""
         return self.encoder.queue_ms + self.decoder.queue_ms
 
     @property
@@ -142,7 +140,6 @@ class LiveTimeline(SegmentTimeline):
 
     @property
     def finished_ms(self) -> float:
-        """It has no such clock."""
         return 0.0
 
     def commit(self, now_s: float) -> CommitTime:
@@ -169,19 +166,11 @@ class LiveTimeline(SegmentTimeline):
 
 @dataclass(slots=True, kw_only=True)
 class TrueTimeline(SegmentTimeline):
-    """Counts computation only: several streams at once do not spoil it.
-
-    Attributes:
-        arrival_ms: the segment's end in audio time.
-        previous_finished_ms: when the segment before was finished, on this clock.
-    """
-
     arrival_ms: float
     previous_finished_ms: float
 
     @property
     def finished_ms(self) -> float:
-        """When the segment is finished, on this clock."""
         return max(self.arrival_ms, self.previous_finished_ms) + self.computation_ms
 
     def commit(self, now_s: float) -> CommitTime:

@@ -95,7 +95,6 @@ class Translated:
 
     Attributes:
         tail: tokens that may still change; None where they are those of before.
-        hypothesis: what was decoded; None when nothing was, or nobody asked.
     """
 
     words: Sequence[Word] = ()
@@ -217,7 +216,6 @@ class Translator:
     def _request(
         self, utterance: Utterance, encoded: Encoded, heard: Heard, *, final: bool
     ) -> GenerationRequest | None:
-        """Return what to decode, or None when nothing could come of it."""
         options, policy, evidence = self.options, utterance.policy, encoded.evidence
         if utterance.is_closed:
             return None
@@ -253,11 +251,7 @@ class Translator:
 
 
 def _decision(policy: DecisionPolicy, heard: Heard, hypothesis: Hypothesis) -> Decision:
-    """Return what a policy decides.
-
-    Raises:
-        InternalError: it is no decision about this hypothesis: a fault of the policy's.
-    """
+    """Return what a policy decides."""
     decision = policy.decide(heard, hypothesis)
     token_count = len(hypothesis.tokens)
     if isinstance(decision, Decision):
@@ -271,6 +265,5 @@ def _decision(policy: DecisionPolicy, heard: Heard, hypothesis: Hypothesis) -> D
 
 
 def tail_text(tokens: Sequence[Token]) -> str:
-    """Return the text of tokens that may still change."""
     pieces = [b" " + token.text if token.starts_word else token.text for token in tokens]
     return b"".join(pieces).decode("utf8", errors="replace").strip()

@@ -42,11 +42,9 @@ class UtteranceSnapshot:
 class Utterance:
     """The unit of reset.
 
-    Args:
     Attributes:
         start_sample: where the audio that is kept of it begins.
         kept: committed tokens that are kept, without attention: the forced prefix.
-        draft: the uncommitted tail of the last hypothesis.
         sent_sample: audio before this has been sent to the encoder.
         needs_reset: whether the encoder still holds other audio: an utterance's before, or what
             has been forgotten of this one.
@@ -80,7 +78,6 @@ class Utterance:
 
     @property
     def committed_word_count(self) -> int:
-        """Words committed that attend to the audio which is kept."""
         return len(self._word_end_samples)
 
     @property
@@ -119,7 +116,6 @@ class Utterance:
             new_token_count: tokens to commit, after the guards and the word border.
             evidence: of the revision that the hypothesis attends to.
             flush: whether the last word is complete.
-            guard: that cut the commit; empty when none did.
         """
         tokens = hypothesis.tokens[:new_token_count]
         self.draft = [token.token_id for token in hypothesis.tokens[new_token_count:]]
@@ -182,11 +178,7 @@ class Utterance:
 
     @classmethod
     def restored(cls, snapshot: UtteranceSnapshot, policy: DecisionPolicy) -> Utterance:
-        """Return the utterance that a snapshot was taken of; its audio is to be sent again.
-
-        Raises:
-            ValueError: the policy's memory is another policy's.
-        """
+        """Return the utterance that a snapshot was taken of; its audio is to be sent again."""
         utterance = cls(snapshot.index, snapshot.start_sample, policy)
         if not snapshot.segment_index:
             return utterance

@@ -20,14 +20,10 @@ def committable_count(
     A word border is a place after which the hypothesis itself begins a new word, or ends.
 
     Args:
-        new_token_count: tokens after the prefix that a policy would commit.
         unit: ``WORD`` cuts back to a word border of the hypothesis; ``FOLLOWED_WORD`` knows no more
             of the hypothesis than the policy accepted, so that the last word is never complete
             (the papers' agents 1.1); ``TOKEN`` cuts nothing.
         final: nothing will follow, so the hypothesis ends even where a token limit cut it.
-
-    Returns:
-        The largest allowed count that is not above ``new_token_count``.
     """
     if unit is CommitUnit.TOKEN:
         return new_token_count
@@ -115,7 +111,6 @@ class Word:
         return replace(stages, total_ms=total_ms, word_hold_ms=self.hold_ms)
 
     def joined(self, piece: Word) -> Word:
-        """Return the word with a later piece of it."""
         return Word(
             self.utf8 + piece.utf8,
             self.starts_word,
@@ -126,7 +121,6 @@ class Word:
         )
 
     def released(self, now: CommitTime, delay_samples: int) -> Word:
-        """Return the word as it leaves now, with so much audio received."""
         return Word(
             self.utf8,
             self.starts_word,

@@ -19,14 +19,10 @@ _TENANT: ContextVar[str] = ContextVar("earvoice_tenant", default="")
 
 
 class Authenticator(Protocol):
-    """Knows tokens."""
-
     async def tenant_of(self, token: str) -> str | None:
-        """Return whose token it is; None if it is not known here.
+        """Return whose token it is.
 
-        Raises:
-            PermissionDeniedError: its bearer is known and may not come in.
-            NotReadyError: it cannot be checked just now.
+        None if it is not known here. Who is known and may not come in is refused.
         """
 
 
@@ -41,12 +37,7 @@ class SharedSecrets:
 
 
 class TokenFile:
-    """Knows the tokens that a file lists; a change of the file counts at once.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: a line is not a tenant and a digest; see `parse_tokens`.
-    """
+    """Knows the tokens that a file lists; a change of the file counts at once."""
 
     def __init__(self, path: Path) -> None:
         self._file = WatchedFile(path, parse_tokens)
@@ -70,12 +61,7 @@ class AnyAuthenticator:
 
 
 async def authenticate(authenticator: Authenticator, metadata: Mapping[str, str | bytes]) -> str:
-    """Return the tenant of a call by its metadata.
-
-    Raises:
-        UnauthenticatedError: it shows no token, or one that is not valid. It never says which of
-            a token's parts was wrong: who guesses learns nothing.
-    """
+    """Return the tenant of a call by its metadata."""
     shown = metadata.get(AUTHORIZATION, "")
     if not isinstance(shown, str) or not shown.lower().startswith(_SCHEME):
         raise UnauthenticatedError("a token is needed: metadata 'authorization: Bearer …'")
@@ -91,7 +77,6 @@ def current_tenant() -> str:
 
 
 def set_tenant(tenant: str) -> None:
-    """Note whose call this task serves; tasks that it starts from now on know it too."""
     _TENANT.set(tenant)
 
 
@@ -106,9 +91,6 @@ def parse_tokens(text: str) -> dict[str, str]:
     Args:
         text: lines of a tenant's name and the SHA-256 of a token in hex; a tenant may have
             several. ``#`` begins a comment.
-
-    Raises:
-        ValueError: a line is something else; the message has its number and not the line.
     """
     tenants: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -25,11 +25,7 @@ def run_service(
     """Run a service until it has drained; return the process's exit status.
 
     Args:
-        name: as in the log.
-        settings_class: read from the environment.
-        serve: runs until SIGTERM or SIGINT.
         failures: what keeps it from serving; their messages are told.
-        selector: of the event loop; None for its own.
 
     Returns:
         0 after a drain, 1 when it cannot serve, 2 when the configuration is wrong.

@@ -28,11 +28,7 @@ class Computation(Generic[Value]):
 class EngineLoad:
     """Counts an engine's work. The engine's thread writes, others read.
 
-    Args:
-        waiting_count: says how many requests wait for the engine.
-
     Attributes:
-        busy_s: seconds of computation so far.
         on_batch: told of every computation how many sessions shared it; None for nobody.
     """
 
@@ -46,7 +42,6 @@ class EngineLoad:
         return self._waiting_count()
 
     def record(self, computed_s: float, batch_size: int) -> None:
-        """Count a computation."""
         self.busy_s += computed_s
         if self.on_batch is not None:
             self.on_batch(batch_size)
@@ -71,12 +66,6 @@ class BusyRatio:
 
 
 class EngineThread:
-    """Runs computations one at a time, first come first served.
-
-    Args:
-        name: the thread's name, for profilers.
-    """
-
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         # Each has one writer: the event loop, and the thread.
@@ -89,9 +78,6 @@ class EngineThread:
 
         A cancelled caller still waits until its computation has ended: what it computes on must
         not be used by anyone else before.
-
-        Raises:
-            Exception: whatever ``compute`` raises.
         """
         submitted = time.perf_counter()
         self._submitted_count += 1
@@ -105,7 +91,6 @@ class EngineThread:
             raise
 
     def close(self) -> None:
-        """End the thread after what is queued."""
         self._executor.shutdown(wait=True)
 
     def _timed(self, compute: Callable[[], Value], submitted: float) -> Computation[Value]:
@@ -132,11 +117,9 @@ class LoopLagSelector(selectors.DefaultSelector):
 
     @property
     def lag_s(self) -> float:
-        """Seconds of long turns so far, the one that runs included."""
         return self._lag_s + _long_s(self._clock_s() - self._turn_s)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        """Wait for sockets: one turn is over, the next begins."""
         self._lag_s += _long_s(self._clock_s() - self._turn_s)
         ready = super().select(timeout)
         self._turn_s = self._clock_s()

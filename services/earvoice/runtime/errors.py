@@ -53,9 +53,7 @@ class EarvoiceError(Exception):
     """A failure with a status.
 
     Args:
-        message: what a person can act on; it is sent to the caller.
         retry_after_ms: when a retry may help, 0 or more; None when it does not.
-        metadata: further facts for ``google.rpc.ErrorInfo``.
     """
 
     code: Code = Code.INTERNAL
@@ -126,7 +124,6 @@ class InvalidResumeTokenError(EarvoiceError):
     """An interrupted session cannot go on with this token.
 
     Args:
-        why: completes a sentence about the token.
         cause: ``expired``, ``forged``, ``tenant``, ``model`` or ``version``.
     """
 

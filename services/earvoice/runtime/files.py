@@ -30,11 +30,9 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 class WatchedFile(Generic[Content]):
-    """A file of a few kilobytes. A later content that cannot be used leaves the last one as it is.
+    """A file of a few kilobytes.
 
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: ``parse`` could not make anything of its text.
+    A later content that cannot be used leaves the last one as it is.
     """
 
     def __init__(self, path: Path, parse: Callable[[str], Content]) -> None:
@@ -44,7 +42,6 @@ class WatchedFile(Generic[Content]):
         self._content = parse(path.read_text(encoding="utf8"))
 
     def content(self) -> Content:
-        """Return what it holds now."""
         stamp = file_stamp(self._path)
         if stamp == self._seen:
             return self._content

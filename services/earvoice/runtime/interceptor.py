@@ -40,9 +40,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
     """Wraps every handler of our services; health and reflection are left as they are.
 
     Args:
-        write_timeout_s: how long a caller may leave a response unread.
         authenticator: knows who may call; None lets in everybody.
-        idle_timeout_s: how long a caller may send nothing while it is listened to.
     """
 
     def __init__(
@@ -58,7 +56,6 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
-        """Return the handler that parses and translates."""
         handler: Any = await continuation(handler_call_details)
         if handler is None or not handler_call_details.method.startswith("/earvoice."):
             return handler  # type: ignore[no-any-return]
@@ -100,7 +97,6 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
         return handle
 
     async def _identify(self, context: Context) -> None:
-        """Note the caller's tenant for all that runs in this call; refuse who is not known."""
         if self._authenticator is not None:
             metadata = dict(context.invocation_metadata() or ())
             set_tenant(await authenticate(self._authenticator, metadata))
@@ -113,8 +109,6 @@ class MessageReader:
     gives up, or for which the time runs out, goes on and serves the next caller.
 
     Args:
-        context: of the call.
-        parse: makes a message of its bytes.
         idle_timeout_s: longest wait for a message; None for any. The first one, which says what is
             wanted, gets `FIRST_MESSAGE_TIMEOUT_S` at most.
     """
@@ -135,13 +129,7 @@ class MessageReader:
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next message.
-
-        Raises:
-            StopAsyncIteration: the caller has half-closed.
-            IdleError: none came in time; the next call waits anew.
-            MalformedMessageError: the bytes are not the message of this method.
-        """
+        """Return the next message."""
         message = await self._read(self._timeout_s)
         if message is None:
             raise StopAsyncIteration
@@ -180,7 +168,6 @@ class MessageReader:
             return
 
     async def close(self) -> None:
-        """End a read that still runs. The call is over."""
         self._alarm.close()
         if self._reading is not None:
             self._reading.cancel()
@@ -191,7 +178,6 @@ class ResponseWriter:
     """The outgoing side of one call.
 
     Args:
-        context: of the call.
         timeout_s: how long the caller may leave a response, or those before it, unread.
     """
 
@@ -203,11 +189,7 @@ class ResponseWriter:
         self._gave_up = False
 
     async def write(self, response: Any) -> None:
-        """Write a response; one at a time.
-
-        Raises:
-            SlowReaderError: it was not read in time.
-        """
+        """Write a response; one at a time."""
         self._writing = asyncio.current_task()
         self._alarm.set(self._timeout_s)
         try:
@@ -221,7 +203,6 @@ class ResponseWriter:
             self._alarm.unset()
 
     def close(self) -> None:
-        """Give up nothing more. The call is over."""
         self._alarm.close()
 
     def _give_up(self) -> None:
@@ -254,11 +235,9 @@ class Alarm:
             self._timer = self._loop.call_at(self._deadline_s, self._look)
 
     def unset(self) -> None:
-        """Do not ring."""
         self._deadline_s = None
 
     def close(self) -> None:
-        """Drop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -292,7 +271,6 @@ class RateLimit:
         self._paid_until_s = clock_s() - 1
 
     async def wait(self) -> None:
-        """Return when the next message may be read."""
         now_s = self._clock_s()
         # What was not used counts for a second.
         self._paid_until_s = max(self._paid_until_s, now_s - 1) + 1 / self._rate_per_s

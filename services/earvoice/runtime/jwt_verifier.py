@@ -26,14 +26,8 @@ RETRY_AFTER_MS = 5000
 
 
 class KeySource(Protocol):
-    """Where the keys come from that sign tokens."""
-
     async def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key; None if there is no such.
-
-        Raises:
-            NotReadyError: it cannot be said now.
-        """
+        """Return a key; None if there is no such."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +40,7 @@ class JwtVerifier:
     tenant_claim: str
 
     async def tenant_of(self, token: str) -> str | None:
-        """Return the tenant that a valid token names; None for any other token.
-
-        Raises:
-            PermissionDeniedError: the token is valid and names no tenant.
-            NotReadyError: the keys cannot be had just now.
-        """
+        """Return the tenant that a valid token names; None for any other token."""
         claims = await self._claims(token)
         if claims is None:
             return None
@@ -80,12 +69,7 @@ class JwtVerifier:
 
 
 class KeyFile:
-    """A JSON Web Key Set in a file; a change of the file counts at once.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no JSON Web Key Set.
-    """
+    """A JSON Web Key Set in a file; a change of the file counts at once."""
 
     def __init__(self, path: Path) -> None:
         self._file = WatchedFile(path, _parse_keys)
@@ -104,11 +88,7 @@ class KeyUrl:
         self._retry_at_s = clock_s()
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key; None if there is no such.
-
-        Raises:
-            NotReadyError: the issuer does not answer, and what it said last is too old.
-        """
+        """Return a key; None if there is no such."""
         known = self._known(key_id)
         if known is not None:
             # Not behind those who wait for the issuer: anybody can name a key that there is not.
@@ -131,7 +111,6 @@ class KeyUrl:
                 return None
 
     def _known(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key fetched before, unless it is too old."""
         cache = self._client.jwk_set_cache
         kept = cache.get() if cache is not None else None
         keys = [key for key in kept.keys if key.public_key_use in ("sig", None)] if kept else []

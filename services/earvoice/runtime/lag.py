@@ -6,13 +6,7 @@ from collections.abc import Sequence
 
 
 def word_lag_ms(release_ms: float, source_end_ms: float) -> float:
-    """Return a word's lag in ms: how long after what it translates it is released.
-
-    Args:
-        release_ms: its delay on the ideal clock, or its time on the wall clock, from the session's
-            first sample.
-        source_end_ms: end of the source interval that it attends to, from the same sample.
-    """
+    """Return a word's lag in ms: how long after what it translates it is released."""
     return release_ms - source_end_ms
 
 

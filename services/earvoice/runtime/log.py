@@ -71,7 +71,6 @@ def session_log(
     """Write one line when a session ends, however it ends.
 
     Args:
-        logger: of the service.
         describe: given the status with which it ends, says what the line has beside it; among
             this ``session_id`` and ``trace_id``.
     """

@@ -15,10 +15,6 @@ class LogSink:
 
     What comes while the descriptor takes nothing is kept up to the limit; past it, and where a
     write fails, lines are dropped and counted, and the count is written once lines pass again.
-
-    Args:
-        descriptor: open for writing; it stays open.
-        limit_bytes: kept at most.
     """
 
     def __init__(self, descriptor: int, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -74,7 +70,6 @@ class LogSink:
             return lines
 
     def _write_out(self, lines: list[tuple[bytes, int]]) -> int:
-        """Return how many lines were written."""
         for count, (line, _) in enumerate(lines):
             try:
                 while line:

@@ -19,11 +19,7 @@ _CGROUP_FILES = {
 
 
 def available_cpus(cgroup: Path = _CGROUP) -> float:
-    """Return a number of processors: those we may run on, or a container's limit if it is less.
-
-    Args:
-        cgroup: where a container sees its own control group, of either version.
-    """
+    """Return a number of processors: those we may run on, or a container's limit if it is less."""
     cpus = float(len(os.sched_getaffinity(0)))
     # Version 2 has a line such as "150000 100000": microseconds of each period, or "max".
     parts = _text(cgroup / "cpu.max").split()
@@ -42,8 +38,7 @@ def _ratio(quota: str, period: str) -> float | None:
 def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
     """Return the least of what the machine and every enclosing control group leave.
 
-    Returns:
-        Bytes; None where the system does not say.
+    None where nobody says.
     """
     limits = [_machine_bytes(proc / "meminfo")]
     for group, hierarchy in _own_groups(proc / "self" / "cgroup"):
@@ -57,13 +52,12 @@ def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | 
 
 
 def descriptor_limit() -> int:
-    """Return how many files and connections this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, MOST_DESCRIPTORS)
 
 
 def open_descriptors(proc: Path = _PROC) -> int:
-    """Return how many it has; its limit where not even that can be looked up."""
+    """Return how many there are; the limit where not even that can be looked up."""
     try:
         return sum(1 for _ in (proc / "self" / "fd").iterdir())
     except OSError:

@@ -35,7 +35,6 @@ class ModelFacts:
     """If neither in this nor in bfloat16, then in float32."""
 
     def description(self) -> types_pb2.ModelDescription:
-        """Return the message that every service sends."""
         precision = types_pb2.ELEMENT_TYPE_FLOAT32
         if self.computes_in_int8:
             precision = types_pb2.ELEMENT_TYPE_INT8

@@ -30,9 +30,6 @@ class ParameterError(ValueError):
     """A value that its declaration does not allow.
 
     Args:
-        field: its name, as the caller writes it.
-        value: what was given.
-        allowed: what would be accepted.
         problem: what is wrong; by default, that the value is not allowed.
     """
 
@@ -95,8 +92,6 @@ class Parameter:
     Attributes:
         kind: ``bool``, ``int``, ``float``, ``str`` or a `Declared` class; of a tuple, its items'.
         choices: the texts allowed; empty for any.
-        is_list: a tuple of any length.
-        is_optional: None is allowed.
         default: ``dataclasses.MISSING`` where it must be given.
     """
 
@@ -125,7 +120,6 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """What is allowed, for people."""
         if self.choices:
             return ", ".join(self.choices)
         kind = (_LISTS if self.is_list else _KINDS).get(self.kind, "an object with named fields")
@@ -134,11 +128,6 @@ class Parameter:
         return f"{words} {self.range}".rstrip() + once
 
     def check(self, value: Any) -> None:
-        """Refuse what is not allowed.
-
-        Raises:
-            ParameterError: naming the field by its own name.
-        """
         if value is None and self.is_optional:
             return
         items = value if self.is_list else (value,)
@@ -150,9 +139,6 @@ class Parameter:
         """Return the value that a text stands for, unchecked as to its range.
 
         Items of a tuple are joined by ``+``; flags are ``true`` or ``false``.
-
-        Raises:
-            ParameterError: it stands for none of this kind.
         """
         try:
             if self.is_list:
@@ -190,11 +176,6 @@ class Declared:
     error: ClassVar[type[ParameterError]] = ParameterError
 
     def __post_init__(self) -> None:
-        """Check every field, then what they must be to each other.
-
-        Raises:
-            ParameterError: naming the field, its value and what is allowed.
-        """
         try:
             for declared in parameters_of(self.__class__).values():
                 declared.check(getattr(self, declared.name))
@@ -210,7 +191,6 @@ class Declared:
         """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as plain dictionaries, lists and scalars, ready for JSON."""
         return {name: _plain(getattr(self, name)) for name in parameters_of(self.__class__)}
 
     @classmethod
@@ -218,11 +198,7 @@ class Declared:
         """Build the object that `to_dict` was called on.
 
         Args:
-            values: by name.
             path: where they stand, such as ``encoder.``, for errors.
-
-        Raises:
-            ParameterError: a field is unknown, missing, of the wrong kind or not allowed.
         """
         if not isinstance(values, Mapping):
             raise cls.error(path.rstrip(".") or "it", values, "an object with named fields")
@@ -262,9 +238,6 @@ def parse_assignments(known: Mapping[str, Parameter], text: str) -> dict[str, An
     Args:
         known: the parameters by key; hyphens in the text may stand for underscores.
         text: see `Parameter.parse`.
-
-    Raises:
-        ParameterError: no such key, one given twice, or no value of its kind.
     """
     values: dict[str, Any] = {}
     for assignment in filter(None, text.split(",")):
@@ -282,11 +255,7 @@ def parse_assignments(known: Mapping[str, Parameter], text: str) -> dict[str, An
 
 
 def alternatives(text: str) -> list[str]:
-    """Return every choice of one value a parameter from ``PARAMETER=VALUE/VALUE,...``.
-
-    Raises:
-        ParameterError: a part is no assignment.
-    """
+    """Return every choice of one value a parameter from ``PARAMETER=VALUE/VALUE,...``."""
     choices: list[list[str]] = []
     for assignment in filter(None, text.split(",")):
         key, equals, values = assignment.partition("=")
@@ -309,7 +278,6 @@ def unknown_parameter(
     known: Iterable[str],
     error: type[ParameterError] = ParameterError,
 ) -> ParameterError:
-    """Return the error of a name that is not declared."""
     return error(field, value, ", ".join(known) or "none", "is not a parameter")
 
 

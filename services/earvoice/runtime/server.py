@@ -47,15 +47,9 @@ class ServiceServer:
     """One process's server.
 
     Args:
-        settings: where to listen and how long to drain.
         service_names: full names of the services added to ``grpc_server``; health is told for
             each, and for the empty name; health's own name is SERVING as long as the process runs.
-        message_limit_bytes: longest message taken or sent.
         authenticator: knows who may call; None lets in everybody who reaches us.
-
-    Attributes:
-        grpc_server: add the servicers to it before ``start``.
-        draining: set once SIGTERM has come.
     """
 
     def __init__(
@@ -88,12 +82,7 @@ class ServiceServer:
             reflection.enable_server_reflection(names, self.grpc_server)
 
     async def start(self) -> int:
-        """Listen, NOT_SERVING, and return the port.
-
-        Raises:
-            OSError: the address cannot be bound.
-            TlsFileError: a certificate cannot be used.
-        """
+        """Listen, NOT_SERVING, and return the port."""
         await self.set_serving(serving=False)
         # A probe of the process's life, not of its readiness: a draining server must not be killed.
         await self._health.set(health.SERVICE_NAME, health_pb2.HealthCheckResponse.SERVING)
@@ -152,11 +141,7 @@ class ServiceServer:
             loop.add_signal_handler(signal_number, self.draining.set)
 
     async def stop(self, grace_s: float = 0) -> None:
-        """Close every connection; void when that has been done.
-
-        Args:
-            grace_s: seconds that calls get to end.
-        """
+        """Close every connection; void when that has been done."""
         await self.grpc_server.stop(grace_s)
         await self._health_server.stop(grace=0)
 

@@ -42,7 +42,6 @@ class SessionLimit:
 
     Attributes:
         limit: as given; may be set anew while sessions run, and none of them is ended.
-        active: sessions held now.
         refused: sessions that were not taken, by the error's reason or ``TENANT_LIMIT``.
     """
 
@@ -65,12 +64,6 @@ class SessionLimit:
 
     @contextmanager
     def admit(self) -> Iterator[None]:
-        """Hold one session for as long as the block runs.
-
-        Raises:
-            SessionLimitError: every session is taken, or there are no descriptors for one.
-            NotReadyError: the process is draining.
-        """
         self.check()
         tenant = current_tenant()
         self.active += 1
@@ -85,12 +78,7 @@ class SessionLimit:
                 self._idle.set()
 
     def check(self) -> None:
-        """Refuse a session that could not be admitted now; a caller need not say what it wants.
-
-        Raises:
-            SessionLimitError: every session is taken.
-            NotReadyError: the process is draining.
-        """
+        """Refuse a session that could not be admitted now; a caller need not say what it wants."""
         if refusal := self._refusal(current_tenant()):
             reason, error = refusal
             self.refused[reason] += 1
@@ -102,7 +90,6 @@ class SessionLimit:
         await self._idle.wait()
 
     def _refusal(self, tenant: str) -> tuple[str, EarvoiceError] | None:
-        """Return why a session is not taken, and what its caller is told."""
         if self._closed:
             draining = NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS)
             return draining.reason, draining
@@ -157,12 +144,7 @@ class SegmentCost:
     shared_s: float = 0.0
 
     def session_count(self, segment_ms: int, busy_ratio: float) -> int:
-        """Return how many sessions keep the engine no busier than this; 1 at least.
-
-        Args:
-            segment_ms: each session asks for one segment in this time.
-            busy_ratio: share of the engine's time, more than 0, at most 1.
-        """
+        """Return how many sessions keep the engine no busier than this; 1 at least."""
         available_s = busy_ratio * segment_ms / 1000 - self.shared_s
         return max(1, min(MOST_SESSIONS, int(available_s / self.own_s)))
 
@@ -174,8 +156,6 @@ def fit_cost(once_s: float, one_s: float, many_s: float, many: int) -> SegmentCo
 
     Args:
         once_s: what each session computes alone, in seconds.
-        one_s: the common part for one session.
-        many_s: the common part for several.
         many: how many those were, 2 or more.
     """
     slope_s = max(0.0, (many_s - one_s) / (many - 1))

@@ -83,17 +83,14 @@ class ServiceSettings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _without_brackets(cls, host: str) -> str:
-        """An IPv6 address may be written with brackets, as in a URL, or without."""
         return host.removeprefix("[").removesuffix("]")
 
     @classmethod
     def variable(cls, field: str) -> str:
-        """Return the environment variable that sets a field."""
         return f"{cls.model_config.get('env_prefix', '')}{field.upper()}"
 
     @property
     def tls(self) -> ServerTls | None:
-        """What connections are encrypted with; None for nothing."""
         if self.tls_certificate_file is None or self.tls_key_file is None:
             return None
         return ServerTls(self.tls_certificate_file, self.tls_key_file, self.tls_client_ca_file)
@@ -176,13 +173,11 @@ class ModelSettings(ServiceSettings):
 
     @property
     def access_tokens(self) -> tuple[str, ...]:
-        """What a caller may show; empty if it need not show anything."""
         secrets = self.access_token.get_secret_value() if self.access_token else ""
         return tuple(part.strip() for part in secrets.split(",") if part.strip())
 
     @property
     def authenticator(self) -> SharedSecrets | None:
-        """Who knows the callers' secrets; None, which lets in everybody, if there are none."""
         return SharedSecrets(self.access_tokens) if self.access_tokens else None
 
     @model_validator(mode="after")
@@ -204,16 +199,7 @@ class ModelSettings(ServiceSettings):
 
 
 def load_settings(settings_class: type[_AnySettings], **overrides: object) -> _AnySettings:
-    """Read the settings from the environment.
-
-    Args:
-        settings_class: the service's class; its ``env_prefix`` names the variables.
-        overrides: values that outrank the environment.
-
-    Raises:
-        SettingsError: a value is out of range, a variable is misspelt, or one of OpenTelemetry's
-            asks for what is not here.
-    """
+    """Read the settings from the environment."""
     protocol = os.environ.get(OTLP_PROTOCOL, "grpc")
     if protocol != "grpc":
         raise SettingsError(f"{OTLP_PROTOCOL} = {protocol!r} is not implemented; allowed: grpc")

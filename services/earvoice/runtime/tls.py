@@ -21,8 +21,6 @@ class ChannelTls:
 
     Attributes:
         ca_file: authorities that a server's certificate must come from; None for the system's.
-        certificate_file: our own certificate with its chain; None to show none.
-        key_file: its private key.
         server_name: name that the server's certificate must bear; empty for the target's host.
     """
 
@@ -32,27 +30,19 @@ class ChannelTls:
     server_name: str = ""
 
     def check(self) -> None:
-        """Raise TlsFileError unless the files are there and belong together."""
         _check_pair(self.certificate_file, self.key_file)
         _check_authorities(self.ca_file)
 
 
 @dataclass(frozen=True)
 class ServerTls:
-    """What a server shows of itself, and asks of its clients.
-
-    Attributes:
-        certificate_file: the certificate with its chain.
-        key_file: its private key.
-        client_ca_file: authorities that a client's certificate must come from; None asks for none.
-    """
+    """What a server shows of itself; ``client_ca_file`` None asks clients for nothing."""
 
     certificate_file: Path
     key_file: Path
     client_ca_file: Path | None = None
 
     def check(self) -> None:
-        """Raise TlsFileError unless the files are there and belong together."""
         _check_pair(self.certificate_file, self.key_file)
         _check_authorities(self.client_ca_file)
 
@@ -84,7 +74,6 @@ def _check_authorities(ca_file: Path | None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host: a name, an IPv4 or an IPv6 address."""
     if host == "localhost":
         return True
     try:

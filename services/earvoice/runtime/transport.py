@@ -41,7 +41,6 @@ def channel_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
 
 
 def server_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
-    """Return a server's options."""
     return [
         *channel_options(message_limit_bytes),
         ("grpc.http2.min_ping_interval_without_data_ms", MINIMUM_PING_INTERVAL_MS),
@@ -59,13 +58,8 @@ def open_channel(
     """Return a channel; it connects when it is used, and again when the connection is lost.
 
     Args:
-        address: ``host:port``, or any gRPC target.
-        message_limit_bytes: longest message taken or sent.
         tls: None for plain HTTP/2. Its files are read now: a channel that is opened later has
             what they hold then.
-
-    Raises:
-        TlsFileError: one of the files cannot be used.
     """
     options: list[tuple[str, int | str]] = [
         *channel_options(message_limit_bytes),
@@ -80,16 +74,11 @@ def open_channel(
 
 
 def bearer_metadata(token: str) -> tuple[tuple[str, str], ...]:
-    """Return a call's metadata that shows a token; none for an empty one."""
     return (("authorization", f"Bearer {token}"),) if token else ()
 
 
 def channel_credentials(tls: ChannelTls) -> grpc.ChannelCredentials:
-    """Read a client's files.
-
-    Raises:
-        TlsFileError: one of them cannot be used.
-    """
+    """Read a client's files."""
     tls.check()
     return grpc.ssl_channel_credentials(
         _content(tls.ca_file), _content(tls.key_file), _content(tls.certificate_file)
@@ -97,11 +86,7 @@ def channel_credentials(tls: ChannelTls) -> grpc.ChannelCredentials:
 
 
 def server_credentials(tls: ServerTls) -> grpc.ServerCredentials:
-    """Read a server's files; a later connection is served with what they hold then.
-
-    Raises:
-        TlsFileError: one of them cannot be used.
-    """
+    """Read a server's files; a later connection is served with what they hold then."""
     return grpc.dynamic_ssl_server_credentials(
         _configuration(tls),
         _rotation(tls),  # type: ignore[arg-type] # None is allowed: no change

@@ -81,10 +81,8 @@ class BackendCall:
     waited for, within limits; a process that is stopped, or cut off, is silent.
 
     Args:
-        replica: where it goes.
         traceparent: gives the trace that the next message belongs to, or an empty string.
         loop_lag_s: see `request_clock`.
-        timeouts: for answers.
     """
 
     def __init__(
@@ -103,49 +101,30 @@ class BackendCall:
         self._silence: ReplicaLostError | None = None
 
     def clock(self) -> Callable[[types_pb2.Timings], HopTimings]:
-        """Return the clock of a request that is sent now: see `request_clock`."""
         return request_clock(self._loop_lag_s)
 
     async def write(self, request: Any) -> None:
-        """Send a request with the trace.
-
-        Raises:
-            EarvoiceError: the stream has ended, or the replica is silent.
-        """
+        """Send a request with the trace."""
         request.trace_context.traceparent = self._traceparent()
         await self._answered(self._call.write(request))
 
     async def read(self) -> Any:
-        """Return the next answer.
-
-        Raises:
-            EarvoiceError: the stream has ended instead, or the replica is silent.
-        """
+        """Return the next answer."""
         answer = await self._answered(self._call.read())
         if answer is grpc.aio.EOF:
             raise self._gone()
         return answer
 
     async def close(self) -> None:
-        """End the stream and wait until the service has, too; what it still sends is not needed.
-
-        Raises:
-            EarvoiceError: it ended badly.
-        """
+        """End the stream and wait until the service has, too; what it still sends is not needed."""
         await self._answered(self._call.done_writing())
         while await self._answered(self._call.read()) is not grpc.aio.EOF:
             pass
 
     def cancel(self) -> None:
-        """End the stream at once; does nothing after a good end."""
         self._call.cancel()
 
     async def _answered(self, operation: Awaitable[Result]) -> Result:
-        """Return what the transport returns.
-
-        Raises:
-            EarvoiceError: the stream has ended, or the replica is silent and the stream cancelled.
-        """
         loop = asyncio.get_running_loop()
         watching: asyncio.Task[None] | None = None
         try:

@@ -36,13 +36,6 @@ Model = types_pb2.ModelDescription
 class Backends:
     """The encoder's and the decoder's replicas.
 
-    Args:
-        encoder_target: see `parse_target`.
-        decoder_target: the same.
-        loop_lag_s: see `request_clock`.
-        timeouts: for replicas.
-        access: what channels and calls show.
-
     Attributes:
         models: that a session can have, the one first that most sessions can have: there is a ready
             encoder and a ready decoder. Once there has been one, there always is: what became of
@@ -73,16 +66,13 @@ class Backends:
         self.refused: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Begin to look for replicas and to follow their health."""
         self._running = asyncio.create_task(self._run())
 
     async def watch(self) -> None:
-        """Return never; raise what ends the watching of replicas unexpectedly."""
         if self._running is not None:
             await asyncio.shield(self._running)
 
     async def close(self) -> None:
-        """Close the channels."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait({self._running})
@@ -97,23 +87,13 @@ class Backends:
         await self._changed.wait()
 
     def ready_counts(self) -> dict[str, int]:
-        """Return how many replicas sessions may go to, by service."""
         return {
             replicas.kind.name: len(replicas.ready())
             for replicas in (self._encoders, self._decoders)
         }
 
     def choose_model(self, name: str = "", model_hash: str = "") -> Model:
-        """Return the model for a session.
-
-        Args:
-            name: asked for by the client; empty for any.
-            model_hash: that the session must stay with; empty for any.
-
-        Raises:
-            NotReadyError: encoder and decoder have not answered yet.
-            ModelNotFoundError: there is none of that name or hash.
-        """
+        """Return the model of this name and hash, each empty for any."""
         if not self.models:
             raise NotReadyError(
                 "the encoder and the decoder have not answered yet", retry_after_ms=RETRY_AFTER_MS
@@ -129,17 +109,7 @@ class Backends:
     async def open(
         self, options: StreamOptions, model_hash: str, session_id: str, trace: MessageTrace
     ) -> AsyncIterator[tuple[EncoderSession, DecoderSession]]:
-        """Open a session on both; their messages go with the trace that is set when they leave.
-
-        Args:
-            options: what the stream asked for.
-            model_hash: of the model that it stays with.
-            session_id: as logs have it.
-            trace: that messages belong to.
-
-        Raises:
-            EarvoiceError: one of them refused, or is gone.
-        """
+        """Open a session on both; their messages go with the trace that is set when they leave."""
         budget = ReplayBudget(self.replays)
         terms = SessionTerms(
             options, model_hash, session_id, budget, self._timeouts, self._loop_lag_s

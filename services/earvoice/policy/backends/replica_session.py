@@ -41,9 +41,6 @@ class ReplayBudget:
 
     Of an endless utterance, losses count as long as audio of that time is kept.
 
-    Args:
-        totals: replays of all sessions, by service.
-
     Attributes:
         sent_sample: audio of the utterance sent so far ends here.
     """
@@ -55,18 +52,13 @@ class ReplayBudget:
         self.sent_sample = 0
 
     def begin(self, utterance: int, start_sample: int) -> None:
-        """Another utterance begins, or the same one at a later sample."""
         if utterance != self._utterance:
             self._loss_samples.clear()
         self._utterance, self.sent_sample = utterance, start_sample
         self._loss_samples = [end for end in self._loss_samples if end > start_sample]
 
     def spend(self, service: str) -> None:
-        """Count a loss.
-
-        Raises:
-            BackendUnavailableError: it is one too many.
-        """
+        """Count a loss."""
         if len(self._loss_samples) >= MAX_REPLAYS_PER_UTTERANCE:
             raise BackendUnavailableError(
                 f"the {service} is gone, after {len(self._loss_samples)} others that this "
@@ -76,23 +68,11 @@ class ReplayBudget:
         self._loss_samples.append(self.sent_sample)
 
     def note_replay(self, service: str) -> None:
-        """The session goes on after a loss."""
         self._totals[service] += 1
 
 
 @dataclass(frozen=True)
 class SessionTerms:
-    """What holds for a session on every replica.
-
-    Attributes:
-        options: what the stream asked for.
-        model_hash: of the model that it stays with.
-        session_id: as logs have it.
-        budget: counts its losses.
-        timeouts: for replicas.
-        loop_lag_s: see `request_clock`.
-    """
-
     options: StreamOptions
     model_hash: str
     session_id: str
@@ -105,9 +85,6 @@ class ReplicaSession(Generic[Stream]):
     """A session on one replica at a time.
 
     Args:
-        replicas: the service's.
-        terms: of the session.
-        stream_class: what opens it on a replica.
         traceparent: gives the trace that the next message belongs to.
 
     Attributes:
@@ -129,21 +106,12 @@ class ReplicaSession(Generic[Stream]):
         self.replay_count = 0
 
     async def open(self) -> None:
-        """Open the session.
-
-        Raises:
-            EarvoiceError: no replica took it.
-        """
         self._place = await self._replicas.open(
             self._open_on, self._terms.model_hash, self._terms.timeouts.opening_s
         )
 
     async def close(self) -> None:
-        """End the session and wait until the replica has, too.
-
-        Raises:
-            EarvoiceError: it ended badly, by no loss: everything was answered before.
-        """
+        """End the session and wait until the replica has, too."""
         if self._place is None:
             return
         replica, stream = self._place
@@ -156,7 +124,6 @@ class ReplicaSession(Generic[Stream]):
         self.cancel()
 
     def cancel(self) -> None:
-        """End the session at once; does nothing where it has ended."""
         if self._place is not None:
             replica, stream = self._place
             stream.call.cancel()
@@ -165,21 +132,12 @@ class ReplicaSession(Generic[Stream]):
 
     @property
     def _stream(self) -> Stream:
-        """The session on the replica where it is now.
-
-        Raises:
-            BackendUnavailableError: it has none; the reason was told before.
-        """
         if self._place is None:
             raise BackendUnavailableError(f"the session has no {self._replicas.kind.name}")
         return self._place[1]
 
     async def _replace(self, error: EarvoiceError) -> None:
-        """Open the session on another replica after a failure.
-
-        Raises:
-            EarvoiceError: the failure itself if it is final, or why there is no other replica.
-        """
+        """Open the session on another replica after a failure."""
         if not is_loss(error):
             raise error
         lost = self._place[0] if self._place is not None else None
@@ -278,11 +236,9 @@ class EncoderSession(ReplicaSession[EncoderStream]):
         self._pieces: list[bytes] = []
 
     async def encode(self, audio: bytes) -> Encoded:
-        """Add audio to the utterance and return the next revision."""
         return await self._encoded(audio, lambda stream, data: stream.encode(data))
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        """Add the rest, end the utterance and return the last revision."""
         return await self._encoded(audio, lambda stream, data: stream.finish(data, end_sample))
 
     async def reset(self, utterance: int, start_sample: int) -> None:
@@ -361,12 +317,10 @@ class DecoderSession(ReplicaSession[DecoderStream]):
                 return
 
     def halt(self) -> None:
-        """Ask the running generation to stop."""
         self._is_halted = True
         self._stream.halt()
 
     async def stay(self) -> None:
-        """Say that the session lives on although there is nothing to decode."""
         try:
             await self._stream.stay()
         except EarvoiceError as error:

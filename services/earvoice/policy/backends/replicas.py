@@ -93,9 +93,6 @@ class BackendKind:
     """The encoder or the decoder service.
 
     Attributes:
-        name: in messages, logs and metrics.
-        health_name: the service's full name.
-        open_call: opens a session's stream.
         describe: asks for the model, for so many seconds at most.
     """
 
@@ -127,16 +124,11 @@ class Replica:
     """One address: its channel, its health and the model it serves.
 
     Args:
-        kind: which service.
-        address: gRPC target.
-        access: what the channel and calls show.
         on_change: called when it becomes ready, or is no longer.
-        now_s: monotonic clock.
 
     Attributes:
         model: what it serves; None while it is not known to serve.
         is_listed: whether its address is still one of the service's.
-        session_count: sessions of ours on it.
     """
 
     def __init__(
@@ -162,7 +154,6 @@ class Replica:
 
     @property
     def is_ready(self) -> bool:
-        """Whether sessions may come."""
         return self.model is not None and self.is_listed
 
     @property
@@ -174,11 +165,9 @@ class Replica:
         self._full, self._full_until_s = answer, self._now_s() + FULL_S
 
     def open_call(self) -> Any:
-        """Open a session's stream; grpc's call object."""
         return self.kind.open_call(self._channel, self._access.metadata)
 
     def note_session_left(self) -> None:
-        """There is room for another one now."""
         self.session_count -= 1
         self._full = None
 
@@ -198,7 +187,6 @@ class Replica:
         return True
 
     async def watch(self) -> None:
-        """Follow its health until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -274,11 +262,7 @@ class Replica:
 
 
 async def look_up(named: NamedPort) -> list[str]:
-    """Return ``host:port`` of every A and AAAA record, each once.
-
-    Raises:
-        OSError: the name cannot be resolved now.
-    """
+    """Return ``host:port`` of every A and AAAA record, each once."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(named.name, named.port, type=socket.SOCK_STREAM)
     hosts = (
@@ -289,16 +273,6 @@ async def look_up(named: NamedPort) -> list[str]:
 
 
 class Replicas:
-    """All replicas of one service.
-
-    Args:
-        kind: which service.
-        target: where they are.
-        access: what channels and calls show.
-        on_change: called when one becomes ready, or is no longer.
-        addresses_of: looks a name up.
-    """
-
     def __init__(
         self,
         kind: BackendKind,
@@ -322,11 +296,9 @@ class Replicas:
 
     @property
     def all(self) -> list[Replica]:
-        """Ready or not."""
         return list(self._replicas.values())
 
     async def run(self) -> None:
-        """Look replicas up and follow their health until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for address in self._target.addresses:
@@ -352,7 +324,6 @@ class Replicas:
         """Return the replicas that sessions may go to: fewest sessions first, else in turn.
 
         Args:
-            model_hash: that they must serve; empty for any.
             last: a replica that is taken only where there is no other.
         """
         self._turn += 1
@@ -377,15 +348,9 @@ class Replicas:
         """Open something on the best replica, or on the next best if that refuses.
 
         Args:
-            open_on: does it.
-            model_hash: that the replica must serve.
-            wait_s: how long to wait for a ready replica, in seconds.
             last: a replica that is taken only where there is no other.
             asks_again: whether to ask again within that time after all have refused, those too
                 that were full a moment ago.
-
-        Raises:
-            EarvoiceError: the most helpful of the refusals; or what is no refusal.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
@@ -467,7 +432,6 @@ class Replicas:
 
 
 def is_refusal(error: EarvoiceError) -> bool:
-    """Say whether a session may be opened elsewhere."""
     return error.reason in REFUSALS
 
 

@@ -20,8 +20,6 @@ from earvoice.policy.wire.config import ENCODING_NUMBERS
 
 
 class EncoderStream:
-    """An encoder session that ends with its replica."""
-
     def __init__(self, call: BackendCall) -> None:
         self.call = call
         self._revision = 0
@@ -43,13 +41,11 @@ class EncoderStream:
         await self._ask(encoder_pb.EncodeRequest(open=command))
 
     async def encode(self, audio: bytes) -> Encoded:
-        """Add audio to the utterance and return the next revision."""
         self._revision += 1
         command = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
         return await self._encoded(encoder_pb.EncodeRequest(audio=command))
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        """Add the rest, end the utterance and return the last revision."""
         self._revision += 1
         command = encoder_pb.EncodeFinish(
             revision=self._revision, data=audio, end_sample=end_sample
@@ -57,7 +53,6 @@ class EncoderStream:
         return await self._encoded(encoder_pb.EncodeRequest(finish=command))
 
     async def reset(self, utterance: int, start_sample: int) -> None:
-        """Forget the utterance and begin another."""
         self._revision = 0
         command = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         await self._ask(encoder_pb.EncodeRequest(reset=command))
@@ -76,7 +71,6 @@ class EncoderStream:
 
 
 def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
-    """Return what the encoder heard."""
     heard, voice = encoded.evidence, encoded.evidence.voice_activity
     return Evidence(
         ctc_labels=list(heard.ctc_labels),
@@ -98,8 +92,6 @@ def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
 
 
 class DecoderStream:
-    """A decoder session that ends with its replica."""
-
     def __init__(self, call: BackendCall) -> None:
         self.call = call
         self._generation_id = 0
@@ -121,12 +113,7 @@ class DecoderStream:
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
-        """Decode; yields steps, then exactly one end. A beam gives all its steps at once.
-
-        Raises:
-            RuntimeError: the decoder did not keep to the forced prefix.
-            EarvoiceError: the stream has ended.
-        """
+        """Decode; yields steps, then exactly one end. A beam gives all its steps at once."""
         self._generation_id += 1
         expected_index = len(request.prefix)
         clock = self.call.clock()
@@ -216,7 +203,6 @@ def _beam_items(beam: decoder_pb.Beam) -> list[list[int]]:
 
 
 def _tokens_and_end(steps: Iterable[decoder_pb.Step]) -> tuple[list[Token], Token | None]:
-    """The tokens, and the end of sentence if it follows them."""
     tokens, end = [], None
     for step in steps:
         token = Token(

@@ -55,19 +55,7 @@ Choice = TypeVar("Choice")
 
 
 def stream_options(config: Config, model: Model, policies: Policies = POLICIES) -> StreamOptions:
-    """Check a config and fill in the defaults.
-
-    Args:
-        config: as it came.
-        model: that it is for.
-        policies: that may be asked for, by name.
-
-    Raises:
-        InvalidFieldError: a value is not allowed.
-        LanguageNotSupportedError: the model does not speak a language.
-        ModelNotFoundError: no such model is served.
-        UnimplementedFieldError: a field is reserved for a later version.
-    """
+    """Check a config and fill in the defaults."""
     if config.model and config.model != model.name:
         raise ModelNotFoundError(
             f"model = {shown(config.model)} is not served; allowed: {model.name!r}",
@@ -149,12 +137,7 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
 def resolved_policy(
     message: decision_policy_pb2.DecisionPolicy, model: Model, policies: Policies
 ) -> DecisionPolicy:
-    """Return the policy asked for, the model's own when none is, with the model's values.
-
-    Raises:
-        InvalidFieldError: there is no such policy, or a parameter is not allowed.
-        UnimplementedFieldError: the model's own policy is of a later version.
-    """
+    """Return the policy asked for, the model's own when none is, with the model's values."""
     try:
         policy = read_policy(message, policies)
         if policy is None:
@@ -174,11 +157,7 @@ def resolved_policy(
 
 
 def check_language(field: str, code: str, allowed: list[str]) -> str:
-    """Return the model's tag for a language; ``en-US`` is served by ``en``.
-
-    Raises:
-        LanguageNotSupportedError: there is none.
-    """
+    """Return the model's tag for a language; ``en-US`` is served by ``en``."""
     if not code and len(allowed) == 1:
         return allowed[0]
     for tag in allowed:
@@ -254,11 +233,7 @@ def updated_options(
     model: types_pb2.ModelDescription,
     policies: Policies = POLICIES,
 ) -> StreamOptions:
-    """Return a session's options after a change; what it leaves unset stays as it was.
-
-    Raises:
-        InvalidFieldError: a value is not allowed, does not go with the others, or none is set.
-    """
+    """Return a session's options after a change; what it leaves unset stays as it was."""
     if not update.ListFields():
         raise InvalidFieldError("update", "nothing", "policy, segment_duration or beam_size")
     policy = options.policy
@@ -295,16 +270,6 @@ WHOLE_BEAM_SIZE = 5
 def checked_segment_ms(
     given: duration_pb2.Duration | None, policy: DecisionPolicy, default_ms: int
 ) -> int:
-    """Return the duration of the segments.
-
-    Args:
-        given: the client's choice; None for none.
-        policy: may dictate it.
-        default_ms: when neither says anything.
-
-    Raises:
-        InvalidFieldError: the choice is out of range, or not what the policy dictates.
-    """
     required = policy.required_segment_ms
     if required is not None:
         return _dictated("segment_duration", given, required[0], policy)
@@ -316,16 +281,6 @@ def checked_segment_ms(
 def checked_initial_wait_ms(
     given: duration_pb2.Duration | None, policy: DecisionPolicy, default_ms: int
 ) -> int:
-    """Return by how much the first segment of an utterance is longer.
-
-    Args:
-        given: the client's choice; None for none.
-        policy: may dictate it.
-        default_ms: when neither says anything.
-
-    Raises:
-        InvalidFieldError: the choice is out of range, or not what the policy dictates.
-    """
     required = policy.required_segment_ms
     if required is not None:
         return _dictated("initial_wait", given, required[1], policy)
@@ -337,13 +292,7 @@ def checked_initial_wait_ms(
 def checked_beam_size(given: int, policy: DecisionPolicy, default: int) -> int:
     """Return the beam size.
 
-    Args:
-        given: the client's choice; 0 for none.
-        policy: may read the whole beam.
-        default: when nothing is given; a policy that reads the beam gets 5 instead of 1.
-
-    Raises:
-        InvalidFieldError: the choice is out of range, or too small for the policy.
+    A policy that reads the beam gets 5 where neither the client nor the stream says it.
     """
     if not given:
         return WHOLE_BEAM_SIZE if policy.reads_beam and default == 1 else default
@@ -376,12 +325,7 @@ def _dictated(
 
 
 def check_consistency(options: StreamOptions) -> None:
-    """Refuse choices that contradict each other.
-
-    Raises:
-        InvalidFieldError: an utterance would have to end within its first segment, one that
-            history selection prolongs would be silent, or no parameter could hold the lag.
-    """
+    """Refuse choices that contradict each other."""
     first_ms = options.initial_wait_ms + options.segment_ms
     endpointing = options.endpointing
     if endpointing is not None and endpointing.max_utterance_ms < first_ms:
@@ -411,12 +355,7 @@ def _check_history(policy: DecisionPolicy) -> None:
 
 
 def check_model_fit(options: StreamOptions, model: types_pb2.ModelDescription) -> None:
-    """Refuse what the model cannot do.
-
-    Raises:
-        InvalidFieldError: source words or a transcript of a model without a CTC head, or a beam of
-            one that decodes greedily alone.
-    """
+    """Refuse what the model cannot do."""
     policy = f"policy.{options.policy.name}"
     without_ctc = f"model {model.name!r} has no CTC head, which source words are read from"
     counting = options.policy.source_word_parameter

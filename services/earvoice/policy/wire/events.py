@@ -29,7 +29,6 @@ STAGE_NAMES = tuple(field.name for field in fields(StageTimings))
 
 
 def no_token(snapshot: SessionSnapshot, seq: int) -> bytes:
-    """Return nothing: the session cannot be resumed."""
     del snapshot, seq
     return b""
 
@@ -116,7 +115,6 @@ _CAUSE_NAMES = {int(number): cause for cause, number in CAUSES.items()}
 
 
 def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
-    """Return a segment's message; the tokens of its hypothesis are left out."""
     message = public_pb.SegmentDone(
         utterance=event.utterance,
         segment=event.segment,
@@ -134,7 +132,6 @@ def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
 
 
 def read_segment(message: public_pb.SegmentDone) -> SegmentWorked:
-    """Return the segment; its hypothesis is left out."""
     return SegmentWorked(
         message.utterance,
         message.segment,
@@ -148,7 +145,6 @@ def read_segment(message: public_pb.SegmentDone) -> SegmentWorked:
 
 
 def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
-    """Return the message of an utterance's end, without a token."""
     return public_pb.EndOfUtterance(
         utterance=event.utterance,
         start_sample=event.start_sample,
