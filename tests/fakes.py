@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -41,10 +42,16 @@ BLANK = 99
 
 
 def make_token(
-    token_id: int, text: str = "", *, starts: bool = True, attention: Sequence[float] = (1.0,)
+    token_id: int,
+    text: str = "",
+    *,
+    starts: bool = True,
+    attention: Sequence[float] = (1.0,),
+    probability: float = 1.0,
 ) -> Token:
     """A token whose text is its id unless given."""
-    return Token(token_id, (text or f"w{token_id}").encode(), starts, tuple(attention))
+    utf8 = (text or f"w{token_id}").encode()
+    return Token(token_id, utf8, starts, tuple(attention), math.log(probability))
 
 
 def make_hypothesis(

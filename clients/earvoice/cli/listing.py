@@ -59,7 +59,8 @@ def _model_text(model: ModelDescription) -> str:
         f"  default: {model.default_policy}, alpha {model.default_alpha:g}, "
         f"lambda {model.default_lambda_states}, frames {model.default_frames}, attention layer "
         f"{model.default_attention_layer} of {model.decoder_layer_count}, heads {heads}, "
-        f"segments of {model.default_segment_ms} ms\n"
+        f"segments of {model.default_segment_ms} ms, understood from a confidence of "
+        f"{model.default_min_confidence:g} on\n"
         f"  hash: {model.hash}"
     )
 

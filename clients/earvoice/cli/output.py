@@ -124,12 +124,13 @@ class JsonLineWriter:
     """Writes an object a line as soon as it is known; ``type`` says what it is of.
 
     * ``word``: ``text``, ``starts_word``, ``utterance``, ``source_start_ms``, ``source_end_ms``,
-      ``delay_ms``, ``elapsed_ms``, ``elapsed_clock`` (``live`` or ``true``) and
-      ``target_language``; with stage timings also ``received_ms``, ``client_network_ms`` (null
+      ``delay_ms``, ``elapsed_ms``, ``elapsed_clock`` (``live`` or ``true``), ``target_language``
+      and ``confidence``; with stage timings also ``received_ms``, ``client_network_ms`` (null
       unless the session's clock is live) and ``stage_timings``;
     * ``tentative``: the tail that may change, if asked for;
     * ``utterance_end``, once for each language: ``utterance``, ``cause`` (``pause``, ``forced``,
-      ``end_of_audio``), where it began and ended, and ``source_transcript`` if asked for.
+      ``end_of_audio``), where it began and ended, ``not_understood`` (null, or ``start_ms`` and
+      ``end_ms`` of what was said and not understood), and ``source_transcript`` if asked for.
 
     Each has the ``file`` it came from.
     """
@@ -172,6 +173,7 @@ class JsonLineWriter:
             source_start_ms=round(event.start_ms, _DECIMALS),
             source_end_ms=round(event.end_ms, _DECIMALS),
             target_language=language,
+            not_understood=describe_not_understood(event),
             **heard,
         )
 
@@ -192,6 +194,7 @@ def describe_word(word: CommittedWord, clock: ElapsedClock) -> dict[str, object]
         "elapsed_ms": round(word.elapsed_ms, _DECIMALS),
         "elapsed_clock": clock,
         "target_language": word.target_language,
+        "confidence": round(word.confidence, _DECIMALS),
     }
     if word.stage_timings is not None:
         live = clock == "live"
@@ -200,6 +203,13 @@ def describe_word(word: CommittedWord, clock: ElapsedClock) -> dict[str, object]
         timings = asdict(word.stage_timings)
         item["stage_timings"] = {name: round(ms, _DECIMALS) for name, ms in timings.items()}
     return item
+
+
+def describe_not_understood(event: EndOfUtterance) -> dict[str, float] | None:
+    """Return what JSON says of an utterance that was not understood; None for any other."""
+    if event.not_understood is None:
+        return None
+    return {name: round(ms, _DECIMALS) for name, ms in asdict(event.not_understood).items()}
 
 
 class SubtitleWriter:

@@ -186,13 +186,18 @@ async def _show(
                         progress.say(f"{event.reason}; went on elsewhere after {seconds:.1f} s")
                     case Summary():
                         _tell_of_cuts(event, progress)
-                        if not (spoke or told):
+                        if not (spoke or told or event.utterances_not_understood):
                             progress.say("no speech was found")
 
 
 def _tell_of_cuts(summary: Summary, progress: Progress) -> None:
     """Tell that text was held back; without evidence there was nothing to say."""
     cuts = {guard: count for guard, count in summary.guards_hit.items() if guard != "evidence"}
+    if summary.utterances_not_understood:
+        progress.say(
+            f"{summary.utterances_not_understood} of {summary.utterance_count} utterances were not "
+            "understood"
+        )
     if cuts:
         told = ", ".join(f"{guard}: {count}" for guard, count in sorted(cuts.items()))
         progress.say(f"guards cut the translation ({told})")

@@ -125,6 +125,13 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-guards", action="store_true", help="no limits on commits, to reproduce released code"
     )
     group.add_argument(
+        "--min-confidence",
+        metavar="SHARE",
+        type=float,
+        help="mean confidence, 0 to 1, that an utterance's words must reach before they are "
+        "released; 0 releases all (the model's)",
+    )
+    group.add_argument(
         "--history",
         metavar="WORDS|sentence",
         help="of an utterance that goes on without end keep the last 1 to 200 words, or what "
@@ -202,6 +209,7 @@ def _stream_choices(options: argparse.Namespace) -> dict[str, Any]:
         "commit_unit": options.commit_unit,
         "endpointing": Endpointing(disabled=True) if options.no_endpointing else None,
         "disable_guards": options.no_guards or None,
+        "min_confidence": options.min_confidence,
         "history_selection": _read_history(options.history),
         "reconnect_limit_s": options.reconnect_limit_s,
     }

@@ -86,6 +86,9 @@ class CommittedWord:
         delay_ms: audio received by the server when it was released.
         elapsed_ms: from the first sample to its release, on the session's clock.
         received_ms: wall clock from the first sample to its arrival here.
+        confidence: how likely it is that it was said like this, 0 to 1: of words with this
+            confidence, that share is right, as far as the model was calibrated. 1 where the server
+            does not tell.
     """
 
     text: str
@@ -98,6 +101,7 @@ class CommittedWord:
     elapsed_ms: float
     received_ms: float
     stage_timings: StageTimings | None = None
+    confidence: float = 1.0
 
     @property
     def live_lag_ms(self) -> float:
@@ -161,12 +165,22 @@ class SegmentDone:
 
 
 @dataclass(frozen=True)
+class NotUnderstood:
+    """Something was said here that was not understood: none of its words was released."""
+
+    start_ms: float
+    end_ms: float
+
+
+@dataclass(frozen=True)
 class EndOfUtterance:
     """Everything of an utterance has been released; the next begins where it ended.
 
     Attributes:
         utterance: from 0.
         resume_token: to resume from here; empty when the server gives none.
+        not_understood: where its words were held back for want of confidence; None where they
+            were not.
     """
 
     utterance: int
@@ -176,6 +190,7 @@ class EndOfUtterance:
     source_transcript: str
     acknowledged_samples: int = 0
     resume_token: bytes = b""
+    not_understood: NotUnderstood | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +224,7 @@ class Summary:
         merged_segments: grid segments merged away.
         guards_hit: how often each guard cut a commit, by its name.
         replays: how often the server lost an encoder or decoder and did its work again elsewhere.
+        utterances_not_understood: of the utterances, those that ended so.
     """
 
     audio_ms: float
@@ -220,6 +236,7 @@ class Summary:
     computation_ms: float
     guards_hit: Mapping[str, int]
     replays: int = 0
+    utterances_not_understood: int = 0
 
 
 TranslationEvent = (
@@ -323,6 +340,7 @@ class EventReader:
                 if item.HasField("stage_timings")
                 else None
             ),
+            confidence=item.confidence if item.HasField("confidence") else 1.0,
         )
 
     def _read_tentative(self, response: api.StreamingTranslateResponse) -> Tentative:
@@ -348,6 +366,12 @@ class EventReader:
             end_ms=self._position_ms(end.end_sample),
             cause=_CAUSES[end.cause],
             source_transcript=end.source_transcript,
+            not_understood=NotUnderstood(
+                self._position_ms(end.not_understood.start_sample),
+                self._position_ms(end.not_understood.end_sample),
+            )
+            if end.HasField("not_understood")
+            else None,
             acknowledged_samples=end.acknowledged_samples,
             resume_token=end.resume_token,
         )

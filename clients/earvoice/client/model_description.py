@@ -25,6 +25,7 @@ class ModelDescription:
         default_lambda_states: how many of the last states EDAtt adds up.
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance from the last state, in states.
+        default_min_confidence: mean confidence that an utterance's words must reach.
         default_attention_heads: heads whose mean is read, from 1; empty means all.
     """
 
@@ -43,6 +44,7 @@ class ModelDescription:
     default_frames: int
     default_segment_ms: int
     default_attention_heads: tuple[int, ...] = ()
+    default_min_confidence: float = 0.0
 
 
 @dataclass(frozen=True)

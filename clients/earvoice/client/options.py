@@ -92,6 +92,8 @@ class TranslationOptions:
         history_selection: what is kept of an utterance that goes on without end; None keeps all.
         target_lag_ms: mean word lag that the server is to hold by moving the policy's own
             parameter, 500 to 20000.
+        min_confidence: mean confidence that an utterance's words must reach before they are
+            released, 0 to 1; 0 releases all.
         reconnect_limit_s: how long to try to go on with a session that is lost; 0 never tries.
         stall_timeout_s: how late an answer may be before the server is asked whether it is there.
     """
@@ -116,6 +118,7 @@ class TranslationOptions:
     history_selection: HistorySelection | None = None
     hypotheses: bool = False
     target_lag_ms: int | None = None
+    min_confidence: float | None = None
     reconnect_limit_s: float = 60.0
     stall_timeout_s: float = 5.0
 
@@ -140,6 +143,7 @@ def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.
         enable_hypotheses=options.hypotheses,
         target_lag=_duration(options.target_lag_ms),
         history_selection=_write_history(options.history_selection),
+        min_confidence=options.min_confidence,
         resume_token=resume_token,
     )
     if options.catch_up:
@@ -183,6 +187,7 @@ def read_config(config: api.StreamingConfig) -> TranslationOptions:
         history_selection=_read_history(config),
         hypotheses=config.enable_hypotheses,
         target_lag_ms=_milliseconds(config, "target_lag"),
+        min_confidence=config.min_confidence if config.HasField("min_confidence") else None,
     )
 
 

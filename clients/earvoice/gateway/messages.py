@@ -124,6 +124,7 @@ def _read_word(index: int, content: object) -> CommittedWord:
             raise InvalidFieldError(f"words[{index}].{name}", value, allowed)
         return value
 
+    confidence = take("confidence", int, float) if "confidence" in content else 1.0
     return CommittedWord(
         text=take("text", str),
         starts_word=take("starts_word", bool),
@@ -134,6 +135,7 @@ def _read_word(index: int, content: object) -> CommittedWord:
         delay_ms=0.0,
         elapsed_ms=0.0,
         received_ms=0.0,
+        confidence=confidence,
     )
 
 

@@ -263,6 +263,9 @@ class Checkpoint:
             default_frames=defaults.frames,
             default_segment_ms=defaults.segment_ms,
             default_attention_heads=defaults.attention_heads,
+            confidence_scale=config.confidence.scale,
+            confidence_offset=config.confidence.offset,
+            default_min_confidence=config.confidence.least,
         )
 
     def open_features(self) -> FeatureStream:

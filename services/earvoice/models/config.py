@@ -174,6 +174,19 @@ class PolicyDefaults(ModelRecord):
 
 
 @dataclasses.dataclass(frozen=True)
+class Confidence(ModelRecord):
+    """How a word's confidence is made of its probability; without calibration they are the same.
+
+    The logistic function of `scale` times the probability's logit plus `offset` (Platt 1999).
+    """
+
+    scale: float = parameter(1.0, minimum=0.01, maximum=100.0)
+    offset: float = parameter(0.0, minimum=-100.0, maximum=100.0)
+    least: float = parameter(0.0, minimum=0.0, maximum=1.0)
+    """An utterance whose words' mean confidence stays below counts as not understood."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ModelConfig(ModelRecord):
     """Everything but the weights: what `config.json` in a checkpoint holds."""
 
@@ -189,6 +202,7 @@ class ModelConfig(ModelRecord):
     encoder: FamilyConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
     policy_defaults: PolicyDefaults = dataclasses.field(default_factory=PolicyDefaults)
+    confidence: Confidence = dataclasses.field(default_factory=Confidence)
 
     def check_together(self) -> None:
         _check_heads("decoder.heads", self.decoder.heads, self.encoder.d_model)

@@ -60,13 +60,19 @@ class SegmentWorked:
 
 @dataclass(frozen=True)
 class UtteranceEnded:
-    """Everything of an utterance has been released."""
+    """Everything of an utterance has been released.
+
+    Attributes:
+        not_understood: where the audio begins and ends whose words were held back to the end, for
+            want of confidence; None where none were.
+    """
 
     utterance: int
     start_sample: int
     end_sample: int
     cause: EndCause
     source_transcript: str
+    not_understood: tuple[int, int] | None = None
     snapshot: SessionSnapshot | None = None
 
 
@@ -84,6 +90,7 @@ class SessionTotals:
     Attributes:
         guards_hit: times each guard cut a commit, by its name.
         replay_count: times an encoder or decoder was lost and its work done again elsewhere.
+        not_understood_count: utterances that ended as not understood.
     """
 
     audio_samples: int = 0
@@ -95,6 +102,7 @@ class SessionTotals:
     computation_ms: float = 0.0
     guards_hit: Mapping[str, int] = field(default_factory=dict)
     replay_count: int = 0
+    not_understood_count: int = 0
 
     def add_segment(self, event: SegmentWorked) -> None:
         self.segment_count += 1

@@ -134,12 +134,15 @@ class SessionWatch(SegmentObserver):
                 meters.record("earvoice.word.lag", ideal_ms, "ideal", context)
                 lag_ms = word_lag_ms(word.elapsed_ms, source_end_ms)
                 meters.record("earvoice.word.lag", lag_ms, self._clock, context)
+                meters.record("earvoice.word.confidence", word.confidence, context=context)
         if timeline.stages is not None and timeline.words:
             for stage in STAGES:
                 value_ms = getattr(timeline.stages, f"{stage}_ms")
                 meters.record("earvoice.stage.duration", value_ms, stage, context)
         if worked.merged_count:
             meters.count("earvoice.segments.merged", worked.merged_count)
+        if timeline.not_understood:
+            meters.count("earvoice.utterances.not_understood", 1)
         for guard in timeline.guards:
             meters.count("earvoice.guard.hits", 1, guard)
         accepted = timeline.draft_accepted_count
@@ -258,6 +261,7 @@ class SessionWatch(SegmentObserver):
         if endpoint is not None:
             attributes["earvoice.utterance.end_ms"] = self._ms(endpoint.end_sample)
             attributes["earvoice.utterance.cause"] = endpoint.cause.value
+            attributes["earvoice.utterance.not_understood"] = timeline.not_understood
         return attributes
 
     def _words_attributes(
@@ -270,6 +274,7 @@ class SessionWatch(SegmentObserver):
             "earvoice.words.starts_word": [word.starts_word for word in words],
             "earvoice.words.hold_ms": [word.hold_ms for word in words],
             "earvoice.words.commit_segment": [word.committed.segment for word in words],
+            "earvoice.words.confidence": [word.confidence for word in words],
         }
 
 

@@ -243,6 +243,7 @@ def _write_utterance(
     message.written_tokens = utterance.written_token_count
     message.spoken_for_sample = utterance.spoken_for_sample
     message.is_closed = utterance.is_closed
+    message.is_understood = utterance.is_understood
     held = utterance.held
     if held is not None:
         message.held.text = held.utf8
@@ -253,6 +254,7 @@ def _write_utterance(
         message.held.moment_ms = held.committed.moment_ms - origin_ms
         message.held.stages.CopyFrom(stages_message(held.committed.stages))
         message.held.segment = held.committed.segment
+        message.held.log_probability = held.log_probability
     known = [*prefix, *utterance.draft]
     for name, value in utterance.policy.items():
         message.memory[name].CopyFrom(_memory_part(value, known))
@@ -292,10 +294,12 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
                 read_stages(held.stages),
                 held.segment,
             ),
+            held.log_probability,
         )
         if message.HasField("held")
         else None,
         _read_memory(message, [*message.prefix, *message.draft]),
+        message.is_understood,
     )
 
 

@@ -215,10 +215,10 @@ class TranslationSession:
         timeline.endpoint = endpoint
         utterance.segment_index = segment.index
         self._decided_sample = max(self._decided_sample, segment.end_sample)
-        end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
         translated = await self._translator.translate(
             utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
         )
+        end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
         # All that the next segment depends on is known now, before the words leave.
         timeline.words = words = translated.words
         self.totals.add_items(words)
@@ -229,6 +229,8 @@ class TranslationSession:
         else:
             self._choose(self._asked)
             self.totals.utterance_count = utterance.index + 1
+            self.totals.not_understood_count += end.not_understood is not None
+            timeline.not_understood = end.not_understood is not None
         if words:
             untold = _worked(timeline, translated.hypothesis)
             snapshot = self._snapshot(utterance, timeline, end, untold)
@@ -293,6 +295,7 @@ class TranslationSession:
             endpoint.end_sample,
             endpoint.cause,
             transcript if self._options.sends_source_transcript else "",
+            utterance.not_understood,
         )
 
     async def _show_tail(self, utterance: Utterance, translated: Translated) -> None:

@@ -69,6 +69,7 @@ class SegmentTimeline(ABC):
         released_s: their words are in the outbox.
         decoded_s: the generation has ended.
         endpoint: of the utterance, if this segment is its last.
+        not_understood: whether the utterance ends so.
         prefix_token_count: of the forced prefix that was decoded.
         draft_accepted_count: of those, how many stood; None where no generation has ended.
         proposed_token_count: new tokens that came before the decision.
@@ -96,6 +97,7 @@ class SegmentTimeline(ABC):
     decoded_s: float | None = None
     state_count: int = 0
     endpoint: Endpoint | None = None
+    not_understood: bool = False
     prefix_token_count: int = 0
     draft_token_count: int = 0
     draft_accepted_count: int | None = None

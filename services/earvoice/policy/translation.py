@@ -153,7 +153,9 @@ class Translator:
                 return Translated()
             # Without a hypothesis, only an utterance's end releases what is held back.
             nothing, now = Hypothesis(utterance.prefix, ()), timeline.commit(self._now_s())
-            words = utterance.commit(nothing, 0, evidence, now, delay_samples, flush=True)
+            words = utterance.commit(
+                nothing, 0, evidence, now, delay_samples, self.options.confidence, flush=True
+            )
             return Translated(words, tail=())
         options = self.options
         reading = HypothesisReading(self._decoder, request)
@@ -181,7 +183,14 @@ class Translator:
         now = timeline.commit(self._now_s())
         flush = options.commit_unit is not CommitUnit.TOKEN or final or utterance.is_closed
         words = utterance.commit(
-            hypothesis, count, evidence, now, delay_samples, flush=flush, guard=guard
+            hypothesis,
+            count,
+            evidence,
+            now,
+            delay_samples,
+            options.confidence,
+            flush=flush,
+            guard=guard,
         )
         if options.history_selection is not None and not final:
             forgotten = forgotten_history(
@@ -198,7 +207,9 @@ class Translator:
         told = None
         if options.sends_hypotheses:
             told = DecidedHypothesis(hypothesis.token_ids, len(hypothesis.prefix), count)
-        return Translated(words, () if final else hypothesis.tokens[count:], told, reading)
+        # What may turn out not to be understood is not shown either.
+        shows_tail = not final and (utterance.is_understood or not options.confidence.least)
+        return Translated(words, hypothesis.tokens[count:] if shows_tail else (), told, reading)
 
     async def finish(
         self, utterance: Utterance, reading: HypothesisReading, timeline: SegmentTimeline

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.history import ForgottenHistory
+from earvoice.policy.stream_options import Confidence
 from earvoice.policy.words import CommitTime, Word, join_pieces
 
 LOOPING_SEGMENTS = 3
@@ -15,7 +16,7 @@ LOOPING_SEGMENTS = 3
 
 @dataclass(frozen=True, slots=True)
 class UtteranceSnapshot:
-    """An utterance after a commit, held by no loop; see `Utterance` for what is not said here.
+    """An utterance after words were released, held by no loop; see `Utterance` for the rest.
 
     Attributes:
         kept: the forced prefix, without attention.
@@ -37,6 +38,7 @@ class UtteranceSnapshot:
     is_closed: bool = False
     held: Word | None = None
     policy: Snapshot = field(default_factory=dict)
+    is_understood: bool = False
 
 
 class Utterance:
@@ -52,6 +54,8 @@ class Utterance:
         written_token_count: tokens committed, forgotten ones included.
         spoken_for_sample: committed tokens attend to audio up to here.
         is_closed: whether an end of sentence has been committed.
+        is_understood: whether its words are released. Until their mean confidence suffices, they
+            are held back, as complete as they are committed; from then on none is.
     """
 
     def __init__(self, index: int, start_sample: int, policy: DecisionPolicy) -> None:
@@ -66,11 +70,13 @@ class Utterance:
         self.segment_index = 0
         self.spoken_for_sample = start_sample
         self.is_closed = False
+        self.is_understood = False
         self.written_token_count = 0
         self._written_word_count = 0
         self._looping_segment_count = 0
         self._word_end_samples: list[int] = []
         self._held: Word | None = None
+        self._held_back: list[Word] = []
 
     @property
     def prefix(self) -> tuple[int, ...]:
@@ -97,6 +103,16 @@ class Utterance:
         """
         return self._looping_segment_count >= LOOPING_SEGMENTS
 
+    @property
+    def not_understood(self) -> tuple[int, int] | None:
+        """Where the audio begins and ends that words attend to which were never released."""
+        if not self._held_back:
+            return None
+        return (
+            min(word.source_start_sample for word in self._held_back),
+            max(word.source_end_sample for word in self._held_back),
+        )
+
     def commit(
         self,
         hypothesis: Hypothesis,
@@ -104,6 +120,7 @@ class Utterance:
         evidence: Evidence,
         now: CommitTime,
         delay_samples: int,
+        confidence: Confidence,
         *,
         flush: bool,
         guard: str = "",
@@ -124,7 +141,8 @@ class Utterance:
             # Attention piles up on the last state whatever the token (Papi 2023, figure 2).
             row = token.attention[:-1] or token.attention
             start, end = evidence.span(row.index(max(row)), self.start_sample)
-            pieces.append(Word(token.text, token.starts_word, self.index, start, end, now))
+            piece = Word(token.text, token.starts_word, self.index, start, end, now)
+            pieces.append(replace(piece, log_probability=token.log_probability))
             kept = Token(token.token_id, token.text, token.starts_word, (), token.log_probability)
             self.kept.append(kept)
             self.spoken_for_sample = max(self.spoken_for_sample, end)
@@ -137,7 +155,23 @@ class Utterance:
         elif guard == "loop":
             self._looping_segment_count += 1
         words, self._held = join_pieces(pieces, flush=flush)
-        return [word.released(now, delay_samples) for word in words]
+        return self._release([*self._held_back, *words], now, delay_samples, confidence)
+
+    def _release(
+        self, words: list[Word], now: CommitTime, delay_samples: int, confidence: Confidence
+    ) -> list[Word]:
+        """Return the words as they leave, or keep them back while they are not understood."""
+        confidences = [confidence.of(word.log_probability) for word in words]
+        if words and sum(confidences) >= confidence.least * len(words):
+            self.is_understood = True
+        if not self.is_understood:
+            self._held_back = words
+            return []
+        self._held_back = []
+        return [
+            word.released(now, delay_samples, sure)
+            for word, sure in zip(words, confidences, strict=True)
+        ]
 
     def forget(self, history: ForgottenHistory) -> None:
         """Forget committed tokens, and the audio before a position."""
@@ -159,7 +193,7 @@ class Utterance:
         self.policy = policy
 
     def snapshot(self) -> UtteranceSnapshot:
-        """Return the utterance as it is after a commit: whatever was committed was no loop."""
+        """Return the utterance as it is after a release: what was committed was no loop."""
         return UtteranceSnapshot(
             self.index,
             self.begin_sample,
@@ -174,6 +208,7 @@ class Utterance:
             self.is_closed,
             self._held,
             self.policy.snapshot(),
+            self.is_understood,
         )
 
     @classmethod
@@ -193,4 +228,5 @@ class Utterance:
         utterance.spoken_for_sample = snapshot.spoken_for_sample
         utterance.is_closed = snapshot.is_closed
         utterance._held = snapshot.held
+        utterance.is_understood = snapshot.is_understood
         return utterance

@@ -1,6 +1,7 @@
 """Words out of tokens: where they end, when their text may leave, and what is told of them.
 
-Which token begins a word is the decoder's knowledge (``starts_word``); nothing here looks at text.
+Which token begins a word is the decoder's knowledge (``starts_word``). Text is looked at for one
+thing alone: whether anything of it is spoken.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from earvoice.policies.base import Hypothesis
 from earvoice.policy.stream_options import CommitUnit
+
+_FIRST_BEYOND_ASCII = 0x80
 
 
 def committable_count(
@@ -84,9 +87,12 @@ class Word:
         utf8: its text; may end inside a character while its last token has not come.
         starts_word: whether a blank belongs before it.
         committed: when its last token was.
+        log_probability: natural logarithm of the probability of what is spoken of it.
+        confidence: that it is right, 0 to 1, when it was released.
         delay_samples: audio received when it was released.
         elapsed_ms: since the first sample existed, on the session's clock, when it was released.
-        hold_ms: how long it was held back for the end of its word.
+        hold_ms: how long it was held back, for the end of its word or until its utterance was
+            understood.
     """
 
     utf8: bytes
@@ -95,6 +101,8 @@ class Word:
     source_start_sample: int
     source_end_sample: int
     committed: CommitTime
+    log_probability: float = 0.0
+    confidence: float = 0.0
     delay_samples: int = 0
     elapsed_ms: float = 0.0
     hold_ms: float = 0.0
@@ -110,7 +118,13 @@ class Word:
         total_ms = stages.total_ms + self.hold_ms
         return replace(stages, total_ms=total_ms, word_hold_ms=self.hold_ms)
 
+    @property
+    def is_spoken(self) -> bool:
+        """Whether there are letters or figures in it: nobody hears a comma."""
+        return any(byte >= _FIRST_BEYOND_ASCII or chr(byte).isalnum() for byte in self.utf8)
+
     def joined(self, piece: Word) -> Word:
+        spoken = [part for part in (self, piece) if part.is_spoken] or [self, piece]
         return Word(
             self.utf8 + piece.utf8,
             self.starts_word,
@@ -118,19 +132,16 @@ class Word:
             min(self.source_start_sample, piece.source_start_sample),
             max(self.source_end_sample, piece.source_end_sample),
             piece.committed,
+            sum(part.log_probability for part in spoken),
         )
 
-    def released(self, now: CommitTime, delay_samples: int) -> Word:
-        return Word(
-            self.utf8,
-            self.starts_word,
-            self.utterance,
-            self.source_start_sample,
-            self.source_end_sample,
-            self.committed,
-            delay_samples,
-            now.elapsed_ms,
-            now.moment_ms - self.committed.moment_ms,
+    def released(self, now: CommitTime, delay_samples: int, confidence: float) -> Word:
+        return replace(
+            self,
+            confidence=confidence,
+            delay_samples=delay_samples,
+            elapsed_ms=now.elapsed_ms,
+            hold_ms=now.moment_ms - self.committed.moment_ms,
         )
 
 

@@ -33,6 +33,9 @@ class ModelFacts:
     greedy_only: bool = False
     computes_in_int8: bool = False
     """If neither in this nor in bfloat16, then in float32."""
+    confidence_scale: float = 1.0
+    confidence_offset: float = 0.0
+    default_min_confidence: float = 0.0
 
     def description(self) -> types_pb2.ModelDescription:
         precision = types_pb2.ELEMENT_TYPE_FLOAT32
@@ -58,4 +61,8 @@ class ModelFacts:
             default_attention_heads=self.default_attention_heads,
             lacks_ctc=self.lacks_ctc,
             greedy_only=self.greedy_only,
+            confidence_map=types_pb2.ConfidenceMap(
+                scale=self.confidence_scale, offset=self.confidence_offset
+            ),
+            default_min_confidence=self.default_min_confidence,
         )

@@ -123,6 +123,11 @@ _SEGMENT = (
     Attribute(
         "earvoice.utterance.cause", "string", "Why it ends, on its last segment: an `EndCause`."
     ),
+    Attribute(
+        "earvoice.utterance.not_understood",
+        "bool",
+        "Whether its words were held back to its end, on its last segment.",
+    ),
     Attribute("earvoice.segment.index", "int", "Within the utterance, from 1."),
     Attribute("earvoice.segment.end_ms", "double", "Where its audio ends."),
     Attribute("earvoice.segment.grid_end_ms", "double", "Where it would have ended unmerged."),
@@ -159,11 +164,19 @@ _EMIT = (
     Attribute(
         "earvoice.words.starts_word", "bool[]", "False for a later piece of the word before."
     ),
-    Attribute("earvoice.words.hold_ms", "double[]", "From its last token's commit to its release."),
+    Attribute(
+        "earvoice.words.hold_ms",
+        "double[]",
+        "From its last token's commit to its release: until its word was complete, and its "
+        "utterance understood.",
+    ),
     Attribute(
         "earvoice.words.commit_segment",
         "int[]",
         "Segment of its last token's commit, in the same utterance: that one's stages are its own.",
+    ),
+    Attribute(
+        "earvoice.words.confidence", "double[]", "How likely it is right, calibrated, 0 to 1."
     ),
     Attribute(
         "earvoice.stage.total_ms", "double", "Arrival up to `segment.grid_end_ms` to the commit."
@@ -237,6 +250,7 @@ SPANS = (
 _LAG_MS = (0, 250, 500, 750, 1000, 1500, 2000, 2500, 3000, 4000, 5000, 7500, 10_000, 15_000, 30_000)
 _STAGE_MS = (1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 750, 1000, 2000, 5000, 10_000)
 _RATIO = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
+_SHARE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _BATCH = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _ALL: tuple[Service, ...] = ("policy", "encoder", "decoder")
 _ENGINES: tuple[Service, ...] = ("encoder", "decoder")
@@ -251,6 +265,21 @@ METRICS = (
         "clock",
         ("ideal", "live", "true"),
         _LAG_MS,
+    ),
+    Metric(
+        "earvoice.word.confidence",
+        "histogram",
+        "1",
+        ("policy",),
+        "How likely a released word is right, as far as the model was calibrated.",
+        bounds=_SHARE,
+    ),
+    Metric(
+        "earvoice.utterances.not_understood",
+        "counter",
+        "{utterance}",
+        ("policy",),
+        "Utterances whose words were held back to the end, for want of confidence.",
     ),
     Metric(
         "earvoice.stage.duration",

@@ -19,6 +19,7 @@ from earvoice.client.event import (
     CommittedWord,
     EndOfUtterance,
     GoAway,
+    NotUnderstood,
     SegmentDone,
     StageTimings,
     Started,
@@ -76,7 +77,9 @@ def test_a_tail_never_wraps():
 STARTS_WORD = True
 OPTIONS = TranslationOptions(("de",), AudioFormat(), transcript=True)
 TIMINGS = StageTimings(*range(12))
-WORD = CommittedWord("schön", STARTS_WORD, "de", 1, 10.00049, 20.0, 30.0, 40.0, 45.0)
+WORD = CommittedWord(
+    "schön", STARTS_WORD, "de", 1, 10.00049, 20.0, 30.0, 40.0, 45.0, confidence=0.87654
+)
 TIMED = CommittedWord("da", STARTS_WORD, "de", 1, 10.0, 20.0, 30.0, 40.0, 45.0, TIMINGS)
 
 
@@ -104,6 +107,7 @@ def test_an_item_has_exactly_the_promised_fields():
             "elapsed_ms": 40.0,
             "elapsed_clock": "true",
             "target_language": "de",
+            "confidence": 0.877,
             "file": "a.wav",
         }
     ]
@@ -132,6 +136,16 @@ def test_tails_and_ends_have_lines_of_their_own():
     assert ended["source_transcript"] == "heard"
     (plain,) = write_lines(end, options=TranslationOptions(("de",)))
     assert "source_transcript" not in plain
+
+
+def test_what_was_not_understood_is_told_with_its_times():
+    """Null where all was; else where it was said."""
+    end = EndOfUtterance(
+        0, 0.0, 1000.0, "pause", "", not_understood=NotUnderstood(100.00049, 900.0)
+    )
+    understood, lost = write_lines(END, end)
+    assert understood["not_understood"] is None
+    assert lost["not_understood"] == {"start_ms": 100.0, "end_ms": 900.0}
 
 
 def test_an_utterance_ends_in_each_language():

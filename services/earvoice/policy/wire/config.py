@@ -17,6 +17,7 @@ from earvoice.policy.stream_options import (
     AudioEncoding,
     AudioFormat,
     CommitUnit,
+    Confidence,
     Endpointing,
     HistorySelection,
     StreamOptions,
@@ -87,6 +88,7 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
         history_selection=_history_selection(config),
         sends_hypotheses=config.enable_hypotheses,
         target_lag_ms=_target_lag_ms(config),
+        confidence=_confidence(config, model),
     )
     check_consistency(options)
     check_model_fit(options, model)
@@ -116,6 +118,7 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
         beam_size=options.beam_size,
         disable_guards=not options.uses_guards,
         enable_hypotheses=options.sends_hypotheses,
+        min_confidence=options.confidence.least,
     )
     if options.endpointing is not None:
         config.endpointing.CopyFrom(
@@ -201,6 +204,15 @@ def _target_lag_ms(config: Config) -> int | None:
     if not config.HasField("target_lag"):
         return None
     return duration_ms("target_lag", config.target_lag, 500, 20_000)
+
+
+def _confidence(config: Config, model: Model) -> Confidence:
+    least = 0.0 if config.disable_guards else model.default_min_confidence
+    if config.HasField("min_confidence"):
+        least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
+    if not model.HasField("confidence_map"):
+        return Confidence(least=least)
+    return Confidence(model.confidence_map.scale, model.confidence_map.offset, least)
 
 
 def _history_selection(config: Config) -> HistorySelection | None:

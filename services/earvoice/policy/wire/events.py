@@ -98,6 +98,7 @@ class ResponseWriter:
                 source_end_sample=word.source_end_sample,
                 delay_samples=word.delay_samples,
                 elapsed_ms=word.elapsed_ms,
+                confidence=word.confidence,
             )
             if options.sends_stage_timings:
                 wait_ms = (word.delay_samples - word.source_end_sample) * 1000 / self._rate_hertz
@@ -145,7 +146,7 @@ def read_segment(message: public_pb.SegmentDone) -> SegmentWorked:
 
 
 def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
-    return public_pb.EndOfUtterance(
+    message = public_pb.EndOfUtterance(
         utterance=event.utterance,
         start_sample=event.start_sample,
         end_sample=event.end_sample,
@@ -153,6 +154,11 @@ def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
         source_transcript=event.source_transcript,
         acknowledged_samples=event.end_sample,
     )
+    if event.not_understood is not None:
+        start_sample, end_sample = event.not_understood
+        message.not_understood.start_sample = start_sample
+        message.not_understood.end_sample = end_sample
+    return message
 
 
 def read_end(message: public_pb.EndOfUtterance) -> UtteranceEnded:
@@ -162,6 +168,9 @@ def read_end(message: public_pb.EndOfUtterance) -> UtteranceEnded:
         message.end_sample,
         _CAUSE_NAMES[message.cause],
         message.source_transcript,
+        (message.not_understood.start_sample, message.not_understood.end_sample)
+        if message.HasField("not_understood")
+        else None,
     )
 
 
@@ -176,6 +185,7 @@ def totals_message(totals: SessionTotals) -> public_pb.Summary:
         computation_ms=totals.computation_ms,
         guards_hit=totals.guards_hit,
         replays=totals.replay_count,
+        utterances_not_understood=totals.not_understood_count,
     )
 
 
@@ -190,6 +200,7 @@ def read_totals(message: public_pb.Summary) -> SessionTotals:
         message.computation_ms,
         dict(message.guards_hit),
         message.replays,
+        message.utterances_not_understood,
     )
 
 

@@ -1,0 +1,273 @@
+"""Words are as sure as the model is, and what it is not sure of is not said."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policies import Edatt
+from earvoice.policy.event import SessionTotals, TailChanged, UtteranceEnded, WordsReleased
+from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing
+from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.policy.wire.events import ResponseWriter
+from earvoice.policy.words import CommitTime, StageTimings, Word, join_pieces
+from earvoice.runtime.errors import InvalidFieldError
+from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
+from tests.unit.policy.every_policy import each_policy
+from tests.unit.policy.running import MODEL, items_of, run_session, seconds, with_options
+from tests.unit.policy.test_laws import options_with, unstable_word
+from tests.unit.policy.test_resume_laws import (
+    MAX_SAMPLES,
+    check_every_interruption,
+    voice_with_pauses,
+)
+
+NOW = CommitTime(0.0, 0.0, StageTimings(*[0.0] * 11))
+PAUSES = Endpointing(600, 5000)
+
+
+def word(text: str, log_probability: float, *, starts: bool = True) -> Word:
+    return replace(Word(text.encode(), starts, 0, 0, 0, NOW), log_probability=log_probability)
+
+
+def unsure_word(seed: int, *, every: int = 2):
+    """Changing words; in every so many utterances, the model guesses."""
+    changing = unstable_word(seed)
+
+    def say(number: int, states: int):
+        guesses = (number // 3 + seed) % every == 0
+        lost = -3.0 if guesses else -0.01
+        return [replace(token, log_probability=lost) for token in changing(number, states)]
+
+    return say
+
+
+def test_without_calibration_confidence_is_the_probability():
+    """Scale 1 and offset 0 change nothing."""
+    assert Confidence().of(-0.5) == pytest.approx(0.6065, abs=1e-4)
+    assert Confidence().of(0.0) == pytest.approx(1.0)
+    assert Confidence().of(-1000.0) == pytest.approx(0.0)
+
+
+@given(
+    scale=st.floats(0.01, 100),
+    offset=st.floats(-100, 100),
+    one=st.floats(-200, 0),
+    other=st.floats(-200, 0),
+)
+def test_confidence_is_a_share_that_never_falls_with_the_probability(scale, offset, one, other):
+    """Whatever was calibrated: from 0 to 1, and in the order of the probabilities."""
+    confidence = Confidence(scale, offset)
+    low, high = sorted((one, other))
+    assert 0 <= confidence.of(low) <= confidence.of(high) <= 1
+
+
+def test_a_word_is_as_sure_as_all_its_pieces_and_nobody_hears_a_comma():
+    """The pieces' logarithms add up; punctuation counts only where there is nothing else."""
+    pieces = [word("Haus", -0.1), word("tür", -0.2, starts=False), word(",", -5.0, starts=False)]
+    (joined,), _ = join_pieces(pieces, flush=True)
+    assert (joined.text, joined.log_probability) == ("Haustür,", pytest.approx(-0.3))
+    (mark,), _ = join_pieces(pieces[2:], flush=True)
+    assert mark.log_probability == -5.0
+    (quoted,), _ = join_pieces([word("»", -0.1), word("ja", -0.3, starts=False)], flush=True)
+    assert quoted.log_probability == pytest.approx(-0.4)
+
+
+@each_policy
+@given(
+    seed=st.integers(0, 100),
+    samples=st.integers(0, MAX_SAMPLES),
+    least=st.floats(0.01, 1.0),
+    unit=st.sampled_from(CommitUnit),
+)
+def test_an_utterance_is_told_whole_or_not_at_all(parameters, seed, samples, least, unit):
+    """Holding back changes no text: each utterance's is what it was, later, or none and told so."""
+    options = options_with(parameters, commit_unit=unit, endpointing=PAUSES)
+
+    def run(least: float):
+        return run_session(
+            [bytes(samples * 2)] if samples else [],
+            replace(options, confidence=Confidence(least=least)),
+            ScriptedEncoder(voice=voice_with_pauses),
+            ScriptedDecoder(word=unsure_word(seed)),
+        )
+
+    free, held = run(0.0), run(least)
+    ends = [event for event in held if isinstance(event, UtteranceEnded)]
+    assert [(end.start_sample, end.end_sample) for end in ends] == [
+        (end.start_sample, end.end_sample) for end in free if isinstance(end, UtteranceEnded)
+    ]
+    for end in ends:
+        said, kept = (
+            [item for item in items_of(events) if item.utterance == end.utterance]
+            for events in (free, held)
+        )
+        if end.not_understood is None:
+            assert [item.utf8 for item in kept] == [item.utf8 for item in said]
+            pairs = list(zip(said, kept, strict=True))
+            assert all(late.delay_samples >= soon.delay_samples for soon, late in pairs)
+        else:
+            assert not kept
+            assert said
+            first, last = end.not_understood
+            assert first == min(item.source_start_sample for item in said)
+            assert last == max(item.source_end_sample for item in said)
+    totals = held[-1]
+    assert isinstance(totals, SessionTotals)
+    assert totals.not_understood_count == sum(end.not_understood is not None for end in ends)
+
+
+@each_policy
+@given(
+    seed=st.integers(0, 100),
+    samples=st.integers(6000, MAX_SAMPLES),
+    least=st.floats(0.01, 1.0),
+    unit=st.sampled_from(CommitUnit),
+    data=st.data(),
+)
+def test_an_interrupted_session_understands_the_same(parameters, seed, samples, least, unit, data):
+    """What is held back when a session is lost is held back, or released, where it goes on."""
+    options = options_with(
+        parameters, commit_unit=unit, endpointing=PAUSES, confidence=Confidence(least=least)
+    )
+    check_every_interruption(
+        [bytes(samples * 2)], options, lambda: ScriptedDecoder(word=unsure_word(seed)), data
+    )
+
+
+def spoken(*probabilities: float):
+    """A word for each probability, each attending to its own audio."""
+
+    def say(number: int, states: int):
+        place = min(number * 4 + 2, states - 1)
+        row = tuple(float(i == place) for i in range(states))
+        probability = probabilities[min(number, len(probabilities) - 1)]
+        return [make_token(10 + number, attention=row, probability=probability)]
+
+    return say
+
+
+GROWING = spoken(0.2, 0.2, 0.2, 0.9)
+
+
+def test_words_wait_for_the_mean_of_all_of_them():
+    """Three of 0.2 are not understood; with four of 0.9 they are, and all leave together."""
+    options = with_options(confidence=Confidence(least=0.6), sends_interim_results=True)
+    decoder = ScriptedDecoder(word=GROWING)
+    events = run_session([seconds(6)], options, decoder=decoder)
+    first = next(event for event in events if isinstance(event, WordsReleased))
+    confidences = [item.confidence for item in first.items]
+    assert confidences[0] == pytest.approx(0.2)
+    assert sum(confidences) / len(confidences) >= 0.6
+    assert first.items[0].hold_ms > 0
+    assert first.items[0].stages.total_ms == pytest.approx(
+        sum(getattr(first.items[0].stages, name) for name in PARTS)
+    )
+    free = run_session([seconds(6)], with_options(), decoder=ScriptedDecoder(word=GROWING))
+    assert [item.text for item in items_of(events)] == [item.text for item in items_of(free)]
+    assert items_of(free)[0].delay_samples < first.items[0].delay_samples
+
+
+PARTS = (
+    "merge_wait_ms",
+    "previous_segment_wait_ms",
+    "encoder_queue_ms",
+    "encoder_compute_ms",
+    "encoder_network_ms",
+    "decoder_queue_ms",
+    "decoder_compute_ms",
+    "decoder_network_ms",
+    "decision_ms",
+    "word_hold_ms",
+)
+
+
+def test_nothing_is_shown_of_what_is_not_understood():
+    """No word, no tail: only that something was said, and where."""
+    options = with_options(confidence=Confidence(least=0.5), sends_interim_results=True)
+    events = run_session([seconds(4)], options, decoder=ScriptedDecoder(word=spoken(0.3)))
+    assert not items_of(events)
+    assert not any(isinstance(event, TailChanged) for event in events)
+    (end,) = (event for event in events if isinstance(event, UtteranceEnded))
+    response = ResponseWriter(options).response(end)
+    told = response.end_of_utterance.not_understood
+    assert 0 <= told.start_sample < told.end_sample <= 4 * RATE_HERTZ
+    assert events[-1].not_understood_count == 1
+    free = run_session([seconds(4)], with_options(), decoder=ScriptedDecoder(word=spoken(0.3)))
+    assert (
+        not ResponseWriter(options).response(free[-2]).end_of_utterance.HasField("not_understood")
+    )
+
+
+def test_an_utterance_once_understood_stays_so():
+    """What follows is released at once, however unsure."""
+    options = with_options(confidence=Confidence(least=0.6))
+    events = run_session([seconds(8)], options, decoder=ScriptedDecoder(word=spoken(0.9, 0.9, 0.1)))
+    free = run_session(
+        [seconds(8)], with_options(), decoder=ScriptedDecoder(word=spoken(0.9, 0.9, 0.1))
+    )
+    delays = [[item.delay_samples for item in items_of(run)] for run in (events, free)]
+    assert delays[0] == delays[1]
+
+
+def config(**changes) -> public_pb.StreamingConfig:
+    return public_pb.StreamingConfig(
+        audio_encoding=types_pb2.AUDIO_ENCODING_LINEAR16, sample_rate_hertz=16_000, **changes
+    )
+
+
+CALIBRATED = types_pb2.ModelDescription()
+CALIBRATED.CopyFrom(MODEL)
+CALIBRATED.confidence_map.scale, CALIBRATED.confidence_map.offset = 0.5, -0.25
+CALIBRATED.default_min_confidence = 0.4
+
+
+def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
+    """Defaults are the model's; 0 is a choice; without guards nothing is held back."""
+    assert stream_options(config(), CALIBRATED).confidence == Confidence(0.5, -0.25, 0.4)
+    assert stream_options(config(min_confidence=0), CALIBRATED).confidence.least == 0
+    assert stream_options(config(disable_guards=True), CALIBRATED).confidence.least == 0
+    chosen = stream_options(config(disable_guards=True, min_confidence=0.9), CALIBRATED)
+    assert chosen.confidence.least == 0.9
+    assert stream_options(config(), MODEL).confidence == Confidence()
+    assert effective_config(chosen, CALIBRATED).min_confidence == 0.9
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_a_confidence_that_is_no_share_is_refused(value):
+    """By name, value and range."""
+    with pytest.raises(InvalidFieldError, match="min_confidence"):
+        stream_options(config(min_confidence=value), MODEL)
+
+
+def test_early_ends_are_held_back_too():
+    """A policy that ends its sentence early commits what nobody sees until it is understood."""
+    options = with_options(
+        policy=Edatt(alpha=0.5, lambda_states=2, attention_layer=1, allow_early_end=True),
+        confidence=Confidence(least=0.5),
+    )
+    events = run_session([seconds(6)], options, decoder=ScriptedDecoder(word=spoken(0.3)))
+    assert not items_of(events)
+    assert all(end.not_understood for end in events if isinstance(end, UtteranceEnded))
+    assert events[-1].not_understood_count > 0
+
+
+def test_confidences_of_all_items_are_on_the_wire():
+    """One for each, as the model's map has it."""
+    options = with_options(confidence=Confidence(2.0, 0.5))
+    events = run_session([seconds(5)], options, decoder=ScriptedDecoder(word=spoken(0.3, 0.8)))
+    writer = ResponseWriter(options)
+    items = itertools.chain.from_iterable(
+        writer.response(event).committed.items
+        for event in events
+        if isinstance(event, WordsReleased)
+    )
+    told = [item.confidence for item in items]
+    assert told[0] == pytest.approx(Confidence(2.0, 0.5).of(-1.2039728), abs=1e-5)
+    assert len(told) == len(items_of(events)) > 1
