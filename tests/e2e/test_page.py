@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.running import start
+from tests.needed_program import needed
 
 RECORDING = Path(__file__).parents[2] / "demo" / "customer_service.wav"
 PATIENCE_MS = 120_000
@@ -44,11 +43,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 async def browser():
     """Chromium with a recording for a microphone."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is not installed; .ci/run installs it")
-        pytest.skip("chromium is not installed")
+    chromium = needed("chromium")
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:

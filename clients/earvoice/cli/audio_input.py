@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import os
+import stat
 import sys
 import time
 from array import array
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TextIO, get_args
 
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.client.audio import (
@@ -16,17 +19,20 @@ from earvoice.client.audio import (
     REALTIME_CHUNK_MS,
     AudioEncoding,
     AudioFormat,
-    PcmStream,
+    ByteStream,
     pace,
     send_fast,
+    whole_frames,
 )
 from earvoice.client.errors import AudioSourceError
+from earvoice.client.ffmpeg import FfmpegAudio, find_program, is_address, probe_file
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import AsyncIterator, Callable, Iterator
 
 STANDARD_INPUT = "-"
+_HEAD_BYTES = 4096
 CHANNEL_CHECK_MS = 2000
 CHANNEL_LIKENESS = 0.4
 AUDIBLE = 20
@@ -42,7 +48,9 @@ _CONTAINERS = (
     (b"\x1aE\xdf\xa3", 0, "Matroska or WebM"),
     (b"FORM", 0, "AIFF"),
     (b"caff", 0, "CAF"),
+    (b"FLV\x01", 0, "FLV"),
 )
+_TS_SYNC, _TS_PACKET_BYTES, _TS_PACKETS = 0x47, 188, 4
 _MP3_SYNC_AND_LAYER = (0x7FF, 1)
 _MPEG_2_5, _MPEG_2, _MPEG_1 = 0, 2, 3
 _MPEG_1_RATES_HZ = (44_100, 48_000, 32_000)
@@ -75,103 +83,153 @@ class AudioInput:
 
 @contextmanager
 def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
+    """What the libraries of the extra ``cli`` do not know is read by the installed ffmpeg."""
     # Only recordings need the libraries of the extra "cli".
-    from earvoice.client.audio_file import AudioFile  # noqa: PLC0415
+    from earvoice.client.audio_file import AudioFile, UnknownFormatError  # noqa: PLC0415
 
-    with AudioFile(path) as file:
+    paced = speed == "realtime"
+    chunk_ms = REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS
+    try:
+        file = AudioFile(path)
+    except UnknownFormatError:
+        duration_ms = probe_file(str(path))
+        audio = AudioFormat()
+        source = FfmpegAudio(f"file:{path}", audio, str(path))
+
+        def decoded() -> AsyncIterator[bytes]:
+            chunks = source.chunks(chunk_ms)
+            return pace(chunks, audio) if paced else chunks
+
+        yield AudioInput(str(path), audio, duration_ms, paced, decoded)
+        return
+    with file:
 
         def chunks() -> AsyncIterator[bytes]:
-            if speed == "realtime":
-                return pace(file.chunks(REALTIME_CHUNK_MS), file.audio)
-            return send_fast(file.chunks(FAST_CHUNK_MS))
+            blocks = file.chunks(chunk_ms)
+            return pace(blocks, file.audio) if paced else send_fast(blocks)
 
-        yield AudioInput(str(path), file.audio, file.duration_ms, speed == "realtime", chunks)
+        yield AudioInput(str(path), file.audio, file.duration_ms, paced, chunks)
+
+
+def open_address(address: str, speed: Speed, tell: Callable[[str], None]) -> AudioInput:
+    """Return the sound of an address, as it comes: whoever sends it paces it."""
+    source = FfmpegAudio(address, AudioFormat(), address)
+    return _as_it_comes(address, AudioFormat(), speed, tell, source.chunks, source.stop)
 
 
 def read_standard_input(
     audio: AudioFormat, speed: Speed, tell: Callable[[str], None]
 ) -> AudioInput:
-    """Return raw audio from standard input, as it comes: whoever writes it paces it.
+    """Return the audio of standard input, as it comes: whoever writes it paces it.
 
-    Its ``chunks`` raise AudioSourceError where there is none, or a container; ``tell`` gets a line
-    about audio that is not likely what it was said to be.
+    Args:
+        audio: what raw audio is, and what the sound of a container is made.
+        speed: ``realtime`` for a microphone.
+        tell: gets a line about audio that is not likely what it was said to be.
     """
-    stream = PcmStream(sys.stdin.buffer, audio)
+    stream = ByteStream(sys.stdin.buffer)
+
+    async def chunks(chunk_ms: int) -> AsyncIterator[bytes]:
+        blocks = stream.blocks(audio.chunk_bytes(chunk_ms))
+        head = await anext(blocks, b"")
+        kind = container_of(head)
+        everything = _after(head, blocks)
+        if kind is None:
+            check = ChannelCheck(audio, tell)
+            async for chunk in whole_frames(everything, audio):
+                check.add(chunk)
+                yield chunk
+        else:
+            decoded = FfmpegAudio(everything, audio, f"standard input ({kind})")
+            async for chunk in decoded.chunks(chunk_ms):
+                yield chunk
+
+    return _as_it_comes("standard input", audio, speed, tell, chunks, stream.stop)
+
+
+def _as_it_comes(
+    name: str,
+    audio: AudioFormat,
+    speed: Speed,
+    tell: Callable[[str], None],
+    read: Callable[[int], AsyncIterator[bytes]],
+    stop: Callable[[], None],
+) -> AudioInput:
+    """Return audio whose sender paces it; its ``chunks`` raise AudioSourceError for none at all."""
     paced = speed == "realtime"
 
     async def chunks() -> AsyncIterator[bytes]:
-        check = RawAudioCheck(audio, tell, paced=paced)
-        async for chunk in stream.chunks(REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS):
-            check.add(chunk)
+        check = SpeedCheck(audio, tell) if paced else None
+        is_empty = True
+        async for chunk in read(REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS):
+            is_empty = False
+            if check is not None:
+                check.add(chunk)
             yield chunk
-        check.end()
+        if is_empty:
+            raise AudioSourceError(f"{name} ended before any audio came")
 
-    return AudioInput(STANDARD_INPUT, audio, None, paced, chunks, stream.stop)
+    shown = STANDARD_INPUT if name == "standard input" else name
+    return AudioInput(shown, audio, None, paced, chunks, stop)
 
 
-class RawAudioCheck:
-    """Looks at raw audio for what it cannot be, and tells of each at most once.
+async def _after(head: bytes, blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    if head:
+        yield head
+    async for block in blocks:
+        yield block
 
-    Args:
-        paced: the audio is said to come from a microphone.
-    """
+
+class SpeedCheck:
+    """Tells once of audio that comes faster than anybody speaks."""
 
     def __init__(
         self,
         audio: AudioFormat,
         tell: Callable[[str], None],
-        *,
-        paced: bool,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._audio = audio
-        self._tell = tell
+        self._tell: Callable[[str], None] | None = tell
         self._now_s = now_s
-        self._begin_s = 0.0
+        self._begin_s: float | None = None
         self._received_bytes = 0
-        self._head: bytes | None = b""
-        self._checks_speed = paced
 
     def add(self, chunk: bytes) -> None:
-        """Look at the next audio."""
-        if not self._received_bytes:
+        if self._begin_s is None:
             self._begin_s = self._now_s()
-            if kind := container_of(chunk):
-                raise AudioSourceError(
-                    f"standard input is {kind}, not raw audio: give the file's name, or decode it "
-                    "first (ffmpeg -i pipe: -f s16le -ac 1 -ar 16000 pipe: | ...)"
-                )
         self._received_bytes += len(chunk)
-        self._check_channels(chunk)
-        self._check_speed()
+        elapsed_s = self._now_s() - self._begin_s
+        if self._tell is None or elapsed_s < SPEED_CHECK_S:
+            return
+        speed = self._audio.duration_ms(self._received_bytes) / 1000 / elapsed_s
+        if speed > HIGHEST_SPEED:
+            self._tell(
+                f"{speed:.1f} s of audio come in a second at {self._audio.sample_rate_hz} Hz and "
+                f"{self._audio.channel_count} channel(s): give --fast for a recording, a "
+                "recorder's own --rate and --channels for raw audio"
+            )
+        self._tell = None
 
-    def end(self) -> None:
-        if not self._received_bytes:
-            raise AudioSourceError("standard input ended before any audio came")
 
-    def _check_channels(self, chunk: bytes) -> None:
+class ChannelCheck:
+    """Tells once of raw audio that sounds like two channels read as one."""
+
+    def __init__(self, audio: AudioFormat, tell: Callable[[str], None]) -> None:
+        self._audio = audio
+        self._tell = tell
+        is_mono = audio.channel_count == 1 and audio.encoding == "linear16"
+        self._head: bytes | None = b"" if is_mono else None
+
+    def add(self, chunk: bytes) -> None:
         if self._head is None:
             return
         self._head += chunk
         if self._audio.duration_ms(len(self._head)) < CHANNEL_CHECK_MS:
             return
-        is_mono = self._audio.channel_count == 1 and self._audio.encoding == "linear16"
-        if is_mono and sounds_like_two_channels(self._head):
+        if sounds_like_two_channels(self._head):
             self._tell("this sounds like two channels read as one: give --channels 2")
         self._head = None
-
-    def _check_speed(self) -> None:
-        elapsed_s = self._now_s() - self._begin_s
-        if not self._checks_speed or elapsed_s < SPEED_CHECK_S:
-            return
-        self._checks_speed = False
-        speed = self._audio.duration_ms(self._received_bytes) / 1000 / elapsed_s
-        if speed > HIGHEST_SPEED:
-            self._tell(
-                f"{speed:.1f} s of audio come in a second at {self._audio.sample_rate_hz} Hz and "
-                f"{self._audio.channel_count} channel(s): give the recorder's own --rate and "
-                "--channels, or --fast for a file"
-            )
 
 
 def container_of(head: bytes) -> str | None:
@@ -179,6 +237,9 @@ def container_of(head: bytes) -> str | None:
     for magic, offset, kind in _CONTAINERS:
         if head[offset : offset + len(magic)] == magic:
             return kind
+    places = range(0, _TS_PACKETS * _TS_PACKET_BYTES, _TS_PACKET_BYTES)
+    if len(head) > places[-1] and all(head[place] == _TS_SYNC for place in places):
+        return "MPEG-TS"
     return "MP3" if _is_mp3(head) else None
 
 
@@ -216,17 +277,19 @@ def add_audio_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         metavar="FILE",
         nargs="+",
-        help="recordings (WAV, FLAC, ...), or - for raw audio from standard input",
+        help="recordings (WAV, FLAC, MP3, Ogg), what an installed ffmpeg reads (MP4, MKV, WebM; "
+        "addresses such as rtmp://, srt://, rtsp://, https://), or - for standard input: raw audio "
+        "or a recording",
     )
     speed = parser.add_mutually_exclusive_group()
     for name, meaning in (
-        ("realtime", "send as if spoken now (the default for -)"),
+        ("realtime", "send as if spoken now (the default for addresses and -)"),
         ("fast", "send at full speed (the default for recordings)"),
     ):
         speed.add_argument(
             f"--{name}", dest="speed", action="store_const", const=name, default=None, help=meaning
         )
-    raw = parser.add_argument_group("raw audio (-)")
+    raw = parser.add_argument_group("raw audio from standard input")
     standard = AudioFormat()
     raw.add_argument(
         "--rate", type=int, default=standard.sample_rate_hz, help="frames per second (%(default)s)"
@@ -242,23 +305,49 @@ def add_audio_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _recording_behind(stream: TextIO) -> Path | None:
+    """Return the whole recording that a stream reads, as with `- < talk.m4a`, if any."""
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:
+        return None  # a stand-in, such as a test's
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or os.lseek(descriptor, 0, os.SEEK_CUR):
+        return None
+    path = Path("/dev/fd", str(descriptor)).resolve()
+    if path.is_relative_to("/dev") or not path.is_file() or path.stat().st_ino != status.st_ino:
+        return None  # it has no name any more, or the system tells none
+    return path if container_of(os.pread(descriptor, _HEAD_BYTES, 0)) else None
+
+
 @contextmanager
 def open_input(
     source: str, options: argparse.Namespace, tell: Callable[[str], None] = print
 ) -> Iterator[AudioInput]:
-    """Open a source for one translation; ``tell`` gets a line about audio that is not likely."""
+    """Open a source for one translation; ``tell`` gets a line about audio that is not likely.
+
+    Raises:
+        AudioSourceError: a recording cannot be read.
+        CommandError: the format of raw audio is not allowed, or nobody can have meant it.
+    """
+    if is_address(source):
+        find_program("ffmpeg", source)  # before any service is started
+        yield open_address(source, options.speed or "realtime", tell)
+        return
     if source != STANDARD_INPUT:
         with open_recording(Path(source), options.speed or "fast") as recording:
             yield recording
         return
     if sys.stdin is None:
-        raise CommandError("- reads raw audio, but standard input is closed", ExitCode.INPUT)
+        raise CommandError("- reads audio, but standard input is closed", ExitCode.INPUT)
     if sys.stdin.isatty():
-        raise CommandError(
-            "- reads raw audio, but standard input is a terminal: pipe audio into it"
-        )
+        raise CommandError("- reads audio, but standard input is a terminal: pipe audio into it")
     try:
         audio = AudioFormat(options.encoding, options.rate, options.channels)
     except ValueError as error:
         raise CommandError(str(error)) from error
+    if path := _recording_behind(sys.stdin):
+        with open_recording(path, options.speed or "fast") as recording:
+            yield replace(recording, name=STANDARD_INPUT)
+        return
     yield read_standard_input(audio, options.speed or "realtime", tell)

@@ -8,19 +8,13 @@ import os
 import selectors
 import stat
 import time
+from collections.abc import AsyncIterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterable,
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Iterable,
-        Sequence,
-    )
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from typing import BinaryIO
 
 AudioEncoding = Literal["linear16", "float32", "mulaw", "alaw"]
@@ -90,7 +84,7 @@ class AudioFormat:
 
 
 async def pace(
-    chunks: Iterable[bytes],
+    chunks: Iterable[bytes] | AsyncIterable[bytes],
     audio: AudioFormat,
     now_s: Callable[[], float] = time.monotonic,
     sleep_s: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -101,7 +95,7 @@ async def pace(
     """
     origin_s = now_s()
     sent_bytes = 0
-    for chunk in chunks:
+    async for chunk in chunks if isinstance(chunks, AsyncIterable) else send_fast(chunks):
         sent_bytes += len(chunk)
         wait_s = origin_s + audio.duration_ms(sent_bytes) / 1000 - now_s()
         if wait_s > 0:
@@ -160,40 +154,39 @@ async def _fill(queues: Sequence[_Queue], source: AsyncIterable[bytes]) -> None:
         await queue.put(end)
 
 
-class PcmStream:
-    """Bytes without a header, read as they come: ``arecord -t raw … | earvoice translate -``.
+async def whole_frames(blocks: AsyncIterable[bytes], audio: AudioFormat) -> AsyncIterator[bytes]:
+    """Yield raw audio that was cut anywhere as whole frames, as soon as they are whole.
+
+    A last, unfinished frame (a recorder that was killed) is dropped with a warning.
+    """
+    rest = b""
+    async for block in blocks:
+        rest += block
+        whole_bytes = len(rest) - len(rest) % audio.frame_bytes
+        if whole_bytes:
+            yield rest[:whole_bytes]
+        rest = rest[whole_bytes:]
+    if rest:
+        _LOG.warning("dropped %d bytes of an unfinished frame at the end", len(rest))
+
+
+class ByteStream:
+    """Bytes as they come: ``arecord -t raw … | earvoice translate -``.
 
     Args:
         source: an open binary file, such as ``sys.stdin.buffer``; its descriptor is read.
-        audio: what the bytes are.
     """
 
-    def __init__(self, source: BinaryIO, audio: AudioFormat) -> None:
+    def __init__(self, source: BinaryIO) -> None:
         self._source = source
-        self._audio = audio
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """End the audio now; what was read already is still yielded."""
+        """End them now; what was read already is still yielded."""
         self._stopped.set()
 
-    async def chunks(self, chunk_ms: int) -> AsyncIterator[bytes]:
-        """Yield whole frames, at most ``chunk_ms`` at a time, until the source or ``stop`` ends it.
-
-        A last, unfinished frame (a recorder that was killed) is dropped with a warning.
-        """
-        limit_bytes = self._audio.chunk_bytes(chunk_ms)
-        rest = b""
-        async for block in self._blocks(limit_bytes):
-            rest += block
-            whole_bytes = len(rest) - len(rest) % self._audio.frame_bytes
-            if whole_bytes:
-                yield rest[:whole_bytes]
-            rest = rest[whole_bytes:]
-        if rest:
-            _LOG.warning("dropped %d bytes of an unfinished frame at the end", len(rest))
-
-    async def _blocks(self, limit_bytes: int) -> AsyncIterator[bytes]:
+    async def blocks(self, limit_bytes: int) -> AsyncIterator[bytes]:
+        """Yield the bytes, at most so many at a time, until the source or ``stop`` ends them."""
         descriptor = self._source.fileno()
         if not _can_be_waited_for(descriptor):
             # Regular files, /dev/null and the like never keep one waiting either.

@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 RESAMPLED_RATE_HZ = 16_000
+# libsndfile's: unrecognised format, unsupported encoding.
+_UNKNOWN_FORMAT_CODES = (1, 4)
+
+
+class UnknownFormatError(AudioSourceError):
+    """A file that libsndfile does not know; ffmpeg may."""
 
 
 class AudioFile:
@@ -37,7 +43,9 @@ class AudioFile:
         try:
             self._file = soundfile.SoundFile(path)
         except (soundfile.LibsndfileError, OSError, TypeError) as error:
-            raise AudioSourceError(f"{path} cannot be read as a recording: {error}") from error
+            unknown = getattr(error, "code", None) in _UNKNOWN_FORMAT_CODES
+            kind = UnknownFormatError if unknown else AudioSourceError
+            raise kind(f"{path} cannot be read as a recording: {error}") from error
         self._path = path
         self.recorded_rate_hz: int = self._file.samplerate
         self.recorded_channels: int = self._file.channels

@@ -265,16 +265,6 @@ async def test_an_endless_device_is_read_until_a_signal():
     assert (status, output) == (0, b"Guten Tag\n"), errors
 
 
-async def test_a_container_on_standard_input_is_refused(recording):
-    """Its bytes would be noise."""
-    async with serve(ScriptedService()) as address:
-        content = recording.read_bytes()
-        status, _, errors = await run("translate", "-", "--server", address, stdin=content)
-    assert status == 3
-    assert "standard input is WAV, not raw audio" in errors
-    assert "Traceback" not in errors
-
-
 @pytest.mark.parametrize(
     ("closed", "status", "words"),
     [("<&-", 3, "standard input is closed"), (">&-", 74, "standard output is closed")],

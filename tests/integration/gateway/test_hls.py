@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 import subprocess
 from itertools import pairwise
 
@@ -21,6 +19,7 @@ from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import InvalidFieldError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import receive_all, run_gateway, speak, start
+from tests.needed_program import needed
 
 
 def spoken_stream(utterances):
@@ -93,11 +92,7 @@ def test_a_segment_that_is_not_settled_is_not_there():
 
 async def test_ffmpeg_reads_the_playlist_of_a_stream(tmp_path):
     """As a player would: the list, its segments, and the words in them."""
-    ffmpeg = shutil.which("ffmpeg")
-    if ffmpeg is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("ffmpeg is not installed; .ci/run installs it")
-        pytest.skip("ffmpeg is not installed")
+    ffmpeg = needed("ffmpeg")
     async with serve(ScriptedService([" Guten", " Tag."])) as server:
         async with run_gateway(server) as (address, _), httpx.AsyncClient() as http:
             async with speak(address) as speaker:

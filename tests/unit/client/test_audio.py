@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from earvoice.client.audio import AudioFormat, PcmStream, pace, send_fast
+from earvoice.client.audio import AudioFormat, ByteStream, pace, send_fast, whole_frames
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,14 @@ async def test_a_late_consumer_is_caught_up():
     assert times == pytest.approx([0.08, 0.28, 0.28, 0.32])
 
 
+async def test_audio_that_comes_by_itself_is_paced_as_well():
+    """What is decoded while it is sent keeps the grid."""
+    clock = SteppedClock()
+    chunks = send_fast([CHUNK, CHUNK])
+    times = [clock.time_s - 100.0 async for _ in pace(chunks, AUDIO, clock.now_s, clock.sleep_s)]
+    assert times == pytest.approx([0.08, 0.16])
+
+
 async def test_full_speed_keeps_every_chunk():
     """Nothing is waited for and nothing is lost."""
     assert [chunk async for chunk in send_fast([b"1", b"2"])] == [b"1", b"2"]
@@ -91,7 +99,7 @@ async def test_a_regular_file_is_read_in_chunks(tmp_path):
     path = tmp_path / "audio.raw"
     path.write_bytes(bytes(range(200)) * 10)
     with path.open("rb") as source:
-        chunks = [chunk async for chunk in PcmStream(source, AUDIO).chunks(50)]
+        chunks = [block async for block in ByteStream(source).blocks(800)]
     assert b"".join(chunks) == path.read_bytes()
     assert {len(chunk) for chunk in chunks} == {800, 400}
 
@@ -100,7 +108,7 @@ async def test_a_pipe_is_cut_at_frames(caplog):
     """Frames that come in two writes are joined; an unfinished one at the end is dropped aloud."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source:
-        stream = PcmStream(source, AUDIO).chunks(80)
+        stream = whole_frames(ByteStream(source).blocks(1280), AUDIO)
         os.write(writing, b"123")
         assert await anext(stream) == b"12"
         os.write(writing, b"45")
@@ -113,10 +121,10 @@ async def test_stopping_ends_an_open_pipe():
     """A microphone that would go on for ever is ended from outside."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source:
-        pcm = PcmStream(source, AUDIO)
-        stream = pcm.chunks(80)
+        bytes_as_they_come = ByteStream(source)
+        stream = bytes_as_they_come.blocks(1280)
         os.write(writing, b"12")
         assert await anext(stream) == b"12"
-        pcm.stop()
+        bytes_as_they_come.stop()
         assert [chunk async for chunk in stream] == []
     os.close(writing)

@@ -1,0 +1,182 @@
+"""Sound out of whatever the installed ffmpeg reads: videos, containers, addresses of streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from earvoice.client.audio import AudioEncoding, AudioFormat, whole_frames
+from earvoice.client.errors import AudioSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator, Sequence
+
+_SAMPLE_FORMATS: dict[AudioEncoding, str] = {
+    "linear16": "s16le",
+    "float32": "f32le",
+    "mulaw": "mulaw",
+    "alaw": "alaw",
+}
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PROBE_TIMEOUT_S = 30.0
+_TOLD_BYTES = 2_000
+"""Of what ffmpeg writes about an input; its last words say most."""
+_LOG = logging.getLogger("earvoice.client")
+
+
+def is_address(source: str) -> bool:
+    """Say whether a source is an address, such as ``rtmp://…``, and no file."""
+    return _ADDRESS.match(source) is not None
+
+
+def find_program(name: str, source: str) -> str:
+    """Return where ``ffmpeg`` or ``ffprobe`` is.
+
+    Raises:
+        AudioSourceError: it is not installed.
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise AudioSourceError(
+            f"{source}: reading it takes ffmpeg, which is not installed (apt install ffmpeg, "
+            "brew install ffmpeg)"
+        )
+    return path
+
+
+def probe_file(path: str) -> float | None:
+    """Return how long a file's sound is in milliseconds; None where the file does not say.
+
+    Raises:
+        AudioSourceError: ffmpeg is not installed, or finds no sound in the file.
+    """
+    command = [find_program("ffprobe", path), "-v", "error", "-select_streams", "a:0"]
+    command += ["-show_entries", "stream=codec_name:format=duration", "-of", "flat", f"file:{path}"]
+    try:
+        done = subprocess.run(
+            command, check=False, capture_output=True, timeout=_PROBE_TIMEOUT_S, text=True
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AudioSourceError(f"{path}: ffprobe did not read it in {error.timeout:g} s") from error
+    told = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    if done.returncode or "streams.stream.0.codec_name" not in told:
+        reason = done.stderr.strip().replace(f"file:{path}: ", "") or "there is no sound in it"
+        raise AudioSourceError(f"{path} cannot be read as a recording: {reason}")
+    duration = told["format.duration"].strip('"')
+    return None if duration == "N/A" else 1000 * float(duration)
+
+
+class FfmpegAudio:
+    """The first sound track of a file, an address, or bytes as they come.
+
+    Args:
+        source: name for ffmpeg (``file:…`` or an address), or the bytes of a container.
+        audio: what ffmpeg is asked to make of it.
+        name: for errors.
+        options: of ffmpeg for its input.
+    """
+
+    def __init__(
+        self,
+        source: str | AsyncIterable[bytes],
+        audio: AudioFormat,
+        name: str,
+        options: Sequence[str] = (),
+    ) -> None:
+        self._source = source
+        self._audio = audio
+        self._name = name
+        self._options = options
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """End the audio now; what was decoded already is still yielded."""
+        self._is_stopped = True
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+
+    async def chunks(self, chunk_ms: int) -> AsyncIterator[bytes]:
+        """Yield whole frames, at most ``chunk_ms`` at a time; ffmpeg reads no further ahead.
+
+        Raises:
+            AudioSourceError: ffmpeg is not installed, or cannot read it.
+        """
+        program = find_program("ffmpeg", self._name)
+        if self._is_stopped:
+            return
+        limit_bytes = self._audio.chunk_bytes(chunk_ms)
+        given = isinstance(self._source, str)
+        process = self._process = await asyncio.create_subprocess_exec(
+            *(program, "-nostdin", "-v", "error", *self._options),
+            *("-i", self._source if isinstance(self._source, str) else "pipe:0"),
+            *("-map", "0:a:0", "-ac", str(self._audio.channel_count)),
+            *("-ar", str(self._audio.sample_rate_hz), "-flush_packets", "1"),
+            *("-f", _SAMPLE_FORMATS[self._audio.encoding], "pipe:1"),
+            stdin=subprocess.DEVNULL if given else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            limit=limit_bytes,
+            start_new_session=True,  # Ctrl-C is ours to pass on
+        )
+        feeding = asyncio.create_task(self._feed(process))
+        telling = asyncio.create_task(_read_last_words(process))
+        try:
+            async for chunk in whole_frames(_read(process, limit_bytes), self._audio):
+                yield chunk
+            status, told = await process.wait(), await telling
+            if not feeding.done():
+                feeding.cancel()
+            await asyncio.wait({feeding})
+            if not feeding.cancelled():
+                feeding.result()
+            self._judge(status, told)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            feeding.cancel()
+            telling.cancel()
+            await asyncio.wait({feeding, telling})
+            await process.wait()
+
+    async def _feed(self, process: asyncio.subprocess.Process) -> None:
+        pipe = process.stdin
+        if pipe is None or isinstance(self._source, str):
+            return
+        # An end before the source's is told by ffmpeg's status.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            try:
+                async for block in self._source:
+                    pipe.write(block)
+                    await pipe.drain()
+            finally:
+                pipe.close()
+
+    def _judge(self, status: int, told: str) -> None:
+        if self._is_stopped:
+            return
+        if status:
+            raise AudioSourceError(f"{self._name} cannot be read by ffmpeg: {told or status}")
+        if told:
+            _LOG.warning("%s: ffmpeg told: %s", self._name, told)
+
+
+async def _read(process: asyncio.subprocess.Process, limit_bytes: int) -> AsyncIterator[bytes]:
+    assert process.stdout is not None  # noqa: S101 - started with a pipe
+    while block := await process.stdout.read(limit_bytes):
+        yield block
+
+
+async def _read_last_words(process: asyncio.subprocess.Process) -> str:
+    """Return the last of what ffmpeg writes, and let it write as much as it likes."""
+    assert process.stderr is not None  # noqa: S101 - started with a pipe
+    told = b""
+    while block := await process.stderr.read(_TOLD_BYTES):
+        told = (told + block)[-_TOLD_BYTES:]
+    lines = told.decode(errors="replace").strip().splitlines()
+    return "; ".join(line.strip() for line in lines[-2:])
