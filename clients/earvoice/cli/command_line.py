@@ -34,6 +34,7 @@ _BUILT_IN = {
     "up": "up:UP",
     "live": "live:COMMAND",
     "serve": "up:SERVE",
+    "gateway": "gateway:COMMAND",
     "translate": "translate:COMMAND",
     "models": "listing:MODELS",
     "presets": "listing:PRESETS_COMMAND",

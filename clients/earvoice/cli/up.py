@@ -125,7 +125,11 @@ def publish_addresses(path: Path, addresses: Mapping[str, str]) -> Iterator[None
 
 
 def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", choices=(*SERVICES, GATEWAY))
+    parser.add_argument("service", choices=SERVICES)
+    add_listening_arguments(parser)
+
+
+def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (the service's own setting)")
     parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     parser.add_argument(
@@ -134,18 +138,24 @@ def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_serve(options: argparse.Namespace) -> int:
-    require_extra(options.service)
-    program = [sys.executable, "-P", "-m", module_of(options.service)]
-    os.execve(program[0], program, build_environment(options))  # noqa: S606 - no shell is the point
+    return run_service(options.service, options)
 
 
-def build_environment(options: argparse.Namespace) -> dict[str, str]:
+def run_service(service: str, options: argparse.Namespace) -> int:
+    """Become a service's process."""
+    require_extra(service)
+    program = [sys.executable, "-P", "-m", module_of(service)]
+    environment = build_environment(service, options)
+    os.execve(program[0], program, environment)  # noqa: S606 - no shell is the point
+
+
+def build_environment(service: str, options: argparse.Namespace) -> dict[str, str]:
     given = {
         "HOST": options.host,
         "PORT": options.port,
         "ADDRESS_FILE": options.address_file,
     }
-    prefix = variable_prefix_of(options.service)
+    prefix = variable_prefix_of(service)
     settings = {f"{prefix}{name}": str(value) for name, value in given.items() if value is not None}
     return {**os.environ, **settings}
 

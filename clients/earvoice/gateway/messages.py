@@ -85,13 +85,19 @@ def read_start(text: str) -> StartMessage:
             raise InvalidFieldError("start", name, f"the fields {', '.join(allowed)}")
     options = _read_options(content.get("config"))
     publish = content.get("publish", "")
-    if not isinstance(publish, str) or (publish and not STREAM_NAME.fullmatch(publish)):
-        raise InvalidFieldError("publish", publish, _STREAM_NAME_RULE)
+    if publish != "":
+        check_stream_name("publish", publish)
     access_token = content.get("access_token", "")
     if not isinstance(access_token, str):
         raise InvalidFieldError("access_token", "(not shown)", "a text")
     resume_points = _read_resume_points(content.get("resume", {}), options.target_languages)
     return StartMessage(options, access_token, publish, resume_points)
+
+
+def check_stream_name(field_name: str, name: object) -> None:
+    """Check that streams can be published under a name."""
+    if not isinstance(name, str) or not STREAM_NAME.fullmatch(name):
+        raise InvalidFieldError(field_name, name, _STREAM_NAME_RULE)
 
 
 def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:

@@ -9,6 +9,8 @@ import pytest
 from earvoice.cli.__main__ import main
 from earvoice.cli.command import Command, CommandError, require_extra
 from earvoice.cli.command_line import CommandEntry, find_commands
+from earvoice.gateway.access import Gatekeeper
+from earvoice.runtime.errors import PermissionDeniedError
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,9 @@ from earvoice.cli.command_line import CommandEntry, find_commands
         (("models", "--server", "h:99999"), 2, "port 99999 is not allowed"),
         (("translate", "-", "--rate", "1"), 2, "sample_rate_hz = 1 is not allowed"),
         (("demo", "--audio", "none.wav"), 3, "none.wav: no such file"),
+        (("gateway", "token", "read", "--stream", "a b"), 2, "--stream = 'a b' is not allowed"),
+        (("gateway", "token", "read", "--minutes", "0"), 2, "--minutes 0 is not allowed"),
+        (("gateway", "token", "read"), 2, "EARVOICE_GATEWAY_TOKEN_KEY is not set"),
         (("demo", "--policy", "often"), 2, "policy = 'often' is not allowed"),
     ],
 )
@@ -52,6 +57,18 @@ def test_wrong_usage_names_the_choices(capsys, arguments, words):
     assert words in told
     assert told.count("\n") == 1
     assert "--help" in told
+
+
+def test_a_token_lets_its_bearer_into_the_stream_that_it_names(capsys, monkeypatch):
+    """Signed with the gateway's key, for what was asked for and nothing else."""
+    key = "k" * 32
+    monkeypatch.setenv("EARVOICE_GATEWAY_TOKEN_KEY", key)
+    assert main(["gateway", "token", "read", "--stream", "hall", "--minutes", "5"]) == 0
+    token = capsys.readouterr().out.strip()
+    gatekeeper = Gatekeeper(key, server_token="")
+    assert gatekeeper.admit(token, "read").stream == "hall"
+    with pytest.raises(PermissionDeniedError):
+        gatekeeper.admit(token, "speak")
 
 
 def test_the_version_is_told(capsys):

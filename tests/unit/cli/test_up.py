@@ -60,10 +60,8 @@ def test_a_grace_that_is_no_number_is_told(tmp_path, monkeypatch):
 
 def test_serve_hands_its_options_on_as_settings():
     """What is not given is left to the service."""
-    options = argparse.Namespace(
-        service="decoder", host=None, port=0, address_file=Path("decoder.address")
-    )
-    environment = build_environment(options)
+    options = argparse.Namespace(host=None, port=0, address_file=Path("decoder.address"))
+    environment = build_environment("decoder", options)
     assert environment["EARVOICE_DECODER_PORT"] == "0"
     assert environment["EARVOICE_DECODER_ADDRESS_FILE"] == "decoder.address"
     assert "EARVOICE_DECODER_HOST" not in environment
