@@ -29,6 +29,9 @@ TEST_SET := $(WORK)/testset/joined
 TEST_SETS_WRITTEN := $(WORK)/testset/spanish/inputs.tsv
 # The inputs behind these choose the policy's defaults.
 INPUT_COUNT ?= 300
+ROTEL := rotel==0.0.1a15
+FIELD_TOOLS := simuleval simulstream
+CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environment.py)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
 # What the policy's defaults are chosen for, on 60 inputs: with 2 s there, 100 others came to 2.1 s.
 LAG_MS := 1900
@@ -51,7 +54,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check check-observability images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
+.PHONY: help setup demo live test lint format check test-tools images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -71,11 +74,20 @@ test: setup lint check ## everything that CI runs
 check: setup ## the tests alone
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
 
-check-observability: setup ## install what the checks of deploy/observability need, and run them
-	@$(PYTHON3) tools/setup_environment.py --system-packages prometheus chromium faketime
-	@$(BIN)/python -m pip install --quiet rotel==0.0.1a15
-	@if command -v npm > /dev/null; then npm install --silent --prefix .work/node $(NODE_PACKAGES); fi
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy tests/e2e/test_shifted_clocks.py
+test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus, evaluators, voices, weights
+	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime \
+		espeak-ng flite festival festvox-kdlpc16k $(shell command -v npm > /dev/null || echo npm) \
+		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
+	@$(BIN)/python -m pip install --quiet $(ROTEL)
+	@npm install --silent --prefix .work/node $(NODE_PACKAGES)
+	@$(MAKE) --no-print-directory recogniser neural-voices $(FIELD_TOOLS:%=.work/%/ready) WORK=.work
+
+# The evaluators of the field, each in an environment of its own: they pin what others do not.
+.work/simulstream/ready: FIELD_TOOL_NEEDS = --constraint constraints.txt $(CPU_TORCH)
+.work/%/ready: pyproject.toml constraints.txt
+	@rm -rf $(@D) && $(PYTHON3) -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet $(FIELD_TOOL_NEEDS) --editable ".[$*]"
+	@touch $@
 
 images: ## build the images of the three services: IMAGE_OPTIONS="--build-arg TORCH=..."
 	@for service in policy encoder decoder; do \
@@ -83,10 +95,8 @@ images: ## build the images of the three services: IMAGE_OPTIONS="--build-arg TO
 			--tag localhost/earvoice-$$service:dev --file deploy/docker/Containerfile . || exit 1; \
 	done
 
-check-deploy: setup ## install what the checks of deploy/k8s need, and run them
-	@$(PYTHON3) tools/setup_environment.py --system-packages prometheus \
-		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy
+check-deploy: test-tools ## the checks of deploy/ and of what reads our telemetry
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy tests/e2e/test_shifted_clocks.py
 
 check-images: setup ## build the images, and run them under podman
 	@$(PYTHON3) tools/setup_environment.py --system-packages podman runc conmon netavark aardvark-dns \
@@ -95,8 +105,7 @@ check-images: setup ## build the images, and run them under podman
 	@$(PODMAN) pull --quiet docker.io/library/python:3.11-slim 2> /dev/null \
 		|| $(PODMAN_ENVIRONMENT) $(PYTHON3) tools/make_base_image.py
 	@$(MAKE) --no-print-directory images
-	@OMP_NUM_THREADS=1 EARVOICE_TEST_IMAGES=1 $(PODMAN_ENVIRONMENT) $(BIN)/python -m pytest \
-		tests/deploy/test_images.py tests/deploy/test_compose.py tests/deploy/test_kube_play.py
+	@OMP_NUM_THREADS=1 $(PODMAN_ENVIRONMENT) $(BIN)/python -m pytest -m images tests/deploy
 
 soak: setup ## an hour at half capacity, an hour of audio, noise: an hour and a half
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/soak

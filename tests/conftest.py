@@ -2,8 +2,20 @@
 
 import gc
 import os
+from pathlib import Path
 
 from hypothesis import settings
+
+from tests.absence import (
+    pytest_make_collect_report,  # noqa: F401 - a hook
+    pytest_runtest_makereport,  # noqa: F401 - a hook
+)
+
+ROOT = Path(__file__).parents[1]
+
+# The field's evaluators, where `make test-tools` has brought them.
+TOOL_FOLDERS = [str(ROOT / ".work" / tool / "bin") for tool in ("simuleval", "simulstream")]
+os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *TOOL_FOLDERS])
 
 # Texts that tests expect are those of fp32, whatever the machine is fast in.
 for service in ("ENCODER", "DECODER"):

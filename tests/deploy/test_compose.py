@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from tests.deploy.container import IMAGES, Container, assert_confined, podman, require_images
+from tests.deploy.container import IMAGES, Container, assert_confined, podman
 from tests.deploy.manifest import K8S
 from tests.deploy.tool import OBSERVABILITY, ROOT, free_port
 from tests.deploy.translation import translate_demo
@@ -20,10 +20,10 @@ SERVICES = ("encoder", "decoder", "policy")
 FILES = (OBSERVABILITY / "compose.yml", DOCKER / "compose.yml")
 
 
+@pytest.mark.images
 @pytest.mark.timeout(900)
 def test_the_services_run_by_it_translate():
     """Without the others' images, which no test fetches."""
-    require_images()
     if importlib.util.find_spec("podman_compose") is None:
         pytest.skip("podman-compose is not installed: make check-images installs it")
     port = free_port()

@@ -12,10 +12,11 @@ from tests.deploy.container import (
     container,
     network,
     podman,
-    require_images,
 )
 from tests.deploy.tool import ROOT
 from tests.deploy.translation import translate_demo
+
+pytestmark = pytest.mark.images
 
 DOCKER = ROOT / "deploy" / "docker"
 
@@ -95,7 +96,6 @@ def test_an_engine_open_to_strangers_does_not_start():
 @pytest.mark.timeout(300)
 def test_the_policy_image_is_light():
     """Neither torch nor numpy, nor a model, nor a pip to install them with."""
-    require_images()
     look = (
         "import importlib.util as u, pathlib, earvoice.policy as p\n"
         "print([n for n in ('torch', 'numpy', 'pip') if u.find_spec(n)],"

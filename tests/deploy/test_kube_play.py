@@ -5,10 +5,12 @@ import base64
 import pytest
 import yaml
 
-from tests.deploy.container import Container, assert_confined, network, podman, require_images
+from tests.deploy.container import Container, assert_confined, network, podman
 from tests.deploy.manifest import container_of, name_of, of_kind, pod_of, render_overlay
 from tests.deploy.tool import free_port
 from tests.deploy.translation import translate_demo
+
+pytestmark = pytest.mark.images
 
 HEALTH_PORTS = {"encoder": 50062, "decoder": 50063, "policy": 50061}
 # What only a cluster's node does.
@@ -23,7 +25,6 @@ def played(tmp_path_factory):
     At the end each drains within its pod's own grace and ends with 0. podman knows one pod by a
     name, so this cannot be a test beside those that need them running.
     """
-    require_images()
     objects = render_overlay("dev")
     port = free_port()
     file = tmp_path_factory.mktemp("play") / "dev.yaml"

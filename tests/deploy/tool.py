@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 OBSERVABILITY = ROOT / "deploy" / "observability"
 NODE_MODULES = ROOT / ".work" / "node" / "node_modules"
 
-RECIPE = "make check-observability installs it"
+RECIPE = "make test-tools installs it"
 _PORTS = range(20_000, 30_000)
 
 

@@ -15,4 +15,5 @@ def translate_demo(server: str = "") -> list[str]:
     command = [sys.executable, "-m", "earvoice.cli", "translate", SPEECH, "--to=de", "--fast"]
     options = [f"--server={server}"] if server else []
     output = output_of(*command, *options, "--format=jsonl")
-    return [json.loads(line)["text"] for line in output.splitlines() if line.startswith("{")]
+    events = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return [event["text"] for event in events if event["type"] == "word"]

@@ -35,7 +35,7 @@ def test_set(tmp_path: Path) -> Path:
 def run_tool(name: str, *arguments: object) -> None:
     tool = shutil.which(name)
     if tool is None:
-        pytest.skip(f"{name} is not installed (docs/evaluation.md says how)")
+        pytest.skip(f"{name} is not installed: make test-tools installs it")
     subprocess.run([tool, *map(str, arguments)], check=True, capture_output=True)
 
 

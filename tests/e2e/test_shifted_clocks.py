@@ -51,7 +51,7 @@ def report_of(files: list[Path]) -> SessionReport:
     return report_session(session)
 
 
-@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not here (apt-get install faketime)")
+@pytest.mark.skipif(FAKETIME is None, reason="libfaketime is not here: make test-tools installs it")
 def test_wall_clocks_that_disagree_move_no_number(tmp_path: Path):
     """The encoder is ahead by 90 s, the decoder behind by 1000 s; lag and stages stay."""
     files = {service: tmp_path / f"{service}.jsonl" for service in SHIFTS_S}

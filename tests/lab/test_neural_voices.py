@@ -177,5 +177,5 @@ def kokoro() -> Path:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("misaki")
     if not folder.is_dir():
-        pytest.skip("no neural voices: make neural-voices WORK=.work")
+        pytest.skip("no neural voices: make test-tools brings them")
     return folder

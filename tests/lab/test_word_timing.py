@@ -49,7 +49,7 @@ def test_other_words_than_the_text_has_are_an_error() -> None:
 def speak(engine: Engine, name: str) -> TimedSpeech:
     """Speak the test's text; skip where the engine is not installed."""
     if not shutil.which(engine):
-        pytest.skip(f"{engine} is not installed")
+        pytest.skip(f"{engine} is not installed: make test-tools installs it")
     voice = Voice(engine, name, rate=1.0, pitch=50.0 if engine == "espeak-ng" else 0.0, speed=1.1)
     if engine == "festival":
         return speak_with_festival_timed([(voice, TEXT)])[0]

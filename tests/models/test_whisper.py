@@ -135,7 +135,7 @@ def test_equals_transformers_with_the_real_weights() -> None:
     """Those of `tiny.en`, out of CTranslate2's binary."""
     folder = installed_whisper()
     if folder is None:
-        pytest.skip("Whisper's weights are not installed: make recogniser")
+        pytest.skip("Whisper's weights are not installed: make test-tools installs them")
     decoder = DecoderConfig(
         layers=4,
         heads=6,

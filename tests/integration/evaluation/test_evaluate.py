@@ -193,7 +193,7 @@ async def test_simuleval_prints_our_numbers(evaluate, test_set):
     """The tool itself scores the folder; it is no part of our environment."""
     simuleval = shutil.which("simuleval")
     if simuleval is None:
-        pytest.skip("simuleval is not installed (docs/evaluation.md says how)")
+        pytest.skip("simuleval is not installed: make test-tools installs it")
     async with serve(TalkingService()) as address:
         await evaluate(address)
     scores = read_scores(test_set / "run" / "scores.tsv")
