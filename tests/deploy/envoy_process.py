@@ -23,7 +23,7 @@ FOLDER = K8S / "components" / "envoy"
 # Where the files are in a pod.
 CONFIGURATION, CERTIFICATES = "/etc/envoy", "/etc/earvoice/tls"
 # Less than the minute that Envoy waits by default before it asks again.
-PATIENCE_S = 30.0
+PATIENCE_S = 55.0
 
 
 def envoy_program() -> Path:
@@ -91,7 +91,7 @@ def running_envoy(name: str, folder: Path, ports: dict[str, int], healthy: int) 
             pytest.fail(f"{error}:\n{log_file.read_text(encoding='utf8')}")
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 @asynccontextmanager

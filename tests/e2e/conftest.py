@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One set of services for all tests that leave them as they were."""
-    running = start(tmp_path_factory.mktemp("services"), EARVOICE_POLICY_IDLE_TIMEOUT_MS="8000")
+    running = start(tmp_path_factory.mktemp("services"), EARVOICE_POLICY_IDLE_TIMEOUT_MS="20000")
     yield running
     assert running.stop() == 0
 

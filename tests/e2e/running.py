@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 SERVICES = ("policy", "encoder", "decoder")
-START_TIMEOUT_S = 180
+START_TIMEOUT_S = 250
 ROOT = Path(__file__).parents[2]
 # What `auto` measures depends on the machine and on what else it does.
 LIMITS = {f"EARVOICE_{service.upper()}_SESSION_LIMIT": "16" for service in SERVICES}
@@ -83,7 +83,7 @@ def text_once_there(path: Path, process: subprocess.Popen[bytes], log: Path | No
 def terminate(process: subprocess.Popen[bytes]) -> int:
     """SIGTERM, and the exit code."""
     process.send_signal(signal.SIGTERM)
-    return process.wait(60)
+    return process.wait(150)
 
 
 class LoneService:

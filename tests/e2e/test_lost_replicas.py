@@ -95,7 +95,7 @@ def known_to_serve(policy_log: str) -> set[str]:
 async def mended(cluster: Cluster) -> AsyncIterator[Cluster]:
     """Every replica serves before and after, and the policy service knows that they do."""
     addresses = {replica.address() for both in cluster.replicas.values() for replica in both}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(200):
         while known_to_serve(cluster.policy.log) != addresses:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
     yield cluster

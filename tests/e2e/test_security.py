@@ -98,7 +98,7 @@ async def test_a_known_tenant_is_translated_and_nobody_writes_down_what_was_said
     marked = {word for word in words if len(word) > 7}
     assert marked
     for service in SERVICES:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while "session ended" not in secured.services.log(service):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
         log = secured.services.log(service)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +23,14 @@ SECONDS = 14
 COMPUTE_DELAY_MS = 200
 NETWORK_DELAY_MS = 50
 TURN_MS = 200
-ATTEMPTS = 3
+# A delay that is there lasts at least so much of what it should.
+SHOWN = 0.8
 OWN_STAGES = {
     "slow encoder": ("encoder_compute", COMPUTE_DELAY_MS),
     "slow decoder": ("decoder_compute", COMPUTE_DELAY_MS),
     "slow network": ("decoder_network", 2 * NETWORK_DELAY_MS),
     "starved loop": ("decision", TURN_MS),
 }
-
-Medians = Mapping[str, float]
 
 
 async def late(audio: bytes, delay_s: float) -> AsyncIterator[Request]:
@@ -55,32 +54,22 @@ async def late(audio: bytes, delay_s: float) -> AsyncIterator[Request]:
         yield message
 
 
-def medians(outcome: Outcome) -> Medians:
-    """Of each stage, in ms."""
+def stage_times_ms(outcome: Outcome, stage: str) -> list[float]:
+    """Of every word."""
     assert outcome.items, outcome.details
-    return {
-        stage: statistics.median(getattr(i.stage_timings, f"{stage}_ms") for i in outcome.items)
-        for stage in STAGES
-    }
+    return [getattr(item.stage_timings, f"{stage}_ms") for item in outcome.items]
 
 
 @pytest.fixture(scope="module")
-def attempt(tmp_path_factory) -> Callable[[int], dict[str, Medians]]:
-    """The same sound through services of which one is slow, all at once; by number, from 0."""
+def measured(tmp_path_factory) -> dict[str, Outcome]:
+    """The same sound through services of which one is slow, all at once."""
     folder: Path = tmp_path_factory.mktemp("stages")
     write_tiny_checkpoint(folder / "model")
-    attempts: list[dict[str, Medians]] = []
-
-    def measured(number: int) -> dict[str, Medians]:
-        while len(attempts) <= number:
-            with service_yard(folder / str(len(attempts))) as yard:
-                attempts.append(asyncio.run(measure(yard, {"MODEL_PATH": str(folder / "model")})))
-        return attempts[number]
-
-    return measured
+    with service_yard(folder / "services") as yard:
+        return asyncio.run(measure(yard, {"MODEL_PATH": str(folder / "model")}))
 
 
-async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians]:
+async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Outcome]:
     """Start what is needed, stream, and stop the clock."""
     backends = [
         yard.start("encoder", delay_ms=0, **model),
@@ -109,36 +98,20 @@ async def measure(yard: ServiceYard, model: dict[str, str]) -> dict[str, Medians
                 for place, address in enumerate(addresses.values())
             )
         )
-    return {name: medians(outcome) for name, outcome in zip(addresses, outcomes, strict=True)}
-
-
-def misplaced(measured: dict[str, Medians], name: str) -> dict[str, float]:
-    """The stages that a delay did not move as it should have, by how much they moved, in ms."""
-    own, delay_ms = OWN_STAGES[name]
-    undisturbed, disturbed = measured["undisturbed"], measured[name]
-    moved_ms = {stage: disturbed[stage] - undisturbed[stage] for stage in STAGES}
-    return {
-        stage: ms
-        for stage, ms in moved_ms.items()
-        if (ms < 0.8 * delay_ms if stage == own else abs(ms) > 0.5 * delay_ms)
-    }
+    return dict(zip(addresses, outcomes, strict=True))
 
 
 @pytest.mark.parametrize("name", OWN_STAGES)
-def test_a_delay_shows_up_in_its_own_stage_alone(
-    attempt: Callable[[int], dict[str, Medians]], name: str
-):
-    """By the difference of medians; what is injected is ten times what is there without.
+def test_a_delay_shows_up_in_its_own_stage_alone(measured: dict[str, Outcome], name: str):
+    """Most words have it there, and in each other stage there are words without it.
 
-    Whatever else the machine does shows up too, so a delay has a few attempts to be seen alone.
+    So nothing is asked of how fast the machine is: what else it does makes every stage longer, and
+    would have to do so for every word.
     """
     own, delay_ms = OWN_STAGES[name]
-    wrong = {}
-    for number in range(ATTEMPTS):
-        measured = attempt(number)
-        wrong = misplaced(measured, name)
-        if delay_ms >= 10 * measured["undisturbed"][own] and not wrong:
-            return
-    if delay_ms < 10 * measured["undisturbed"][own]:
-        pytest.skip(f"{own} is not quiet undisturbed: the machine is too busy")
-    assert wrong == {}
+    assert statistics.median(stage_times_ms(measured[name], own)) >= SHOWN * delay_ms
+    assert min(stage_times_ms(measured["undisturbed"], own)) < SHOWN * delay_ms
+    shortest_ms = {
+        stage: min(stage_times_ms(measured[name], stage)) for stage in STAGES if stage != own
+    }
+    assert max(shortest_ms.values()) < SHOWN * delay_ms, shortest_ms

@@ -94,7 +94,7 @@ def test_the_base_is_small():
 
 def test_what_is_not_of_the_base_cannot_be_imported():
     """The tests below show something."""
-    _, errors = run_blocked("import pydantic_settings").communicate(timeout=60)
+    _, errors = run_blocked("import pydantic_settings").communicate(timeout=200)
     assert "pydantic_settings is of no base dependency" in errors
 
 
@@ -107,5 +107,5 @@ async def test_a_translation_needs_no_extra(program, stdin, output):
     """Neither from Python nor by the command with raw audio."""
     async with serve(ScriptedService([" Guten", " Tag"])) as address:
         process = run_blocked(program, address)
-        told, errors = await asyncio.to_thread(process.communicate, stdin, timeout=60)
+        told, errors = await asyncio.to_thread(process.communicate, stdin, timeout=200)
     assert (process.returncode, told, errors) == (0, output, "")

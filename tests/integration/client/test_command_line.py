@@ -241,7 +241,7 @@ def start(arguments, **streams):
 
 async def finish(process):
     """Return exit status and what was told."""
-    output, errors = await asyncio.to_thread(process.communicate, timeout=60)
+    output, errors = await asyncio.to_thread(process.communicate, timeout=200)
     return process.returncode, output, errors.decode()
 
 

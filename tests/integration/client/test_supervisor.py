@@ -47,7 +47,7 @@ def starts(folder):
 
 async def until(condition):
     """Wait until a child on this machine has done its part."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - another process tells no event of ours
             await asyncio.sleep(0.01)
 

@@ -312,6 +312,6 @@ async def test_models_are_listed():
 
 async def _until(condition):
     """Wait for the server's side of an end, which comes a moment after ours."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - the server tells no event of ours
             await asyncio.sleep(0)

@@ -82,7 +82,7 @@ def unread():
 async def run_until_ready(environment, ready_file, *arguments, signal_number=signal.SIGTERM):
     """Run the command until it is ready, then end it; return addresses, status and outputs."""
     process = await start(environment, "--ready-file", ready_file, *arguments)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not ready_file.exists():  # noqa: ASYNC110 - another process tells no event of ours
             await asyncio.sleep(0.01)
     addresses = json.loads(ready_file.read_text())
@@ -154,7 +154,7 @@ def make_loud(tmp_path):
 
 
 async def ready(path):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not path.exists():  # noqa: ASYNC110 - another process tells no event of ours
             await asyncio.sleep(0.01)
 
@@ -166,7 +166,7 @@ async def test_a_reader_of_the_log_that_stops_stops_nothing(environment, tmp_pat
     process = await start(environment, *arguments, stderr=unread)
     await ready(tmp_path / "ready.json")
     process.terminate()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         assert await process.wait() == 0
     assert sorted(story_of(environment)[4:]) == ["decoder stops", "encoder stops"]
 
@@ -191,7 +191,7 @@ async def test_a_killed_up_leaves_nothing_behind(environment, tmp_path):
     assert list((tmp_path / "tmp").glob("earvoice-*"))
     process.kill()
     await process.communicate()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while (tmp_path / "ready.json").exists() or any((tmp_path / "tmp").iterdir()):  # noqa: ASYNC110 - another process tells no event of ours
             await asyncio.sleep(0.01)
 

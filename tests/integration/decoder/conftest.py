@@ -107,7 +107,7 @@ async def _running(
     async with grpc.aio.insecure_channel(address) as channel:
         yield RunningDecoder(service, address, channel, DecoderServiceStub(channel))
     await server.grpc_server.stop(grace=None)
-    await asyncio.wait_for(engine.close(), 10)
+    await asyncio.wait_for(engine.close(), 120)
 
 
 def random_states(seed: int, count: int | None = None) -> np.ndarray:

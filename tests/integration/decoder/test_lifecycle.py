@@ -172,7 +172,7 @@ async def test_drain_returns_when_the_last_session_has_ended(decoder: RunningDec
     drained = asyncio.create_task(decoder.service.drain(3600.0))
     assert (await caller.generate(1)).steps
     await caller.close()
-    await asyncio.wait_for(drained, 60)
+    await asyncio.wait_for(drained, 200)
 
 
 async def test_process_serves_and_stops_on_sigterm(tiny_path: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def session_spans(name: str) -> list[dict]:
 def send_spans(address: str, spans: list[dict]) -> bool:
     """Send them by OTLP/gRPC; True once all are taken. Waits for a server that is starting."""
     provider = TracerProvider(shutdown_on_exit=False)
-    exporter = OTLPSpanExporter(endpoint=f"http://{address}", insecure=True, timeout=60)
+    exporter = OTLPSpanExporter(endpoint=f"http://{address}", insecure=True, timeout=200)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("tests")
     for span in spans:

@@ -24,7 +24,7 @@ def test_spans_are_reported_when_it_is_stopped(tmp_path):
         address = process.stderr.readline().split()[2]
         assert send_spans(address, session_spans("heard"))
         process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors
     (session,) = json.loads(output)["sessions"]
     assert (session["id"], session["status"]) == ("heard", "OK")

@@ -32,7 +32,7 @@ class RunningPolicy:
 
     async def wait_until_idle(self) -> None:
         """Return when neither backend has a session any more; a test that waits in vain fails."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await self.encoder.idle.wait()
             await self.decoder.idle.wait()
 

@@ -50,7 +50,7 @@ async def translate(
 ) -> list[TranslationEvent]:
     """All events of a translation."""
     events = []
-    async with connect(address) as client, asyncio.timeout(60):
+    async with connect(address) as client, asyncio.timeout(200):
         source = send_fast(chunks) if isinstance(chunks, list) else chunks
         async for event in client.translate(source, options):
             events.append(event)
@@ -152,7 +152,7 @@ async def test_a_source_is_listened_to_while_nobody_is_there(start: Start):
 
         returning = asyncio.create_task(come_back())
         events = []
-        async with connect(proxy.address) as client, asyncio.timeout(60):
+        async with connect(proxy.address) as client, asyncio.timeout(200):
             async for event in client.translate(audio(), OPTIONS):
                 events.append(event)
                 if isinstance(event, Committed) and not lost.is_set():
@@ -237,7 +237,7 @@ async def test_a_server_that_leaves_is_left_at_the_end_of_an_utterance(start: St
             moved.set()
 
     events = []
-    async with connect(f"{first.address},{second.address}") as client, asyncio.timeout(60):
+    async with connect(f"{first.address},{second.address}") as client, asyncio.timeout(200):
         async for event in client.translate(audio(), OPTIONS):
             events.append(event)
             on_event(event)

@@ -72,7 +72,7 @@ FAULTS: dict[str, Fault] = {
 
 async def disturbed(fleet: Fleet, disturb: Callable[[], Awaitable[None]], **changes) -> Outcome:
     """A stream that something happens to in its middle."""
-    async with open_stream(fleet.address, **changes) as stream, asyncio.timeout(60):
+    async with open_stream(fleet.address, **changes) as stream, asyncio.timeout(200):
         await stream.send(*HALF)
         await read_segments(stream, 4)
         await disturb()
@@ -123,7 +123,7 @@ async def test_a_generation_goes_on_where_it_was_lost(fleet: Fleet, beam_size: i
     for replica in fleet.decoders:
         replica.servicer.gate.clear()
     changes = {"beam_size": beam_size, "enable_hypotheses": True}
-    async with open_stream(fleet.address, **changes) as stream, asyncio.timeout(60):
+    async with open_stream(fleet.address, **changes) as stream, asyncio.timeout(200):
         await stream.read_until("session_started")
         lost = fleet.busy("decoder")
         other = second if lost is first else first
@@ -148,7 +148,7 @@ async def test_a_slow_replica_is_waited_for(service: str):
     async with (
         running_fleet(timeouts=timeouts) as fleet,
         open_stream(fleet.address) as stream,
-        asyncio.timeout(90),
+        asyncio.timeout(200),
     ):
         await stream.read_until("session_started")
         busy = fleet.busy(service)
@@ -236,7 +236,7 @@ async def test_who_knocks_while_all_are_full_does_not_reach_them(
 ):
     """Until a session on one of them ends: then its place is given at once."""
     monkeypatch.setattr("earvoice.policy.backends.replicas.FULL_S", 60.0)
-    async with open_stream(fleet.address) as first, asyncio.timeout(60):
+    async with open_stream(fleet.address) as first, asyncio.timeout(200):
         await first.read_until("session_started")
         for encoder in fleet.encoders:
             encoder.servicer.refusal = SessionLimitError("all 1 sessions are taken")
@@ -254,7 +254,7 @@ async def test_who_knocks_while_all_are_full_does_not_reach_them(
 async def test_a_draining_encoder_is_left_at_the_utterance_s_end(fleet: Fleet):
     """That is a move and no replay: what it holds is done with."""
     cut = {"endpointing": {"max_utterance": {"seconds": 5}}}
-    async with open_stream(fleet.address, **cut) as stream, asyncio.timeout(60):
+    async with open_stream(fleet.address, **cut) as stream, asyncio.timeout(200):
         await stream.send(*HALF)
         await stream.read_until("segment_done")
         left, other = fleet.busy("encoder"), fleet.idle("encoder")
@@ -269,7 +269,7 @@ async def test_a_draining_encoder_is_left_at_the_utterance_s_end(fleet: Fleet):
 
 async def test_a_draining_decoder_is_left_at_once(fleet: Fleet):
     """Each generation brings all that it needs."""
-    async with open_stream(fleet.address) as stream, asyncio.timeout(60):
+    async with open_stream(fleet.address) as stream, asyncio.timeout(200):
         await stream.send(*HALF)
         await stream.read_until("segment_done")
         left, other = fleet.busy("decoder"), fleet.idle("decoder")

@@ -63,7 +63,7 @@ async def test_new_certificates_are_taken_without_a_restart(tmp_path: Path, is_m
     changed = asyncio.Event()
     async with (
         serving(ServerTls(server.certificate_file, server.key_file, client_ca)) as address,
-        asyncio.timeout(60),
+        asyncio.timeout(200),
     ):
         replica = Replica(ENCODER, address, access, changed.set)
         watching = asyncio.create_task(replica.watch())

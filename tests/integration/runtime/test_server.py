@@ -147,7 +147,7 @@ async def test_a_client_that_never_reads_is_ended():
     async with serving(servicer, write_timeout_ms=200) as (_, channel):
         call = channel.stream_stream(ENCODE)()
         await call.write(b"")
-        await asyncio.wait_for(servicer.closed.wait(), 20)
+        await asyncio.wait_for(servicer.closed.wait(), 120)
         assert await channel.unary_unary(DESCRIBE)(b"") == b""
         call.cancel()
 
@@ -160,7 +160,7 @@ async def test_a_client_that_vanishes_closes_its_handler():
         await call.write(b"")
         await call.read()
         call.cancel()
-        await asyncio.wait_for(servicer.closed.wait(), 10)
+        await asyncio.wait_for(servicer.closed.wait(), 120)
 
 
 async def test_health_is_truthful_from_start_to_drain(tmp_path):
@@ -191,7 +191,7 @@ async def test_health_is_truthful_from_start_to_drain(tmp_path):
         assert address_file.read_text().startswith("127.0.0.1:")
         await note_health()
         os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 120)
     response = health_pb2.HealthCheckResponse
     assert states == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
 

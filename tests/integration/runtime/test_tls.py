@@ -18,7 +18,7 @@ from tests.certificates import Authority
 from tests.deploy.tool import free_port
 from tests.integration.runtime.plain_service import plain_service
 
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 
 @pytest.fixture

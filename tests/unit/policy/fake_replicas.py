@@ -126,7 +126,7 @@ class RunningPool:
 
     async def until_ready(self, *addresses: str) -> None:
         """Return when these replicas are ready and no others."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while {replica.address for replica in self.pool.ready()} != set(addresses):
                 self.changed.clear()
                 await self.changed.wait()
