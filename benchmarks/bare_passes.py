@@ -54,7 +54,6 @@ class Tape:
         self.step_count = 0
 
     def add(self, network: str, compute: Callable[[], object]) -> None:
-        """Add a pass, and the network that it belongs to."""
         self._passes.append((network, compute))
 
     def replay(self) -> dict[str, float]:
@@ -80,7 +79,6 @@ class _Stream:
         tape.add("encoder", self._reopen)
 
     def accept(self, samples: Any) -> Any:
-        """Take the next sound."""
         kept = samples.copy()
         self._tape.add("encoder", lambda: self._replayed.accept(kept))
         return self._recorded.accept(samples)
@@ -100,15 +98,12 @@ class _TapedModel:
         return getattr(self._model, name)
 
     def open_features(self) -> Any:
-        """Features of a fresh utterance."""
         return _Stream(self._model.open_features, self._tape)
 
     def open_voice_activity(self) -> Any:
-        """The speech detector of a fresh utterance."""
         return _Stream(self._model.open_voice_activity, self._tape)
 
     def encode(self, features: Any) -> Any:
-        """Encode features."""
         kept = features.copy()
         self._tape.add("encoder", lambda: self._model.encode(kept))
         return self._model.encode(features)
@@ -130,13 +125,11 @@ class _LocalEncoder:
         self.replay_count = 0
 
     async def encode(self, audio: bytes) -> Encoded:
-        """Add audio and hear."""
         self._revision += 1
         message = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
         return self._answer(encoder_pb.EncodeRequest(audio=message))
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        """Hear for the last time."""
         self._revision += 1
         message = encoder_pb.EncodeFinish(
             revision=self._revision, data=audio, end_sample=end_sample
@@ -144,7 +137,6 @@ class _LocalEncoder:
         return self._answer(encoder_pb.EncodeRequest(finish=message))
 
     async def reset(self, utterance: int, start_sample: int) -> None:
-        """Begin another utterance."""
         self._revision = 0
         message = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         self._session.apply(encoder_pb.EncodeRequest(reset=message))
@@ -199,7 +191,6 @@ class _LocalDecoder:
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
-        """Decode."""
         self._is_halted = False
         run, progress = self._begin(request)
         taken = 0
@@ -217,7 +208,6 @@ class _LocalDecoder:
             progress = self._strategy.step([run])[0]
 
     def halt(self) -> None:
-        """Stop before the next step."""
         self._is_halted = True
 
     async def stay(self) -> None:
@@ -261,18 +251,7 @@ async def record(
     config: pb.StreamingConfig,
     audio: bytes,
 ) -> tuple[Tape, list[str]]:
-    """Translate a recording in this process.
-
-    Args:
-        encoder: loaded.
-        decoder: loaded.
-        model: what the services say about it.
-        config: of the stream.
-        audio: LINEAR16, mono.
-
-    Returns:
-        The passes, and the texts released.
-    """
+    """Translate a recording in this process."""
     options, tape, texts = stream_options(config, model), Tape(), list[str]()
     rate_hertz = options.audio_format.sample_rate_hertz
     buffer = AudioBuffer(options.audio_format, len(audio))

@@ -36,8 +36,6 @@ class Stopwatch:
         self.spent_ms: dict[str, float] = defaultdict(float)
 
     def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The call, timed."""
-
         def timed(*arguments: Any) -> Any:
             began = time.thread_time()
             try:
@@ -60,13 +58,11 @@ class TimedModel:
         return getattr(self._model, name)
 
     def open_features(self) -> Any:
-        """Timed features."""
         stream: Any = self._model.open_features()
         stream.accept = self._watch.wrap("features", stream.accept)
         return stream
 
     def open_voice_activity(self) -> Any:
-        """Timed speech detector."""
         stream: Any = self._model.open_voice_activity()
         stream.accept = self._watch.wrap("voice activity", stream.accept)
         return stream
@@ -82,7 +78,6 @@ def sound(seconds: float, rate_hz: int) -> bytes:
 
 
 def run(model: EncoderModel, seconds: float, segment_ms: int, rate_hz: int) -> None:
-    """Encode one utterance and print what it cost."""
     watch = Stopwatch()
     session = EncodeSession(TimedModel(model, watch), 60_000)
     audio_format = types_pb2.AudioFormat(
@@ -117,7 +112,6 @@ def run(model: EncoderModel, seconds: float, segment_ms: int, rate_hz: int) -> N
 
 
 def main() -> None:
-    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=shipped_model_path())
     parser.add_argument("--seconds", type=float, default=20.0)

@@ -53,14 +53,7 @@ class Stream:
 
 
 def fleet_row(streams: int, stream: Stream, busy: float, policy_sessions: int) -> str:
-    """A line of the table.
-
-    Args:
-        streams: live at once.
-        stream: what each takes.
-        busy: share of an engine's core that is used.
-        policy_sessions: of one policy replica.
-    """
+    """A line of the table."""
     encoders = math.ceil(streams * stream.encoder_cores / busy)
     decoders = math.ceil(streams * stream.decoder_cores / busy)
     policies = math.ceil(streams / policy_sessions)
@@ -74,7 +67,6 @@ def fleet_row(streams: int, stream: Stream, busy: float, policy_sessions: int) -
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, nargs="+", default=[100, 1000, 10_000, 100_000])
     parser.add_argument("--policy-cores", type=float, default=POLICY_CORES)

@@ -38,8 +38,6 @@ BEGIN_SPREAD_S = 8.0
 
 @dataclass
 class Heard:
-    """What the streams gave."""
-
     lags_ms: list[float] = field(default_factory=list)
     received_lags_ms: list[float] = field(default_factory=list)
     segments: int = 0
@@ -60,7 +58,6 @@ def read_streams(path: Path, count: int, seconds: float) -> tuple[AudioFormat, l
 async def listen(
     client: TranslationClient, audio: bytes, options: TranslationOptions, delay_s: float, to: Heard
 ) -> None:
-    """Send one stream at real time and note what comes."""
     await asyncio.sleep(delay_s)
     async with aclosing(client.translate(chunks(audio, options.audio), options)) as events:
         async for event in events:
@@ -99,7 +96,6 @@ def chunks(audio: bytes, audio_format: AudioFormat) -> AsyncIterator[bytes]:
 
 
 async def measure(services: ServiceProcesses, arguments: argparse.Namespace) -> None:
-    """Run the streams and print."""
     audio_format, streams = read_streams(arguments.audio, arguments.streams, arguments.seconds)
     async with connect(services.address) as client:
         before = services.cpu_seconds()
@@ -121,7 +117,6 @@ def print_cost(spent_s: dict[str, float], stream_s: float, stream_count: int) ->
 
 
 def print_lag(heard: Heard) -> None:
-    """Word lag and merges."""
     for name, lags_ms in (
         ("released", heard.lags_ms),
         ("received", heard.received_lags_ms),
@@ -139,13 +134,11 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    """Run the services and the streams on them."""
     async with run_service_processes() as services:
         await measure(services, arguments)
 
 
 def main() -> None:
-    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
     parser.add_argument("--streams", type=int, default=10)

@@ -49,7 +49,6 @@ RUN_S, QUICK_RUN_S = 20.0, 6.4
 
 
 def main() -> None:
-    """Measure, print a table a network, write JSON where asked for."""
     arguments = _arguments()
     if arguments.one:
         _measure_here(*arguments.one, arguments)

@@ -104,12 +104,7 @@ def _product(dtype: torch.dtype, rows: int, inputs: int, outputs: int) -> Callab
 
 
 class _ScriptedHead(nn.Module):
-    """A CTC head whose product is computed and whose greedy labels are scripted.
-
-    Args:
-        head: what computes.
-        run_frames: frames of each run of equal labels.
-    """
+    """A CTC head whose product is computed and whose greedy labels are scripted."""
 
     def __init__(self, head: nn.Module, run_frames: int) -> None:
         super().__init__()
@@ -172,12 +167,7 @@ class RunCost:
 
 
 class SimultaneousRun:
-    """Noise of some seconds, translated segment by segment.
-
-    Args:
-        network: prepared for inference, with a scripted CTC head.
-        seconds: length of the utterance.
-    """
+    """Noise of some seconds, translated segment by segment."""
 
     def __init__(self, network: SpeechTranslationModel, seconds: float) -> None:
         self._network = network
@@ -191,7 +181,6 @@ class SimultaneousRun:
         self._clock_s = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
     def cost(self, policy: Policy, rounds: int) -> RunCost:
-        """The cost of the whole utterance; each part of it the best of some rounds."""
         encoder_s, blocks = self._encoder_s(rounds)
         decoder_s = 0.0
         for block, segment in zip(blocks, segments(policy, self._seconds, SEGMENT_S), strict=True):
@@ -271,13 +260,7 @@ class Effort:
 
 
 class NetworkCost:
-    """A network with random weights, and the measurements on it.
-
-    Args:
-        name: of a preset, or `shipped` for the shipped model's sizes.
-        precision: its number format.
-        effort: how long is measured.
-    """
+    """A network with random weights, and the measurements on it."""
 
     def __init__(self, name: str, precision: Precision, effort: Effort) -> None:
         self._dtype = DTYPES[precision]

@@ -86,7 +86,6 @@ async def served_model(address: str) -> types_pb2.ModelDescription:
 async def measure_services(
     services: ServiceProcesses, config: pb.StreamingConfig, audio: bytes
 ) -> dict[str, float]:
-    """Processor seconds of each service for one stream."""
     before = services.cpu_seconds()
     await stream(services.address, config, audio)
     after = services.cpu_seconds()
@@ -94,7 +93,6 @@ async def measure_services(
 
 
 async def compare(services: ServiceProcesses, arguments: argparse.Namespace) -> None:
-    """Measure both in turn and print the ratio."""
     rate_hertz, audio = read_audio(arguments.audio, arguments.seconds)
     model = await served_model(services.address)
     config = pb.StreamingConfig(
@@ -145,12 +143,10 @@ def print_ratio(running: Sequence[dict[str, float]], bare: Sequence[dict[str, fl
 
 
 def span(values: Sequence[float]) -> str:
-    """Smallest and largest."""
     return f"({min(values):.3f} to {max(values):.3f})"
 
 
 def print_memory(services: ServiceProcesses) -> None:
-    """Memory before the first stream."""
     for service, process in services.processes.items():
         memory = process.memory_full_info()
         print(
@@ -178,7 +174,6 @@ def import_seconds(statement: str) -> float:
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    """Run the services and everything on them."""
     async with run_service_processes() as services:
         print_memory(services)
         await compare(services, arguments)
@@ -186,7 +181,6 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="it is repeated to this length")

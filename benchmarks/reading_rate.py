@@ -34,7 +34,6 @@ class Reading:
 
 
 def read(checkpoint: Checkpoint, clip: DevClip) -> Reading:
-    """Read one clip as a whole."""
     encoded = checkpoint.network.encoder.encode(clip.features)
     said = clip.sentence.transcript
     heard = checkpoint.source_vocabulary.decode(ctc_tokens(encoded, checkpoint.config.blank))
@@ -43,7 +42,6 @@ def read(checkpoint: Checkpoint, clip: DevClip) -> Reading:
 
 
 def print_row(label: str, readings: Sequence[Reading]) -> None:
-    """Word error rate, clips and words."""
     said = [reading.said for reading in readings]
     error = 100 * word_error_rate([reading.heard for reading in readings], said)
     words = sum(len(text.split()) for text in said)

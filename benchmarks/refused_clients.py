@@ -103,7 +103,6 @@ async def fill(client: TranslationClient, plan: Plan, side: Side, refused_count:
 
 
 async def measure(address: str, arguments: argparse.Namespace) -> None:
-    """Find the capacity, run the rounds, and print."""
     alone, beside = Side(), Side()
     async with connect(address) as client:
         target = (await client.list_models()).models[0].target_languages[0]
@@ -120,7 +119,6 @@ async def measure(address: str, arguments: argparse.Namespace) -> None:
 
 
 def print_table(sides: dict[str, Side]) -> None:
-    """Print both kinds of rounds, and by how much the lag moved."""
     print(
         f"{'':12}{'words':>8}{'p50, ms':>9}{'p95, ms':>9}{'merged':>8}{'refused':>9}{'let in':>8}"
     )
@@ -136,7 +134,6 @@ def print_table(sides: dict[str, Side]) -> None:
 
 
 async def run(arguments: argparse.Namespace) -> None:
-    """Run the services and the rounds on them."""
     if arguments.capacity:
         for service in BACKENDS:
             os.environ[f"EARVOICE_{service}_SESSION_LIMIT"] = str(arguments.capacity)
@@ -145,7 +142,6 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
     parser.add_argument("--capacity", type=int, help="sessions, instead of the services' own limit")

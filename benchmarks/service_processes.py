@@ -18,13 +18,7 @@ SERVICES = ("policy", "encoder", "decoder")
 
 @dataclass(frozen=True)
 class ServiceProcesses:
-    """Services that run.
-
-    Attributes:
-        address: ``host:port`` of the public service.
-        log_folder: one file a service.
-        processes: by service.
-    """
+    """Services that run."""
 
     address: str
     log_folder: Path
@@ -36,7 +30,6 @@ class ServiceProcesses:
         return {service: spent.user + spent.system for service, spent in times.items()}
 
     def log(self, service: str) -> str:
-        """What a service has written."""
         return (self.log_folder / f"{service}.log").read_text(encoding="utf8")
 
 

@@ -33,13 +33,9 @@ class Load:
     """What so many streams gave.
 
     Attributes:
-        count: streams side by side.
         cores: that the three services used, all together, while all streams ran.
         client_cores: that the senders of this process used, on the same machine.
-        p50_ms: word lag when a word was released.
-        p95_ms: the same, 95th percentile.
         merged_share: of the segments: the machine was late, and two became one.
-        words: that were measured.
     """
 
     count: int
@@ -52,7 +48,6 @@ class Load:
 
 
 async def measured(services: ServiceProcesses, path: Path, count: int, seconds: float) -> Load:
-    """Send so many streams at real time."""
     audio_format, stretches = read_streams(path, 1, seconds)
     streams = stretches * count
     async with connect(services.address) as client:
@@ -70,7 +65,6 @@ async def measured(services: ServiceProcesses, path: Path, count: int, seconds: 
 
 
 async def run(path: Path, counts: Sequence[int], seconds: float) -> None:
-    """Raise the load until the lag moves, and print each step."""
     cores = len(psutil.Process().cpu_affinity())
     print(f"{cores} cores; {seconds:g} s a stream")
     print("streams  cores  client   lag p50   lag p95   merged   items")
@@ -94,7 +88,6 @@ async def run(path: Path, counts: Sequence[int], seconds: float) -> None:
 
 
 def main() -> None:
-    """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--audio", type=Path, default=DEMO, help="a recording (%(default)s)")
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="of streams, rising")

@@ -28,7 +28,6 @@ EXPORT_S = 5.5
 
 
 async def listen(client: TranslationClient, audio: bytes, options: TranslationOptions) -> None:
-    """Send one stream and read all that comes."""
     pieces = (audio[at : at + CHUNK_BYTES] for at in range(0, len(audio), CHUNK_BYTES))
 
     async def chunks():  # noqa: ANN202 - an iterator of what stands above

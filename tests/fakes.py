@@ -79,19 +79,16 @@ class ScriptedEncoder:
     replay_count: int = 0
 
     async def encode(self, audio: bytes) -> Encoded:
-        """Answer with a state per 80 ms."""
         self._add(audio)
         self.calls.append(("encode", self.end_sample))
         return self._encoded(self.end_sample)
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        """Answer for the last time."""
         self._add(audio)
         self.calls.append(("finish", end_sample))
         return self._encoded(end_sample)
 
     async def reset(self, utterance: int, start_sample: int) -> None:
-        """Begin another utterance."""
         self.calls.append(("reset", utterance, start_sample))
         self.start_sample = self.end_sample = start_sample
 
@@ -153,7 +150,6 @@ class ScriptedDecoder:
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncIterator[GenerationSteps | GenerationEnd]:
-        """Yield the sentence after the prefix, a few steps at a time."""
         self.requests.append(request)
         halts = self.halts
         _, state_count = request.states  # type: ignore[misc]
@@ -191,7 +187,6 @@ class ScriptedDecoder:
         )
 
     def halt(self) -> None:
-        """Stop before the next answer."""
         self.halts += 1
 
     async def stay(self) -> None:
@@ -335,12 +330,10 @@ class NotingEngine:
     wakes: int = 0
 
     def submit(self, generation: Generation) -> None:
-        """Note a generation; it never ends by itself."""
         generation.outbox.expect_generation()
         self.submitted.append(generation)
 
     def wake(self) -> None:
-        """Count."""
         self.wakes += 1
 
 
@@ -354,15 +347,7 @@ class ScriptedRun:
 
 
 class ScriptedStrategy(Strategy[ScriptedRun]):
-    """Says the same script in every session, or the one that belongs to a revision.
-
-    Args:
-        scripts: by revision of the states; tokens, or exceptions to raise.
-
-    Attributes:
-        batches: how many runs each step had.
-        begun: what was begun, in order.
-    """
+    """Says the same script in every session, or the one that belongs to a revision."""
 
     def __init__(self, scripts: dict[int, Sequence[int | Exception]]) -> None:
         self._scripts = scripts
@@ -385,7 +370,6 @@ class ScriptedStrategy(Strategy[ScriptedRun]):
         return run, Progress(choices, prefix_attention=[[1.0]] * prompt.reported_prefix_tokens)
 
     def step(self, runs: Sequence[ScriptedRun]) -> list[Progress]:
-        """Say the next token of each; a beam only when it ends."""
         self.batches.append(len(runs))
         for run in runs:
             if isinstance(run.left[0], Exception):

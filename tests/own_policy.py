@@ -10,7 +10,6 @@ PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
 
 def shown_policy() -> str:
-    """Return the module of CONTRIBUTING's example."""
     section = PAGE.read_text(encoding="utf8").partition("## Adding a decision policy")[2]
     code = re.search(r"^   ```python\n(.*?)^   ```", section, re.DOTALL | re.MULTILINE)
     assert code is not None

@@ -17,10 +17,7 @@ class Proxy:
     """Passes bytes on, until told otherwise.
 
     Attributes:
-        target: ``host:port``; may be changed for the connections to come.
         address: where it listens.
-        delay_s: what each way takes.
-        connection_count: connections so far.
         broken: set once it has reset connections or gone dead.
     """
 
@@ -37,7 +34,6 @@ class Proxy:
         self._answering: list[asyncio.Transport] = []
 
     async def serve(self) -> asyncio.Server:
-        """Listen on a free port."""
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
         self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         return server
@@ -125,7 +121,6 @@ class Proxy:
 
 @asynccontextmanager
 async def open_proxy(target: str, delay_s: float = 0.0) -> AsyncIterator[Proxy]:
-    """Give a proxy that listens."""
     proxy = Proxy(target, delay_s)
     async with await proxy.serve() as server:
         try:

@@ -66,5 +66,4 @@ def generate(generation_id: int = 1, **changes: object) -> decoder_pb.DecodeRequ
 
 
 def halt(generation_id: int) -> decoder_pb.DecodeRequest:
-    """A halt request."""
     return decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=generation_id))

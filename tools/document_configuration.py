@@ -103,7 +103,6 @@ Row = tuple[str, str, str, str]
 
 
 def configuration_page() -> str:
-    """Return the page, from the classes as they are now."""
     shared = [name for name in ServiceSettings.model_fields if not _is_overridden(name)]
     parts = [INTRODUCTION, _shared_section(shared)]
     parts += [_service_section(name, shared) for name in SERVICES]
@@ -202,7 +201,6 @@ def _default_of(field: FieldInfo) -> str:
 
 
 def main() -> int:
-    """Write or check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition(";")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if it is stale")
     if not parser.parse_args().check:

@@ -73,7 +73,6 @@ def _default(declared: Parameter) -> str:
 
 
 def main() -> int:
-    """Write or check; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition(";")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if it is stale")
     checks = parser.parse_args().check

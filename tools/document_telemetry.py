@@ -60,7 +60,6 @@ Prometheus endpoint has none: `opentelemetry-exporter-prometheus` 0.66b2 does no
 
 
 def telemetry_page() -> str:
-    """Return the page, from the schema as it is now."""
     sections = [_resource_section(), _span_section(), _metric_section()]
     return "\n".join([INTRODUCTION, *sections])
 
@@ -103,7 +102,6 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def main() -> int:
-    """Write or check, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
     page = telemetry_page()

@@ -19,7 +19,6 @@ HUES = ("#dbe9f6", "#e3f1dc", "#fbe6d4", "#ece2f0", "#fdf3c7", "#f7dbe3", "#ddee
 
 
 def main() -> None:
-    """Write the drawing, and print how many modules and arrows there are."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("svg", type=Path)
     parser.add_argument("--folder", default="services/earvoice", help="default: %(default)s")

@@ -22,7 +22,6 @@ WHEELS = Path("/opt/wheels")
 
 
 def main() -> int:
-    """Build the image unless it is there; return the exit code."""
     image = sys.argv[1] if len(sys.argv) > 1 else IMAGE
     if subprocess.run(["podman", "image", "exists", image], check=False).returncode == 0:
         return 0
@@ -36,11 +35,7 @@ def main() -> int:
 
 
 def build(image: str, folder: Path) -> None:
-    """Make a root file system of Debian's packages, and add what pip needs here.
-
-    Raises:
-        subprocess.CalledProcessError: a program failed; it has said why.
-    """
+    """Make a root file system of Debian's packages, and add what pip needs here."""
     root = folder / "root.tar"
     run("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", RELEASE, str(root))
     run("podman", "import", "--quiet", str(root), f"{image}-bare")
@@ -58,11 +53,6 @@ def build(image: str, folder: Path) -> None:
 
 
 def run(*command: str) -> None:
-    """Run a program.
-
-    Raises:
-        subprocess.CalledProcessError: it failed.
-    """
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 

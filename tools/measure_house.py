@@ -18,7 +18,6 @@ SMALL_LINES = 60
 
 
 def main() -> None:
-    """Print one line for each area and one for each total."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ref", help="a commit to measure instead of the working tree")
     ref = parser.parse_args().ref

@@ -30,7 +30,6 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Set up and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--system-packages", nargs="+", default=[], metavar="NAME")
     arguments = parser.parse_args()
@@ -64,11 +63,7 @@ def build_environment() -> None:
 
 
 def install_system_packages(names: list[str]) -> None:
-    """Install Debian packages that are missing: as root by apt-get, else say what to do.
-
-    Raises:
-        SetupError: some are missing and we may not install them.
-    """
+    """Install Debian packages that are missing: as root by apt-get, else say what to do."""
     missing = [name for name in names if not _is_installed(name)]
     if not missing:
         return
@@ -119,13 +114,11 @@ def mend_torchaudio() -> None:
 
 
 def pip(*arguments: str) -> None:
-    """Run the environment's pip, quietly."""
     command = [str(PYTHON), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
     subprocess.run(command, check=True)
 
 
 def say(text: str) -> None:
-    """Tell what is going on."""
     print(f"set-up: {text}", flush=True)
 
 

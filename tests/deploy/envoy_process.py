@@ -36,24 +36,13 @@ def envoy_program() -> Path:
 
 
 def read_configuration(name: str) -> Any:
-    """One of the component's files."""
     return yaml.safe_load((FOLDER / name).read_text(encoding="utf8"))
 
 
 def place_configuration(
     name: str, folder: Path, upstreams: Sequence[str], certificates: Path | None = None
 ) -> dict[str, int]:
-    """Write a configuration to be run here.
-
-    Args:
-        name: of the file.
-        folder: gets it, and the files that it names.
-        upstreams: `host:port` of each policy service.
-        certificates: folder with `public` and `internal`, as in a pod.
-
-    Returns:
-        Ports of this machine, by the name of the listener; `admin` is among them.
-    """
+    """Write a configuration to be run here."""
     for source in FOLDER.glob("*.yaml"):
         text = source.read_text(encoding="utf8").replace(CONFIGURATION, str(folder))
         (folder / source.name).write_text(
@@ -129,11 +118,7 @@ def metric(status_port: int, name: str) -> int:
 
 
 def wait_until_healthy(status_port: int, count: int) -> None:
-    """Wait until Envoy finds as many policy services healthy.
-
-    Raises:
-        TimeoutError: it does not.
-    """
+    """Wait until Envoy finds as many policy services healthy."""
     for _ in range(int(PATIENCE_S * 10)):
         if healthy_count(status_port) == count:
             return

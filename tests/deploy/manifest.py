@@ -25,12 +25,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Combination:
-    """What somebody may put into an overlay.
-
-    Attributes:
-        components: in the order in which they are applied.
-        second_model: whether engines of another model stand beside the first.
-    """
+    """What somebody may put into an overlay."""
 
     components: tuple[str, ...] = ()
     second_model: bool = False
@@ -49,7 +44,6 @@ def promised_combinations() -> Iterator[Combination]:
 
 
 def everything() -> Combination:
-    """The combination with most in it."""
     return max(promised_combinations(), key=lambda combination: len(str(combination)))
 
 
@@ -80,24 +74,20 @@ def render(combination: Combination, folder: Path) -> tuple[Object, ...]:
 
 
 def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:
-    """The objects of some kinds."""
     return [item for item in objects if item["kind"] in kinds]
 
 
 def name_of(item: Object) -> str:
-    """An object's name."""
     name: str = item["metadata"]["name"]
     return name
 
 
 def pod_of(deployment: Object) -> Object:
-    """The template of a Deployment's pods."""
     template: Object = deployment["spec"]["template"]
     return template
 
 
 def container_of(deployment: Object) -> Object:
-    """A Deployment's only container."""
     (container,) = pod_of(deployment)["spec"]["containers"]
     return dict(container)
 

@@ -16,12 +16,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
 
 class NamedService(public_grpc.SpeechTranslationServiceServicer):
-    """A replica that says which it is.
-
-    Args:
-        name: told as the session's id.
-        credentials: for TLS; None for plain HTTP/2.
-    """
+    """A replica that says which it is."""
 
     def __init__(self, name: str, credentials: grpc.ServerCredentials | None = None) -> None:
         self.name = name
@@ -55,17 +50,14 @@ class NamedService(public_grpc.SpeechTranslationServiceServicer):
             yield name
 
     async def serve(self, *, serving: bool = True) -> None:
-        """Tell the health."""
         status = health_pb2.HealthCheckResponse
         await self._health.set(SERVICE, status.SERVING if serving else status.NOT_SERVING)
 
     async def start(self) -> None:
-        """Listen and serve."""
         await self.serve()
         await self._server.start()
 
     async def stop(self) -> None:
-        """Be gone at once."""
         await self._server.stop(grace=None)
 
 
@@ -73,7 +65,6 @@ class NamedService(public_grpc.SpeechTranslationServiceServicer):
 async def named_services(
     count: int, credentials: grpc.ServerCredentials | None = None
 ) -> AsyncIterator[list[NamedService]]:
-    """Give some that serve."""
     services = [NamedService(str(number), credentials) for number in range(count)]
     try:
         for service in services:

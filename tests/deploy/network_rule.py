@@ -21,7 +21,6 @@ def lets_through(objects: tuple[Object, ...], source: Object, target: Object, po
 
 
 def lets_strangers_in(objects: tuple[Object, ...], target: Object, port: int) -> bool:
-    """Whether pods of other namespaces reach a port."""
     policies = _selecting(of_kind(objects, "NetworkPolicy"), "Ingress", target)
     rules = [rule for policy in policies for rule in policy["spec"].get("ingress", ())]
     return not policies or any(

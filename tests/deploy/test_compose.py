@@ -36,7 +36,6 @@ def test_the_services_run_by_it_translate():
 
 @contextmanager
 def composed(port):
-    """The containers of the three services."""
     project = f"earvoice{uuid.uuid4().hex[:8]}"
     command = [sys.executable, "-m", "podman_compose", "--project-name", project]
     command += [word for file in FILES for word in ("--file", str(file))]
@@ -49,7 +48,6 @@ def composed(port):
 
 
 def name_in(project, service):
-    """The container of a service of a project."""
     labels = (
         f"label=com.docker.compose.project={project}",
         f"label=com.docker.compose.service={service}",

@@ -202,7 +202,6 @@ async def until_taken_by(replicas, channel):
 
 
 async def running_call(channel, session):
-    """A stream that has had its first answer."""
     stub = public_grpc.SpeechTranslationServiceStub(channel)
     call = stub.StreamingTranslate(metadata=[(HEADER, session)])
     await call.read()

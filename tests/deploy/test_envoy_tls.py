@@ -40,7 +40,6 @@ class Certificates:
 
 
 async def replica_for(authority, address):
-    """Who answers a client that trusts an authority."""
     credentials = grpc.ssl_channel_credentials(authority.file.read_bytes())
     async with grpc.aio.secure_channel(address, credentials) as channel:
         return await replica_of(channel, "1")
@@ -48,7 +47,6 @@ async def replica_for(authority, address):
 
 @pytest.fixture
 def certificates(tmp_path):
-    """A folder of them."""
     return Certificates(tmp_path)
 
 

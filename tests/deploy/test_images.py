@@ -23,7 +23,6 @@ DOCKER = ROOT / "deploy" / "docker"
 
 @contextmanager
 def started() -> Iterator[dict[str, Container]]:
-    """The three of them in a network."""
     with (
         network() as net,
         container(
@@ -48,7 +47,6 @@ def started() -> Iterator[dict[str, Container]]:
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[dict[str, Container]]:
-    """Services that stay."""
     with started() as running:
         yield running
 

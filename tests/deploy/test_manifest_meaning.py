@@ -40,7 +40,6 @@ def ours(objects):
 
 
 def settings_of(component, deployment, monkeypatch):
-    """The settings that a pod's environment makes."""
     for variable in container_of(deployment)["env"]:
         monkeypatch.setenv(variable["name"], variable.get("value", SECRET))
     return load_settings(SETTINGS[component])

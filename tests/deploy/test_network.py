@@ -37,7 +37,6 @@ NEEDED = {
 
 @pytest.fixture(params=["base", "prod"])
 def rendered(request, tmp_path):
-    """The name of a combination, and its objects."""
     objects = render(Combination(), tmp_path) if request.param == "base" else render_overlay("prod")
     return request.param, objects
 
@@ -80,5 +79,4 @@ def short_name(deployment):
 
 
 def ports_of(deployment):
-    """The ports of a Deployment's container."""
     return [port["containerPort"] for port in container_of(deployment)["ports"]]

@@ -111,7 +111,6 @@ def test_prometheus_reads_a_services_metrics_and_raises_an_alert(tmp_path):
 
 @contextmanager
 def prometheus(folder, port, data):
-    """Run Prometheus on a port of this machine."""
     command = [
         program("prometheus"),
         f"--config.file={folder / 'prometheus.yml'}",

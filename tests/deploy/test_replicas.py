@@ -73,7 +73,6 @@ async def first_busy(policies, before):
 
 
 async def released_words(metrics_port):
-    """How many words a service has released."""
     return await asyncio.to_thread(_read_released_words, metrics_port)
 
 

@@ -47,14 +47,12 @@ def node_package(name: str) -> Path:
 
 
 def output_of(*command: str | Path, folder: Path | None = None) -> str:
-    """What a program prints, once it has ended well."""
     result = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout + result.stderr
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
     return free_ports(1)[0]
 
 

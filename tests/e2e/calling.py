@@ -38,12 +38,10 @@ class Outcome:
     has_retry: bool = False
 
     def of(self, kind: str) -> list:
-        """The messages of one kind, in order."""
         return [getattr(r, kind) for r in self.responses if r.WhichOneof("message") == kind]
 
     @property
     def items(self) -> list[pb.CommittedItem]:
-        """Everything released."""
         return [item for committed in self.of("committed") for item in committed.items]
 
     @property
@@ -53,7 +51,6 @@ class Outcome:
 
 
 def config(**changes) -> pb.StreamingConfig:
-    """A config that works, with some fields changed."""
     fields = {
         "audio_encoding": types_pb2.AUDIO_ENCODING_LINEAR16,
         "sample_rate_hertz": RATE_HERTZ,
@@ -71,7 +68,6 @@ def speech(path: Path = SPEECH) -> bytes:
 
 
 def noise(seconds: float, level: float = 0.1, seed: int = 1) -> bytes:
-    """White noise."""
     samples = np.random.default_rng(seed).normal(0, level, int(seconds * RATE_HERTZ))
     return (samples.clip(-1, 1) * 32767).astype("<i2").tobytes()
 
@@ -167,12 +163,10 @@ class OpenStream:
         self.outcome = Outcome()
 
     async def send(self, *messages: Request) -> None:
-        """Write messages."""
         for message in messages:
             await self._stream.write(message)
 
     async def end_audio(self) -> None:
-        """Half-close."""
         await self._stream.done_writing()
 
     async def read_until(self, kind: str) -> pb.StreamingTranslateResponse:
@@ -185,7 +179,6 @@ class OpenStream:
                 return response
 
     async def read_rest(self) -> Outcome:
-        """Read to the end and the status."""
         try:
             while (response := await self._stream.read()) is not grpc.aio.EOF:
                 self.outcome.responses.append(response)
@@ -198,7 +191,6 @@ class OpenStream:
 async def open_stream(
     address: str, options: list | None = None, **changes: object
 ) -> AsyncIterator[OpenStream]:
-    """A stream whose config has been sent."""
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         stream = OpenStream(pb_grpc.SpeechTranslationServiceStub(channel).StreamingTranslate())
         await stream.send(Request(config=config(**changes)))
@@ -206,7 +198,6 @@ async def open_stream(
 
 
 def audio_messages(audio: bytes) -> list[Request]:
-    """Audio as messages."""
     return [Request(audio=piece) for piece in pieces(audio)]
 
 

@@ -23,7 +23,6 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def samples() -> Path:
-    """The real recordings, outside the repository."""
     shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
     folder = shared / "data" / "speech" / "samples"
     if not folder.is_dir():

@@ -25,7 +25,6 @@ class EagerVoiceActivity:
         self._sample_count = 0
 
     def accept(self, samples) -> list[float]:
-        """A probability for each 32 ms."""
         before = self._sample_count // 512
         self._sample_count += len(samples)
         return [1.0] * (self._sample_count // 512 - before)
@@ -42,7 +41,6 @@ class StateNetwork:
         return getattr(self._network, name)
 
     def open_voice_activity(self) -> EagerVoiceActivity:
-        """Hear speech."""
         return EagerVoiceActivity()
 
     def encode(self, features):
@@ -72,7 +70,6 @@ class WordStrategy:
         return None, Progress([PredictedToken(token, -0.1, attention) for token in self._tokens])
 
     def step(self, runs):
-        """Nothing is left to say."""
         raise AssertionError
 
 
@@ -137,7 +134,6 @@ async def serve_policy(delay_s: float) -> None:
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
     from earvoice.runtime.engine import LoopLagSelector
 
     service, delay_s = sys.argv[1], float(sys.argv[2]) / 1000

@@ -32,15 +32,12 @@ class Running:
 
     @property
     def address(self) -> str:
-        """Where the public service listens."""
         return self.addresses["policy"]
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
         return terminate(self.process)
 
     def log(self, service: str) -> str:
-        """What a service has written."""
         return "".join(path.read_text() for path in self.log_folder.glob(f"{service}*"))
 
     def process_of(self, service: str) -> psutil.Process:
@@ -81,21 +78,12 @@ def text_once_there(path: Path, process: subprocess.Popen[bytes], log: Path | No
 
 
 def terminate(process: subprocess.Popen[bytes]) -> int:
-    """SIGTERM, and the exit code."""
     process.send_signal(signal.SIGTERM)
     return process.wait(150)
 
 
 class LoneService:
-    """A running service.
-
-    Args:
-        service: policy, encoder or decoder.
-        folder: for its address and its log.
-        command: what runs it.
-        settings: by their names without the prefix.
-        environment: further variables.
-    """
+    """A running service."""
 
     def __init__(
         self, service: str, folder: Path, command: list[str], settings: dict, environment: dict
@@ -117,15 +105,12 @@ class LoneService:
 
     @property
     def log(self) -> str:
-        """What it has written."""
         return self._log_file.read_text()
 
     def address(self) -> str:
-        """Where it serves; waits until it does."""
         return text_once_there(self._address_file, self.process, self._log_file)
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
         return terminate(self.process)
 
 
@@ -144,7 +129,6 @@ class ServiceYard:
         environment: dict | None = None,
         **settings,
     ) -> LoneService:
-        """Start a service, or with a delay its slow twin."""
         command = [f"earvoice.{service}"]
         if delay_ms is not None:
             command = ["tests.e2e.delaying_service", service, str(delay_ms)]

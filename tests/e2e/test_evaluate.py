@@ -28,7 +28,6 @@ def earvoice(*arguments: object) -> str:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """The demo's recording: its first 3 seconds, the rest, and all of it."""
     samples, rate_hz = soundfile.read(RECORDING, dtype="int16")
     for name, part in (("a", samples[: 3 * rate_hz]), ("b", samples[3 * rate_hz :])):
         soundfile.write(tmp_path / f"{name}.wav", part, rate_hz)

@@ -76,7 +76,6 @@ def passing(tmp_path) -> Iterator[Callable[..., Running]]:
 
 
 async def health_of(address: str, service: str) -> int:
-    """What a server says about a service."""
     async with grpc.aio.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         return (await stub.Check(health_pb2.HealthCheckRequest(service=service))).status
@@ -205,7 +204,6 @@ async def ended(running: Running, session_id: str) -> None:
 
 
 def has_ended(log: str, session_id: str) -> bool:
-    """Whether a log has a session's last line."""
     return any(session_id in line and "session ended" in line for line in log.splitlines())
 
 

@@ -28,8 +28,6 @@ BACKENDS = ("encoder", "decoder")
 
 @dataclass
 class Cluster:
-    """A policy service and two of each of the others."""
-
     yard: ServiceYard
     policy: LoneService
     replicas: dict[str, list[LoneService]]

@@ -33,7 +33,6 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory):
-    """All services and a gateway."""
     folder = tmp_path_factory.mktemp("live")
     running = start(folder, options=("--gateway", "--gateway-port", "0"))
     yield running.addresses["gateway"]

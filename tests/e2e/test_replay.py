@@ -40,14 +40,12 @@ def earvoice(*arguments: object) -> str:
 
 
 def released(folder: Path) -> list[tuple[str, tuple[float, ...]]]:
-    """The text of each recording, and when each word was released."""
     records = read_records(folder / "instances.log")
     return [(record.text("prediction"), record.numbers("delays")) for record in records]
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """The demo's recording, and its first 3.1 seconds."""
     samples, rate_hz = soundfile.read(RECORDING, dtype="int16")
     soundfile.write(tmp_path / "start.wav", samples[: int(3.1 * rate_hz)], rate_hz)
     path = tmp_path / "wavs.txt"

@@ -34,13 +34,10 @@ pytestmark = pytest.mark.torch
 
 @dataclass
 class Plant:
-    """An encoder and a decoder, and policy services as they are needed."""
-
     yard: ServiceYard
     targets: dict[str, str]
 
     def policy(self, port: str = "0") -> LoneService:
-        """Start another policy service."""
         return self.yard.start(
             "policy", PORT=port, RESUME_KEYS=KEYS, DRAIN_GRACE_MS=str(GRACE_MS), **self.targets
         )
@@ -48,7 +45,6 @@ class Plant:
 
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plant]:
-    """Backends for all tests here."""
     with service_yard(tmp_path_factory.mktemp("plant")) as yard:
         backends = {name: yard.start(name) for name in ("encoder", "decoder")}
         targets = {

@@ -48,7 +48,6 @@ class Secured:
     stranger: Certificate
 
     def client(self, token: str) -> TranslationClient:
-        """A client of the public service with a token."""
         return connect(self.services.address, tls=ChannelTls(self.authority.file), token=token)
 
 
@@ -84,7 +83,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 async def audio():
-    """The demo's recording."""
     yield speech()
 
 
@@ -162,7 +160,6 @@ async def test_a_backend_refuses_strangers(secured: Secured, service: str):
 
 
 async def describe(secured: Secured, service: str, tls: ChannelTls, token: str) -> grpc.StatusCode:
-    """Ask a backend for its model, and say how it went."""
     async with open_channel(secured.services.addresses[service], tls=tls) as channel:
         encoder = encoder_grpc.EncoderServiceStub(channel).DescribeModel
         decoder = decoder_grpc.DecoderServiceStub(channel).DescribeModel

@@ -54,7 +54,6 @@ class Traced:
 
 
 async def translate(running: Running, audio: bytes) -> dict[str, Outcome]:
-    """A recording in every way, one after the other."""
     outcomes = {}
     for changes in RUNS.values():
         send = paced if changes["catch_up"] == pb.CATCH_UP_MERGE else requests
@@ -66,7 +65,6 @@ async def translate(running: Running, audio: bytes) -> dict[str, Outcome]:
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory) -> Traced:
-    """The demo's recording in every way, one after the other."""
     files, running = start_traced(tmp_path_factory.mktemp("traced"))
     outcomes = asyncio.run(translate(running, speech()))
     assert running.stop() == 0
@@ -192,7 +190,6 @@ def assert_adds_up(traced: Traced) -> None:
 
 
 def place_of(segment: Mapping[str, Json]) -> tuple[str, str, str]:
-    """Session, utterance and segment."""
     session = segment["session.id"]["stringValue"]
     return session, segment["utterance.index"]["intValue"], segment["segment.index"]["intValue"]
 

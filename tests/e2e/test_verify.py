@@ -48,7 +48,6 @@ def golden() -> Path:
 
 
 def verify(run: Path, model: Path, wav_folder: Path) -> tuple[int, list[str]]:
-    """Return the command's exit status and its lines."""
     command = [sys.executable, "-m", "earvoice.cli", "verify", "run", str(run)]
     process = subprocess.run(
         [*command, "--model", str(model), "--wav", str(wav_folder)],
@@ -90,7 +89,6 @@ def test_one_wrong_token_is_found(services: Running, tmp_path: Path):
 
 
 def write_run(path: Path, content: dict) -> Path:
-    """Write a recorded run."""
     path.write_bytes(gzip.compress(json.dumps(content).encode()))
     return path
 

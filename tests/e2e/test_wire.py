@@ -47,12 +47,10 @@ def told(services, generated: Path) -> dict:
 
 
 def of(told: dict, kind: str) -> list[dict]:
-    """The responses of one kind, in order."""
     return [response for response in told["responses"] if response["kind"] == kind]
 
 
 def items_of(told: dict) -> list[dict]:
-    """Everything released."""
     return [item for committed in of(told, "committed") for item in committed["items"]]
 
 

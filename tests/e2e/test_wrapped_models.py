@@ -42,8 +42,6 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class Served:
-    """A checkpoint and the services that serve it."""
-
     path: Path
     running: Running
 

@@ -64,7 +64,6 @@ def plain(message):
 
 
 def seen(response):
-    """A response as JSON: its number, its kind and the message."""
     kind = response.WhichOneof("message")
     message = getattr(response, kind)
     if kind == "summary":

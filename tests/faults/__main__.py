@@ -54,13 +54,7 @@ exits with 1 when a row loses or doubles a word; the faults are in `tests/faults
 
 @dataclass(frozen=True)
 class Table:
-    """Rows, and where they were taken.
-
-    Attributes:
-        command: what writes the page.
-        machine: a sentence.
-        rows: in order.
-    """
+    """Rows, and where they were taken."""
 
     command: str
     machine: str

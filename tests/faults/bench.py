@@ -26,9 +26,7 @@ class Row:
     """What a fault did.
 
     Attributes:
-        fault: its name.
         replica_count: of each service.
-        heard: every stream's.
         comparisons: each beside the undisturbed run, in the same order.
         troubles: what else is wrong, in words for people.
     """
@@ -64,7 +62,6 @@ class Row:
 
     @property
     def recovered(self) -> int:
-        """Streams that ended with their summary."""
         return sum(heard.summary is not None for heard in self.heard)
 
     def cells(self) -> tuple[str, ...]:
@@ -88,15 +85,7 @@ async def run_row(
     references: References,
     draw: random.Random,
 ) -> Row:
-    """Run live streams, let the fault happen among them, and compare.
-
-    Args:
-        fault: what goes wrong.
-        cluster: where.
-        audios: a recording a stream; streams take turns with EVERY_SEGMENT and MERGE.
-        references: the undisturbed run of each recording.
-        draw: says when the fault happens.
-    """
+    """Run live streams, let the fault happen among them, and compare."""
     catch_ups = [CATCH_UPS[index % len(CATCH_UPS)] for index in range(len(audios))]
     heard = await _run(fault, cluster, audios, catch_ups, draw.uniform(*STRIKE_BETWEEN_S))
     await fault.mend(cluster)
@@ -139,11 +128,7 @@ def client_target(cluster: Cluster, index: int) -> str:
 
 
 async def hear_references(audios: Iterable[bytes], folder: Path) -> dict[bytes, Heard]:
-    """Translate each recording once, in EVERY_SEGMENT, at full speed, one after the other.
-
-    Raises:
-        RuntimeError: one of them failed.
-    """
+    """Translate each recording once, in EVERY_SEGMENT, at full speed, one after the other."""
     references: dict[bytes, Heard] = {}
     async with running_cluster(ClusterPlan(1), folder / "reference") as cluster:
         for audio in audios:
@@ -165,11 +150,9 @@ class BenchPlan:
     """What is asked for.
 
     Attributes:
-        only: faults whose names hold one of these.
         replica_counts: of each service, one block of rows each.
         stream_count: instead of the usual one; None for that.
         stream_s: length of every stream, instead of what each fault needs; None for that.
-        seed: says when faults happen.
         isolated: whether rules of the network and mounts are our own.
     """
 
@@ -191,8 +174,6 @@ class BenchPlan:
 
 @dataclass(frozen=True)
 class Task:
-    """One row to be made: a fault, the replicas of each service, and a recording a stream."""
-
     fault: Fault
     replica_count: int
     audios: Sequence[bytes]
@@ -203,11 +184,7 @@ class Task:
 
 
 async def run_bench(plan: BenchPlan, folder: Path) -> AsyncIterator[list[Row]]:
-    """Run all rows; neighbours that need the same kind of cluster meet the same one.
-
-    Yields:
-        The rows of one cluster.
-    """
+    """Run all rows; neighbours that need the same kind of cluster meet the same one."""
     source = join(read_clips(sample_folders()), 2 * RollingRestart.stream_s).audio
     tasks = [
         Task(fault, count, _audios(source, plan, fault, count)) for fault, count in plan.rows()

@@ -20,13 +20,6 @@ TROUBLE = ("Traceback", "unexpected error", "never awaited", "Segmentation fault
 class Replica:
     """A replica that can be hurt.
 
-    Args:
-        service: policy, encoder or decoder.
-        number: among its like, from 0.
-        folder: for the logs, one folder a run.
-        settings: by their names without the prefix.
-        environment: further variables.
-
     Attributes:
         address: ``host:port``, once it has been started; it stays the same.
     """
@@ -106,9 +99,7 @@ class ClusterPlan:
     """What runs.
 
     Attributes:
-        replica_count: of each service.
         proxied: whether a proxy stands in front of every replica.
-        environment: further variables of every process.
         trace_folder: where each writes its spans; None for none.
     """
 
@@ -119,16 +110,7 @@ class ClusterPlan:
 
 
 class Cluster:
-    """Running replicas, and the proxies in front of them.
-
-    Args:
-        plan: what runs.
-        folder: for the logs.
-
-    Attributes:
-        replicas: by service.
-        proxies: by service, in the same order; none where the plan has none.
-    """
+    """Running replicas, and the proxies in front of them."""
 
     def __init__(self, plan: ClusterPlan, folder: Path) -> None:
         self.plan = plan
@@ -143,7 +125,6 @@ class Cluster:
         await self._start("policy", stack, {**targets, "RESUME_KEYS": RESUME_KEY})
 
     def addresses(self, service: str) -> list[str]:
-        """Where to reach a service: its replicas, or the proxies in front of them."""
         if self.plan.proxied:
             return [proxy.address for proxy in self.proxies[service]]
         return [replica.address for replica in self.replicas[service]]
@@ -153,7 +134,6 @@ class Cluster:
         return [int(replica.address.rpartition(":")[2]) for replica in every]
 
     def complain(self, trouble: str) -> None:
-        """Note what should not be."""
         self._troubles.append(trouble)
 
     def take_troubles(self) -> list[str]:

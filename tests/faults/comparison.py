@@ -40,12 +40,9 @@ class Heard:
     """What came of one stream.
 
     Attributes:
-        words: everything released, in order.
         ends: of utterances, in order.
         reconnect_count: how often the client went elsewhere.
         progress_s: when the session began, and each event since that tells of work done.
-        summary: the last event of a stream that ended well.
-        failure: how another one ended.
     """
 
     words: list[CommittedWord] = field(default_factory=list)
@@ -66,10 +63,8 @@ async def listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool) 
     """Send a recording and return what came, whatever came.
 
     Args:
-        address: of the public service, as `connect` takes it.
         audio: LINEAR16 at `RATE_HERTZ`, mono.
         catch_up: what the server does when it is late.
-        paced: whether each chunk leaves when its last sample exists.
     """
     heard = Heard()
     try:
@@ -118,7 +113,6 @@ class Comparison:
     """What a disturbance did to the words of a stream.
 
     Attributes:
-        lost: words that are missing.
         doubled: words that are there once too often, or that the undisturbed run never said.
         flaws: what else is wrong, in words for people.
     """

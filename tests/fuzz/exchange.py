@@ -32,8 +32,6 @@ class Ending:
 
     Attributes:
         code: name of the status; HUNG where none came, LOST where our own library dropped it.
-        reason: of our ErrorInfo, if there was one.
-        details: the status's sentence.
     """
 
     code: str
@@ -43,7 +41,6 @@ class Ending:
 
 @asynccontextmanager
 async def open_channel(address: str, *, small: bool = False) -> AsyncIterator[grpc.aio.Channel]:
-    """Give a connection that no other call shares."""
     options = OPTIONS + (SMALL_WINDOW if small else [])
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         yield channel
@@ -99,16 +96,13 @@ SPEECH = speech()[: 2 * 16_000 * SECONDS_OF_SPEECH]
 
 
 def configured(**changes: object) -> bytes:
-    """A config that works, with some fields changed."""
     return Request(config=config(**changes)).SerializeToString()
 
 
 def spoken(size: int = 3200) -> list[bytes]:
-    """Some seconds of speech as messages."""
     return [Request(audio=piece).SerializeToString() for piece in pieces(SPEECH, size)]
 
 
 def updated() -> bytes:
-    """A change that works."""
     update = pb.StreamingUpdate(beam_size=2)
     return Request(update=update).SerializeToString()

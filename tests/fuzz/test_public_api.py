@@ -43,8 +43,6 @@ pytestmark = pytest.mark.timeout(SECONDS * 3 + 600)
 
 @dataclass(frozen=True)
 class Holding:
-    """What one process holds now."""
-
     resident_bytes: int
     handles: int
     threads: int
@@ -64,7 +62,6 @@ class Holding:
 
 
 def look(processes: Mapping[str, psutil.Process]) -> dict[str, Holding]:
-    """Say what each service holds."""
     return {
         service: Holding(process.memory_info().rss, process.num_fds(), process.num_threads())
         for service, process in processes.items()
@@ -73,9 +70,6 @@ def look(processes: Mapping[str, psutil.Process]) -> dict[str, Holding]:
 
 class Siege:
     """Attackers at one service, and a good stream beside them.
-
-    Args:
-        address: of the public service.
 
     Attributes:
         endings: how many calls ended so, by code and reason.
@@ -89,7 +83,6 @@ class Siege:
         self._number = 0
 
     async def attack(self, name: str, seed: int) -> None:
-        """Run one attack and judge how its calls ended."""
         try:
             async with asyncio.timeout(ATTACK_S):
                 endings = await ATTACKS[name](self._address, random.Random(seed))

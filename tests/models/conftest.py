@@ -14,13 +14,11 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """The folder of reference tensors in this repository."""
     return REPOSITORY / "tests" / "data" / "golden"
 
 
 @pytest.fixture(scope="session")
 def shared_golden() -> Path:
-    """The folder of all reference tensors, outside the repository."""
     shared = Path(os.environ.get("EARVOICE_SHARED_DATA", REPOSITORY.parent / "shared"))
     if not (shared / "golden" / "models").is_dir():
         pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
@@ -29,13 +27,11 @@ def shared_golden() -> Path:
 
 @pytest.fixture(scope="session")
 def source_model() -> bytes:
-    """A SentencePiece model of a few English sentences."""
     return train_sentencepiece(SOURCE_TEXT)
 
 
 @pytest.fixture(scope="session")
 def target_model() -> bytes:
-    """A SentencePiece model of a few German sentences."""
     return train_sentencepiece(TARGET_TEXT)
 
 

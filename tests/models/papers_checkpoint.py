@@ -42,7 +42,6 @@ def papers_options(config: ModelConfig) -> argparse.Namespace:
 
 
 def papers_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors of a Conformer in the papers' names and shapes."""
     theirs = {"decoder.version": torch.zeros(1)}
     for name, tensor in state.items():
         renamed = name.replace(".attention.", ".attention.attention.")

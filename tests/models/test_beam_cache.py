@@ -17,7 +17,6 @@ TOKENS = st.integers(4, 30)
 
 @pytest.fixture(scope="module")
 def decoder(config: ModelConfig) -> CachedDecoder:
-    """A random decoder."""
     return random_network(config).decoder
 
 

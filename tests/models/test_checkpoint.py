@@ -35,7 +35,6 @@ NORMALISATION = FeatureNormalisation(torch.linspace(8, 12, 80), torch.linspace(2
 def directory(
     tmp_path: Path, config: ModelConfig, source_model: bytes, target_model: bytes
 ) -> Path:
-    """A saved checkpoint of a random network."""
     save_checkpoint(
         tmp_path / "tiny",
         config,

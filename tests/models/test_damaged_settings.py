@@ -29,7 +29,6 @@ SETTINGS = "config_simul.yaml"
 def checkpoint(
     tmp_path: Path, released_config: ModelConfig, source_model: bytes, target_model: bytes
 ) -> Path:
-    """A random network in the papers' format."""
     return write_papers_checkpoint(tmp_path, released_config, source_model, target_model)
 
 

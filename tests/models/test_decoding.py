@@ -18,7 +18,6 @@ TOKENS = [2, 7, 9, 4, 21, 9, 30, 11, 5, 6, 17, 8]
 
 @pytest.fixture(scope="module", params=["plain", "prepared"])
 def network(config: ModelConfig, request: pytest.FixtureRequest) -> SpeechTranslationModel:
-    """A random network, as trained and as prepared for inference."""
     network = random_network(config)
     if request.param == "prepared":
         network.prepare_inference(torch.float32)

@@ -51,7 +51,6 @@ def tensors(golden: Path) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def reference(golden: Path) -> dict[str, torch.Tensor]:
-    """What the papers' code computed."""
     with np.load(golden / "small_random_upper.npz") as arrays:
         return {name: torch.from_numpy(arrays[name]) for name in arrays}
 

@@ -30,7 +30,6 @@ NEW_TOKENS = 24
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory, target_model: bytes) -> dict[str, Path]:
-    """A tiny checkpoint of each family."""
     from tests.models.tiny_families import speech_to_text, wav2vec_mbart, whisper
 
     folder = tmp_path_factory.mktemp("families")

@@ -20,7 +20,6 @@ GENERATION = "generation_config.json"
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory, target_model: bytes) -> dict[str, Path]:
-    """A tiny checkpoint of two families."""
     from tests.models.tiny_families import speech_to_text, whisper
 
     folder = tmp_path_factory.mktemp("families")

@@ -107,7 +107,6 @@ def wav2vec_mbart(folder: Path, target_model: bytes) -> Path:
 
 
 def whisper(folder: Path) -> Path:
-    """A multilingual Whisper."""
     torch.manual_seed(4)
     folder.mkdir()
     letters = [*_byte_alphabet(), "Ġd", "ie", "Ġdie", "Ka"]

@@ -25,12 +25,10 @@ class ToyConfig(FamilyConfig):
 
     @property
     def frame_shift_ms(self) -> int:
-        """Time between two encoder frames before compression, in milliseconds."""
         return 10 * self.join_frames
 
     @property
     def description(self) -> str:
-        """One line for people."""
         return f"toy, {self.join_frames} frames a state"
 
 
@@ -46,7 +44,6 @@ class ToyEncoder(SpeechEncoder):
         self.labels = nn.Linear(config.mel_bins, config.source_pieces + 1)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
-        """See `SpeechEncoder.forward`."""
         if lengths is None:
             lengths = features.new_full(features.shape[:1], features.shape[1], dtype=torch.long)
         padded = nn.functional.pad(features, (0, 0, 0, -features.shape[1] % self.join))

@@ -34,7 +34,6 @@ class Growth:
     cpu_s: list[float] = field(default_factory=list)
 
     def note(self, processes: Mapping[str, psutil.Process]) -> None:
-        """Add a sample of all services."""
         for service, process in processes.items():
             self.resident_bytes[service].append(process.memory_info().rss)
             self.handles[service].append(process.num_fds())

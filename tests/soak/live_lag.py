@@ -14,5 +14,4 @@ def lag_ms(outcome: Outcome) -> list[float]:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """A percentile, 1 to 99."""
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]

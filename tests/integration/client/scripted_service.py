@@ -21,8 +21,6 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
         words: texts to release, one for each audio message; the rest at the end of the audio.
         failure: raised after that many audio messages, instead of going on.
         fail_after: see ``failure``; 0 fails before the session has started.
-        clock: the session's elapsed clock.
-        guards_hit: how often each guard cut a commit.
     """
 
     def __init__(
@@ -46,7 +44,6 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
         self.unfinished_sessions = 0
 
     async def StreamingTranslate(self, request_iterator, context):
-        """Play the script once."""
         finished = False
         try:
             seq = 0
@@ -89,7 +86,6 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
         )
 
     async def ListModels(self, request, context):
-        """Tell of one model."""
         model = {"name": "m", "version": "1", "target_language_codes": ["de"], "precision": 1}
         return api.ListModelsResponse(
             models=[model],

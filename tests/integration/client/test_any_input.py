@@ -67,10 +67,7 @@ def sender(*arguments):
 
 
 async def translate(source, *options, content=None, file=None, environment=None, heard_bytes=None):
-    """Translate a source; return the status, what was told and the audio that was sent.
-
-    Ctrl-C comes when so much has been heard.
-    """
+    """Translate a source; return the status, what was told and the audio that was sent."""
     service = ScriptedService([" gut"])
     async with serve(service) as address:
         process = await asyncio.create_subprocess_exec(

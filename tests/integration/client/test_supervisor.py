@@ -29,7 +29,6 @@ STUCK = "import signal; print('loading', flush=True); signal.pause()"
 
 
 def plan_of(script, folder):
-    """Return how to run a script as a child."""
     return ChildPlan(
         name="encoder",
         program=(sys.executable, "-c", script),

@@ -39,7 +39,6 @@ OPTIONS = TranslationOptions(("de",))
 
 
 async def translate(address, chunks, options=OPTIONS):
-    """Return all events of a translation of these chunks."""
     async with connect(address) as client:
         return [event async for event in client.translate(send_fast(chunks), options)]
 

@@ -44,7 +44,6 @@ while True:
 
 @pytest.fixture
 def environment(tmp_path):
-    """Return an environment in which the services are the tiny ones."""
     for name in ("encoder", "decoder", "policy"):
         folder = tmp_path / "earvoice" / name
         folder.mkdir(parents=True)
@@ -55,13 +54,11 @@ def environment(tmp_path):
 
 
 def story_of(environment):
-    """Return what the services told so far."""
     path = Path(environment["STORY"])
     return path.read_text().splitlines() if path.exists() else []
 
 
 async def start(environment, *arguments, stderr=asyncio.subprocess.PIPE):
-    """Start the command."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "earvoice.cli", "up", *map(str, arguments)),
         env=environment,

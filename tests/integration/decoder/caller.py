@@ -29,19 +29,15 @@ class Hypothesis:
 
     @property
     def steps(self) -> list[pb.Step]:
-        """All steps in order."""
         return [step for message in self.messages for step in message.steps]
 
     @property
     def tokens(self) -> list[int]:
-        """All tokens in order."""
         return [step.token for step in self.steps]
 
 
 @dataclass
 class Caller:
-    """One stream."""
-
     call: Any
 
     async def write(self, **command: Any) -> None:
@@ -57,22 +53,18 @@ class Caller:
             pass
 
     async def read(self) -> pb.DecodeResponse:
-        """Read one answer; a failed call raises."""
         response = await self.call.read()
         assert isinstance(response, pb.DecodeResponse), "the call ended without an error"
         return response
 
     async def open(self, language: str = "de", **fields: Any) -> pb.DecodeOpened:
-        """Open the session."""
         await self.write(open=pb.DecodeOpen(target_language_code=language, **fields))
         return (await self.read()).opened
 
     async def states(self, states: np.ndarray, revision: int = 1) -> None:
-        """Send float32 states [S, d]."""
         await self.write(states=states_message(states, revision))
 
     async def request(self, generation_id: int, revision: int = 1, **fields: Any) -> None:
-        """Ask for a hypothesis without reading it."""
         fields.setdefault("max_new_tokens", 40)
         states_id = types_pb2.StatesId(utterance=0, revision=revision)
         generate = pb.Generate(generation_id=generation_id, states_id=states_id, **fields)
@@ -95,7 +87,6 @@ class Caller:
             hypothesis.messages.append(response.steps)
 
     async def generate(self, generation_id: int, revision: int = 1, **fields: Any) -> Hypothesis:
-        """Ask for a hypothesis and read it."""
         await self.request(generation_id, revision, **fields)
         return await self.hypothesis(generation_id)
 
@@ -118,7 +109,6 @@ def was_too_late(error: grpc.aio.AioRpcError) -> bool:
 
 
 def facts_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, str]:
-    """Code, reason and message of a failed call."""
     status = rpc_status.from_call(error)  # type: ignore[arg-type]
     info = error_details_pb2.ErrorInfo()
     assert status is not None
@@ -128,5 +118,4 @@ def facts_of(error: grpc.aio.AioRpcError) -> tuple[grpc.StatusCode, str, str]:
 
 
 def attention_of(steps: Sequence[pb.Step]) -> np.ndarray:
-    """Attention rows [n, S]."""
     return np.array([list(step.attention) for step in steps])

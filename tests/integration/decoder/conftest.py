@@ -38,7 +38,6 @@ class RunningDecoder:
     stub: Any
 
     def caller(self) -> Caller:
-        """Start a stream."""
         return Caller(self.stub.Decode())
 
 
@@ -47,7 +46,6 @@ Serve = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint directory."""
     path = tmp_path_factory.mktemp("model") / "tiny"
     write_tiny_checkpoint(path)
     return path
@@ -55,7 +53,6 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny(tiny_path: Path) -> LoadedDecoder:
-    """That checkpoint, loaded."""
     return load_decoder(DecoderSettings(model_path=tiny_path, device="cpu"))
 
 
@@ -84,7 +81,6 @@ async def serve() -> AsyncIterator[Serve]:
 
 @pytest.fixture
 async def decoder(serve: Serve, tiny: LoadedDecoder) -> RunningDecoder:
-    """The tiny checkpoint, served with usual settings."""
     running = await serve(tiny.model, tiny.strategy)
     assert isinstance(running, RunningDecoder)
     return running

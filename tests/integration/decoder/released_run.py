@@ -24,7 +24,6 @@ class Segment:
 
     Attributes:
         frames: feature frames of the utterance that it knew.
-        prefix: forced.
         hypothesis: prefix included, end of sentence last.
         score: as released; None where it was not recorded.
         attention_key: of its attention [S, hypothesis], where that was recorded.
@@ -46,7 +45,6 @@ class Utterance:
 
 
 def read_run(golden: Path, name: str) -> Iterator[Utterance]:
-    """All utterances of a run."""
     with gzip.open(golden / "runs" / f"{name}.json.gz") as file:
         run = json.load(file)
     for instance in run["instances"]:

@@ -17,7 +17,6 @@ NEVER = (0, 1)
 
 
 def block_of(states: np.ndarray) -> StateBlock:
-    """Float32 states [S, d] as they come over the wire."""
     data = states.astype("<f4").tobytes()
     return StateBlock(StatesId(0, 1), *states.shape, ElementType.FLOAT32, data)
 

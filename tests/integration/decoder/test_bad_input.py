@@ -24,8 +24,6 @@ Write = Callable[[Caller], Awaitable[Any]]
 
 
 def states(**changes: Any) -> Write:
-    """Open, then states with the changes."""
-
     async def write(caller: Caller) -> None:
         await caller.open()
         await caller.write(states=states_message(STATES, **changes))
@@ -34,8 +32,6 @@ def states(**changes: Any) -> Write:
 
 
 def generate(revision: int = 1, **fields: Any) -> Write:
-    """Open, states, then a generation with the fields."""
-
     async def write(caller: Caller) -> None:
         await states()(caller)
         await caller.request(1, revision, **fields)
@@ -44,18 +40,15 @@ def generate(revision: int = 1, **fields: Any) -> Write:
 
 
 async def nothing_set(caller: Caller) -> None:
-    """A message without a command."""
     await caller.write()
 
 
 async def second_open(caller: Caller) -> None:
-    """Two opens."""
     await caller.open()
     await caller.open()
 
 
 async def not_a_number(caller: Caller) -> None:
-    """States with a NaN among them."""
     await caller.open()
     await caller.states(BROKEN)
     await caller.generate(1)
@@ -73,7 +66,6 @@ def too_large(beam_size: int) -> Write:
 
 
 async def no_states(caller: Caller) -> None:
-    """A generation over zero states."""
     await caller.open()
     await caller.states(STATES[:0])
     await caller.generate(1)

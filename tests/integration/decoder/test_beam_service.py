@@ -20,7 +20,6 @@ PREFIX = (7, 9, 11)
 
 
 async def opened(decoder: RunningDecoder, **fields: Any) -> Caller:
-    """A session with states."""
     caller = decoder.caller()
     await caller.open(**fields)
     await caller.states(STATES)
@@ -28,7 +27,6 @@ async def opened(decoder: RunningDecoder, **fields: Any) -> Caller:
 
 
 async def answers(decoder: RunningDecoder, opening: dict[str, Any], **fields: Any) -> Hypothesis:
-    """What one generation of one session answers."""
     caller = await opened(decoder, **opening)
     found = await caller.generate(1, **fields)
     await caller.close()
@@ -143,17 +141,14 @@ async def test_greedy_and_beam_sessions_share_batches(decoder: RunningDecoder) -
 
 
 def best_tokens(found: Hypothesis) -> list[int]:
-    """Tokens of a greedy search, or of a beam's best hypothesis."""
     steps = found.beams[0].hypotheses[0].steps if found.beams else found.steps
     return [step.token for step in steps]
 
 
 def steps_attention(found: Hypothesis) -> np.ndarray:
-    """Rows of the new tokens."""
     return attention_of(found.beams[0].hypotheses[0].steps if found.beams else found.steps)
 
 
 def prefix_attention(found: Hypothesis) -> np.ndarray:
-    """Rows of the prefix."""
     first = found.beams[0] if found.beams else found.messages[0]
     return np.array([list(row.weights) for row in first.prefix_attention])

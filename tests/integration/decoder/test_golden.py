@@ -18,7 +18,6 @@ GREEDY_LAYER = 3
 
 @pytest.fixture(scope="session")
 def forward(shared_golden: Path) -> dict[str, np.ndarray]:
-    """Reference tensors of the trained toy."""
     with np.load(shared_golden / "t1_forward.npz") as arrays:
         return {name: arrays[name] for name in arrays if "layer" not in name or "cross" in name}
 

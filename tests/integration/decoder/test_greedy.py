@@ -36,13 +36,11 @@ CONFIG = ModelConfig(
 
 @pytest.fixture(scope="module")
 def golden() -> Path:
-    """Reference tensors of the papers' code."""
     return Path(__file__).parents[2] / "data" / "golden"
 
 
 @pytest.fixture
 def decoder(golden: Path) -> CachedDecoder:
-    """The reference's decoder."""
     tensors = load_file(golden / "small_random_upper.safetensors")
     decoder = CachedDecoder(CONFIG).eval()
     mine = {n.removeprefix("decoder."): t for n, t in tensors.items() if n.startswith("decoder.")}
@@ -52,7 +50,6 @@ def decoder(golden: Path) -> CachedDecoder:
 
 @pytest.fixture(scope="module")
 def reference(golden: Path) -> dict[str, np.ndarray]:
-    """What the papers' code computed for one utterance."""
     with np.load(golden / "small_random_upper.npz") as arrays:
         return {name: arrays[name] for name in arrays}
 

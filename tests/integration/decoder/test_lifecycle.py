@@ -31,7 +31,6 @@ LONG = {"forbid_end_of_sequence": True, "max_new_tokens": 1024}
 
 
 async def ready(decoder: RunningDecoder, revision: int = 1, width: int | None = None) -> Caller:
-    """An open session with states."""
     caller = decoder.caller()
     await caller.open(session_id="some-session")
     await caller.states(random_states(0)[:, :width], revision)
@@ -39,7 +38,6 @@ async def ready(decoder: RunningDecoder, revision: int = 1, width: int | None = 
 
 
 async def failure_of(caller: Caller) -> grpc.aio.AioRpcError:
-    """Read until the call fails."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         while await caller.call.read() is not grpc.aio.EOF:
             pass
@@ -54,14 +52,12 @@ class _EndOfSession(logging.Handler):
         self.lines: asyncio.Queue[logging.LogRecord] = asyncio.Queue()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line."""
         if record.msg == "session ended":
             self.lines.put_nowait(record)
 
 
 @pytest.fixture
 def session_ends() -> Iterator[asyncio.Queue[logging.LogRecord]]:
-    """Log lines of ended sessions, as they come."""
     logger, handler = logging.getLogger("earvoice.decoder"), _EndOfSession()
     level = logger.level
     logger.addHandler(handler)

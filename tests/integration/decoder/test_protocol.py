@@ -17,7 +17,6 @@ pytestmark = pytest.mark.torch
 
 
 async def ready(decoder: RunningDecoder, seed: int = 0) -> Caller:
-    """An open session with states."""
     caller = decoder.caller()
     await caller.open()
     await caller.states(random_states(seed))

@@ -31,20 +31,17 @@ class CountingDecoder:
         return getattr(self._decoder, name)
 
     def open_cache(self, states: torch.Tensor) -> Any:
-        """Count, and take them in."""
         self.opened += 1
         return self._decoder.open_cache(states)
 
 
 @pytest.fixture
 def decoder(tiny_path: Path) -> CountingDecoder:
-    """The tiny checkpoint's."""
     return CountingDecoder(tiny_path)
 
 
 @pytest.fixture
 def strategy(decoder: CountingDecoder) -> SearchStrategy:
-    """A service's search with that decoder."""
     return SearchStrategy(decoder, torch.device("cpu"))  # type: ignore[arg-type]
 
 

@@ -140,7 +140,6 @@ class NotedEngine(EngineThread):
         self._waiting: dict[object, int] = {}
 
     async def run(self, compute):
-        """Compute as always."""
         session = compute.func.__self__
         self._waiting[session] = 0
 

@@ -34,7 +34,6 @@ async def start(**settings: str) -> asyncio.subprocess.Process:
 
 
 async def address_of(process: asyncio.subprocess.Process) -> str:
-    """Wait until the process says where it listens."""
     while line := await process.stderr.readline():
         if b'"serving"' in line or b'"listening"' in line:
             text = line.decode()

@@ -25,9 +25,6 @@ class TalkingService(api_grpc.SpeechTranslationServiceServicer):
         failing_samples: sessions of so much audio fail at their end, with ``failure``.
         failure: what they fail with; None lets all end well.
         refusal: what every session is refused with before it begins; None takes all.
-        model_hash: of the model that it says it serves.
-        session_count: sessions begun.
-        shown_tokens: what callers have shown as ``authorization``.
     """
 
     def __init__(self):

@@ -30,8 +30,6 @@ def test_set(tmp_path):
 
 @pytest.fixture
 def evaluate(test_set):
-    """Return the command as a process: its exit status, standard output and standard error."""
-
     async def evaluate(address, *arguments, command="evaluate"):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "earvoice.cli", command, "--server", address),

@@ -47,7 +47,6 @@ async def run_gateway(server_address, **settings):
 
 
 def speak(address, path="/v1/translate", **options):
-    """Open a WebSocket to the gateway."""
     return connect(f"ws://{address}{path}", max_size=None, **options)
 
 
@@ -69,12 +68,10 @@ async def receive_all(websocket):
 
 
 def of_kind(messages, kind):
-    """The messages of one type, in order."""
     return [message for message in messages if message["type"] == kind]
 
 
 def text_of(messages, language="de"):
-    """The joined words of a language."""
     words = [
         word
         for message in of_kind(messages, "words")

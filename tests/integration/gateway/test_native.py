@@ -24,7 +24,6 @@ CHUNK = b"\0\0" * 800
 
 
 async def refusal(websocket):
-    """Return the error that a connection ends with, and its close code."""
     messages = await receive_all(websocket)
     return messages[-1], websocket.close_code
 

@@ -47,7 +47,6 @@ def send_spans(address: str, spans: list[dict]) -> bool:
 
 
 def value_of(value: dict):
-    """The value of an attribute in OTLP/JSON."""
     ((kind, content),) = value.items()
     if kind == "arrayValue":
         return [value_of(one) for one in content["values"]]

@@ -20,10 +20,7 @@ class Collector(trace_grpc.TraceServiceServicer, metrics_grpc.MetricsServiceServ
     """Keeps what it is sent.
 
     Attributes:
-        gate: nothing is answered while it is shut.
         refuses: answers with an error that forbids another try.
-        spans: taken.
-        metrics: readings taken.
         asked: set once anything has come.
     """
 
@@ -53,7 +50,6 @@ class Collector(trace_grpc.TraceServiceServicer, metrics_grpc.MetricsServiceServ
 
 @asynccontextmanager
 async def serve_collector(collector: Collector) -> AsyncIterator[str]:
-    """Serve it on a free port and give its endpoint."""
     server = grpc.aio.server()
     trace_grpc.add_TraceServiceServicer_to_server(collector, server)
     metrics_grpc.add_MetricsServiceServicer_to_server(collector, server)

@@ -22,8 +22,6 @@ from tests.integration.policy.scripted_backends import ScriptedDecoder, Scripted
 
 @dataclass
 class RunningPolicy:
-    """What a test needs of a running policy service."""
-
     address: str
     service: SpeechTranslationService
     encoder: ScriptedEncoder
@@ -42,7 +40,6 @@ Start = Callable[..., Awaitable[RunningPolicy]]
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Start a policy service with some settings changed."""
     async with AsyncExitStack() as stack:
 
         async def start_one(**changes: object) -> RunningPolicy:
@@ -73,5 +70,4 @@ async def start() -> AsyncIterator[Start]:
 
 @pytest.fixture
 async def running(start: Start) -> RunningPolicy:
-    """A policy service with the usual settings."""
     return await start()

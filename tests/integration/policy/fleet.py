@@ -23,14 +23,7 @@ TIMEOUTS = BackendTimeouts(answer_s=0.6, slow_answer_s=20.0, replacement_s=5.0, 
 
 @dataclass
 class Fleet:
-    """What a test needs of it.
-
-    Attributes:
-        address: of the policy service.
-        encoders: the encoder's replicas.
-        decoders: the decoder's replicas.
-        backends: as the policy service sees them.
-    """
+    """What a test needs of it."""
 
     address: str
     encoders: Sequence[ScriptedReplica]
@@ -38,16 +31,13 @@ class Fleet:
     backends: Backends
 
     def replicas(self, service: str) -> Sequence[ScriptedReplica]:
-        """The replicas of a service."""
         return self.encoders if service == "encoder" else self.decoders
 
     def busy(self, service: str) -> ScriptedReplica:
-        """The one replica that has a session."""
         (busy,) = (r for r in self.replicas(service) if r.servicer.session_count)
         return busy
 
     def idle(self, service: str) -> ScriptedReplica:
-        """The first replica that has none."""
         return next(r for r in self.replicas(service) if not r.servicer.session_count)
 
 
@@ -58,7 +48,6 @@ async def running_fleet(
     timeouts: BackendTimeouts = TIMEOUTS,
     models: Sequence[types_pb2.ModelDescription] = (),
 ) -> AsyncIterator[Fleet]:
-    """Run replicas and a policy service that knows them all."""
     async with AsyncExitStack() as stack:
         encoders = [scripted_replica("encoder") for _ in range(encoder_count)]
         decoders = [scripted_replica("decoder") for _ in range(decoder_count)]

@@ -55,10 +55,7 @@ class ScriptedEncoder(encoder_grpc.EncoderServiceServicer):
         gate: nothing is encoded while it is shut.
         failure: instead of the next answer to anything but an opening.
         refusal: instead of opening a session.
-        openings: sessions that were asked for.
         commands: names of what came, with positions.
-        session_count: sessions that run.
-        idle: set while there is none.
         max_state_count: most states of one answer.
     """
 
@@ -143,14 +140,8 @@ class ScriptedDecoder(decoder_grpc.DecoderServiceServicer):
 
     Attributes:
         gate: no step is taken while it is shut.
-        failure: instead of the next answer.
         failure_after: answers that come before.
-        refusal: instead of opening a session.
-        requests: what was to be generated.
         asked: set once there is something.
-        halted_count: generations that were halted.
-        session_count: sessions that run.
-        idle: set while there is none.
     """
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -314,12 +305,7 @@ DECODER_NAME = decoder_pb.DESCRIPTOR.services_by_name["DecoderService"].full_nam
 
 
 class HealthThatMayFallSilent(health.aio.HealthServicer):
-    """Answers nothing while its process is stopped.
-
-    Attributes:
-        gate: shut while it is.
-        asked: set when somebody asks how it is.
-    """
+    """Answers nothing while its process is stopped."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -339,13 +325,7 @@ class HealthThatMayFallSilent(health.aio.HealthServicer):
 
 @dataclass
 class ScriptedReplica:
-    """One replica.
-
-    Attributes:
-        servicer: plays the script.
-        health: tells its health.
-        port: where it listens; 0 before the first start, kept afterwards.
-    """
+    """One replica."""
 
     servicer: ScriptedEncoder | ScriptedDecoder
     health: HealthThatMayFallSilent
@@ -354,12 +334,10 @@ class ScriptedReplica:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def service(self) -> str:
-        """`encoder` or `decoder`."""
         return "encoder" if isinstance(self.servicer, ScriptedEncoder) else "decoder"
 
     @property
@@ -367,7 +345,6 @@ class ScriptedReplica:
         return ENCODER_NAME if self.service == "encoder" else DECODER_NAME
 
     async def start(self) -> None:
-        """Listen and serve."""
         self.server = grpc.aio.server(
             interceptors=[StatusInterceptor(write_timeout_s=10)],
             options=server_options(MESSAGE_LIMIT_BYTES),
@@ -382,7 +359,6 @@ class ScriptedReplica:
         await self.tell(serving=True)
 
     async def tell(self, *, serving: bool) -> None:
-        """Tell its health from now on."""
         status = health_pb2.HealthCheckResponse
         value = status.SERVING if serving else status.NOT_SERVING
         await self.health.set(self._name, value)
@@ -398,12 +374,10 @@ class ScriptedReplica:
         self.health.gate.clear()
 
     def fail(self, failure: EarvoiceError | grpc.StatusCode) -> None:
-        """Fail from the next answer on."""
         self.servicer.failure = failure
 
 
 def scripted_replica(service: str) -> ScriptedReplica:
-    """A replica that has not been started."""
     servicer = ScriptedEncoder() if service == "encoder" else ScriptedDecoder()
     servicer.gate.set()
     return ScriptedReplica(servicer, HealthThatMayFallSilent())

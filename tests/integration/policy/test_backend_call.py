@@ -20,8 +20,6 @@ SECOND = encoder_pb.EncodeRequest(audio=encoder_pb.EncodeAudio(revision=1, data=
 
 
 class SilentReplica:
-    """Has a channel, and does not tell its health."""
-
     kind = ENCODER
 
     def __init__(self, channel: grpc.aio.Channel) -> None:

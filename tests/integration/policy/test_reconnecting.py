@@ -48,7 +48,6 @@ async def translate(
     chunks: AsyncIterator[bytes] | list[bytes | TranslationUpdate] = CHUNKS,
     options: TranslationOptions = OPTIONS,
 ) -> list[TranslationEvent]:
-    """All events of a translation."""
     events = []
     async with connect(address) as client, asyncio.timeout(200):
         source = send_fast(chunks) if isinstance(chunks, list) else chunks

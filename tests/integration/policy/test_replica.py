@@ -36,7 +36,6 @@ class CountedAccess(BackendAccess):
 
 @asynccontextmanager
 async def serving(tls: ServerTls):
-    """Run a replica behind TLS and give its address."""
     server = grpc.aio.server()
     encoder_grpc.add_EncoderServiceServicer_to_server(ScriptedEncoder(), server)
     healths = health.aio.HealthServicer()

@@ -26,7 +26,6 @@ async def replicas(start: Start, **settings: object) -> tuple[RunningPolicy, Run
 
 
 def messages(audio: bytes, **changes: object) -> list[Request]:
-    """A whole stream."""
     return [Request(config=config(**changes)), *(Request(audio=a) for a in pieces(audio, 9000))]
 
 

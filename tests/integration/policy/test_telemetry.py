@@ -33,7 +33,6 @@ TYPES = {
 
 
 def messages(**changes) -> list[Request]:
-    """Four seconds, in small pieces."""
     audio = bytes(4 * RATE_HERTZ * 2)
     return [Request(config=config(**changes)), *(Request(audio=piece) for piece in pieces(audio))]
 

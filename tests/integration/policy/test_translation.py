@@ -20,7 +20,6 @@ def seconds(count: float) -> bytes:
 
 
 def stream(*messages: bytes | pb.StreamingUpdate, **changes) -> list[Request]:
-    """A config, then audio and updates."""
     return [Request(config=config(**changes))] + [
         Request(audio=message) if isinstance(message, bytes) else Request(update=message)
         for message in messages

@@ -41,7 +41,6 @@ class Issuer:
         return jwt.encode(given, key, algorithm="ES256", headers={"kid": self._key_id})
 
     def key_set(self) -> str:
-        """The public keys."""
         keys = [
             json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key()))
             | {"kid": key_id, "use": "sig", "alg": "ES256"}

@@ -32,7 +32,6 @@ class PlainService(pb_grpc.EncoderServiceServicer):
 
 @asynccontextmanager
 async def plain_service(settings: ServiceSettings, authenticator=None):
-    """Give the service and its port."""
     service = PlainService()
     server = ServiceServer(settings, [SERVICE], authenticator=authenticator)
     pb_grpc.add_EncoderServiceServicer_to_server(service, server.grpc_server)

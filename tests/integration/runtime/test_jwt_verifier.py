@@ -21,13 +21,11 @@ FUTURE = datetime.now(UTC) + timedelta(days=1)
 
 @pytest.fixture
 def issuer() -> Issuer:
-    """Who signs."""
     return Issuer()
 
 
 @pytest.fixture
 def key_file(tmp_path, issuer) -> KeyFile:
-    """The issuer's keys, in a file."""
     path = tmp_path / "keys.json"
     path.write_text(issuer.key_set())
     return KeyFile(path)
@@ -78,7 +76,6 @@ async def test_a_forged_token_is_not_known(issuer, key_file, tmp_path):
 
 
 def encoded(part: object) -> str:
-    """A part of a token."""
     return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
 
 

@@ -28,7 +28,6 @@ async def telling(status):
 
 
 async def probe(*arguments):
-    """The exit code, and what was said."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "earvoice.runtime.probe", *arguments),
         stderr=asyncio.subprocess.PIPE,

@@ -25,13 +25,7 @@ DESCRIPTORS = 128
 async def start(
     service: str, before: Callable[[], None] | None = None, **settings: str
 ) -> asyncio.subprocess.Process:
-    """Start a service's process; only these of its settings are set.
-
-    Args:
-        service: its name.
-        before: called in the process before it begins.
-        settings: by their names without the prefix.
-    """
+    """Start a service's process; only these of its settings are set."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("EARVOICE_")
     }

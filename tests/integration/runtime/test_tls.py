@@ -23,12 +23,10 @@ TIMEOUT_S = 120
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """Who issues the certificates of both ends."""
     return Authority(tmp_path)
 
 
 def server_settings(authority: Authority, **changes) -> ServiceSettings:
-    """Settings of a server with a certificate."""
     issued = authority.issue("server")
     return ServiceSettings(
         tls_certificate_file=issued.certificate_file, tls_key_file=issued.key_file, **changes

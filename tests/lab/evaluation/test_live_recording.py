@@ -18,7 +18,6 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture
 def run_folder(recording: Recording, model_path: Path, tmp_path: Path) -> Path:
-    """A run of two inputs."""
     run_command(
         *("replay", recording.folder, "--model", model_path, "--output", tmp_path),
         *("--policy", "edatt:alpha=0.4@segment=400"),
@@ -28,7 +27,6 @@ def run_folder(recording: Recording, model_path: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sources(test_set: Path) -> tuple[SourceRecording, ...]:
-    """Its test set."""
     return read_sources(test_set / "wavs.txt", read_lines(test_set / "refs.txt"))
 
 

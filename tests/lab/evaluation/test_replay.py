@@ -41,7 +41,6 @@ def translate(run: ReplayRun, recording: Recording, *settings: ReplaySetting) ->
 
 
 def described(translated: TranslatedRecording) -> str:
-    """Words with their delays."""
     return " ".join(f"{unit.text}@{unit.delay_ms:g}" for unit in translated.units)
 
 

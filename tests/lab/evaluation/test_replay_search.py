@@ -35,17 +35,14 @@ wanted = st.fixed_dictionaries(
 
 @cache
 def decoder_of(path: Path) -> CachedDecoder:
-    """The tiny decoder, loaded once."""
     return load_checkpoint(path).network.decoder
 
 
 def states_of(count: int) -> torch.Tensor:
-    """[count, d] noise."""
     return torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(count))
 
 
 def block_of(count: int) -> StateBlock:
-    """The same, as the service takes it."""
     data = states_of(count).numpy().astype("<f4").tobytes()
     return StateBlock(StatesId(0, 1), count, WIDTH, ElementType.FLOAT32, data)
 

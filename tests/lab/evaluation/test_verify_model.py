@@ -58,7 +58,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verify(*words: str) -> int:
-    """Run the command and give its exit status."""
     parser = argparse.ArgumentParser()
     COMMAND.add_arguments(parser)
     return COMMAND.run(parser.parse_args(["model", *words]))

@@ -24,7 +24,6 @@ ZERO = StageTimings(*[0.0] * 12)
 
 
 def word(**timings):
-    """Return a word with these stage timings."""
     return CommittedWord(
         "x", STARTS_WORD, "de", 0, 0, 900, 1000, 1100, 1150, replace(ZERO, **timings)
     )

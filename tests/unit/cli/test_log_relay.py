@@ -7,7 +7,6 @@ from earvoice.runtime.log_sink import LogSink
 
 
 async def pump(relay, *blocks):
-    """Let the relay read these blocks."""
     reader = asyncio.StreamReader()
     for block in blocks:
         reader.feed_data(block)

@@ -98,7 +98,6 @@ def test_help_tells_the_exit_statuses(capsys):
 
 
 def entry(value):
-    """Return a subcommand of another package."""
     return CommandEntry("dance", EntryPoint("dance", value, "earvoice.commands"))
 
 

@@ -37,7 +37,6 @@ def released(*texts):
 
 
 def write_text(*events, width=80, **options):
-    """Return what the events become."""
     output = io.StringIO()
     writer = TextWriter(output, TranslationOptions(("de",), **options), width)
     for event in events:
@@ -84,7 +83,6 @@ TIMED = CommittedWord("da", STARTS_WORD, "de", 1, 10.0, 20.0, 30.0, 40.0, 45.0, 
 
 
 def write_lines(*events, options=OPTIONS):
-    """Return the objects that the events become."""
     output = io.StringIO()
     writer = JsonLineWriter(output, "a.wav", options)
     for event in events:

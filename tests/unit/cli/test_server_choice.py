@@ -28,7 +28,6 @@ def parse(*arguments: str) -> argparse.Namespace:
 
 
 async def open_client(*arguments: str, address: str = REMOTE) -> None:
-    """Open what the arguments want, and close it."""
     await open_unnamed(address, parse(*arguments)).close()
 
 

@@ -18,7 +18,6 @@ from earvoice.policies import Edatt, WaitK
 
 
 def read(*arguments, paced=False):
-    """Return the options that the arguments stand for."""
     parser = argparse.ArgumentParser()
     add_language_arguments(parser)
     add_policy_arguments(parser)

@@ -54,11 +54,9 @@ class SteppedClock:
         self.time_s = 100.0
 
     def now_s(self):
-        """Return the time."""
         return self.time_s
 
     async def sleep_s(self, duration_s):
-        """Move on."""
         self.time_s += duration_s
 
 

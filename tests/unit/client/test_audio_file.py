@@ -16,7 +16,6 @@ def tone(rate_hz, channels, seconds=0.5):
 
 
 def write(folder, rate_hz, channels, *, name="a.wav", subtype="PCM_16"):
-    """Write a tone and return its path."""
     path = folder / name
     soundfile.write(path, tone(rate_hz, channels), rate_hz, subtype=subtype)
     return path

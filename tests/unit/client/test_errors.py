@@ -63,7 +63,6 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "errors.md"
 
 
 def failure_of(error: server_errors.EarvoiceError) -> AioRpcError:
-    """Return what a client's grpc raises for a server's error."""
     by_number = {code.value[0]: code for code in grpc.StatusCode}
     status = status_proto(error)
     metadata = Metadata((DETAILS_KEY, status.SerializeToString()))
@@ -146,7 +145,6 @@ def test_another_domain_is_not_ours():
 
 
 def documented_rows() -> list[list[str]]:
-    """Return the cells of the table of statuses in docs/errors.md."""
     rows = re.findall(
         r"^\| ([A-Z_]+) \| (\w+) \| (\w+) \| (.+) \|$", DOCUMENT.read_text("utf8"), re.MULTILINE
     )

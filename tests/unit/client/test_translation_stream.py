@@ -20,8 +20,6 @@ from earvoice.client.translation_stream import LONGEST_PAUSE_S, Reconnection, Re
 
 @dataclass
 class Clock:
-    """Seconds that a test counts."""
-
     now_s: float = 50.0
 
     def __call__(self) -> float:

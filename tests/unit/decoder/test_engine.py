@@ -24,7 +24,6 @@ async def engines() -> AsyncIterator[list[Engine]]:
 
 
 def start(engines: list[Engine], strategy: ScriptedStrategy) -> Engine:
-    """Start an engine that the fixture closes."""
     engine = Engine(strategy)
     engines.append(engine)
     engine.start()
@@ -41,7 +40,6 @@ def generation(
 
 
 async def until_end(outbox: Outbox) -> list[Event]:
-    """All events of one generation."""
     events: list[Event] = []
     while not events or events[-1].progress is not None:
         event = await outbox.take()
@@ -51,7 +49,6 @@ async def until_end(outbox: Outbox) -> list[Event]:
 
 
 def tokens_of(events: Sequence[Event]) -> list[int]:
-    """The tokens that the events tell."""
     return [token.token for event in events if event.progress for token in event.progress.tokens]
 
 

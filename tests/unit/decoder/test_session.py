@@ -22,26 +22,22 @@ from tests.requests import generate, halt, opening, states
 
 @pytest.fixture
 def engine() -> NotingEngine:
-    """Notes what it is given."""
     return NotingEngine()
 
 
 @pytest.fixture
 def session(engine: NotingEngine) -> DecodeSession:
-    """A session that is not open yet."""
     outbox = Outbox(8, engine.wake)
     return DecodeSession(served_model(), engine, outbox, max_states=10, max_tokens=20)
 
 
 def apply(session: DecodeSession, *requests: pb.DecodeRequest) -> None:
-    """One after the other."""
     for request in requests:
         session.apply(request, read_at_s=0.0)
 
 
 @pytest.fixture
 def ready(session: DecodeSession) -> DecodeSession:
-    """A session with states."""
     apply(session, opening())
     apply(session, states())
     return session

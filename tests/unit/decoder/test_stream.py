@@ -34,7 +34,6 @@ class Requests:
 
 
 def stream(engine: NotingEngine | None = None) -> DecodeStream:
-    """A stream over an engine that only notes."""
     engine = engine or NotingEngine()
     outbox = Outbox(8, engine.wake)
     session = DecodeSession(served_model(), engine, outbox, max_states=10, max_tokens=20)
@@ -44,7 +43,6 @@ def stream(engine: NotingEngine | None = None) -> DecodeStream:
 async def serve(
     served: DecodeStream, *given: pb.DecodeRequest | Exception
 ) -> list[pb.DecodeResponse]:
-    """What is answered."""
     sent: list[pb.DecodeResponse] = []
 
     async def send(response: pb.DecodeResponse) -> None:

@@ -39,7 +39,6 @@ OMNISTEVAL = {
 
 
 def segment(audio_s, computation_s, generated=(), deleted=()):
-    """Return simulstream's line for a segment."""
     return {
         "id": 7,
         "total_audio_processed": audio_s,
@@ -55,7 +54,6 @@ def simulstream(*segments):
 
 
 def item(text, delay_ms, elapsed_ms, *, starts_word=True, utterance=0, **more):
-    """Return a line of ``earvoice translate``."""
     return {
         "type": "word",
         "text": text,

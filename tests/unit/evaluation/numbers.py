@@ -51,7 +51,6 @@ def make_instance(delays_ms, elapsed_ms, source_length_ms, reference_units, cloc
 
 
 def shared_runs() -> list[Path]:
-    """Return the recorded runs of SimulEval 1.0, or skip the test aloud."""
     shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
     runs = sorted((shared / "golden" / "runs").glob("v10_*.json.gz"))
     if not runs:

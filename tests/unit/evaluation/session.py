@@ -40,7 +40,6 @@ def word(text, delay_ms, elapsed_ms, *, starts_word=True, utterance=0, heard=(0.
 
 
 def segment(end_ms, computation_ms, *words, utterance=0):
-    """Return the events of a decided segment."""
     done = SegmentDone(utterance, 1, end_ms, computation_ms, 0.0, 0, len(words))
     return [Committed(words, 0, b""), done] if words else [done]
 

@@ -36,7 +36,6 @@ def sweep(tmp_path):
 
 
 def interpolate(drawn, latency_ms):
-    """Interpolate a single draw; None where nothing is known."""
     latencies_ms, qualities = np.array(drawn, np.float64).T[:, :, np.newaxis]
     (value,) = interpolate_draws(latencies_ms, qualities, np.array([latency_ms]))[0]
     return None if np.isnan(value) else value

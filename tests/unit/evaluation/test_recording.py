@@ -24,12 +24,10 @@ REVISIONS = (Revision(12_800, False, 1.5, 20.0), Revision(16_000, True, 2.0, 25.
 
 
 def recorded(index: int) -> RecordedInput:
-    """An input of one second."""
     return RecordedInput(index, f"{index}.wav", "Hallo.", 16_000, 16_000, REVISIONS)
 
 
 def messages() -> list[pb.EncodeResponse]:
-    """Its revisions."""
     return [
         pb.EncodeResponse(encoded={"states": {"data": bytes([number]), "state_count": number}})
         for number in (1, 2)

@@ -16,8 +16,6 @@ from tests.unit.evaluation.logs import SIMULEVAL_1_0, SIMULEVAL_1_1, segment, si
 
 @pytest.fixture
 def run(capsys):
-    """Run the command and return what it prints."""
-
     def run(*arguments):
         parser = argparse.ArgumentParser()
         COMMAND.add_arguments(parser)

@@ -159,11 +159,9 @@ def segment_spans(
 
 
 def line(spans):
-    """A line of a span file."""
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]})
 
 
 def write_spans(path: Path, spans) -> Path:
-    """A file with a span a line."""
     path.write_text("".join(f"{line([one])}\n" for one in spans), encoding="utf8")
     return path

@@ -46,15 +46,7 @@ STATE_COUNT = 6
 
 @dataclass(frozen=True)
 class SeenSegment:
-    """What the decoder makes of one more segment.
-
-    Attributes:
-        duration_ms: by how much the audio is longer.
-        tokens: the best hypothesis after the prefix.
-        ended: whether it ends.
-        others: the other items of its beam.
-        word_count: source words heard in it.
-    """
+    """What the decoder makes of one more segment."""
 
     duration_ms: int
     tokens: list[Token]
@@ -96,13 +88,7 @@ def each_policy(test):
 
 
 class RandomUtterance:
-    """Tells a policy of segment after segment, and keeps what it commits.
-
-    Attributes:
-        committed: token ids.
-        heard: at the segment told last.
-        hypothesis: at the same; None before the first and where none was wanted.
-    """
+    """Tells a policy of segment after segment, and keeps what it commits."""
 
     def __init__(self) -> None:
         self.committed: list[int] = []
@@ -110,7 +96,6 @@ class RandomUtterance:
         self.hypothesis: Hypothesis | None = None
 
     def hear(self, segment: SeenSegment) -> None:
-        """Hear another segment."""
         self.heard = Heard(
             self.heard.duration_ms + segment.duration_ms,
             STATE_COUNT,

@@ -48,12 +48,7 @@ def run_session(
     """Run a session over audio and updates to its end and return its events, totals last.
 
     Args:
-        messages: what the client sends.
-        options: what it asked for.
-        encoder: the usual one unless given.
-        decoder: the usual one unless given.
         late: whether everything has come before the first segment is looked at.
-        observer: is told of every segment.
         resumed: a session to go on with; the messages are then of its later audio.
     """
     return asyncio.run(_run(messages, options, encoder, decoder, observer, resumed, late=late))
@@ -105,7 +100,6 @@ def seconds(count: float) -> bytes:
 
 
 def items_of(events: Sequence[Event]) -> list[Word]:
-    """All released items, in order."""
     return [item for event in events if isinstance(event, WordsReleased) for item in event.items]
 
 

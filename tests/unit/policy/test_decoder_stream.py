@@ -36,7 +36,6 @@ class ScriptedCall:
 
 
 def steps(generation: int, *steps: tuple[int, bool]) -> pb.DecodeResponse:
-    """Steps as (index, end of sentence)."""
     message = pb.Steps(generation_id=generation)
     for index, ends in steps:
         message.steps.add(index=index, token=index, text=b"w", end_of_sequence=ends)

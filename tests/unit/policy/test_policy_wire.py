@@ -76,7 +76,6 @@ PARAMETERS = st.one_of(
 
 
 def asked(text: str):
-    """The parameters that a message, written as text, stands for."""
     return resolved_policy(text_format.Parse(text, pb.DecisionPolicy()), MODEL, POLICIES)
 
 

@@ -38,7 +38,6 @@ async def sent(*messages: bytes, then: asyncio.Event | None = None) -> AsyncIter
 
 
 async def collect(stream: TranslationStream, audio: AsyncIterator[bytes]) -> list[Event]:
-    """All events."""
     return [event async for event in stream.events(audio)]
 
 

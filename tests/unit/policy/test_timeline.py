@@ -82,8 +82,6 @@ def test_the_true_clock_shows_the_backlog():
 
 
 class KeepingObserver(SegmentObserver):
-    """Keeps what it is told."""
-
     def __init__(self) -> None:
         self.begun: list[SegmentTimeline] = []
         self.ended: list[tuple[SegmentTimeline, SegmentWorked]] = []

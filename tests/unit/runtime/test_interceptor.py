@@ -19,11 +19,9 @@ class Time:
         self.now_s = 0.0
 
     def clock_s(self) -> float:
-        """The time."""
         return self.now_s
 
     async def sleep(self, duration_s: float) -> None:
-        """Let time pass."""
         self.now_s += duration_s
 
 

@@ -21,8 +21,6 @@ from earvoice.runtime.parameter import (
 
 @dataclass(frozen=True)
 class Window(Declared):
-    """Stands inside another."""
-
     length_ms: int = parameter(minimum=10, maximum=500, unit="ms")
 
 
@@ -41,7 +39,6 @@ class Sample(Declared):
     memory: list[int] = field(init=False, default_factory=list, compare=False)
 
     def check_together(self) -> None:
-        """Refuse a limit below the count."""
         if self.limit is not None and self.limit < self.count:
             raise ParameterError("limit", self.limit, f"{self.count} (count) or more")
 

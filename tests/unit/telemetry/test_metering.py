@@ -15,15 +15,12 @@ from earvoice.telemetry.trace_context import new_root
 
 
 class Metered:
-    """A service's meters, and their reader."""
-
     def __init__(self, service) -> None:
         self._reader = InMemoryMetricReader()
         provider = MeterProvider([self._reader], shutdown_on_exit=False)
         self.meters = Meters(service, provider.get_meter("tested"))
 
     def read(self) -> dict[str, list]:
-        """Points by metric."""
         data = self._reader.get_metrics_data()
         scopes = data.resource_metrics[0].scope_metrics if data else []
         return {m.name: list(m.data.data_points) for scope in scopes for m in scope.metrics}

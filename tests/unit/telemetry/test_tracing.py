@@ -34,14 +34,12 @@ class KeepingExporter(SpanExporter):
             self.free.set()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Waits while it stalls."""
         self.asked.set()
         self.free.wait()
         self.spans += spans
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """Gives up."""
         self.free.set()
 
 
@@ -52,7 +50,6 @@ class FailingExporter(SpanExporter):
         self._raises = raises
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Never takes anything."""
         if self._raises:
             raise OSError("no space left on device")
         return SpanExportResult.FAILURE
