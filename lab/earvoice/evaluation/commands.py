@@ -66,15 +66,21 @@ def add_recording_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", metavar="N", type=int, help="the first so many inputs only")
 
 
-def _add_test_set_arguments(parser: argparse.ArgumentParser, *, with_model: bool) -> None:
+def _add_test_set_arguments(
+    parser: argparse.ArgumentParser, *, with_model: bool, required: bool = True
+) -> None:
     parser.add_argument(
-        "--source", metavar="FILE", type=Path, required=True, help="paths of recordings, one a line"
+        "--source",
+        metavar="FILE",
+        type=Path,
+        required=required,
+        help="paths of recordings, one a line",
     )
     parser.add_argument(
         "--target",
         metavar="FILE",
         type=Path,
-        required=with_model,
+        required=required and with_model,
         help="their translations, one a line",
     )
     if with_model:
@@ -187,7 +193,14 @@ def read_settings(texts: Sequence[str]) -> list[ReplaySetting]:
 
 
 def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_test_set_arguments(parser, with_model=True)
+    _add_test_set_arguments(parser, with_model=True, required=False)
+    parser.add_argument(
+        "--confidence",
+        metavar="RUN",
+        type=Path,
+        help="fit the words' confidence instead, on a folder of earvoice evaluate whose words are "
+        "the speaker's language and whose references are transcripts",
+    )
     parser.add_argument(
         "--segment", metavar="MS", type=int, default=800, help="of the streams (%(default)s)"
     )
@@ -197,12 +210,33 @@ def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         default=2000,
         help="mean LAAL that the default alpha and f must keep (%(default)s)",
     )
-    parser.add_argument(
-        "--output", metavar="DIR", type=Path, required=True, help="of recording and replays"
-    )
+    parser.add_argument("--output", metavar="DIR", type=Path, help="of recording and replays")
+
+
+def _calibrate_confidence(options: argparse.Namespace) -> int:
+    with computing():
+        from earvoice.evaluation import confidence  # noqa: PLC0415 - the model's config needs torch
+        from earvoice.models import checkpoint  # noqa: PLC0415
+
+        config = checkpoint.load_config(options.model)
+        model_hash = checkpoint.directory_hash(options.model)
+        run = confidence.read_run(options.confidence, config.source_language, model_hash)
+        found = confidence.calibrate(run)
+        chosen = confidence.joined(config.confidence, found)
+        if not options.dry_run:
+            checkpoint.write_confidence(options.model, chosen)
+    sys.stdout.write(confidence.reliability_table(run, found))
+    for name, value in asdict(chosen).items():
+        sys.stdout.write(f"{name} = {value} (was {getattr(config.confidence, name)})\n")
+    return ExitCode.DONE
 
 
 def _run_calibrate(options: argparse.Namespace) -> int:
+    if options.confidence is not None:
+        return _calibrate_confidence(options)
+    for name in ("source", "target", "output"):
+        if getattr(options, name) is None:
+            raise CommandError(f"--{name} is missing: the policy's parameters are tried on a set")
     sources = _read_sources(options)
     check_segment_ms(options.segment)
     with computing():

@@ -1,11 +1,12 @@
-"""BLEU and chrF by sacreBLEU."""
+"""BLEU and chrF by sacreBLEU, and word errors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from earvoice.evaluation.instance import primary_language
+from earvoice.evaluation.instance import default_unit, primary_language
+from earvoice.evaluation.word_errors import count_errors, plain_words
 
 # sacreBLEU's default fits languages with blanks; these have a tokenizer of their own.
 _TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
@@ -24,6 +25,9 @@ class Quality:
     bleu_signature: str
     chrf: float
     chrf_signature: str
+    wer: float
+    """Word errors for each hundred words of the references; of characters without blanks."""
+    wer_signature: str
 
 
 def bleu_tokenizer(language: str) -> str:
@@ -53,5 +57,23 @@ def score_quality(
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
     chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])
     return Quality(
-        bleu_score.score, str(bleu.get_signature()), chrf_score.score, str(chrf.get_signature())
+        bleu_score.score,
+        str(bleu.get_signature()),
+        chrf_score.score,
+        str(chrf.get_signature()),
+        100 * word_error_rate(hypotheses, references, language),
+        f"{default_unit(language)}s, lower case, no punctuation, figures as written",
     )
+
+
+def word_error_rate(
+    hypotheses: Sequence[str], references: Sequence[str], language: str = ""
+) -> float:
+    """Return the errors of all texts over the words of all references, 0 to above 1."""
+    unit = default_unit(language)
+    wanted = [plain_words(reference, unit) for reference in references]
+    errors = sum(
+        count_errors(plain_words(hypothesis, unit), words)
+        for hypothesis, words in zip(hypotheses, wanted, strict=True)
+    )
+    return errors / max(1, sum(map(len, wanted)))

@@ -91,6 +91,7 @@ class Report:
         return [
             f"{'BLEU':20}{self.quality.bleu:14.{_DECIMALS}f}  {self.quality.bleu_signature}",
             f"{'chrF':20}{self.quality.chrf:14.{_DECIMALS}f}  {self.quality.chrf_signature}",
+            f"{'WER':20}{self.quality.wer:14.{_DECIMALS}f}  {self.quality.wer_signature}",
         ]
 
     def _note_lines(self) -> list[str]:
@@ -130,6 +131,7 @@ def _score_rows(report: Report) -> Iterator[tuple[str, str, float, int]]:
     if report.quality is not None:
         yield "BLEU", "", report.quality.bleu, score.instance_count
         yield "chrF", "", report.quality.chrf, score.instance_count
+        yield "WER", "", report.quality.wer, score.instance_count
 
 
 _NAMES = ("instances.log", "instances.resegmented.jsonl")
@@ -299,7 +301,7 @@ def _score_quality(log: Log, language: str) -> tuple[Quality | None, tuple[str, 
     if missing:
         notes.append(
             f"{missing} of {len(log.instances)} instances have no reference: their hypothesis' "
-            "length stands in for it, and BLEU and chrF leave them out"
+            "length stands in for it, and BLEU, chrF and WER leave them out"
         )
     if not pairs:
         return None, tuple(notes)
@@ -307,7 +309,7 @@ def _score_quality(log: Log, language: str) -> tuple[Quality | None, tuple[str, 
         hypotheses, references = zip(*pairs, strict=True)
         return score_quality(hypotheses, references, language), tuple(notes)
     except QualityError as error:
-        return None, (*notes, f"BLEU and chrF are left out: {error}")
+        return None, (*notes, f"BLEU, chrF and WER are left out: {error}")
 
 
 def _clock_notes(log: Log) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from earvoice.evaluation.clock import (
 )
 from earvoice.evaluation.instance import Unit, split_text
 from earvoice.evaluation.source_set import SourceRecording
+from earvoice.evaluation.word_errors import plain_words
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class ReleasedUnit:
     live_ms: float = 0.0
     segment: int = 0
     elapsed_ms: float = 0.0
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,9 @@ class Collector:
                 word,
                 source_start_ms=min(before.source_start_ms, word.source_start_ms),
                 source_end_ms=max(before.source_end_ms, word.source_end_ms),
+                confidence=min(before.confidence, word.confidence)
+                if plain_words(word.text)
+                else before.confidence,
             )
         for place, text in enumerate(texts):
             unit = ReleasedUnit(
@@ -164,6 +169,7 @@ class Collector:
                 live_ms=word.received_ms,
                 segment=len(self._segments),
                 elapsed_ms=word.elapsed_ms,
+                confidence=word.confidence,
             )
             self._units.append(unit)
 
@@ -203,6 +209,7 @@ def describe_instance(recording: TranslatedRecording) -> dict[str, Any]:
         "source_intervals": [
             [unit.source_start_ms, unit.source_end_ms] for unit in recording.units
         ],
+        "confidences": [unit.confidence for unit in recording.units],
         "utterances": _describe_utterances(recording),
         "segments" if recording.every_segment_decided else "merged_segments": [
             {

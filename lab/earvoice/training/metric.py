@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from sacrebleu.metrics.bleu import BLEU
 
+from earvoice.evaluation.word_errors import count_errors
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,20 +42,10 @@ class Score:
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Word edits over reference words, summed over all sentences."""
     edits = sum(
-        edit_distance(hypothesis.split(), reference.split())
+        count_errors(hypothesis.split(), reference.split())
         for hypothesis, reference in zip(hypotheses, references, strict=True)
     )
     return edits / max(1, sum(len(reference.split()) for reference in references))
-
-
-def edit_distance(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
-    """Return the fewest substitutions, insertions and deletions (Levenshtein)."""
-    row = list(range(len(reference) + 1))
-    for i, word in enumerate(hypothesis, start=1):
-        diagonal, row[0] = row[0], i
-        for j, wanted in enumerate(reference, start=1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (word != wanted))
-    return row[-1]
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, float, str]:

@@ -30,7 +30,7 @@ from earvoice.models.assembly import (
     language_tags,
     loading_bytes,
 )
-from earvoice.models.config import Compression, ModelConfig, PolicyDefaults
+from earvoice.models.config import Compression, Confidence, ModelConfig, PolicyDefaults
 from earvoice.models.errors import CheckpointError
 from earvoice.models.families import family_of
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream
@@ -117,8 +117,7 @@ def read_directory(directory: Path) -> CheckpointParts:
         normalisation=FeatureNormalisation(mean, deviation),
         source_vocabulary=Vocabulary(_read_verified(directory, SOURCE_FILE, hashes)),
         target_vocabulary=target,
-        # The configuration holds the hash of every other file, so its own covers all.
-        hash=hashlib.sha256(_read_file(directory, CONFIG_FILE)).hexdigest(),
+        hash=directory_hash(directory),
         precision_trials=trials,
     )
 
@@ -133,6 +132,18 @@ def write_policy_defaults(directory: Path, defaults: PolicyDefaults) -> None:
     config, hashes, trials = _read_description(directory)
     config = dataclasses.replace(config, policy_defaults=defaults)
     _replace_description(directory, _description(config, hashes, trials))
+
+
+def write_confidence(directory: Path, confidence: Confidence) -> None:
+    """Replace a checkpoint's calibrated confidence; its hash becomes another."""
+    config, hashes, trials = _read_description(directory)
+    config = dataclasses.replace(config, confidence=confidence)
+    _replace_description(directory, _description(config, hashes, trials))
+
+
+def directory_hash(directory: Path) -> str:
+    """The SHA-256 that a checkpoint directory is known by: its configuration has every file's."""
+    return hashlib.sha256(_read_file(directory, CONFIG_FILE)).hexdigest()
 
 
 def add_precision_trials(directory: Path, trials: tuple[PrecisionTrial, ...]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from earvoice.models.checkpoint import load_checkpoint, load_config
+from earvoice.models.checkpoint import directory_hash, load_checkpoint, load_config
 from tests.lab.evaluation.commands import run_command
 
 pytestmark = pytest.mark.torch
@@ -68,3 +68,54 @@ def test_calibration_writes_what_it_chose(test_set: Path, model_path: Path, tmp_
     assert chosen.segment_ms == 400
     assert chosen.alpha in chosen.alphas or len(chosen.alphas) == 6
     assert chosen.frame_distances
+
+
+def test_confidence_is_fitted_on_a_run(
+    tiny_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Too sure a model becomes less sure; what is mostly wrong is held back from then on."""
+    model, run = tmp_path / "model", tmp_path / "run"
+    shutil.copytree(tiny_path, model)
+    run.mkdir()
+    before = directory_hash(model)
+    source = load_config(model).source_language
+    options = {"target_languages": [source], "min_confidence": 0.0}
+    settings = {"session": {"model_hash": before, "options": options}}
+    (run / "evaluation.json").write_text(json.dumps(settings))
+    lines = [
+        ("one two three four", "one two three five", [0.99, 0.98, 0.99, 0.6]),
+        ("six seven", "six seven", [0.97, 0.95]),
+        ("thank you very much", "", [0.7, 0.9, 0.5, 0.6]),
+    ]
+    (run / "instances.log").write_text(
+        "".join(
+            json.dumps(
+                {
+                    "prediction": said,
+                    "reference": reference,
+                    "confidences": sure,
+                    "delays": [800.0] * len(sure),
+                    "utterances": [{"units": len(sure)}],
+                }
+            )
+            + "\n"
+            for said, reference, sure in lines
+        )
+    )
+    arguments = ("calibrate", "--confidence", run, "--model", model)
+    run_command(*arguments, "--dry-run")
+    assert directory_hash(model) == before
+    run_command(*arguments)
+    chosen = load_config(model).confidence
+    assert load_checkpoint(model).facts("").confidence_scale == chosen.scale != 1.0
+    assert 0 < chosen.least < 1
+    printed = capsys.readouterr().out
+    assert "held back are 0 of 2 utterances with more right words than wrong, and 1 of" in printed
+    with pytest.raises(SystemExit, match="model_hash"):
+        run_command(*arguments)
+
+
+def test_a_calibration_needs_its_set(model_path: Path):
+    """Of the policy's parameters: a set, and where replays go."""
+    with pytest.raises(SystemExit, match="--source is missing"):
+        run_command("calibrate", "--model", model_path)
