@@ -6,7 +6,15 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from earvoice.client.captions import VTT_HEADER, CaptionWriter, Cue, srt_block, vtt_block
+from earvoice.client.captions import (
+    NO_MARKS,
+    VTT_HEADER,
+    CaptionMarks,
+    CaptionWriter,
+    Cue,
+    srt_block,
+    vtt_block,
+)
 from earvoice.client.event import (
     Committed,
     CommittedWord,
@@ -215,10 +223,10 @@ def describe_not_understood(event: EndOfUtterance) -> dict[str, float] | None:
 class SubtitleWriter:
     """Writes captions as SubRip (``srt``) or WebVTT (``vtt``), each as soon as it is complete."""
 
-    def __init__(self, output: TextIO, form: str) -> None:
+    def __init__(self, output: TextIO, form: str, marks: CaptionMarks = NO_MARKS) -> None:
         self._output = output
         self._form = form
-        self._captions = CaptionWriter()
+        self._captions = CaptionWriter(marks=marks)
         self._count = 0
         if form == "vtt":
             output.write(VTT_HEADER)
@@ -230,7 +238,7 @@ class SubtitleWriter:
                 for word in event.words:
                     self._show(self._captions.add(word))
             case EndOfUtterance():
-                self._show(self._captions.end_utterance())
+                self._show(self._captions.end_utterance(event.not_understood))
 
     def close(self) -> None:
         self._show(self._captions.end_utterance())
@@ -247,17 +255,19 @@ class SubtitleWriter:
 class _Translation:
     """What has been said in one language."""
 
+    captions: CaptionWriter
     words: list[CommittedWord] = field(default_factory=list)
     cues: list[Cue] = field(default_factory=list)
-    captions: CaptionWriter = field(default_factory=CaptionWriter)
+    not_understood: list[dict[str, float]] = field(default_factory=list)
 
 
 class JsonWriter:
     """Writes an object for each language at the end: ``file``, its text, words and captions."""
 
-    def __init__(self, output: TextIO, file: str) -> None:
+    def __init__(self, output: TextIO, file: str, marks: CaptionMarks = NO_MARKS) -> None:
         self._output = output
         self._file = file
+        self._marks = marks
         self._translations: dict[str, _Translation] = {}
         self._clock: ElapsedClock = "true"
 
@@ -266,15 +276,21 @@ class JsonWriter:
             case Started():
                 self._clock = event.elapsed_clock
                 for language in event.options.target_languages:
-                    self._translations.setdefault(language, _Translation())
+                    self._translation(language)
             case Committed():
                 for word in event.words:
-                    said = self._translations.setdefault(word.target_language, _Translation())
+                    said = self._translation(word.target_language)
                     said.words.append(word)
                     said.cues += said.captions.add(word)
             case EndOfUtterance():
+                told = describe_not_understood(event)
                 for said in self._translations.values():
-                    said.cues += said.captions.end_utterance()
+                    said.cues += said.captions.end_utterance(event.not_understood)
+                    said.not_understood += [told] if told else []
+
+    def _translation(self, language: str) -> _Translation:
+        fresh = _Translation(CaptionWriter(marks=self._marks))
+        return self._translations.setdefault(language, fresh)
 
     def close(self) -> None:
         for language, said in self._translations.items():
@@ -283,6 +299,7 @@ class JsonWriter:
                 "target_language": language,
                 "text": join_words(said.words),
                 "words": [describe_word(word, self._clock) for word in said.words],
+                "not_understood": said.not_understood,
                 "cues": [asdict(cue) for cue in (*said.cues, *said.captions.end_utterance())],
             }
             self._output.write(json.dumps(content, ensure_ascii=False) + "\n")

@@ -35,6 +35,7 @@ from earvoice.cli.translate_arguments import (
     read_translation_options,
 )
 from earvoice.client.audio import tee
+from earvoice.client.captions import CaptionMarks
 from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from earvoice.client.translation_client import TranslationClient
 
 
+_CAPTION_FORMATS = ("srt", "vtt", "json")
 SILENCE_MS = 120_000
 """So much audio without a word is told of while it goes on."""
 
@@ -61,6 +63,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="text (or txt) as it comes, a JSON object a line as it comes (jsonl) or one at the "
         "end (json), subtitles (srt, vtt) (%(default)s)",
+    )
+    parser.add_argument(
+        "--mark-below",
+        metavar="SHARE",
+        type=float,
+        default=0.0,
+        help="captions (srt, vtt, json): words with less confidence, 0 to 1, are followed by (?)",
+    )
+    parser.add_argument(
+        "--not-understood",
+        metavar="TEXT",
+        default="",
+        help="captions: shown where something was said that was not understood, such as "
+        "'[not understood]' (nothing)",
     )
     parser.add_argument("--interim", action="store_true", help="also the tail that may change")
     parser.add_argument("--transcript", action="store_true", help="also what was understood")
@@ -85,6 +101,7 @@ def _check(options: argparse.Namespace) -> None:
     read_policy(options)
     if options.sources.count(STANDARD_INPUT) > 1:
         raise CommandError("- can be read only once")
+    _check_captions(options)
     if options.stage_timings and options.format not in ("jsonl", "json"):
         raise CommandError("--stage-timings needs --format jsonl or json")
     is_terminal = options.format == "text" and sys.stdout.isatty()
@@ -93,14 +110,22 @@ def _check(options: argparse.Namespace) -> None:
     targets = read_targets(options)
     if options.interim and is_terminal and len(targets) > 1:
         raise CommandError("--interim shows one language on a terminal: give one --to")
-    if options.format in ("srt", "vtt"):
-        if len(options.sources) > 1:
-            raise CommandError(f"--format {options.format} is of one recording: give one")
-        if len(targets) > 1:
-            raise CommandError(f"--format {options.format} is of one language: give one --to")
     for source in options.sources:
         with open_input(source, options):
             pass
+
+
+def _check_captions(options: argparse.Namespace) -> None:
+    if options.format in ("srt", "vtt"):
+        if len(options.sources) > 1:
+            raise CommandError(f"--format {options.format} is of one recording: give one")
+        if len(read_targets(options)) > 1:
+            raise CommandError(f"--format {options.format} is of one language: give one --to")
+    if not 0 <= options.mark_below <= 1:
+        raise CommandError(f"--mark-below = {options.mark_below} is not allowed; allowed: 0 to 1")
+    if (options.mark_below or options.not_understood) and options.format not in _CAPTION_FORMATS:
+        formats = ", ".join(_CAPTION_FORMATS)
+        raise CommandError(f"--mark-below and --not-understood need --format {formats}")
 
 
 async def _translate_all(options: argparse.Namespace, interruption: Interruption) -> int:
@@ -155,7 +180,10 @@ async def _translate(
                     choices = read_translation_options(
                         options, audio.audio, *targets, paced=audio.paced
                     )
-                    writer = _open_writer(options.format, audio.name, choices, several=several)
+                    marks = CaptionMarks(options.mark_below, options.not_understood)
+                    writer = _open_writer(
+                        options.format, audio.name, choices, marks, several=several
+                    )
                     events = client.translate(stream, choices)
                     group.create_task(_show(events, writer, progress))
         except BaseExceptionGroup as failures:
@@ -204,15 +232,20 @@ def _tell_of_cuts(summary: Summary, progress: Progress) -> None:
 
 
 def _open_writer(
-    output_format: str, name: str, choices: TranslationOptions, *, several: bool
+    output_format: str,
+    name: str,
+    choices: TranslationOptions,
+    marks: CaptionMarks,
+    *,
+    several: bool,
 ) -> EventWriter:
     match output_format:
         case "jsonl":
             return JsonLineWriter(sys.stdout, name, choices)
         case "json":
-            return JsonWriter(sys.stdout, name)
+            return JsonWriter(sys.stdout, name, marks)
         case "srt" | "vtt":
-            return SubtitleWriter(sys.stdout, output_format)
+            return SubtitleWriter(sys.stdout, output_format, marks)
     if several:
         return LabelledTextWriter(sys.stdout, choices)
     return TextWriter(sys.stdout, choices, shutil.get_terminal_size().columns)

@@ -7,6 +7,7 @@ for subtitles (BBC, Netflix: two lines of 37 to 42 characters, 1 to 7 s, 17 char
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from earvoice.client.event import CommittedWord
+    from earvoice.client.event import CommittedWord, NotUnderstood
 
 SubtitleForm = Literal["srt", "vtt"]
 
@@ -56,6 +57,30 @@ class _Unit:
     columns: int
 
 
+@dataclass(frozen=True)
+class CaptionMarks:
+    """What captions tell of words that may be wrong.
+
+    Attributes:
+        below: words with less confidence are followed by ``(?)``.
+        not_understood: shown where something was said that was not understood, such as ``[not
+            understood]``; empty shows nothing.
+    """
+
+    below: float = 0.0
+    not_understood: str = ""
+
+    def text(self, word: CommittedWord) -> str:
+        """Return a word's text; a mark stands behind its last letter, before a full stop."""
+        if word.confidence >= self.below:
+            return word.text
+        return _LAST_LETTER.sub(r"\1(?)", word.text, count=1)
+
+
+NO_MARKS = CaptionMarks()
+_LAST_LETTER = re.compile(r"([^\W_])(?=[\W_]*$)")
+
+
 class CaptionWriter:
     """Makes cues of one language's words.
 
@@ -63,14 +88,15 @@ class CaptionWriter:
         line_columns: longest line; a wide character of Chinese or Japanese takes two columns.
     """
 
-    def __init__(self, line_columns: int = LINE_COLUMNS) -> None:
+    def __init__(self, line_columns: int = LINE_COLUMNS, marks: CaptionMarks = NO_MARKS) -> None:
         self._line_columns = line_columns
+        self._marks = marks
         self._units: list[_Unit] = []
         self._shown_until_ms = 0
 
     def add(self, word: CommittedWord) -> list[Cue]:
         cues: list[Cue] = []
-        for index, part in enumerate(word.text.split()):
+        for index, part in enumerate(self._marks.text(word).split()):
             starts_word = index > 0 or word.starts_word
             for text in _divided(part):
                 self._append(text, word, starts_word=starts_word)
@@ -78,11 +104,20 @@ class CaptionWriter:
                 cues += self._take_full()
         return cues
 
-    def end_utterance(self) -> list[Cue]:
-        """Return the cues of all words that are left: no later piece belongs to them."""
+    def end_utterance(self, not_understood: NotUnderstood | None = None) -> list[Cue]:
+        """Return the cues of all words that are left: no later piece belongs to them.
+
+        Args:
+            not_understood: of the utterance.
+        """
         cues = self._take_full()
         while self._units:
             cues.append(self._take(self._best_break(self._fitting())))
+        if not_understood is not None and self._marks.not_understood:
+            start_ms = max(self._shown_until_ms, round(not_understood.start_ms))
+            shown_ms = max(SHORTEST_MS, min(LONGEST_MS, round(not_understood.end_ms) - start_ms))
+            self._shown_until_ms = start_ms + shown_ms
+            cues.append(Cue(start_ms, self._shown_until_ms, (self._marks.not_understood,)))
         return cues
 
     def _append(self, text: str, word: CommittedWord, *, starts_word: bool) -> None:

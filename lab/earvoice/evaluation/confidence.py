@@ -58,7 +58,7 @@ class SpokenUtterance:
         Args:
             confidence: what the confidences have to be put right by.
         """
-        sure = corrected(np.array(self.confidences), confidence).tolist()
+        sure: list[float] = corrected(np.array(self.confidences), confidence).tolist()
         sums = list(accumulate(sure))
         ends = accumulate(len(list(group)) for _, group in groupby(self.delays_ms))
         return max(sums[end - 1] / end for end in ends)

@@ -14,7 +14,11 @@ MINIMUM_FRAME_COUNT = 20
 WORDS_PER_SOURCE_WORD = 2
 ADDITIONAL_WORD_COUNT = 3
 LOOP_REPETITION_COUNT = 3
-LONGEST_LOOP_TOKENS = 12
+"""People say a word or two so often; more is a loop."""
+PHRASE_REPETITION_COUNT = 2
+"""The same of a phrase: from so many tokens on:"""
+PHRASE_TOKENS = 4
+LONGEST_LOOP_TOKENS = 16
 FRAME_MS = 10
 
 
@@ -94,22 +98,27 @@ def _count_within_length(
 
 
 def _count_before_loop(hypothesis: Hypothesis, new_token_count: int) -> int:
-    """Keep what comes before an n-gram is said once more than allowed."""
+    """Keep what comes before an n-gram is begun once more than allowed."""
     tokens = hypothesis.token_ids
     first = len(hypothesis.prefix)
     for end in range(first + 1, first + new_token_count + 1):
-        if _ends_in_loop(tokens, end):
-            return end - first - 1
+        start = _loop_start(tokens, end)
+        if start is not None:
+            return max(0, start - first)
     return new_token_count
 
 
-def _ends_in_loop(tokens: Sequence[int], end: int) -> bool:
-    """Say whether tokens[:end] ends in one n-gram repeated too often."""
+def _loop_start(tokens: Sequence[int], end: int) -> int | None:
+    """Say where tokens[:end] begins to say an n-gram once too often; None where it does not.
+
+    More than half of that turn tells a loop: a hypothesis may end inside it.
+    """
     for size in range(1, LONGEST_LOOP_TOKENS + 1):
-        span = size * (LOOP_REPETITION_COUNT + 1)
-        if span > end:
-            return False
-        window = tokens[end - span : end]
-        if window[size:] == window[:-size]:
-            return True
-    return False
+        turns = LOOP_REPETITION_COUNT if size < PHRASE_TOKENS else PHRASE_REPETITION_COUNT
+        surplus = size // 2 + 1
+        begin = end - surplus - turns * size
+        if begin < 0:
+            continue
+        if tokens[begin + size : end] == tokens[begin : end - size]:
+            return end - surplus
+    return None

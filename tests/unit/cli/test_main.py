@@ -21,6 +21,8 @@ from earvoice.runtime.errors import PermissionDeniedError
         (("translate", "-", "--alpha", "1"), 2, "--alpha needs --policy"),
         (("translate", "-", "--interim"), 2, "--interim needs a terminal"),
         (("translate", "-", "--stage-timings"), 2, "--stage-timings needs --format jsonl"),
+        (("translate", "-", "--mark-below", "0.5"), 2, "need --format srt, vtt, json"),
+        (("translate", "-", "--mark-below", "2", "--format", "srt"), 2, "allowed: 0 to 1"),
         (("translate", "-", "-"), 2, "only once"),
         (("translate", "-", "--to", "de,,es"), 2, "--to de,,es is not allowed"),
         (("translate", "-", "--to", "de", "--to", "de"), 2, "tags, each once"),

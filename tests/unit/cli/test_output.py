@@ -14,6 +14,7 @@ from earvoice.cli.output import (
     TextWriter,
 )
 from earvoice.client.audio import AudioFormat
+from earvoice.client.captions import CaptionMarks
 from earvoice.client.event import (
     Committed,
     CommittedWord,
@@ -197,6 +198,23 @@ def test_one_object_holds_a_whole_translation():
     assert content["text"] == "Guten Tag."
     assert [word["text"] for word in content["words"]] == ["Guten", "Tag", "."]
     assert [cue["lines"] for cue in content["cues"]] == [["Guten Tag."]]
+
+
+def test_captions_tell_what_is_unsure_and_what_is_lost():
+    """In a file and in one object, as it was asked for."""
+    marks = CaptionMarks(0.9, "[not understood]")
+    lost = EndOfUtterance(1, 0.0, 9000.0, "pause", "", not_understood=NotUnderstood(5000.0, 8000.0))
+    subtitles, whole = io.StringIO(), io.StringIO()
+    for writer in (SubtitleWriter(subtitles, "srt", marks), JsonWriter(whole, "a.wav", marks)):
+        for event in (Committed((WORD,), 0, b""), END, lost):
+            writer.write(event)
+        writer.close()
+    assert "schön(?)" in subtitles.getvalue()
+    assert "00:00:05,000 --> 00:00:08,000\n[not understood]" in subtitles.getvalue()
+    content = json.loads(whole.getvalue())
+    assert [cue["lines"] for cue in content["cues"]] == [["schön(?)"], ["[not understood]"]]
+    assert content["not_understood"] == [{"start_ms": 5000.0, "end_ms": 8000.0}]
+    assert content["text"] == "schön"
 
 
 def show(duration_ms, *, width=80, name="a"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+from dataclasses import replace
 
 import pytest
 import webvtt
@@ -17,12 +18,13 @@ from earvoice.client.captions import (
     LONGEST_MS,
     SHORTEST_MS,
     VTT_HEADER,
+    CaptionMarks,
     CaptionWriter,
     Cue,
     srt_block,
     vtt_block,
 )
-from earvoice.client.event import CommittedWord
+from earvoice.client.event import CommittedWord, NotUnderstood
 
 LETTERS = st.text("abcdeÄß,.?!&<>-", min_size=1, max_size=14)
 LONG = st.integers(40, 200).map(lambda count: "x" * count)
@@ -185,3 +187,56 @@ def times(text: str) -> int:
 )
 def test_the_forms_of_a_cue(block, text):
     assert block == text
+
+
+def unsure(text: str, confidence: float) -> CommittedWord:
+    return replace(word(text, 1000, 2000), confidence=confidence)
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence", "shown"),
+    [
+        ("Haus", 0.49, "Haus(?)"),
+        ("Haus.", 0.49, "Haus(?)."),
+        ("»Haus!«", 0.1, "»Haus(?)!«"),
+        ("3:30", 0.1, "3:30(?)"),
+        ("Haus", 0.5, "Haus"),
+        ("—", 0.1, "—"),
+    ],
+)
+def test_an_unsure_word_is_marked_behind_its_last_letter(text, confidence, shown):
+    """Below what was asked for; nobody hears a dash."""
+    writer = CaptionWriter(marks=CaptionMarks(below=0.5))
+    writer.add(unsure(text, confidence))
+    (cue,) = writer.end_utterance()
+    assert cue.lines == (shown,)
+
+
+@given(speech(LETTERS | LONG), st.sets(st.integers(0, 25)))
+def test_marked_captions_fit_too(words, ends):
+    """Lines have room for their marks, and without these they say what they say."""
+    writer = CaptionWriter(marks=CaptionMarks(below=0.5))
+    cues = []
+    for place, spoken in enumerate(words):
+        cues += writer.add(replace(spoken, confidence=place % 3 / 3))
+        cues += writer.end_utterance() if place in ends else []
+    cues += writer.end_utterance()
+    lines = [line for cue in cues for line in cue.lines]
+    assert all(len(line) <= LINE_COLUMNS for line in lines)
+    shown = "".join("".join(line.split()) for line in lines)
+    spelled_out = spelled(words)
+    assert shown.replace("(?)", "") == spelled_out.replace("(?)", "")
+
+
+def test_what_was_not_understood_has_a_cue_of_its_own():
+    """Behind what was shown before, as long as it was said, within the limits of a cue."""
+    writer = CaptionWriter(marks=CaptionMarks(not_understood="[not understood]"))
+    writer.add(word("Ja.", 0, 3000))
+    (said,) = writer.end_utterance()
+    (lost,) = writer.end_utterance(NotUnderstood(2500.4, 6000.0))
+    assert lost == Cue(said.end_ms, 6000, ("[not understood]",))
+    (short,) = writer.end_utterance(NotUnderstood(20_000.0, 20_100.0))
+    assert (short.start_ms, short.end_ms) == (20_000, 20_000 + SHORTEST_MS)
+    (long,) = writer.end_utterance(NotUnderstood(30_000.0, 50_000.0))
+    assert long.end_ms == 30_000 + LONGEST_MS
+    assert CaptionWriter().end_utterance(NotUnderstood(0.0, 9.0)) == []

@@ -64,7 +64,41 @@ def test_at_most_twice_the_words_heard_plus_three():
     assert allowed(few, [5, 6, 7, 8, 9], committed=2) == (3, {"length": 1})
 
 
+LONG_ENOUGH = replace(ENOUGH, complete_word_count=40)
+
+
 def test_a_loop_is_cut_at_its_fourth_turn():
-    """Three repetitions stay, across the prefix too."""
-    assert allowed(ENOUGH, [5, 6, 5, 6, 5, 6, 5, 6, 5]) == (7, {"loop": 1})
+    """Three repetitions of a word or two stay, across the prefix too."""
+    assert allowed(ENOUGH, [5, 6, 5, 6, 5, 6, 5, 6, 5]) == (6, {"loop": 1})
     assert allowed(ENOUGH, [5, 5], prefix=(5, 5)) == (1, {"loop": 1})
+    assert allowed(ENOUGH, [5, 6, 5, 6, 5, 6, 5]) == (7, {})
+
+
+@pytest.mark.parametrize("size", [4, 5, 8, 12, 16])
+@pytest.mark.parametrize("before", [[], [90, 91, 92]])
+def test_a_phrase_may_be_said_twice(size, before):
+    """A third time is a loop as soon as more than half of it is there, wherever it is cut off."""
+    phrase = list(range(10, 10 + size))
+    twice = [*before, *phrase, *phrase]
+    assert allowed(LONG_ENOUGH, twice) == (len(twice), {})
+    assert allowed(LONG_ENOUGH, [*twice, *phrase[: size // 2]])[1] == {}
+    for count in range(size // 2 + 1, size + 1):
+        assert allowed(LONG_ENOUGH, [*twice, *phrase[:count]]) == (len(twice), {"loop": 1})
+    whole = [*twice, *phrase, *phrase, 99]
+    assert allowed(LONG_ENOUGH, whole) == (len(twice), {"loop": 1})
+
+
+def test_a_phrase_that_is_committed_twice_is_not_said_again():
+    """Nothing of the third turn is committed, even where its beginning was already."""
+    phrase = (10, 11, 12, 13, 14)
+    assert allowed(LONG_ENOUGH, list(phrase), prefix=phrase * 2) == (0, {"loop": 1})
+    rest = list(phrase[2:])
+    assert allowed(LONG_ENOUGH, rest, prefix=(*phrase * 2, *phrase[:2])) == (0, {"loop": 1})
+
+
+def test_lists_and_refrains_are_no_loops():
+    """What differs in a word, or comes again later, is speech."""
+    one_by_one = [token for number in range(6) for token in (10, 11, 12, 20 + number)]
+    assert allowed(LONG_ENOUGH, one_by_one) == (24, {})
+    refrain = [10, 11, 12, 13, 14, 30, 31, 10, 11, 12, 13, 14, 40, 10, 11, 12, 13, 14]
+    assert allowed(LONG_ENOUGH, refrain) == (len(refrain), {})

@@ -1,6 +1,7 @@
 // Captions on the page: committed words are added and never touched again; only the tail changes.
 
 const KEPT_LINES = 400;
+const UNSURE = 0.5; // such a word is as likely wrong as right
 
 export class Captions {
   constructor(container) {
@@ -60,6 +61,10 @@ class Column {
         span.dataset.lagMs = Math.round(lag);
         span.title = `${(lag / 1000).toFixed(1)} s after its sound`;
       }
+      if (word.confidence < UNSURE) {
+        span.classList.add("unsure");
+        span.title = [span.title, `${Math.round(word.confidence * 100)} % sure`].filter(Boolean).join(", ");
+      }
       this.tail.remove();
       this.line.append(span);
       this.words.push(word);
@@ -72,6 +77,16 @@ class Column {
     if (utterance !== this.utterance) this.beginLine(utterance);
     this.tail.textContent = text ? ` ${text}` : "";
     this.line.append(this.tail);
+    this.follow();
+  }
+
+  // Something was said; nobody is told words that nobody said.
+  tellNotUnderstood({ utterance }) {
+    this.beginLine(utterance);
+    const note = document.createElement("span");
+    note.className = "not-understood";
+    note.textContent = "[not understood]";
+    this.line.append(note);
     this.follow();
   }
 

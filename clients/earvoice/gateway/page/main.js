@@ -39,6 +39,8 @@ function showEvent(event, lagOf) {
     showLag();
   } else if (event.type === "tentative") {
     captions.column(event.language).setTail(event.text, event.utterance);
+  } else if (event.type === "utterance_end" && event.not_understood) {
+    captions.column(event.language).tellNotUnderstood(event);
   } else if (event.type === "reconnected") {
     say("Live", "live");
   }
