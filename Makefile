@@ -89,8 +89,8 @@ test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus
 	@$(@D)/bin/python -m pip install --quiet $(FIELD_TOOL_NEEDS) --editable ".[$*]"
 	@touch $@
 
-images: ## build the images of the three services: IMAGE_OPTIONS="--build-arg TORCH=..."
-	@for service in policy encoder decoder; do \
+images: ## build the images of the services and the gateway: IMAGE_OPTIONS="--build-arg TORCH=..."
+	@for service in policy encoder decoder gateway; do \
 		$(PODMAN) build --format docker $(IMAGE_OPTIONS) --target $$service \
 			--tag localhost/earvoice-$$service:dev --file deploy/docker/Containerfile . || exit 1; \
 	done

@@ -37,7 +37,7 @@ class Combination:
 def promised_combinations() -> Iterator[Combination]:
     """Any of the components with any; the metrics adapter asks the Prometheus of observability."""
     metrics = [(), ("observability",), ("observability", "metrics-adapter")]
-    optional = [[(), (name,)] for name in ("envoy", "mtls", "gpu")]
+    optional = [[(), (name,)] for name in ("envoy", "gateway", "mtls", "gpu")]
     for parts in itertools.product(*optional, metrics):
         for second_model in (False, True):
             yield Combination(tuple(itertools.chain(*parts)), second_model)

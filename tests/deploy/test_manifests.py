@@ -50,17 +50,17 @@ def test_every_overlay_is_valid(overlay):
 
 
 def test_the_order_of_components_is_free(tmp_path):
-    """But that `envoy` comes before `mtls`, the same objects come of any."""
+    """But that `envoy` and `gateway` come before `mtls`, the same objects come of any."""
     texts = []
     for name in ("one", "other"):
         folder = tmp_path / name
         folder.mkdir()
         components = everything().components
         if name == "other":
-            components = (*components[2:], *components[:2])
+            components = (*components[3:], *components[:3])
         objects = render(replace(everything(), components=components), folder)
         texts.append(sorted(json.dumps(item, sort_keys=True) for item in objects))
-    assert everything().components[:2] == ("envoy", "mtls")
+    assert everything().components[:3] == ("envoy", "gateway", "mtls")
     assert len(texts[0]) == len(texts[1])
     differing = {json.loads(item)["kind"] for item in set(texts[0]) ^ set(texts[1])}
     # Variables stand in another order.

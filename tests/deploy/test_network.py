@@ -28,6 +28,8 @@ NEEDED = {
         *SCRAPES,
         *SPANS,
         ("envoy", "policy", 50051),
+        ("gateway", "envoy", 50051),
+        ("prometheus", "gateway", 9464),
         ("prometheus", "envoy", 9902),
         ("collector", "jaeger", 4317),
         ("metrics-adapter", "prometheus", 9090),
@@ -55,8 +57,8 @@ def test_exactly_the_needed_connections_come_about(rendered):
     assert found - {("prometheus", "metrics-adapter", 6443)} == NEEDED[name]
 
 
-def test_strangers_find_one_door(rendered):
-    """The policy service, or Envoy before it; and the adapter, for the API server."""
+def test_strangers_find_the_doors_alone(rendered):
+    """The policy service, or Envoy before it; the gateway; and the adapter, for the API server."""
     name, objects = rendered
     doors = {
         (short_name(item), port)
@@ -68,7 +70,7 @@ def test_strangers_find_one_door(rendered):
         doors
         == {
             "base": {("policy", 50051)},
-            "prod": {("envoy", 50051), ("metrics-adapter", 6443)},
+            "prod": {("envoy", 50051), ("gateway", 8080), ("metrics-adapter", 6443)},
         }[name]
     )
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.tool import program
 from tests.e2e.running import start
-from tests.needed_program import needed
 
 RECORDING = Path(__file__).parents[2] / "demo" / "customer_service.wav"
 PATIENCE_MS = 120_000
@@ -42,7 +42,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 async def browser():
     """Chromium with a recording for a microphone."""
-    chromium = needed("chromium")
+    chromium = program("chromium")
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:

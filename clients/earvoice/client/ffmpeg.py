@@ -14,7 +14,7 @@ from earvoice.client.audio import AudioEncoding, AudioFormat, whole_frames
 from earvoice.client.errors import AudioSourceError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 
 _SAMPLE_FORMATS: dict[AudioEncoding, str] = {
     "linear16": "s16le",
@@ -49,13 +49,13 @@ def find_program(name: str, source: str) -> str:
     return path
 
 
-def probe_file(path: str) -> float | None:
+def probe_file(path: str, options: Sequence[str] = ()) -> float | None:
     """Return how long a file's sound is in milliseconds; None where the file does not say.
 
     Raises:
         AudioSourceError: ffmpeg is not installed, or finds no sound in the file.
     """
-    command = [find_program("ffprobe", path), "-v", "error", "-select_streams", "a:0"]
+    command = [find_program("ffprobe", path), "-v", "error", *options, "-select_streams", "a:0"]
     command += ["-show_entries", "stream=codec_name:format=duration", "-of", "flat", f"file:{path}"]
     try:
         done = subprocess.run(
@@ -101,7 +101,7 @@ class FfmpegAudio:
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
-    async def chunks(self, chunk_ms: int) -> AsyncIterator[bytes]:
+    async def chunks(self, chunk_ms: int) -> AsyncGenerator[bytes, None]:
         """Yield whole frames, at most ``chunk_ms`` at a time; ffmpeg reads no further ahead.
 
         Raises:

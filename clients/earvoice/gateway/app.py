@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
-from earvoice.client import TranslationError
+from earvoice.client import AccessDeniedError, TranslationError
 from earvoice.gateway import native, openai_dialect
 from earvoice.gateway.access import shown_token
 from earvoice.gateway.connection import Connection, telling_failures
 from earvoice.gateway.messages import describe_error
 from earvoice.gateway.readers import SECURITY_HEADERS, find_stream, languages_of, reader_routes
+from earvoice.gateway.recordings import RecordingDecoder
 from earvoice.runtime.errors import EarvoiceError
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
     async def is_ready(_: Request) -> Response:
         if door.is_draining:
             return PlainTextResponse("draining", status_code=503)
-        await door.client.list_models(_READY_TIMEOUT_S)
+        with suppress(AccessDeniedError):  # a service that asks for a token is there
+            await door.client.list_models(_READY_TIMEOUT_S)
         return PlainTextResponse("ready")
 
     async def is_alive(_: Request) -> Response:
@@ -101,6 +103,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
         ),
         socket_route("/v1/streams/{name}", read),
         *reader_routes(door),
+        Route("/v1/audio", RecordingDecoder(door).answer, methods=["POST"]),
         Route("/v1/models", list_models),
         Route("/readyz", is_ready),
         Route("/healthz", is_alive),

@@ -62,24 +62,24 @@ class StartMessage:
     Attributes:
         publish: name under which others may read the stream; empty for nobody.
         resume_points: by language, where an interrupted stream goes on.
+        container: the audio's bytes are those of a container, such as WebM; ``config`` says what
+            becomes of them.
     """
 
     options: TranslationOptions
     access_token: str = ""
     publish: str = ""
     resume_points: Mapping[str, ResumePoint] = field(default_factory=dict)
+    container: bool = False
 
 
 def read_start(text: str) -> StartMessage:
-    """Read ``{"type": "start", "config": {…}, "publish": …, "access_token": …, "resume": {…}}``.
-
-    ``config`` is a ``StreamingConfig`` in proto3 JSON.
-    """
+    """Read ``{"type": "start", "config": {…}, …}``; ``config`` is a ``StreamingConfig`` in JSON."""
     content = read_object(text)
     kind = content.get("type")
     if kind != "start":
         raise InvalidFieldError("type", kind, "start, as the first message")
-    allowed = ("type", "config", "access_token", "publish", "resume")
+    allowed = ("type", "config", "access_token", "publish", "resume", "container")
     for name in content:
         if name not in allowed:
             raise InvalidFieldError("start", name, f"the fields {', '.join(allowed)}")
@@ -90,8 +90,14 @@ def read_start(text: str) -> StartMessage:
     access_token = content.get("access_token", "")
     if not isinstance(access_token, str):
         raise InvalidFieldError("access_token", "(not shown)", "a text")
+    container = content.get("container", False)
+    if not isinstance(container, bool):
+        raise InvalidFieldError("container", container, "true or false")
+    if container and content.get("resume"):
+        # Where a container's bytes stand in its sound nobody knows.
+        raise InvalidFieldError("resume", "given", "none with a container")
     resume_points = _read_resume_points(content.get("resume", {}), options.target_languages)
-    return StartMessage(options, access_token, publish, resume_points)
+    return StartMessage(options, access_token, publish, resume_points, container)
 
 
 def check_stream_name(field_name: str, name: object) -> None:

@@ -12,6 +12,7 @@ from earvoice.gateway.messages import (
     read_start,
     read_update_message,
 )
+from earvoice.gateway.recordings import ContainerAudio
 from earvoice.runtime.errors import InvalidFieldError, OutOfOrderError
 
 if TYPE_CHECKING:
@@ -30,13 +31,17 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         door.open(start.options, admission, start.publish, start.resume_points) as speaker,
         asyncio.TaskGroup() as group,
     ):
-        listening = group.create_task(_listen(door, connection, speaker))
+        audio: Speaker | ContainerAudio = speaker
+        if start.container:
+            audio = ContainerAudio(speaker, start.options.audio)
+            group.create_task(audio.run())
+        listening = group.create_task(_listen(door, connection, audio))
         async for spoken in speaker.events():
             await connection.send(dump(describe_event(spoken)))
         listening.cancel()
 
 
-async def _listen(door: Door, connection: Connection, speaker: Speaker) -> None:
+async def _listen(door: Door, connection: Connection, speaker: Speaker | ContainerAudio) -> None:
     """Take audio and changes; after ``end`` only wait for the caller to go."""
     while True:
         timeout_ms = None if speaker.has_ended else door.settings.idle_timeout_ms

@@ -39,6 +39,9 @@ class GatewaySettings(BaseSettings):
         description="Authorities, PEM, that the policy service's certificate must come from; "
         "without it the connection to it is not encrypted.",
     )
+    server_tls_name: str = Field(
+        "", description="Name that its certificate must bear; empty for that of the address."
+    )
     server_token: SecretStr | None = Field(
         None,
         description="Bearer token shown to the policy service for callers who came in by a token "
@@ -61,6 +64,9 @@ class GatewaySettings(BaseSettings):
     )
     max_message_bytes: Annotated[int, Field(ge=1_024, le=16_777_216)] = Field(
         1_048_576, description="Longest message of a caller."
+    )
+    max_recording_bytes: Annotated[int, Field(ge=1_024, le=17_179_869_184)] = Field(
+        268_435_456, description="Longest recording that a page may have decoded."
     )
     start_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = Field(
         5_000, description="Milliseconds a caller has to say what it wants."
@@ -89,7 +95,9 @@ class GatewaySettings(BaseSettings):
 
     @property
     def server_tls(self) -> ChannelTls | None:
-        return ChannelTls(self.server_tls_ca_file) if self.server_tls_ca_file else None
+        if self.server_tls_ca_file is None:
+            return None
+        return ChannelTls(self.server_tls_ca_file, server_name=self.server_tls_name)
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import (
-    Instance,
-    InvalidInstanceError,
-    Unit,
-    count_units,
-    snap_to_end,
-)
-from earvoice.runtime.parameter import Parameter, ParameterError
+from earvoice.evaluation.instance import Instance, InvalidInstanceError, Unit, count_units
 
 
 class LogError(Exception):
@@ -45,50 +39,10 @@ class ReadingOptions:
         text = logged if self.references is None else self.references[position]
         return text if text and text.strip() else None
 
-    def instance(
-        self,
-        place: str,
-        prediction: str,
-        source_length_ms: float,
-        delays_ms: Sequence[float],
-        reference: str | None,
-        **facts: Any,
-    ) -> Instance:
-        """Return an instance with what else is known of it; its name is the place by default."""
-        units = None
-        if reference is not None:
-            units = count_units(reference, self.unit, compatible=self.compatible)
-        delays_ms = snap_to_end(delays_ms, source_length_ms)
-        facts = {"name": place, "prediction": prediction, "reference_units": units, **facts}
-        try:
-            return Instance(
-                unit=self.unit,
-                source_length_ms=source_length_ms,
-                delays_ms=delays_ms,
-                reference=reference,
-                **facts,
-            )
-        except InvalidInstanceError as error:
-            raise LogError(place, str(error)) from error
-
-    def utterance(
-        self,
-        place: str,
-        name: str,
-        borders_ms: tuple[float, float],
-        delays_ms: Sequence[float],
-        elapsed_ms: Mapping[ElapsedClock, Sequence[float]],
-    ) -> Instance:
-        """Return an utterance, between borders in the recording, timed from its own start."""
-        start_ms, end_ms = borders_ms
-        elapsed_ms = {
-            clock: tuple(e - start_ms for e in times_ms) for clock, times_ms in elapsed_ms.items()
-        }
-        delays_ms = [d - start_ms for d in delays_ms]
-        length_ms = end_ms - start_ms
-        return self.instance(
-            place, "", length_ms, delays_ms, None, name=name, elapsed_ms=elapsed_ms
-        )
+    def reference_units(self, reference: str | None) -> int | None:
+        if reference is None:
+            return None
+        return count_units(reference, self.unit, compatible=self.compatible)
 
     def check_references(self, path: Path, instance_count: int) -> None:
         if self.references is not None and len(self.references) != instance_count:
@@ -125,59 +79,82 @@ class Record:
         return name in self.fields
 
     def number(self, name: str) -> float:
-        return float(self._value(name, float))
+        return float(self._checked(name, self._field(name), "a number", _is_number))
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        return tuple(map(float, self._items(name, float)))
+        return tuple(map(float, self._list(name, "a number", _is_number)))
 
     def integer(self, name: str) -> int:
-        return int(self._value(name, int))
+        return int(self._checked(name, self._field(name), "an integer", _is_integer))
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return tuple(self._items(name, int))
+        return tuple(self._list(name, "an integer", _is_integer))
 
     def lists_of_integers(self, name: str) -> tuple[tuple[int, ...], ...]:
-        return tuple(Record(self.place, {name: it}).integers(name) for it in self._items(name))
+        lists = self._list(name, "a list", lambda value: isinstance(value, list))
+        return tuple(Record(self.place, {name: value}).integers(name) for value in lists)
 
     def pairs(self, name: str) -> list[tuple[float, float]]:
-        pairs = [Record(self.place, {name: it}).numbers(name) for it in self._items(name)]
-        for pair in pairs:
-            if len(pair) != 2:  # noqa: PLR2004 - a pair
-                raise LogError(self.place, f"{name} = {pair}: must be pairs of numbers")
-        return [(first, second) for first, second in pairs]
+        pairs = self._list(name, "pairs of numbers", _is_pair)
+        return [(float(first), float(second)) for first, second in pairs]
 
     def text(self, name: str) -> str:
-        return str(self._value(name, str))
+        return str(self._checked(name, self._field(name), "a text", _is_text))
 
     def texts(self, name: str) -> list[str]:
-        return self._items(name, str)
+        return self._list(name, "a text", _is_text)
 
     def optional_text(self, name: str) -> str | None:
         return None if self.fields.get(name) is None else self.text(name)
 
     def record(self, name: str) -> Record:
-        return Record(self.place, self._value(name, dict))
+        value = self._checked(name, self._field(name), "an object", _is_object)
+        return Record(self.place, value)
 
     def records(self, name: str) -> list[Record]:
-        return [Record(self.place, value) for value in self._items(name, dict)]
+        return [Record(self.place, value) for value in self._list(name, "an object", _is_object)]
 
-    def _value(self, name: str, kind: type) -> Any:
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        try:
+            yield
+        except InvalidInstanceError as error:
+            raise LogError(self.place, str(error)) from error
+
+    def _field(self, name: str) -> Any:
         if name not in self.fields:
             raise LogError(self.place, f"{name} is missing")
-        self._check(name, self.fields[name], kind)
         return self.fields[name]
 
-    def _items(self, name: str, kind: type = object) -> list[Any]:
-        values: list[Any] = self._value(name, list)
-        for value in values:
-            self._check(name, value, kind)
-        return values
+    def _list(self, name: str, kind: str, is_right: Callable[[object], bool]) -> list[Any]:
+        values = self._checked(name, self._field(name), "a list", lambda it: isinstance(it, list))
+        return [self._checked(name, value, kind, is_right) for value in values]
 
-    def _check(self, name: str, value: object, kind: type) -> None:
-        try:
-            Parameter(name, kind, MISSING).check(value)
-        except ParameterError as error:
-            raise LogError(self.place, str(error)) from None
+    def _checked(self, name: str, value: Any, kind: str, is_right: Callable[[object], bool]) -> Any:
+        if not is_right(value):
+            raise LogError(self.place, f"{name} = {value!r}: must be {kind}")
+        return value
+
+
+def _is_integer(value: object) -> bool:
+    # JSON's true is no number, whatever Python says.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or isinstance(value, float)
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a pair
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def read_lines(path: Path) -> list[tuple[str, str]]:

@@ -13,7 +13,9 @@ from typing import Any, Literal
 from earvoice.evaluation.clock import ElapsedClock, correct_simuleval
 from earvoice.evaluation.instance import (
     Instance,
+    InvalidInstanceError,
     primary_language,
+    snap_to_end,
     split_text,
 )
 from earvoice.evaluation.log import Log, LogError, ReadingOptions
@@ -223,21 +225,29 @@ def _cut_instance(
     if "simuleval" in elapsed_ms and "segment" not in elapsed_ms:
         elapsed_ms["segment"] = correct_simuleval(instance.delays_ms, elapsed_ms["simuleval"])
     units = split_text(instance.prediction, options.unit)
+    reference = options.reference(0, sentence.text)
 
     def cut(times_ms: Sequence[float]) -> tuple[float, ...]:
         return tuple(times_ms[position] - start_ms for position in positions)
 
-    ends_ms, spoken_ms = instance.source_ends_ms, instance.spoken_ends_ms
-    return options.instance(
-        instance.name,
-        (" " if options.unit == "word" else "").join(units[p] for p in positions),
-        sentence.duration_ms,
-        cut(instance.delays_ms),
-        options.reference(0, sentence.text),
-        name=f"{instance.name}, {start_ms / 1000:g} s",
-        elapsed_ms={clock: cut(times_ms) for clock, times_ms in elapsed_ms.items()},
-        source_ends_ms=None if ends_ms is None else cut(ends_ms),
-        spoken_ends_ms=None if spoken_ms is None else cut(spoken_ms),
-        recording_end_ms=sentence.recording_end_ms - start_ms,
-        source=instance.source,
-    )
+    try:
+        return Instance(
+            name=f"{instance.name}, {start_ms / 1000:g} s",
+            unit=options.unit,
+            source_length_ms=sentence.duration_ms,
+            delays_ms=snap_to_end(cut(instance.delays_ms), sentence.duration_ms),
+            elapsed_ms={clock: cut(times_ms) for clock, times_ms in elapsed_ms.items()},
+            prediction=(" " if options.unit == "word" else "").join(units[p] for p in positions),
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            source_ends_ms=None
+            if instance.source_ends_ms is None
+            else cut(instance.source_ends_ms),
+            spoken_ends_ms=None
+            if instance.spoken_ends_ms is None
+            else cut(instance.spoken_ends_ms),
+            recording_end_ms=sentence.recording_end_ms - start_ms,
+            source=instance.source,
+        )
+    except InvalidInstanceError as error:
+        raise LogError(instance.name, str(error)) from error

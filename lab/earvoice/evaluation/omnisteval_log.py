@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, split_text
+from earvoice.evaluation.instance import Instance, snap_to_end, split_text
 from earvoice.evaluation.log import Log, ReadingOptions, Record
 from earvoice.evaluation.simuleval_log import check_unit_count
 
@@ -57,15 +57,19 @@ def _read_instance(
     delays_ms = record.numbers("emission_cu") if "emission_cu" in record else ()
     check_unit_count(record, len(split_text(prediction, options.unit)), len(delays_ms), options)
     source_length_ms = record.number("source_length")
+    reference = options.reference(position, record.optional_text("reference"))
     aware = "emission_ca" in record or not delays_ms
     elapsed_ms = record.numbers("emission_ca") if "emission_ca" in record else ()
     ending = "time_to_recording_end"
-    return options.instance(
-        record.place,
-        prediction,
-        source_length_ms,
-        delays_ms,
-        options.reference(position, record.optional_text("reference")),
-        elapsed_ms={clock: elapsed_ms} if clock and aware else {},
-        recording_end_ms=record.number(ending) if ending in record else source_length_ms,
-    )
+    with record.checking():
+        return Instance(
+            name=record.place,
+            unit=options.unit,
+            source_length_ms=source_length_ms,
+            delays_ms=snap_to_end(delays_ms, source_length_ms),
+            elapsed_ms={clock: elapsed_ms} if clock and aware else {},
+            prediction=prediction,
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            recording_end_ms=record.number(ending) if ending in record else source_length_ms,
+        )

@@ -14,7 +14,7 @@ from earvoice.evaluation.clock import (
     elapsed_by_clock,
     released_together,
 )
-from earvoice.evaluation.instance import Instance, split_text
+from earvoice.evaluation.instance import Instance, snap_to_end, split_text
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record
 
 # Logs round to microseconds or to tenths of a millisecond.
@@ -83,14 +83,18 @@ def cut_utterances(
     for border, first, count in zip(borders, accumulate(counts, initial=0), counts, strict=False):
         if count == 0:
             continue
+        start_ms, end_ms = border.number("start_ms"), border.number("end_ms")
         own = slice(first, first + count)
         parts.append(
-            options.utterance(
-                record.place,
-                f"{record.place}, utterance {len(parts)}",
-                (border.number("start_ms"), border.number("end_ms")),
-                delays_ms[own],
-                {clock: times_ms[own] for clock, times_ms in elapsed_ms.items()},
+            Instance(
+                name=f"{record.place}, utterance {len(parts)}",
+                unit=options.unit,
+                source_length_ms=end_ms - start_ms,
+                delays_ms=snap_to_end([d - start_ms for d in delays_ms[own]], end_ms - start_ms),
+                elapsed_ms={
+                    clock: tuple(e - start_ms for e in times_ms[own])
+                    for clock, times_ms in elapsed_ms.items()
+                },
             )
         )
     return tuple(parts)
@@ -120,18 +124,22 @@ def _read_instance(position: int, record: Record, options: ReadingOptions) -> In
     source_length_ms = record.number("source_length")
     segments = read_segments(record)
     elapsed_ms = _read_elapsed(record, segments, options)
-    return options.instance(
-        record.place,
-        prediction,
-        source_length_ms,
-        delays_ms,
-        options.reference(position, record.optional_text("reference")),
-        elapsed_ms=elapsed_ms,
-        source_ends_ms=_read_source_ends(record),
-        computation_ms=_read_computation(record, segments, elapsed_ms),
-        source=_read_source(record),
-        utterances=cut_utterances(record, elapsed_ms, options),
-    )
+    reference = options.reference(position, record.optional_text("reference"))
+    with record.checking():
+        return Instance(
+            name=record.place,
+            unit=options.unit,
+            source_length_ms=source_length_ms,
+            delays_ms=snap_to_end(delays_ms, source_length_ms),
+            elapsed_ms=elapsed_ms,
+            prediction=prediction,
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            source_ends_ms=_read_source_ends(record),
+            computation_ms=_read_computation(record, segments, elapsed_ms),
+            source=_read_source(record),
+            utterances=cut_utterances(record, elapsed_ms, options),
+        )
 
 
 def check_unit_count(record: Record, units: int, delay_count: int, options: ReadingOptions) -> None:
@@ -221,12 +229,17 @@ def _read_instance_1_0(position: int, record: Record, options: ReadingOptions) -
     # A hypothesis that was cut off before its end has no end of sentence.
     if len(delays_ms) != units:
         check_unit_count(record, units + 1, len(delays_ms), options)
-    return options.instance(
-        record.place,
-        prediction,
-        record.number("source_length"),
-        delays_ms,
-        options.reference(position, record.optional_text("reference")),
-        elapsed_ms={options.elapsed_clock or "simuleval": elapsed_ms},
-        computation_ms=elapsed_ms[-1] - delays_ms[-1] if elapsed_ms and delays_ms else None,
-    )
+    source_length_ms = record.number("source_length")
+    reference = options.reference(position, record.optional_text("reference"))
+    with record.checking():
+        return Instance(
+            name=record.place,
+            unit=options.unit,
+            source_length_ms=source_length_ms,
+            delays_ms=snap_to_end(delays_ms, source_length_ms),
+            elapsed_ms={options.elapsed_clock or "simuleval": elapsed_ms},
+            prediction=prediction,
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            computation_ms=elapsed_ms[-1] - delays_ms[-1] if elapsed_ms and delays_ms else None,
+        )

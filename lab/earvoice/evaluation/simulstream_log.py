@@ -14,7 +14,7 @@ from earvoice.evaluation.clock import (
     released_together,
     segment_elapsed,
 )
-from earvoice.evaluation.instance import Instance, Unit, split_text
+from earvoice.evaluation.instance import Instance, Unit, snap_to_end, split_text
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record
 
 # SentencePiece's sign for a blank before a token.
@@ -90,20 +90,23 @@ def _read_instance(
     ends_ms = [1000 * record.number("total_audio_processed") for record in records]
     computations_ms = [1000 * record.number("computation_time") for record in records]
     clocks = _clocks(ends_ms, computations_ms)
-    return options.instance(
-        records[-1].place,
-        join_tokens(output.tokens, options.unit),
-        ends_ms[-1],
-        [ends_ms[segment] for segment in output.segments],
-        options.reference(position),
-        name=PurePath(recording).stem,
-        source=recording,
-        elapsed_ms={
-            clock: tuple(times_ms[segment] for segment in output.segments)
-            for clock, times_ms in clocks.items()
-        },
-        computation_ms=sum(computations_ms),
-    )
+    reference = options.reference(position)
+    with records[-1].checking():
+        return Instance(
+            name=PurePath(recording).stem,
+            source=recording,
+            unit=options.unit,
+            source_length_ms=ends_ms[-1],
+            delays_ms=snap_to_end([ends_ms[s] for s in output.segments], ends_ms[-1]),
+            elapsed_ms={
+                clock: tuple(times_ms[segment] for segment in output.segments)
+                for clock, times_ms in clocks.items()
+            },
+            prediction=join_tokens(output.tokens, options.unit),
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            computation_ms=sum(computations_ms),
+        )
 
 
 def _clocks(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, split_text
+from earvoice.evaluation.instance import Instance, snap_to_end, split_text
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record
 
 _WORD_RULE = "when the service released them (their last piece, where a word came in pieces)"
@@ -74,18 +74,23 @@ def _read_instance(
 ) -> Instance:
     items = [record for record in records if "text" in record]
     borders = [record for record in records if "cause" in record]
+    prediction = _join(items)
     units = _time_units(items, options)
-    return options.instance(
-        records[-1].place,
-        _join(items),
-        _source_length_ms(log_path, records[0], borders),
-        [unit.delay_ms for unit in units],
-        options.reference(position),
-        name=records[0].text("file"),
-        elapsed_ms={clock: tuple(unit.elapsed_ms for unit in units)} if clock else {},
-        source_ends_ms=tuple(unit.source_end_ms for unit in units),
-        utterances=tuple(_cut_utterance(border, units, clock, options) for border in borders),
-    )
+    source_length_ms = _source_length_ms(log_path, records[0], borders)
+    reference = options.reference(position)
+    with records[-1].checking():
+        return Instance(
+            name=records[0].text("file"),
+            unit=options.unit,
+            source_length_ms=source_length_ms,
+            delays_ms=snap_to_end([unit.delay_ms for unit in units], source_length_ms),
+            elapsed_ms={clock: tuple(unit.elapsed_ms for unit in units)} if clock else {},
+            prediction=prediction,
+            reference=reference,
+            reference_units=options.reference_units(reference),
+            source_ends_ms=tuple(unit.source_end_ms for unit in units),
+            utterances=tuple(_cut_utterance(border, units, clock, options) for border in borders),
+        )
 
 
 def _join(items: Sequence[Record]) -> str:
@@ -124,13 +129,15 @@ def _cut_utterance(
     options: ReadingOptions,
 ) -> Instance:
     number = int(border.number("utterance"))
+    start_ms, end_ms = border.number("source_start_ms"), border.number("source_end_ms")
     own = [unit for unit in units if unit.utterance == number]
-    return options.utterance(
-        border.place,
-        f"{border.text('file')}, utterance {number}",
-        (border.number("source_start_ms"), border.number("source_end_ms")),
-        [unit.delay_ms for unit in own],
-        {clock: [unit.elapsed_ms for unit in own]} if clock else {},
+    delays_ms = [unit.delay_ms - start_ms for unit in own]
+    return Instance(
+        name=f"{border.text('file')}, utterance {number}",
+        unit=options.unit,
+        source_length_ms=end_ms - start_ms,
+        delays_ms=snap_to_end(delays_ms, end_ms - start_ms),
+        elapsed_ms={clock: tuple(unit.elapsed_ms - start_ms for unit in own)} if clock else {},
     )
 
 

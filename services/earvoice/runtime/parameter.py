@@ -22,13 +22,7 @@ from typing import Any, ClassVar, Literal, Self, Union, cast, get_args, get_orig
 from earvoice.runtime.errors import shown
 
 _FLAGS = {"true": True, "false": False}
-_KINDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    list: "a list",
-}
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 _LISTS = {int: "whole numbers", float: "numbers", str: "texts"}
 
 

@@ -19,9 +19,8 @@ import pytest
 from earvoice.client.audio import AudioFormat
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.ffmpeg import FfmpegAudio, probe_file
-from tests.deploy.tool import free_port
+from tests.deploy.tool import free_port, program
 from tests.integration.client.scripted_service import ScriptedService, serve
-from tests.needed_program import needed
 
 TONE_HZ = 500
 SECONDS = 2
@@ -38,7 +37,7 @@ KINDS = {
 
 
 def ffmpeg(*arguments) -> None:
-    command = [needed("ffmpeg"), "-nostdin", "-v", "error", *map(str, arguments)]
+    command = [program("ffmpeg"), "-nostdin", "-v", "error", *map(str, arguments)]
     subprocess.run(command, check=True)
 
 
@@ -58,7 +57,7 @@ def make_recording(tmp_path):
 @contextmanager
 def sender(*arguments):
     """An ffmpeg that sends at the pace of its recording."""
-    command = [needed("ffmpeg"), "-nostdin", "-v", "error", "-re", *map(str, arguments)]
+    command = [program("ffmpeg"), "-nostdin", "-v", "error", "-re", *map(str, arguments)]
     with subprocess.Popen(command) as process:
         try:
             yield psutil.Process(process.pid)

@@ -17,9 +17,9 @@ from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
 from earvoice.gateway.hls import SEGMENT_MS, caption_playlist, caption_segment
 from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import InvalidFieldError
+from tests.deploy.tool import program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import receive_all, run_gateway, speak, start
-from tests.needed_program import needed
 
 
 def spoken_stream(utterances):
@@ -92,7 +92,7 @@ def test_a_segment_that_is_not_settled_is_not_there():
 
 async def test_ffmpeg_reads_the_playlist_of_a_stream(tmp_path):
     """As a player would: the list, its segments, and the words in them."""
-    ffmpeg = needed("ffmpeg")
+    ffmpeg = program("ffmpeg")
     async with serve(ScriptedService([" Guten", " Tag."])) as server:
         async with run_gateway(server) as (address, _), httpx.AsyncClient() as http:
             async with speak(address) as speaker:

@@ -78,10 +78,7 @@ def test_the_memory_of_wait_k_is_compared_too(tmp_path, capsys):
     [
         (lambda c: c["cases"][0].update(kind="cif"), "kind = 'cif' is not allowed; allowed: ali"),
         (lambda c: c["cases"][0].pop("tokens"), "edatt0: tokens is missing"),
-        (
-            lambda c: c["cases"][0].update(tokens="a"),
-            "tokens = 'a' is not allowed; allowed: a list",
-        ),
+        (lambda c: c["cases"][0].update(tokens="a"), "must be a list"),
         (lambda c: c["cases"][0].update(tokens=[1, 2]), "must be [states, 2]"),
         (lambda c: c["cases"][0].update(tokens=[98, 49, 105, 92, 900]), "must be 0 to 119"),
         (lambda c: c["cases"][0].update(prefix_len=9), "prefix_len = 9: must be 0 to 5"),

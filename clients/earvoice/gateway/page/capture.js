@@ -16,15 +16,28 @@ export async function openTab() {
   return fromStream(stream);
 }
 
-export async function openFile(file) {
+export async function openFile(file, token) {
   const context = newContext();
-  const recording = await context.decodeAudioData(await file.arrayBuffer()).catch(() => {
-    context.close();
-    throw new Error(`${file.name} is no recording that this browser can read.`);
-  });
+  const recording = await context.decodeAudioData(await file.arrayBuffer())
+    .catch(() => decodeElsewhere(file, token))
+    .catch((error) => {
+      context.close();
+      throw error;
+    });
   const node = new AudioBufferSourceNode(context, { buffer: recording });
   node.connect(context.destination); // one hears what is captioned
   return capture(context, node, () => node.start(), (end) => { node.onended = end; });
+}
+
+// What this browser cannot read the gateway's ffmpeg may.
+async function decodeElsewhere(file, token) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch("v1/audio", { method: "POST", body: file, headers });
+  if (!answer.ok) throw new Error(`${file.name}: ${(await answer.json()).error.message}`);
+  const samples = Float32Array.from(new Int16Array(await answer.arrayBuffer()), (sample) => sample / 32768);
+  const recording = new AudioBuffer({ length: Math.max(1, samples.length), sampleRate: 16000 });
+  recording.copyToChannel(samples, 0);
+  return recording;
 }
 
 async function fromStream(stream) {

@@ -172,7 +172,7 @@ element("controls").addEventListener("submit", (event) => {
   if (kind === "file") return element("file").click();
   return start(kind === "tab" ? openTab : openMicrophone);
 });
-element("file").addEventListener("change", ({ target }) => target.files[0] && start(() => openFile(target.files[0])));
+element("file").addEventListener("change", ({ target }) => target.files[0] && start(() => openFile(target.files[0], token)));
 element("size").addEventListener("input", ({ target }) => {
   setSize(target.value);
   localStorage.setItem("size", target.value);
@@ -190,7 +190,7 @@ document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("dropping");
   const file = event.dataTransfer.files[0];
-  if (file && !stream) start(() => openFile(file));
+  if (file && !stream) start(() => openFile(file, token));
 });
 
 if (parameters.has("stream")) {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from earvoice.cli.command import Command, CommandError, ExitCode, run_async
 from earvoice.cli.local_services import START_TIMEOUT_S
 from earvoice.evaluation.log import LogError
-from earvoice.evaluation.verification.decisions import verify_policy
+from earvoice.evaluation.verification.decisions import read_cases, verify_policy
 from earvoice.evaluation.verification.runs import (
     find_agent,
     find_checkpoint,
@@ -117,7 +117,7 @@ def _verify_model(options: argparse.Namespace) -> int:
 
 def _verify_policy(options: argparse.Namespace) -> int:
     _check_files(options.cases, options.attention)
-    result = verify_policy(options.cases, options.attention)
+    result = verify_policy(read_cases(options.cases, options.attention))
     for line in (*result.differences, result.summary()):
         _tell(line)
     return DIFFERENT if result.differences else ExitCode.DONE

@@ -1,0 +1,148 @@
+"""Recordings and containers of any kind, by the installed ffmpeg: what browsers cannot read."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import aclosing
+from typing import IO, TYPE_CHECKING
+
+from starlette.responses import StreamingResponse
+
+from earvoice.client import AudioFormat, AudioSourceError
+from earvoice.client.ffmpeg import FfmpegAudio, probe_file
+from earvoice.gateway.access import shown_token
+from earvoice.runtime.errors import IdleError, InvalidAudioError, OutOfOrderError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from earvoice.client import TranslationUpdate
+    from earvoice.gateway.door import Door
+    from earvoice.gateway.speaker import Speaker
+
+DECODED = AudioFormat()
+"""What a recording is answered as."""
+LONGEST_MS = 4 * 3_600_000
+WAITING_MESSAGES = 8
+_CHUNK_MS = 80
+_BLOCK_BYTES = 1 << 16
+_DECODERS = 2
+# A playlist would have ffmpeg open what its author names: containers alone are let in.
+_KNOWN = "aac,aiff,amr,asf,avi,caf,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,wav"
+_CONTAINERS = ("-format_whitelist", _KNOWN)
+_FROM_FILE = ("-protocol_whitelist", "file", *_CONTAINERS)
+_FROM_PIPE = ("-protocol_whitelist", "pipe", *_CONTAINERS)
+
+
+class RecordingDecoder:
+    """Answers an uploaded recording with its sound: raw 16-bit PCM, 16 kHz, one channel."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._free = asyncio.Semaphore(_DECODERS)
+
+    async def answer(self, request: Request) -> Response:
+        door = self._door
+        door.gatekeeper.check_origin(request)
+        admission = door.gatekeeper.admit(shown_token(request), "speak")
+        with door.counted(), tempfile.NamedTemporaryFile(prefix="earvoice-") as recording:
+            # Who may not translate has nothing decoded either.
+            await door.client.with_token(admission.server_token).list_models()
+            await self._receive(request, recording)
+            sound = tempfile.TemporaryFile(prefix="earvoice-")  # noqa: SIM115 - closed once sent
+            try:
+                async with self._free:
+                    await _decode(recording.name, sound)
+            except BaseException:
+                sound.close()
+                raise
+        headers = {"Content-Length": str(sound.seek(0, 2))}
+        return StreamingResponse(_blocks(sound), media_type="audio/L16;rate=16000", headers=headers)
+
+    async def _receive(self, request: Request, recording: IO[bytes]) -> None:
+        settings = self._door.settings
+        blocks = aiter(request.stream())
+        received_bytes = 0
+        while True:
+            try:
+                async with asyncio.timeout(settings.idle_timeout_ms / 1000):
+                    block = await anext(blocks, None)
+            except TimeoutError as error:
+                raise IdleError(f"nothing came within {settings.idle_timeout_ms} ms") from error
+            if block is None:
+                break
+            received_bytes += len(block)
+            if received_bytes > settings.max_recording_bytes:
+                raise InvalidAudioError(
+                    f"the recording has more than {settings.max_recording_bytes} bytes, all that "
+                    "are allowed"
+                )
+            recording.write(block)
+        recording.flush()
+
+
+async def _decode(path: str, sound: IO[bytes]) -> None:
+    try:
+        await asyncio.to_thread(probe_file, path, _FROM_FILE)
+        source = FfmpegAudio(f"file:{path}", DECODED, path, _FROM_FILE)
+        async with aclosing(source.chunks(_CHUNK_MS)) as chunks:
+            async for chunk in chunks:
+                sound.write(chunk)
+                _check_length(sound.tell())
+    except AudioSourceError as error:
+        # Its name is nobody's but ours.
+        raise InvalidAudioError(error.message.replace(path, "the recording")) from error
+
+
+def _check_length(decoded_bytes: int) -> None:
+    if DECODED.duration_ms(decoded_bytes) > LONGEST_MS:
+        raise InvalidAudioError(f"the recording is longer than {LONGEST_MS // 3_600_000} hours")
+
+
+def _blocks(sound: IO[bytes]) -> Iterator[bytes]:
+    with sound:
+        sound.seek(0)
+        while block := sound.read(_BLOCK_BYTES):
+            yield block
+
+
+class ContainerAudio:
+    """Takes a container's bytes in a speaker's place, and gives the speaker the sound in them."""
+
+    def __init__(self, speaker: Speaker, audio: AudioFormat) -> None:
+        self._speaker = speaker
+        self._audio = audio
+        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_MESSAGES)
+        self.has_ended = False
+
+    async def send(self, content: bytes | TranslationUpdate) -> None:
+        if self.has_ended:
+            raise OutOfOrderError("audio came after the end")
+        if isinstance(content, bytes):
+            await self._messages.put(content)
+        else:
+            await self._speaker.send(content)
+
+    async def end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            await self._messages.put(None)
+
+    async def run(self) -> None:
+        """Decode until the container's end, which is the speaker's."""
+        source = FfmpegAudio(self._bytes(), self._audio, "the container", _FROM_PIPE)
+        try:
+            async with aclosing(source.chunks(_CHUNK_MS)) as chunks:
+                async for chunk in chunks:
+                    await self._speaker.send(chunk)
+        except AudioSourceError as error:
+            raise InvalidAudioError(error.message) from error
+        await self._speaker.end()
+
+    async def _bytes(self) -> AsyncIterator[bytes]:
+        while (message := await self._messages.get()) is not None:
+            yield message

@@ -1,0 +1,165 @@
+"""Recordings that browsers cannot read, and containers over the WebSocket: by the real ffmpeg."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+
+from earvoice.client import ResumePoint
+from tests.deploy.tool import program
+from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.gateway.running_gateway import (
+    receive_all,
+    run_gateway,
+    speak,
+    start,
+    text_of,
+)
+
+TONE_HZ, SECONDS = 500, 2
+TONE = f"sine=frequency={TONE_HZ}:duration={SECONDS}:sample_rate=48000"
+# Chromium has no AC-3; an MP4's table of contents is at its end.
+POINT = base64.b64encode(ResumePoint().to_bytes()).decode()
+KINDS = {"mkv": ["-c:a", "ac3"], "mp4": ["-c:a", "aac"], "webm": ["-c:a", "libopus"]}
+
+
+@pytest.fixture
+def make_recording(tmp_path):
+    """Return a recording's path."""
+
+    def make(kind):
+        path = tmp_path / f"tone.{kind}"
+        command = [program("ffmpeg"), "-nostdin", "-v", "error", "-f", "lavfi", "-i", TONE]
+        subprocess.run([*command, *KINDS[kind], path], check=True)
+        return path
+
+    return make
+
+
+def assert_tone(pcm):
+    """All of it, and nothing else; codecs add less than a tenth of a second."""
+    samples = np.frombuffer(pcm, "<i2").astype(np.float32)
+    assert SECONDS - 0.1 < len(samples) / 16_000 < SECONDS + 0.2
+    loudest = np.abs(np.fft.rfft(samples)).argmax() * 16_000 / len(samples)
+    assert loudest == pytest.approx(TONE_HZ, abs=2)
+
+
+@pytest.mark.parametrize("kind", ["mkv", "mp4"])
+async def test_a_recording_is_answered_with_its_sound(make_recording, kind):
+    """Whole, as raw PCM; nothing of it is kept."""
+    content = make_recording(kind).read_bytes()
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
+        async with httpx.AsyncClient() as http:
+            answer = await http.post(f"http://{address}/v1/audio", content=content)
+        assert door.socket_count == 0
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "audio/L16;rate=16000"
+    assert_tone(answer.content)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"no sound here\n" * 100, "the recording cannot be read as a recording"),
+        (b"#EXTM3U\n#EXTINF:5,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n", "cannot be read"),
+        (b"\0" * 2_000_000, "more than 1000000 bytes"),
+    ],
+    ids=["text", "a playlist that names a file", "too long"],
+)
+async def test_what_is_no_recording_is_refused(content, told):
+    """By name, and never with a path of the gateway's."""
+    async with serve(ScriptedService()) as server:
+        async with run_gateway(server, max_recording_bytes=1_000_000) as (address, _):
+            async with httpx.AsyncClient() as http:
+                answer = await http.post(f"http://{address}/v1/audio", content=content)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["reason"]) == (400, "INVALID_AUDIO")
+    assert told in error["message"]
+    assert "/tmp" not in error["message"]
+
+
+async def test_a_recording_needs_the_token_that_speaking_needs(make_recording):
+    """Nobody has the gateway compute for nothing."""
+    content = make_recording("mkv").read_bytes()
+    async with serve(ScriptedService()) as server:
+        async with run_gateway(server, token_key="k" * 32) as (address, _):
+            async with httpx.AsyncClient() as http:
+                answer = await http.post(f"http://{address}/v1/audio", content=content)
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (401, "UNAUTHENTICATED")
+
+
+async def test_without_ffmpeg_the_caller_is_told_what_is_missing(make_recording, monkeypatch):
+    """The gateway goes on."""
+    content = make_recording("mkv").read_bytes()
+    monkeypatch.setenv("PATH", "/nowhere")
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with httpx.AsyncClient() as http:
+            answer = await http.post(f"http://{address}/v1/audio", content=content)
+    assert answer.status_code == 400
+    assert "takes ffmpeg, which is not installed" in answer.json()["error"]["message"]
+
+
+async def test_a_container_is_spoken_as_it_comes(make_recording):
+    """As a MediaRecorder cuts it: anywhere."""
+    service = ScriptedService([" gut"])
+    content = make_recording("webm").read_bytes()
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(container=True))
+            for begin in range(0, len(content), 3_001):
+                await websocket.send(content[begin : begin + 3_001])
+            await websocket.send(json.dumps({"type": "end"}))
+            messages = await receive_all(websocket)
+    assert text_of(messages) == "gut"
+    assert_tone(b"".join(service.audio))
+    assert websocket.close_code == 1000
+
+
+async def test_noise_in_the_place_of_a_container_is_told():
+    """And its ffmpeg has ended."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(container=True))
+            await websocket.send(b"noise" * 1000)
+            await websocket.send(json.dumps({"type": "end"}))
+            *_, error = await receive_all(websocket)
+    assert error["reason"] == "INVALID_AUDIO"
+    assert "the container cannot be read by ffmpeg" in error["message"]
+
+
+async def test_a_container_whose_speaker_goes_leaves_no_process(make_recording):
+    """In the middle of it."""
+    service = ScriptedService()
+    content = make_recording("webm").read_bytes()
+    async with serve(service) as server, run_gateway(server) as (address, door):
+        async with speak(address) as websocket:
+            await websocket.send(start(container=True))
+            await websocket.send(content[: len(content) // 2])
+            await websocket.recv()
+            websocket.transport.abort()
+        async with asyncio.timeout(60):
+            while door.socket_count or psutil.Process().children():
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"container": "yes"}, "container = 'yes' is not allowed; allowed: true or false"),
+        ({"container": True, "resume": {"de": POINT}}, "none with a container"),
+    ],
+)
+async def test_a_container_has_no_place_to_resume_from(changes, told):
+    """Its bytes are not its samples."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(**changes))
+            (wrong,) = await receive_all(websocket)
+    assert told in wrong["message"]
