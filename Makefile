@@ -32,7 +32,8 @@ INPUT_COUNT ?= 300
 ROTEL := rotel==0.0.1a15
 FIELD_TOOLS := simuleval simulstream
 CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environment.py)
-NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1
+NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1 \
+	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0
 # What the policy's defaults are chosen for, on 60 inputs: with 2 s there, 100 others came to 2.1 s.
 LAG_MS := 1900
 # A neural synthesiser whose voices sound like people: weights and voices, and what runs them.
