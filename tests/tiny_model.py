@@ -25,10 +25,6 @@ WIDTH = 32
 LAYERS = 3
 SPREADS = {"embed_tokens": 0.3, "self_attn": 1.2, "encoder_attn": 2.0}
 """Of the lively checkpoint's decoder."""
-LIVELY_TEXT = (
-    "die kleine Katze sieht das alte Haus",
-    "heute bringt der Lehrer das alte Buch für Zoë",
-)
 TARGET_TEXT = ("die kleine Katze sieht das alte Haus", "heute bringt der Lehrer das alte Buch")
 LIVELY_TEXT = (TARGET_TEXT[0], f"{TARGET_TEXT[1]} für Zoë")
 

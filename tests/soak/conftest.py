@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.asked_for import is_asked_for
+from tests.asked_for import unless_asked_for
 from tests.e2e.running import SERVICES, Running, start
 from tests.soak.recording import Clip, read_clips, sample_folders
 from tests.telling import tell  # noqa: F401 - a fixture
 
-FOLDER = Path(__file__).parent
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Collect nothing here for `pytest` or `pytest tests`."""
-    return None if is_asked_for(FOLDER, config) else True
+pytest_ignore_collect = unless_asked_for(Path(__file__).parent)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from earvoice.client.errors import InvalidRequestError, ProtocolError, ServerFau
 from earvoice.client.options import TranslationOptions
 from earvoice.policies import HoldN, LocalAgreement
 from earvoice.runtime.errors import InternalError
-from tests.integration.evaluation.talking_service import serve
+from tests.integration.client.scripted_service import serve
 
 Response = api.StreamingTranslateResponse
 

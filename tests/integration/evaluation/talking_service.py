@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-
-import grpc
-
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
-from earvoice.runtime.interceptor import StatusInterceptor
-from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, server_options
 
 Response = api.StreamingTranslateResponse
 
@@ -103,19 +97,3 @@ class TalkingService(api_grpc.SpeechTranslationServiceServicer):
             "target_language_codes": ["de"],
             "precision": 1,
         }
-
-
-@asynccontextmanager
-async def serve(service):
-    """Serve on a free port of this machine and give its address."""
-    server = grpc.aio.server(
-        interceptors=[StatusInterceptor(write_timeout_s=10)],
-        options=server_options(PUBLIC_MESSAGE_LIMIT_BYTES),
-    )
-    api_grpc.add_SpeechTranslationServiceServicer_to_server(service, server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        await server.stop(None)

@@ -12,7 +12,8 @@ import pytest
 import soundfile
 
 from earvoice.runtime.errors import BackendUnavailableError, SessionLimitError
-from tests.integration.evaluation.talking_service import RATE_HZ, TalkingService, serve
+from tests.integration.client.scripted_service import serve
+from tests.integration.evaluation.talking_service import RATE_HZ, TalkingService
 
 SECONDS = (1, 2, 3, 4)
 

@@ -10,7 +10,8 @@ from earvoice.client import connect
 from earvoice.client.errors import TranslationError
 from earvoice.runtime.errors import BackendUnavailableError
 from earvoice.training.service_trial import ServiceTrial, read_inputs
-from tests.integration.evaluation.talking_service import RATE_HZ, TalkingService, serve
+from tests.integration.client.scripted_service import serve
+from tests.integration.evaluation.talking_service import RATE_HZ, TalkingService
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("sacrebleu")

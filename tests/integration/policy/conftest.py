@@ -9,14 +9,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.policy.backends import Backends
-from earvoice.policy.service import SERVICE_NAME, SpeechTranslationService
+from earvoice.policy.service import SpeechTranslationService
 from earvoice.policy.settings import PolicySettings
-from earvoice.runtime.server import ServiceServer
-from earvoice.runtime.session_limit import SessionLimit
-from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
+from tests.integration.policy.fleet import serve_policy
 from tests.integration.policy.scripted_backends import ScriptedDecoder, ScriptedEncoder, serve
 
 
@@ -52,18 +49,9 @@ async def start() -> AsyncIterator[Start]:
                 port=0, encoder_target=target, decoder_target=target, **changes
             )
             backends = Backends(target, target)
-            stack.push_async_callback(backends.close)
-            telemetry = ServiceTelemetry("policy", settings)
-            sessions = SessionLimit(settings.session_limit)
-            telemetry.meters.observe_sessions(sessions)
-            service = SpeechTranslationService(settings, backends, sessions, telemetry)
-            server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
-            public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
-            port = await server.start()
-            stack.push_async_callback(server.grpc_server.stop, None)
-            backends.start()
+            address, service, telemetry = await serve_policy(stack, settings, backends)
             await backends.wait_until_ready()
-            return RunningPolicy(f"127.0.0.1:{port}", service, encoder, decoder, telemetry)
+            return RunningPolicy(address, service, encoder, decoder, telemetry)
 
         yield start_one
 

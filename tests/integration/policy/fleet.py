@@ -41,6 +41,23 @@ class Fleet:
         return next(r for r in self.replicas(service) if not r.servicer.session_count)
 
 
+async def serve_policy(
+    stack: AsyncExitStack, settings: PolicySettings, backends: Backends
+) -> tuple[str, SpeechTranslationService, ServiceTelemetry]:
+    """Give the address of a policy service, it and its telemetry; all end with the stack."""
+    stack.push_async_callback(backends.close)
+    telemetry = ServiceTelemetry("policy", settings)
+    sessions = SessionLimit(settings.session_limit)
+    telemetry.meters.observe_sessions(sessions)
+    service = SpeechTranslationService(settings, backends, sessions, telemetry)
+    server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
+    public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
+    port = await server.start()
+    stack.push_async_callback(server.grpc_server.stop, None)
+    backends.start()
+    return f"127.0.0.1:{port}", service, telemetry
+
+
 @asynccontextmanager
 async def running_fleet(
     encoder_count: int = 2,
@@ -61,21 +78,9 @@ async def running_fleet(
             ",".join(replica.address for replica in replicas) for replicas in (encoders, decoders)
         ]
         backends = Backends(*targets, timeouts=timeouts)
-        stack.push_async_callback(backends.close)
-        settings = PolicySettings(port=0)
-        service = SpeechTranslationService(
-            settings,
-            backends,
-            SessionLimit(settings.session_limit),
-            ServiceTelemetry("policy", settings),
-        )
-        server = ServiceServer(settings, [SERVICE_NAME], PUBLIC_MESSAGE_LIMIT_BYTES)
-        public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
-        port = await server.start()
-        stack.push_async_callback(server.grpc_server.stop, None)
-        backends.start()
+        address, _, _ = await serve_policy(stack, PolicySettings(port=0), backends)
         await all_ready(backends, encoder_count, decoder_count)
-        yield Fleet(f"127.0.0.1:{port}", encoders, decoders, backends)
+        yield Fleet(address, encoders, decoders, backends)
 
 
 async def all_ready(backends: Backends, encoder_count: int, decoder_count: int) -> None:
