@@ -220,12 +220,11 @@ def _calibrate_confidence(options: argparse.Namespace) -> int:
 
         config = checkpoint.load_config(options.model)
         model_hash = checkpoint.directory_hash(options.model)
-        run = confidence.read_run(options.confidence, config.source_language, model_hash)
-        found = confidence.calibrate(run)
-        chosen = confidence.joined(config.confidence, found)
+        run = confidence.read_run(options.confidence, config, model_hash)
+        chosen = confidence.calibrate(run)
         if not options.dry_run:
             checkpoint.write_confidence(options.model, chosen)
-    sys.stdout.write(confidence.reliability_table(run, found))
+    sys.stdout.write(confidence.reliability_table(run, chosen))
     for name, value in asdict(chosen).items():
         sys.stdout.write(f"{name} = {value} (was {getattr(config.confidence, name)})\n")
     return ExitCode.DONE

@@ -1,26 +1,26 @@
 """How sure a model may be of its words: fitted on a run whose words are right or wrong.
 
-A word's confidence is the logistic function of a line through the logit of its probability (Platt
-1999): of the words with 0.8, eight in ten are right. An utterance is understood from the mean
-confidence on that lets the most right words out, less the wrong ones, and nearly all that has more
-right than wrong.
+A word's confidence is a function of its probability p by beta calibration (Kull 2017), the logistic
+one of a ln(p) - b ln(1 - p) + c: of the words with 0.8, eight in ten are right. An utterance is
+understood from the mean confidence on that lets the most right words out, less the wrong ones, and
+nearly all that has more right than wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from earvoice.evaluation.instance import default_unit, split_text
+from earvoice.evaluation.instance import Unit, default_unit, split_text
 from earvoice.evaluation.log import LogError, Record, read_records
 from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
 from earvoice.evaluation.word_errors import plain_words, right_words
-from earvoice.models.config import Confidence
+from earvoice.models.config import Confidence, ModelConfig
 
 LEAST_KEPT_SHARE = 0.99
 """So many of the utterances with more right words than wrong must be understood."""
@@ -40,10 +40,11 @@ class SpokenUtterance:
     """The words of an utterance that can be right or wrong.
 
     Attributes:
+        log_probabilities: natural logarithms.
         delays_ms: when each was released.
     """
 
-    confidences: tuple[float, ...]
+    log_probabilities: tuple[float, ...]
     right: tuple[bool, ...]
     delays_ms: tuple[float, ...]
 
@@ -53,23 +54,19 @@ class SpokenUtterance:
         return 2 * sum(self.right) - len(self.right)
 
     def most_mean(self, confidence: Confidence) -> float:
-        """Return the highest mean confidence that its words had come to when some were released.
-
-        Args:
-            confidence: what the confidences have to be put right by.
-        """
-        sure: list[float] = corrected(np.array(self.confidences), confidence).tolist()
+        """Return the highest mean confidence that its words had come to when some were released."""
+        sure: list[float] = confidences(np.array(self.log_probabilities), confidence).tolist()
         sums = list(accumulate(sure))
         ends = accumulate(len(list(group)) for _, group in groupby(self.delays_ms))
         return max(sums[end - 1] / end for end in ends)
 
 
-def read_run(folder: Path, source_language: str, model_hash: str) -> list[SpokenUtterance]:
+def read_run(folder: Path, config: ModelConfig, model_hash: str) -> list[SpokenUtterance]:
     """Return the utterances of a run of ``earvoice evaluate`` that have words.
 
     Args:
-        source_language: of the model, BCP-47.
-        model_hash: the model's.
+        config: of the model that was served.
+        model_hash: its hash.
 
     Raises:
         LogError: it is no such run, it was made with another model, its words are no captions, or
@@ -84,24 +81,25 @@ def read_run(folder: Path, source_language: str, model_hash: str) -> list[Spoken
         raise LogError(str(path), f"model_hash is {session.text('model_hash')}, not {model_hash}")
     options = session.record("options")
     (language,) = options.texts("target_languages")
-    if language != source_language:
+    if language != config.source_language:
         raise LogError(
             str(path),
             f"the run wrote {language!r}: whether words are right is known of captions alone; "
-            f"run with --to {source_language}",
+            f"run with --to {config.source_language}",
         )
     if options.number("min_confidence"):
         raise LogError(str(path), "words were held back in the run: run with --min-confidence 0")
     records = read_records(folder / LOG_NAME)
-    return [utterance for record in records for utterance in _utterances(record, language)]
-
-
-def _utterances(record: Record, language: str) -> list[SpokenUtterance]:
     unit = default_unit(language)
+    return [one for record in records for one in _utterances(record, unit, config.confidence)]
+
+
+def _utterances(record: Record, unit: Unit, made_with: Confidence) -> list[SpokenUtterance]:
     units = split_text(record.text("prediction"), unit)
-    confidences, delays_ms = record.numbers("confidences"), record.numbers("delays")
-    if not len(units) == len(confidences) == len(delays_ms):
-        raise LogError(record.place, f"has {len(units)} words and {len(confidences)} confidences")
+    sure, delays_ms = record.numbers("confidences"), record.numbers("delays")
+    if not len(units) == len(sure) == len(delays_ms):
+        raise LogError(record.place, f"has {len(units)} words and {len(sure)} confidences")
+    logarithms = log_probabilities(np.array(sure), made_with).tolist()
     words = [plain_words(text, unit) for text in units]
     flags = right_words(
         [word for parts in words for word in parts], plain_words(record.text("reference"), unit)
@@ -117,7 +115,7 @@ def _utterances(record: Record, language: str) -> list[SpokenUtterance]:
         if places:
             utterances.append(
                 SpokenUtterance(
-                    tuple(confidences[place] for place in places),
+                    tuple(logarithms[place] for place in places),
                     tuple(right[place] for place in places),
                     tuple(delays_ms[place] for place in places),
                 )
@@ -126,56 +124,67 @@ def _utterances(record: Record, language: str) -> list[SpokenUtterance]:
 
 
 def calibrate(utterances: Sequence[SpokenUtterance]) -> Confidence:
-    """Return what makes the confidences of a run true.
+    """Return what makes a model's confidences true.
 
     Raises:
-        LogError: the words are all right, or all wrong, or the sure ones are not right more often.
+        LogError: the words are all right, or all wrong, or the likely ones not right more often.
     """
-    known = np.array([sure for one in utterances for sure in one.confidences])
-    right = np.array([flag for one in utterances for flag in one.right], np.bool_)
+    logarithms, right = _all_words(utterances)
     if not 0 < right.sum() < len(right):
         raise LogError("the run", f"{right.sum()} of {len(right)} words are right: some must be")
-    scale, offset = fit_logistic(_logits(known), right)
-    if scale <= 0:
-        raise LogError("the run", "words with more confidence are not right more often")
-    found = Confidence(scale, offset)
+    found = fit(logarithms, right)
     least = least_understood(
         [one.most_mean(found) for one in utterances], [one.gain for one in utterances]
     )
-    return Confidence(scale, offset, least)
+    return replace(found, least=least)
 
 
-def joined(before: Confidence, found: Confidence) -> Confidence:
-    """Return as one the map that a run's confidences were made with and the one found on them."""
-    offset = found.scale * before.offset + found.offset
-    return Confidence(found.scale * before.scale, offset, found.least)
+def fit(logarithms: Floats, right: Flags) -> Confidence:
+    """Return the likeliest map that never falls with the probability.
 
+    Each side's targets are drawn in by one word, as Platt (1999) does, so that there is one even
+    where right and wrong words are divided without an error.
 
-def fit_logistic(logits: Floats, right: Flags) -> tuple[float, float]:
-    """Return scale and offset of the likeliest line, by Newton's method.
+    Args:
+        logarithms: of the words' probabilities.
 
-    Each side's targets are drawn in by one word, as Platt does, so that they exist even where the
-    two are divided without an error.
+    Raises:
+        LogError: there is none: likely words are not right more often.
     """
     hits, misses = int(right.sum()), int((~right).sum())
     targets = np.where(right, (hits + 1) / (hits + 2), 1 / (misses + 2))
-    columns = np.stack([logits, np.ones_like(logits)], 1)
-    line = np.array([1.0, 0.0])
+    columns = _columns(logarithms)
+    # A scale below 0 is left out, and the others are found without it.
+    used = [True, True, True]
+    while True:
+        line = np.zeros(3)
+        line[used] = _fit_logistic(columns[:, used], targets)
+        if line.min(initial=0.0, where=[True, True, False]) >= 0:
+            break
+        used = [flag and value >= 0 for flag, value in zip(used[:2], line[:2], strict=True)] + [
+            True
+        ]
+    if not any(used[:2]):
+        raise LogError("the run", "words with more probability are not right more often")
+    return Confidence(*line.tolist())
+
+
+def _fit_logistic(columns: Floats, targets: Floats) -> Floats:
+    """Return the likeliest weights of the columns, by Newton's method."""
+    line = np.zeros(columns.shape[1])
     for _ in range(_MOST_STEPS):
         shares = _shares(columns @ line)
         slope = columns.T @ (shares - targets)
         bend = columns.T @ (columns * (shares * (1 - shares))[:, None])
-        step = np.linalg.solve(bend + 1e-9 * np.eye(2), slope)
+        step = np.linalg.solve(bend + 1e-9 * np.eye(len(line)), slope)
         # Newton's step may lead too far where the curve is flat: then a part of it.
-        share = 1.0
-        while _loss(columns @ (line - share * step), targets) > _loss(columns @ line, targets):
+        share, loss = 1.0, _loss(columns @ line, targets)
+        while share > _STEP_LIMIT and _loss(columns @ (line - share * step), targets) > loss:
             share /= 2
-            if share < _STEP_LIMIT:
-                break
         line = line - share * step
         if np.abs(share * step).max() < _STEP_LIMIT:
             break
-    return float(line[0]), float(line[1])
+    return line
 
 
 def least_understood(means: Sequence[float], gains: Sequence[int]) -> float:
@@ -199,27 +208,36 @@ def least_understood(means: Sequence[float], gains: Sequence[int]) -> float:
     return float((sorted_means[place - 1] + sorted_means[place]) / 2)
 
 
-def corrected(confidences: Floats, confidence: Confidence) -> Floats:
-    """Return confidences put right by a further map."""
-    return _shares(confidence.scale * _logits(confidences) + confidence.offset)
+def confidences(logarithms: Floats, confidence: Confidence) -> Floats:
+    """Return the confidence of words whose probabilities have these logarithms."""
+    line = [confidence.unsure_scale, confidence.sure_scale, confidence.offset]
+    return _shares(_columns(logarithms) @ np.array(line))
 
 
-def share_right(confidences: Floats, right: Flags, confidence: float) -> tuple[int, float | None]:
+def log_probabilities(told: Floats, made_with: Confidence) -> Floats:
+    """Return the logarithms of the probabilities that confidences were made of, by bisection."""
+    # A float on the wire is as good as certain this near to 0 and 1.
+    clear = np.clip(told, 1e-7, 1 - 1e-7)
+    low, high = np.full_like(clear, -50.0), np.full_like(clear, 20.0)
+    for _ in range(60):
+        logits = (low + high) / 2
+        below = confidences(-np.logaddexp(0, -logits), made_with) < clear
+        low, high = np.where(below, logits, low), np.where(below, high, logits)
+    found: Floats = -np.logaddexp(0, -(low + high) / 2)
+    return found
+
+
+def share_right(sure: Floats, right: Flags, confidence: float) -> tuple[int, float | None]:
     """Return how many words have about a confidence, and the share of them that is right."""
-    near = np.abs(confidences - confidence) <= NEAR
+    near = np.abs(sure - confidence) <= NEAR
     count = int(near.sum())
     return count, float(right[near].mean()) if count else None
 
 
 def reliability_table(utterances: Sequence[SpokenUtterance], confidence: Confidence) -> str:
-    """Return lines for people: what confidences are worth, and what would be held back.
-
-    Args:
-        confidence: what the confidences have to be put right by, and what is understood.
-    """
-    known = np.array([sure for one in utterances for sure in one.confidences])
-    right = np.array([flag for one in utterances for flag in one.right], np.bool_)
-    sure = corrected(known, confidence)
+    """Return lines for people: what confidences are worth, and what would be held back."""
+    logarithms, right = _all_words(utterances)
+    sure = confidences(logarithms, confidence)
     lines = [f"{'confidence':14}{'words':>8}{'mean':>8}{'right':>8}"]
     bins = np.minimum((sure * BIN_COUNT).astype(int), BIN_COUNT - 1)
     for number in range(BIN_COUNT):
@@ -243,10 +261,16 @@ def reliability_table(utterances: Sequence[SpokenUtterance], confidence: Confide
     return "\n".join(lines) + "\n"
 
 
-def _logits(shares: Floats) -> Floats:
-    # A float on the wire is as good as certain this near to 0 and 1.
-    clear = np.clip(shares, 1e-7, 1 - 1e-7)
-    return np.log(clear) - np.log1p(-clear)
+def _all_words(utterances: Sequence[SpokenUtterance]) -> tuple[Floats, Flags]:
+    logarithms = [value for one in utterances for value in one.log_probabilities]
+    right = [flag for one in utterances for flag in one.right]
+    return np.array(logarithms), np.array(right, np.bool_)
+
+
+def _columns(logarithms: Floats) -> Floats:
+    # As the policy service does: neither can be told apart from certainty.
+    clear = np.clip(logarithms, -50.0, -1e-9)
+    return np.stack([clear, -np.log(-np.expm1(clear)), np.ones_like(clear)], 1)
 
 
 def _shares(logits: Floats) -> Floats:

@@ -274,7 +274,8 @@ class Checkpoint:
             default_frames=defaults.frames,
             default_segment_ms=defaults.segment_ms,
             default_attention_heads=defaults.attention_heads,
-            confidence_scale=config.confidence.scale,
+            confidence_unsure_scale=config.confidence.unsure_scale,
+            confidence_sure_scale=config.confidence.sure_scale,
             confidence_offset=config.confidence.offset,
             default_min_confidence=config.confidence.least,
         )

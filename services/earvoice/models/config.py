@@ -177,13 +177,18 @@ class PolicyDefaults(ModelRecord):
 class Confidence(ModelRecord):
     """How a word's confidence is made of its probability; without calibration they are the same.
 
-    The logistic function of `scale` times the probability's logit plus `offset` (Platt 1999).
+    The logistic function of `unsure_scale` ln(p) - `sure_scale` ln(1 - p) + `offset` (Kull 2017).
     """
 
-    scale: float = parameter(1.0, minimum=0.01, maximum=100.0)
+    unsure_scale: float = parameter(1.0, minimum=0.0, maximum=100.0)
+    sure_scale: float = parameter(1.0, minimum=0.0, maximum=100.0)
     offset: float = parameter(0.0, minimum=-100.0, maximum=100.0)
     least: float = parameter(0.0, minimum=0.0, maximum=1.0)
     """An utterance whose words' mean confidence stays below counts as not understood."""
+
+    def check_together(self) -> None:
+        if not self.unsure_scale + self.sure_scale:
+            raise ParameterError("sure_scale", self.sure_scale, "more than 0, as unsure_scale is 0")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -57,26 +57,27 @@ class Endpointing:
 class Confidence:
     """How sure the model is of a word, and how sure it must be of an utterance.
 
-    The model's probability of a word's text, put right by a logistic function that was fitted on
-    words known to be right or wrong (Platt 1999).
+    The model's probability p of a word's text, put right by a function that was fitted on words
+    known to be right or wrong: the logistic one of ``unsure_scale`` ln(p) less ``sure_scale``
+    ln(1 - p) plus ``offset`` (beta calibration, Kull 2017).
 
     Attributes:
-        scale: multiplies the probability's logit, more than 0.
-        offset: is added to that.
         least: words of an utterance are held back until the mean of theirs is this; 0 to 1.
     """
 
-    scale: float = 1.0
+    unsure_scale: float = 1.0
+    sure_scale: float = 1.0
     offset: float = 0.0
     least: float = 0.0
 
     def of(self, log_probability: float) -> float:
         """Return the confidence of a text with this probability, 0 to 1."""
-        # Neither can be told apart from certainty, and both have a logit.
+        # Neither can be told apart from certainty, and both have logarithms.
         log_probability = min(max(log_probability, -50.0), -1e-9)
-        logit = log_probability - math.log(-math.expm1(log_probability))
+        other = math.log(-math.expm1(log_probability))
+        logit = self.unsure_scale * log_probability - self.sure_scale * other + self.offset
         # The logistic function, in a form that no number is too large for.
-        return (1 + math.tanh((self.scale * logit + self.offset) / 2)) / 2
+        return (1 + math.tanh(logit / 2)) / 2
 
 
 @dataclass(frozen=True)

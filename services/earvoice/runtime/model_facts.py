@@ -33,7 +33,8 @@ class ModelFacts:
     greedy_only: bool = False
     computes_in_int8: bool = False
     """If neither in this nor in bfloat16, then in float32."""
-    confidence_scale: float = 1.0
+    confidence_unsure_scale: float = 1.0
+    confidence_sure_scale: float = 1.0
     confidence_offset: float = 0.0
     default_min_confidence: float = 0.0
 
@@ -62,7 +63,9 @@ class ModelFacts:
             lacks_ctc=self.lacks_ctc,
             greedy_only=self.greedy_only,
             confidence_map=types_pb2.ConfidenceMap(
-                scale=self.confidence_scale, offset=self.confidence_offset
+                unsure_scale=self.confidence_unsure_scale,
+                sure_scale=self.confidence_sure_scale,
+                offset=self.confidence_offset,
             ),
             default_min_confidence=self.default_min_confidence,
         )

@@ -107,7 +107,9 @@ def test_confidence_is_fitted_on_a_run(
     assert directory_hash(model) == before
     run_command(*arguments)
     chosen = load_config(model).confidence
-    assert load_checkpoint(model).facts("").confidence_scale == chosen.scale != 1.0
+    told = load_checkpoint(model).facts("").description().confidence_map
+    assert (told.unsure_scale, told.sure_scale) == (chosen.unsure_scale, chosen.sure_scale)
+    assert (told.unsure_scale, told.sure_scale, told.offset) != (1.0, 1.0, 0.0)
     assert 0 < chosen.least < 1
     printed = capsys.readouterr().out
     assert "held back are 0 of 2 utterances with more right words than wrong, and 1 of" in printed

@@ -49,21 +49,24 @@ def unsure_word(seed: int, *, every: int = 2):
 
 
 def test_without_calibration_confidence_is_the_probability():
-    """Scale 1 and offset 0 change nothing."""
+    """Scales of 1 and an offset of 0 change nothing."""
     assert Confidence().of(-0.5) == pytest.approx(0.6065, abs=1e-4)
     assert Confidence().of(0.0) == pytest.approx(1.0)
     assert Confidence().of(-1000.0) == pytest.approx(0.0)
 
 
 @given(
-    scale=st.floats(0.01, 100),
+    unsure_scale=st.floats(0, 100),
+    sure_scale=st.floats(0, 100),
     offset=st.floats(-100, 100),
     one=st.floats(-200, 0),
     other=st.floats(-200, 0),
 )
-def test_confidence_is_a_share_that_never_falls_with_the_probability(scale, offset, one, other):
+def test_confidence_is_a_share_that_never_falls_with_the_probability(
+    unsure_scale, sure_scale, offset, one, other
+):
     """Whatever was calibrated: from 0 to 1, and in the order of the probabilities."""
-    confidence = Confidence(scale, offset)
+    confidence = Confidence(unsure_scale, sure_scale, offset)
     low, high = sorted((one, other))
     assert 0 <= confidence.of(low) <= confidence.of(high) <= 1
 
@@ -224,13 +227,15 @@ def config(**changes) -> public_pb.StreamingConfig:
 
 CALIBRATED = types_pb2.ModelDescription()
 CALIBRATED.CopyFrom(MODEL)
-CALIBRATED.confidence_map.scale, CALIBRATED.confidence_map.offset = 0.5, -0.25
+CALIBRATED.confidence_map.CopyFrom(
+    types_pb2.ConfidenceMap(unsure_scale=0.5, sure_scale=0.7, offset=-0.25)
+)
 CALIBRATED.default_min_confidence = 0.4
 
 
 def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
     """Defaults are the model's; 0 is a choice; without guards nothing is held back."""
-    assert stream_options(config(), CALIBRATED).confidence == Confidence(0.5, -0.25, 0.4)
+    assert stream_options(config(), CALIBRATED).confidence == Confidence(0.5, 0.7, -0.25, 0.4)
     assert stream_options(config(min_confidence=0), CALIBRATED).confidence.least == 0
     assert stream_options(config(disable_guards=True), CALIBRATED).confidence.least == 0
     chosen = stream_options(config(disable_guards=True, min_confidence=0.9), CALIBRATED)
@@ -260,7 +265,7 @@ def test_early_ends_are_held_back_too():
 
 def test_confidences_of_all_items_are_on_the_wire():
     """One for each, as the model's map has it."""
-    options = with_options(confidence=Confidence(2.0, 0.5))
+    options = with_options(confidence=Confidence(2.0, 1.0, 0.5))
     events = run_session([seconds(5)], options, decoder=ScriptedDecoder(word=spoken(0.3, 0.8)))
     writer = ResponseWriter(options)
     items = itertools.chain.from_iterable(
@@ -269,5 +274,5 @@ def test_confidences_of_all_items_are_on_the_wire():
         if isinstance(event, WordsReleased)
     )
     told = [item.confidence for item in items]
-    assert told[0] == pytest.approx(Confidence(2.0, 0.5).of(-1.2039728), abs=1e-5)
+    assert told[0] == pytest.approx(Confidence(2.0, 1.0, 0.5).of(-1.2039728), abs=1e-5)
     assert len(told) == len(items_of(events)) > 1

@@ -88,4 +88,5 @@ def _setting(options: Mapping[str, Any], policy_file: str) -> ReplaySetting:
         options["beam_size"],
         uses_guards=not options["disable_guards"],
         commit_unit=options["commit_unit"],
+        min_confidence=options["min_confidence"],
     )

@@ -46,6 +46,9 @@ class ReplaySetting(Declared):
     uses_guards: bool = parameter(True, key="guards")  # noqa: FBT003 - the field's default
     commit_unit: CommitUnit = parameter("word", key="commit", live=True)
     target_lag_ms: int | None = parameter(None, key="lag", live=True)
+    min_confidence: float | None = parameter(
+        None, minimum=0.0, maximum=1.0, key="confidence", live=True
+    )
 
     @property
     def name(self) -> str:
@@ -95,8 +98,8 @@ def parse_settings(text: str) -> Iterator[ReplaySetting]:
 
     Args:
         text: ``POLICY:PARAMETER=VALUE,...@KEY=VALUE,...``. After ``@`` stand ``segment`` and
-            ``wait`` and ``lag`` in ms, ``beam``, ``attention``, ``drafts``, ``guards`` and
-            ``commit``. A value may be several, divided by ``/``: each is a setting.
+            ``wait`` and ``lag`` in ms, ``beam``, ``attention``, ``drafts``, ``guards``,
+            ``commit`` and ``confidence``. Values divided by ``/`` are each a setting.
     """
     name, rest = split_policy_text(text)
     parameters, _, stream = rest.partition("@")

@@ -212,7 +212,8 @@ def _confidence(config: Config, model: Model) -> Confidence:
         least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
     if not model.HasField("confidence_map"):
         return Confidence(least=least)
-    return Confidence(model.confidence_map.scale, model.confidence_map.offset, least)
+    known = model.confidence_map
+    return Confidence(known.unsure_scale, known.sure_scale, known.offset, least)
 
 
 def _history_selection(config: Config) -> HistorySelection | None:
