@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
-
 from earvoice.decoder.search import SearchStrategy, WrappedStrategy
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import (
@@ -20,10 +18,9 @@ from earvoice.decoder.strategy import (
     Strategy,
     TokenTable,
 )
-from earvoice.models.checkpoint import Checkpoint, load_checkpoint
-from earvoice.models.precision import chosen_device, chosen_dtype
+from earvoice.models.checkpoint import Checkpoint
+from earvoice.models.serving import load_served
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.models.wrapped.directory import is_wrapped, require_transformers
 from earvoice.runtime.session_limit import SegmentCost, fit_cost
 
 _LOG = logging.getLogger("earvoice.decoder.loading")
@@ -48,57 +45,27 @@ class LoadedDecoder(NamedTuple):
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
     """Load the checkpoint, of our own or of another family; only its decoder is kept."""
-    torch.set_num_threads(settings.torch_threads)
-    device = chosen_device(settings.device)
-    if is_wrapped(settings.model_path):
-        return _load_wrapped(settings, device)
-    checkpoint = load_checkpoint(
-        settings.model_path,
-        precision=settings.precision,
-        device=device,
-        source_language=settings.source_language,
-        target_language=settings.target_language,
-        compression=None if settings.compression == "checkpoint" else settings.compression,
-    )
-    model = describe(checkpoint, settings.model_name)
-    search = SearchStrategy(checkpoint.network.decoder, device)
-    _warm_up(model, search)
-    _LOG.info(
-        "model loaded",
-        extra={
-            "model": model.facts.name,
-            "hash": model.facts.hash,
-            "device": str(device),
-            "dtype": str(checkpoint.dtype),
-        },
-    )
-    return LoadedDecoder(model, search)
-
-
-def _load_wrapped(settings: DecoderSettings, device: torch.device) -> LoadedDecoder:
-    require_transformers()
-    from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - transformers
-
-    model = load_wrapped(
-        settings.model_path,
-        dtype=chosen_dtype(settings.precision, device, bears_bfloat16=False),
-        device=device,
-        source_language=settings.source_language,
-        target_language=settings.target_language,
-        compression=settings.compression,
-        name=settings.model_name,
-    )
-    facts = model.facts
-    _LOG.info("model loaded", extra={"model": facts.name, "hash": facts.hash})
-    served = ServedModel(
-        facts=facts,
-        language_tokens=model.language_tokens,
-        dimension=model.encoder.dimension,
-        head_count=model.head_count,
-        tokens=TokenTable(model.pieces.texts, model.pieces.starts_word, EOS),
-        max_tokens=model.max_tokens - 1 - max(map(len, model.language_tokens.values())),
-    )
-    return LoadedDecoder(served, WrappedStrategy(model.decoder))
+    loaded, device = load_served(settings)
+    computed: dict[str, str] = {}
+    strategy: Strategy[Any]
+    if isinstance(loaded, Checkpoint):
+        model = describe(loaded, settings.model_name)
+        strategy = SearchStrategy(loaded.network.decoder, device)
+        _warm_up(model, strategy)
+        computed = {"device": str(device), "dtype": str(loaded.dtype)}
+    else:
+        model = ServedModel(
+            facts=loaded.facts,
+            language_tokens=loaded.language_tokens,
+            dimension=loaded.encoder.dimension,
+            head_count=loaded.head_count,
+            tokens=TokenTable(loaded.pieces.texts, loaded.pieces.starts_word, EOS),
+            max_tokens=loaded.max_tokens - 1 - max(map(len, loaded.language_tokens.values())),
+        )
+        strategy = WrappedStrategy(loaded.decoder)
+    served = {"model": model.facts.name, "hash": model.facts.hash}
+    _LOG.info("model loaded", extra=served | computed)
+    return LoadedDecoder(model, strategy)
 
 
 def describe(checkpoint: Checkpoint, name: str) -> ServedModel:

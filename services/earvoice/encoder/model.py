@@ -13,15 +13,14 @@ from earvoice.encoder.audio import Samples
 from earvoice.encoder.network import NO_STATES, Encoding, LabelKind, Network
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
-from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelConfigError
 from earvoice.models.families import family_of
 from earvoice.models.frontend import SHIFT_SAMPLES, FeatureStream, frame_count
-from earvoice.models.precision import chosen_device, chosen_dtype
+from earvoice.models.serving import load_served
 from earvoice.models.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.models.wrapped.directory import is_wrapped, require_transformers
 from earvoice.runtime.session_limit import SegmentCost
 
 if TYPE_CHECKING:
@@ -164,45 +163,20 @@ class WrappedNetwork:
 
 def load_model(settings: EncoderSettings) -> Network:
     """Load what the settings name: a checkpoint of our own, of the papers or of another family."""
-    torch.set_num_threads(settings.torch_threads)
-    device = chosen_device(settings.device)
+    loaded, device = load_served(settings)
     network: Network
     computed: dict[str, str] = {}
-    if is_wrapped(settings.model_path):
-        network = _load_wrapped(settings, device)
-    else:
-        checkpoint = load_checkpoint(
-            settings.model_path,
-            precision=settings.precision,
-            device=device,
-            source_language=settings.source_language,
-            target_language=settings.target_language,
-            compression=None if settings.compression == "checkpoint" else settings.compression,
-        )
+    if isinstance(loaded, Checkpoint):
         detector = load_speech_detector()
-        network = EncoderModel(checkpoint, detector, device=device, name=settings.model_name)
-        computed = {"device": str(device), "dtype": str(checkpoint.dtype)}
+        network = EncoderModel(loaded, detector, device=device, name=settings.model_name)
+        computed = {"device": str(device), "dtype": str(loaded.dtype)}
+    else:
+        check_utterance_limit(loaded, settings)
+        network = WrappedNetwork(loaded, load_speech_detector())
     _warm_up(network)
     served = {"model": network.facts.name, "hash": network.facts.hash}
     _LOG.info("model loaded", extra=served | computed)
     return network
-
-
-def _load_wrapped(settings: EncoderSettings, device: torch.device) -> WrappedNetwork:
-    require_transformers()
-    from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - transformers
-
-    model = load_wrapped(
-        settings.model_path,
-        dtype=chosen_dtype(settings.precision, device, bears_bfloat16=False),
-        device=device,
-        source_language=settings.source_language,
-        target_language=settings.target_language,
-        compression=settings.compression,
-        name=settings.model_name,
-    )
-    check_utterance_limit(model, settings)
-    return WrappedNetwork(model, load_speech_detector())
 
 
 def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> None:

@@ -69,13 +69,15 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
     layer, heads = attention_of(policy, model)
     segment = config.segment_duration if config.HasField("segment_duration") else None
     wait = config.initial_wait if config.HasField("initial_wait") else None
+    defaults_ms = (model.default_segment_ms, 0)
+    segment_ms, wait_ms = checked_segments_ms(segment, wait, policy, defaults_ms)
     options = StreamOptions(
         audio_format=_audio_format(config),
         target_language_code=_target(config, model),
         policy=policy,
         attention_layer=layer,
-        segment_ms=checked_segment_ms(segment, policy, model.default_segment_ms),
-        initial_wait_ms=checked_initial_wait_ms(wait, policy, 0),
+        segment_ms=segment_ms,
+        initial_wait_ms=wait_ms,
         merges_segments=_choice(config, "catch_up", {0: True, 1: True, 2: False}),
         commit_unit=_choice(config, "commit_unit", COMMIT_UNITS),
         endpointing=_endpointing(config),
@@ -253,10 +255,11 @@ def updated_options(
     if update.HasField("policy"):
         policy = resolved_policy(update.policy, model, policies)
     duration = update.segment_duration if update.HasField("segment_duration") else None
-    segment_ms, wait_ms = options.segment_ms, options.initial_wait_ms
+    defaults_ms = options.segment_ms, options.initial_wait_ms
     if options.policy.required_segment_ms is not None:
         # What one policy dictated may be out of all bounds for the next.
-        segment_ms, wait_ms = model.default_segment_ms, 0
+        defaults_ms = model.default_segment_ms, 0
+    segment_ms, wait_ms = checked_segments_ms(duration, None, policy, defaults_ms)
     layer, heads = attention_of(policy, model)
     updated = replace(
         options,
@@ -264,8 +267,8 @@ def updated_options(
         attention_layer=layer,
         attention_heads=heads,
         beam_size=checked_beam_size(update.beam_size, policy, options.beam_size),
-        segment_ms=checked_segment_ms(duration, policy, segment_ms),
-        initial_wait_ms=checked_initial_wait_ms(None, policy, wait_ms),
+        segment_ms=segment_ms,
+        initial_wait_ms=wait_ms,
     )
     check_consistency(updated)
     check_model_fit(updated, model)
@@ -280,26 +283,31 @@ WHOLE_BEAM_SIZE = 5
 """The beam of a policy that reads all of it and was given no other, as in the papers."""
 
 
-def checked_segment_ms(
-    given: duration_pb2.Duration | None, policy: DecisionPolicy, default_ms: int
-) -> int:
-    required = policy.required_segment_ms
-    if required is not None:
-        return _dictated("segment_duration", given, required[0], policy)
-    if given is None:
-        return default_ms
-    return duration_ms("segment_duration", given, MIN_SEGMENT_MS, MAX_SEGMENT_MS)
+def checked_segments_ms(
+    segment: duration_pb2.Duration | None,
+    wait: duration_pb2.Duration | None,
+    policy: DecisionPolicy,
+    defaults_ms: tuple[int, int],
+) -> tuple[int, int]:
+    """Return the segments' duration, and how much longer the first is: given, or by default.
 
-
-def checked_initial_wait_ms(
-    given: duration_pb2.Duration | None, policy: DecisionPolicy, default_ms: int
-) -> int:
+    A policy may dictate both.
+    """
     required = policy.required_segment_ms
-    if required is not None:
-        return _dictated("initial_wait", given, required[1], policy)
-    if given is None:
-        return default_ms
-    return duration_ms("initial_wait", given, 0, MAX_INITIAL_WAIT_MS)
+    bounds_ms = ((MIN_SEGMENT_MS, MAX_SEGMENT_MS), (0, MAX_INITIAL_WAIT_MS))
+    chosen = list(defaults_ms if required is None else required)
+    for place, (field, given) in enumerate((("segment_duration", segment), ("initial_wait", wait))):
+        if given is None:
+            continue
+        if required is None:
+            chosen[place] = duration_ms(field, given, *bounds_ms[place])
+        elif given.ToMilliseconds() != required[place]:
+            raise InvalidFieldError(
+                field,
+                f"{given.ToMilliseconds()} ms",
+                f"{required[place]} ms, which policy.{policy.name} dictates, or unset",
+            )
+    return chosen[0], chosen[1]
 
 
 def checked_beam_size(given: int, policy: DecisionPolicy, default: int) -> int:
@@ -320,21 +328,6 @@ def attention_of(policy: DecisionPolicy, model: Model) -> tuple[int, tuple[int, 
     """Return the decoder layer to read, the model's where the policy has none, and its heads."""
     layer, heads = policy.attention
     return layer or model.default_attention_layer, heads
-
-
-def _dictated(
-    field: str,
-    given: duration_pb2.Duration | None,
-    required_ms: int,
-    policy: DecisionPolicy,
-) -> int:
-    if given is not None and given.ToMilliseconds() != required_ms:
-        raise InvalidFieldError(
-            field,
-            f"{given.ToMilliseconds()} ms",
-            f"{required_ms} ms, which policy.{policy.name} dictates, or unset",
-        )
-    return required_ms
 
 
 def check_consistency(options: StreamOptions) -> None:
