@@ -154,11 +154,13 @@ class ScriptedDecoder:
         halts = self.halts
         _, state_count = request.states  # type: ignore[misc]
         sentence = self._sentence(state_count)
-        new = sentence[len(request.prefix) :][: request.max_new_tokens]
+        left = sentence[len(request.prefix) :]
+        new = left[: request.max_new_tokens]
+        hits_limit = len(left) > len(new)
         elapsed = 0.0
         if request.beam_size > 1:
             yield self._beam(request, new, state_count)
-            yield GenerationEnd(False, HopTimings(1.5, 1.0, 1.0))
+            yield GenerationEnd(hits_limit, HopTimings(1.5, 1.0, 1.0))
             return
         for first in range(0, len(new), self.steps_per_answer):
             elapsed += 1.0
@@ -169,6 +171,9 @@ class ScriptedDecoder:
                     yield GenerationSteps([late], None, HopTimings(elapsed, elapsed, elapsed))
                 yield GenerationEnd(False, HopTimings(elapsed + 0.5, elapsed, elapsed))
                 return
+        if hits_limit:
+            yield GenerationEnd(True, HopTimings(elapsed, elapsed, elapsed))
+            return
         row = tuple(float(i == state_count - 1) for i in range(state_count))
         yield GenerationSteps(
             [], make_token(2, attention=row), HopTimings(elapsed, elapsed, elapsed)

@@ -168,6 +168,9 @@ class Translator:
         hypothesis = await reading.read(None if whole else policy)
         timeline.deciding_s = self._now_s()
         timeline.decoder = reading.timings
+        if reading.end is not None and reading.end.hit_limit:
+            # One that was decided before its end lost nothing by the limit.
+            self._guards.note("hypothesis_length")
         decision = (
             Decision(len(hypothesis.tokens)) if final else _decision(policy, heard, hypothesis)
         )
@@ -221,8 +224,6 @@ class Translator:
         timeline.decoded_s = self._now_s()
         if reading.end is not None:
             timeline.draft_accepted_count = reading.end.draft_accepted_count
-            if reading.end.hit_limit:
-                self._guards.note("hypothesis_length")
 
     def _request(
         self, utterance: Utterance, encoded: Encoded, heard: Heard, *, final: bool

@@ -183,7 +183,5 @@ def _essence(event: Event) -> list[object]:
         case UtteranceEnded():
             return [replace(event, snapshot=None)]
         case SessionTotals():
-            # Whether a hypothesis hit its limit is known only after its words have left.
-            hits = {name: n for name, n in event.guards_hit.items() if name != "hypothesis_length"}
-            return [replace(event, computation_ms=0.0, guards_hit=hits)]
+            return [replace(event, computation_ms=0.0)]
     return []

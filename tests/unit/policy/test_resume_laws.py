@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
+from earvoice.policies.base import Token
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
 from earvoice.policy.evidence import VoiceActivity
 from earvoice.policy.stream_options import CommitUnit, Endpointing, HistorySelection, StreamOptions
-from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
+from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
 from tests.unit.policy.running import (
     essence,
@@ -163,6 +164,29 @@ def test_what_is_forgotten_stays_forgotten(policy, samples, words, unit, data):
     again = sent_again(messages, resumed)
     rest = run_session(again, options, ScriptedEncoder(), TalkDecoder(), resumed=resumed)
     assert essence([*whole[:told_count], *rest]) == essence(whole)
+
+
+def test_hypotheses_that_met_their_limit_are_counted_across_an_interruption():
+    """Every one that was decided whole, before its words leave: no token lacks it."""
+    options = with_options(policy=LocalAgreement(2), segment_ms=500, endpointing=None)
+
+    def run(messages, **changes):
+        return run_session(
+            messages, options, ScriptedEncoder(), ScriptedDecoder(word=many_tokens), **changes
+        )
+
+    def many_tokens(number: int, state_count: int) -> list[Token]:
+        row = (0.0,) * (state_count - 1) + (1.0,)
+        return [make_token(10 + (number + i) % 7, attention=row) for i in range(30)]
+
+    messages = [bytes(96_000)]
+    whole = run(messages)
+    assert whole[-1].guards_hit["hypothesis_length"] > 1
+    for told_count, snapshot in interruptions(whole):
+        resumed = through_token(snapshot)
+        rest = run(sent_again(messages, resumed), resumed=resumed)
+        assert rest[-1].guards_hit == whole[-1].guards_hit
+        assert essence([*whole[:told_count], *rest]) == essence(whole)
 
 
 @each_policy
