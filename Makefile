@@ -85,7 +85,7 @@ test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus
 
 # The evaluators of the field, each in an environment of its own: they pin what others do not.
 .work/simulstream/ready: FIELD_TOOL_NEEDS = --constraint constraints.txt $(CPU_TORCH)
-.work/%/ready: pyproject.toml constraints.txt
+.work/%/ready:
 	@rm -rf $(@D) && $(PYTHON3) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet $(FIELD_TOOL_NEEDS) --editable ".[$*]"
 	@touch $@

@@ -48,6 +48,7 @@ async def serve(settings: PolicySettings, turns: LoopLagSelector) -> None:
             watching.cancel()
         await backends.close()
     finally:
+        await server.stop()
         telemetry.close()
 
 

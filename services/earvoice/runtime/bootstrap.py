@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import selectors
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -28,7 +29,8 @@ def run_service(
         failures: what keeps it from serving; their messages are told.
 
     Returns:
-        0 after a drain, 1 when it cannot serve, 2 when the configuration is wrong.
+        0 after a drain or a signal before it served, 1 when it cannot serve, 2 when the
+        configuration is wrong.
     """
     try:
         settings = load_settings(settings_class)
@@ -42,7 +44,9 @@ def run_service(
             os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
             os.environ.setdefault("OMP_NUM_THREADS", str(settings.torch_threads))
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-            runner.run(serve(settings))
+            runner.run(_stoppable(serve(settings)))
+    except asyncio.CancelledError:
+        logging.getLogger(f"earvoice.{name}").info("stopped before it served")
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -50,3 +54,12 @@ def run_service(
         logging.getLogger(f"earvoice.{name}").critical("cannot serve: %s", error)
         return 1
     return 0
+
+
+async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve; a signal ends it at once until the server takes signals itself, and then drains."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - for the type: a coroutine runs in a task
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
+    await serving

@@ -37,8 +37,6 @@ full flow are listened to."""
 MOST_CONNECTIONS = 65_536
 RESERVED_DESCRIPTORS = 128
 """Kept for what is not a connection, where there are twice as many."""
-IDLE_CONNECTION_MS = 600_000
-"""Without a call; a client opens another when it needs one."""
 
 Drain = Callable[[float], Awaitable[None]]
 
@@ -72,7 +70,7 @@ class ServiceServer:
                     settings.idle_timeout_ms / 1000,
                 )
             ],
-            options=[*server_options(message_limit_bytes), *_connection_limits()],
+            options=[*server_options(message_limit_bytes), *_connection_limits(settings)],
         )
         self._health_server = grpc.aio.server(options=server_options(message_limit_bytes))
         for server in (self.grpc_server, self._health_server):
@@ -146,13 +144,13 @@ class ServiceServer:
         await self._health_server.stop(grace=0)
 
 
-def _connection_limits() -> Options:
+def _connection_limits(settings: ServiceSettings) -> Options:
     """Return options with which connections never take all of the process's descriptors."""
     limit = descriptor_limit()
     most = min(MOST_CONNECTIONS, limit - min(RESERVED_DESCRIPTORS, limit // 2))
     return [
         ("grpc.max_allowed_incoming_connections", most),
-        ("grpc.max_connection_idle_ms", IDLE_CONNECTION_MS),
+        ("grpc.max_connection_idle_ms", settings.connection_idle_ms),
     ]
 
 

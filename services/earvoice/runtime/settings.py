@@ -56,6 +56,11 @@ class ServiceSettings(BaseSettings):
     drain_grace_ms: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
         10_000, description="Milliseconds that running sessions get to end after SIGTERM."
     )
+    connection_idle_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
+        600_000,
+        description="Milliseconds without a call after which a connection is closed; a client "
+        "opens another when it needs one.",
+    )
     idle_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = Field(
         60_000, description="Milliseconds without a message after which a session is ended."
     )

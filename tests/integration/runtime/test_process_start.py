@@ -20,6 +20,8 @@ from earvoice.api.v1 import speech_translation_service_pb2_grpc as pb_grpc
 
 SERVICES = ("policy", "encoder", "decoder")
 DESCRIPTORS = 128
+# Of HTTP/2.
+FRAME_HEAD_BYTES, GOAWAY = 9, 7
 
 
 async def start(
@@ -54,6 +56,54 @@ async def test_a_taken_port_is_told_with_its_setting(service, setting):
     assert all(line.startswith("{") for line in output.splitlines())
 
 
+async def first_line(process: asyncio.subprocess.Process, message: str) -> dict[str, str]:
+    """The first line of the log that says this."""
+    line = {"message": ""}
+    while line["message"] != message:
+        line = json.loads(await process.stderr.readline())
+    return line
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_signal_ends_a_service_that_does_not_serve_yet(service):
+    """As well as one that does: whoever reads that it listens may stop it."""
+    process = await start(service, PORT="0")
+    await first_line(process, "listening")
+    process.terminate()
+    output = (await process.stderr.read()).decode()
+    assert await process.wait() == 0, output
+    assert all(line.startswith("{") for line in output.splitlines())
+    assert "Traceback" not in output
+
+
+async def test_a_normal_end_is_told_by_the_log_alone():
+    """With a client connected, of whose end gRPC's core would have something to say."""
+    process = await start("policy", PORT="0")
+    address = (await first_line(process, "listening"))["address"]
+    async with grpc.aio.insecure_channel(address) as channel:
+        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        process.terminate()
+        output = (await process.stderr.read()).decode()
+    assert await process.wait() == 0
+    assert all(line.startswith("{") for line in output.splitlines()), output
+
+
+async def test_a_connection_without_a_call_is_closed():
+    """After the time that is set, whatever it is; the service says so (GOAWAY)."""
+    process = await start("policy", PORT="0", CONNECTION_IDLE_MS="1000")
+    host, _, port = (await first_line(process, "listening"))["address"].rpartition(":")
+    reader, writer = await open_http2(host, int(port))
+    kind = None
+    while kind != GOAWAY:
+        head = await reader.readexactly(FRAME_HEAD_BYTES)
+        kind = head[3]
+        await reader.readexactly(int.from_bytes(head[:3]))
+    writer.close()
+    process.terminate()
+    await process.stderr.read()
+    assert await process.wait() == 0
+
+
 async def test_idle_connections_do_not_take_all_descriptors():
     """A service stops taking connections in time, and answers those that it has."""
 
@@ -61,9 +111,7 @@ async def test_idle_connections_do_not_take_all_descriptors():
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
     process = await start("policy", limit, PORT="0")
-    line = {"message": ""}
-    while line["message"] != "listening":
-        line = json.loads(await process.stderr.readline())
+    line = await first_line(process, "listening")
     host, _, port = line["address"].rpartition(":")
     async with grpc.aio.insecure_channel(line["address"]) as channel:
         health = health_pb2_grpc.HealthStub(channel)
@@ -96,9 +144,7 @@ async def open_http2(host: str, port: int) -> tuple[asyncio.StreamReader, asynci
 async def test_an_ipv6_address_needs_no_brackets(host):
     """It is told with them."""
     process = await start("policy", HOST=host, PORT="0")
-    line = {"message": ""}
-    while line["message"] != "listening":
-        line = json.loads(await process.stderr.readline())
+    line = await first_line(process, "listening")
     assert line["address"].startswith("[::1]:")
     process.kill()
     await process.wait()
