@@ -55,7 +55,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check test-tools images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
+.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -74,6 +74,9 @@ test: setup lint check ## everything that CI runs
 
 check: setup ## the tests alone
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+
+quick: setup ## unit and contract tests: under a minute of one core
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract
 
 test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus, evaluators, voices, weights
 	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime \
