@@ -55,7 +55,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results landed-protos clean
+.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -79,7 +79,7 @@ quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract
 
 test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus, evaluators, voices, weights
-	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime \
+	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime strace \
 		espeak-ng flite festival festvox-kdlpc16k $(shell command -v npm > /dev/null || echo npm) \
 		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
 	@$(BIN)/python -m pip install --quiet $(ROTEL)
@@ -212,6 +212,9 @@ lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/lint-imports
 	@$(BIN)/buf lint && $(BIN)/buf format --diff --exit-code
 	@$(BIN)/buf breaking --against protos/landed.binpb
+
+licences: setup ## list what EarVoice needs at run time, with versions and licences
+	@$(BIN)/python tools/list_licences.py
 
 landed-protos: setup ## after a release: make today's protos the ones that later ones must not break
 	@$(BIN)/buf build --exclude-source-info -o protos/landed.binpb
