@@ -22,7 +22,6 @@ _PR_SET_PDEATHSIG = 1
 
 
 def become(parent_pid: int, program: list[str]) -> None:
-    """Become the program."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None, use_errno=True)
         if library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0:

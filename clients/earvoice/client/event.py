@@ -276,7 +276,6 @@ class EventReader:
         }
 
     def read(self, response: api.StreamingTranslateResponse) -> TranslationEvent:
-        """Return the event of a response."""
         kind = response.WhichOneof("message")
         self._check_order(response.seq, kind)
         self.last_seq += 1

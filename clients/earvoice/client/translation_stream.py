@@ -147,7 +147,6 @@ class ResumePoint:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> ResumePoint:
-        """Return what `to_bytes` gave."""
         if len(content) <= _PLACE.size:
             raise ValueError("no place to resume from")
         place = _PLACE.unpack_from(content)

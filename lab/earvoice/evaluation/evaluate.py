@@ -274,7 +274,6 @@ def check_session_options(options: argparse.Namespace) -> None:
 async def choose_session(
     client: TranslationClient, options: argparse.Namespace
 ) -> TranslationOptions:
-    """Return the options of every session of a run."""
     models = {model.name: model for model in (await client.list_models()).models}
     model = models.get(options.model or next(iter(models), ""))
     if model is None:

@@ -19,7 +19,7 @@ class QualityError(Exception):
 
 @dataclass(frozen=True)
 class Quality:
-    """BLEU, 0 to 100, and chrF2, 0 to 100."""
+    """BLEU and chrF2, 0 to 100, and word errors."""
 
     bleu: float
     bleu_signature: str

@@ -228,8 +228,6 @@ def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class ScoredLog:
-    """A log and its scores."""
-
     report: Report
     instances: tuple[Instance, ...]
     language: str

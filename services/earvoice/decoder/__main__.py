@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING
 
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.models.errors import ModelError
 from earvoice.runtime.bootstrap import run_service
 
+if TYPE_CHECKING:
+    from earvoice.decoder.loading import LoadedDecoder
+
 
 async def serve(settings: DecoderSettings) -> None:
     """Run until SIGTERM or SIGINT; NOT_SERVING while the model is loaded and while draining."""
-    # Torch and gRPC are imported here, after what OpenMP and gRPC's core read has been set.
+    # gRPC is imported here, after what its core reads has been set.
     from earvoice.api.v1 import decoder_service_pb2_grpc as pb_grpc  # noqa: PLC0415
     from earvoice.decoder.engine import DecoderEngine  # noqa: PLC0415
-    from earvoice.decoder.loading import load_decoder, measure_segment_cost  # noqa: PLC0415
     from earvoice.decoder.service import SERVICE_NAME, DecoderService  # noqa: PLC0415
-    from earvoice.models.precision import chosen_device  # noqa: PLC0415
     from earvoice.runtime.server import ServiceServer  # noqa: PLC0415
-    from earvoice.runtime.session_limit import computation_clock, measured_limit  # noqa: PLC0415
     from earvoice.telemetry.service_telemetry import ServiceTelemetry  # noqa: PLC0415
 
     telemetry = ServiceTelemetry("decoder", settings)
@@ -29,12 +30,9 @@ async def serve(settings: DecoderSettings) -> None:
     pb_grpc.add_DecoderServiceServicer_to_server(service, server.grpc_server)
     try:
         await server.start()
-        model, strategy = await asyncio.to_thread(load_decoder, settings)
-        if settings.session_limit == "auto":
-            clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
-            cost = await asyncio.to_thread(measure_segment_cost, model, strategy, clock_s)
-            segment_ms = model.facts.default_segment_ms
-            service.sessions.limit = measured_limit(cost, segment_ms, settings)
+        (model, strategy), limit = await asyncio.to_thread(_load, settings)
+        if limit is not None:
+            service.sessions.limit = limit
         engine = DecoderEngine(strategy)
         engine.start()
         telemetry.meters.observe_engine(engine.load)
@@ -44,6 +42,21 @@ async def serve(settings: DecoderSettings) -> None:
     finally:
         await server.stop()
         telemetry.close()
+
+
+def _load(settings: DecoderSettings) -> tuple[LoadedDecoder, int | None]:
+    """Return the decoder, and how many sessions it bears where that is to be measured."""
+    # Torch takes seconds to import: until then the service listens and tells its health.
+    from earvoice.decoder.loading import load_decoder, measure_segment_cost  # noqa: PLC0415
+    from earvoice.models.precision import chosen_device  # noqa: PLC0415
+    from earvoice.runtime.session_limit import computation_clock, measured_limit  # noqa: PLC0415
+
+    loaded = load_decoder(settings)
+    if settings.session_limit != "auto":
+        return loaded, None
+    clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
+    cost = measure_segment_cost(*loaded, clock_s)
+    return loaded, measured_limit(cost, loaded.model.facts.default_segment_ms, settings)
 
 
 def main() -> int:

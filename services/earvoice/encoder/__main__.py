@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.models.errors import ModelError
 from earvoice.runtime.bootstrap import run_service
 
+if TYPE_CHECKING:
+    from earvoice.encoder.network import Network
+
 
 async def serve(settings: EncoderSettings) -> None:
     """Run until SIGTERM or SIGINT; NOT_SERVING while the model is loaded and while draining."""
-    # Torch and gRPC are imported here, after what OpenMP and gRPC's core read has been set.
+    # gRPC is imported here, after what its core reads has been set.
     from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc  # noqa: PLC0415
-    from earvoice.encoder.model import load_model, measure_segment_cost  # noqa: PLC0415
     from earvoice.encoder.service import SERVICE_NAME, EncoderService  # noqa: PLC0415
-    from earvoice.models.precision import chosen_device  # noqa: PLC0415
     from earvoice.runtime.engine import EngineThread  # noqa: PLC0415
     from earvoice.runtime.server import ServiceServer  # noqa: PLC0415
-    from earvoice.runtime.session_limit import computation_clock, measured_limit  # noqa: PLC0415
     from earvoice.telemetry.service_telemetry import ServiceTelemetry  # noqa: PLC0415
 
     telemetry = ServiceTelemetry("encoder", settings)
@@ -31,19 +32,30 @@ async def serve(settings: EncoderSettings) -> None:
     pb_grpc.add_EncoderServiceServicer_to_server(service, server.grpc_server)
     try:
         await server.start()
-        model = (await engine.run(partial(load_model, settings))).value
-        if settings.session_limit == "auto":
-            clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
-            cost = await engine.run(partial(measure_segment_cost, model, clock_s))
-            service.sessions.limit = measured_limit(
-                cost.value, model.facts.default_segment_ms, settings
-            )
+        model, limit = (await engine.run(partial(_load, settings))).value
+        if limit is not None:
+            service.sessions.limit = limit
         service.serve(model)
         await server.serve_until_stopped(service.drain)
     finally:
         await server.stop()
         engine.close()
         telemetry.close()
+
+
+def _load(settings: EncoderSettings) -> tuple[Network, int | None]:
+    """Return the model, and how many sessions it bears where that is to be measured."""
+    # Torch takes seconds to import: until then the service listens and tells its health.
+    from earvoice.encoder.model import load_model, measure_segment_cost  # noqa: PLC0415
+    from earvoice.models.precision import chosen_device  # noqa: PLC0415
+    from earvoice.runtime.session_limit import computation_clock, measured_limit  # noqa: PLC0415
+
+    model = load_model(settings)
+    if settings.session_limit != "auto":
+        return model, None
+    clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
+    cost = measure_segment_cost(model, clock_s)
+    return model, measured_limit(cost, model.facts.default_segment_ms, settings)
 
 
 def main() -> int:

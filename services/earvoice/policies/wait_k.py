@@ -103,7 +103,6 @@ class WaitK(DecisionPolicy):
         self.counts.written += max(0, self.due_word_count(heard))
 
     def due_word_count(self, heard: Heard) -> int:
-        """Return how many words are due, possibly negative."""
         ahead = self.source_word_count(heard) - (self.counts.written + self.k)
         return ahead + 1 if self.inclusive else ahead
 

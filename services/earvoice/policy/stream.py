@@ -38,7 +38,6 @@ class RequestReader:
         self._requests = requests
 
     async def config(self) -> public_pb.StreamingConfig:
-        """Return the first message."""
         request = await anext(self._requests, None)
         if request is None:
             raise OutOfOrderError("the stream ended before its config")

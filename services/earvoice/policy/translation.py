@@ -263,7 +263,6 @@ class Translator:
 
 
 def _decision(policy: DecisionPolicy, heard: Heard, hypothesis: Hypothesis) -> Decision:
-    """Return what a policy decides."""
     decision = policy.decide(heard, hypothesis)
     token_count = len(hypothesis.tokens)
     if isinstance(decision, Decision):

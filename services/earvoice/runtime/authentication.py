@@ -61,7 +61,6 @@ class AnyAuthenticator:
 
 
 async def authenticate(authenticator: Authenticator, metadata: Mapping[str, str | bytes]) -> str:
-    """Return the tenant of a call by its metadata."""
     shown = metadata.get(AUTHORIZATION, "")
     if not isinstance(shown, str) or not shown.lower().startswith(_SCHEME):
         raise UnauthenticatedError("a token is needed: metadata 'authorization: Bearer …'")

@@ -129,7 +129,6 @@ class MessageReader:
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next message."""
         message = await self._read(self._timeout_s)
         if message is None:
             raise StopAsyncIteration
@@ -189,7 +188,6 @@ class ResponseWriter:
         self._gave_up = False
 
     async def write(self, response: Any) -> None:
-        """Write a response; one at a time."""
         self._writing = asyncio.current_task()
         self._alarm.set(self._timeout_s)
         try:

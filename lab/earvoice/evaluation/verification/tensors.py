@@ -113,7 +113,6 @@ def tolerance_of(name: str, reference: np.ndarray) -> float | None:
 def largest_difference(
     value: np.ndarray, reference: np.ndarray, valid: np.ndarray | None = None
 ) -> float:
-    """The largest absolute difference."""
     if value.shape != reference.shape:
         return float("inf")
     value, reference = value.astype(np.float64), reference.astype(np.float64)

@@ -280,7 +280,6 @@ def _content(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
 
 
 def _pickle_entry(archive: zipfile.ZipFile, name: str) -> str:
-    """The name of the archive's only pickle."""
     pickles = [item for item in archive.infolist() if item.filename.endswith("/data.pkl")]
     if len(pickles) != 1:
         message = f"checkpoint {name} has {len(pickles)} entries data.pkl; allowed: exactly 1"

@@ -104,12 +104,10 @@ class BackendCall:
         return request_clock(self._loop_lag_s)
 
     async def write(self, request: Any) -> None:
-        """Send a request with the trace."""
         request.trace_context.traceparent = self._traceparent()
         await self._answered(self._call.write(request))
 
     async def read(self) -> Any:
-        """Return the next answer."""
         answer = await self._answered(self._call.read())
         if answer is grpc.aio.EOF:
             raise self._gone()

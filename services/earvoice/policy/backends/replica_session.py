@@ -58,7 +58,6 @@ class ReplayBudget:
         self._loss_samples = [end for end in self._loss_samples if end > start_sample]
 
     def spend(self, service: str) -> None:
-        """Count a loss."""
         if len(self._loss_samples) >= MAX_REPLAYS_PER_UTTERANCE:
             raise BackendUnavailableError(
                 f"the {service} is gone, after {len(self._loss_samples)} others that this "

@@ -12,7 +12,6 @@ Number = TypeVar("Number", int, float)
 
 
 def check_range(field: str, value: Number, lowest: Number, highest: Number) -> Number:
-    """Return the value."""
     if not lowest <= value <= highest:
         raise InvalidFieldError(field, value, f"{lowest} to {highest}")
     return value
@@ -21,7 +20,6 @@ def check_range(field: str, value: Number, lowest: Number, highest: Number) -> N
 def duration_ms(
     field: str, duration: duration_pb2.Duration, lowest_ms: int, highest_ms: int
 ) -> int:
-    """Return a duration in milliseconds."""
     value_ms = duration.seconds * 1000 + duration.nanos // 1_000_000
     if not lowest_ms <= value_ms <= highest_ms:
         raise InvalidFieldError(field, f"{value_ms} ms", f"{lowest_ms} ms to {highest_ms} ms")
