@@ -56,6 +56,14 @@ class Evidence:
         """Source words heard, a partial one included."""
         return self.complete_word_count + int(self.has_partial_word)
 
+    def attended(self, row: Sequence[float]) -> int:
+        """Return the state that a token attends to most.
+
+        Attention piles up on the last state whatever the token (Papi 2023, figure 2): without it.
+        """
+        shown = row[:-1] or row
+        return shown.index(max(shown))
+
     def span(self, state: int, utterance_start_sample: int) -> tuple[int, int]:
         start = self.span_end_samples[state - 1] if state else utterance_start_sample
         return start, self.span_end_samples[state]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from earvoice.policies.base import Hypothesis
+from earvoice.policies.base import Hypothesis, longest_common_prefix_tokens
 from earvoice.policies.wait_k import WORD_DURATION_MS
 from earvoice.policy.evidence import Evidence
 
@@ -62,6 +62,32 @@ class Guards:
             return new_token_count, ""
         self.note(strictest)
         return limits[strictest], strictest
+
+    def allow_end(
+        self,
+        hypothesis: Hypothesis,
+        new_token_count: int,
+        places: Sequence[int],
+        spoken_for_sample: int,
+    ) -> int:
+        """Say how many of an utterance's last tokens may be committed: none that are an echo.
+
+        A model that finds no end of its sentence says a phrase once more, and attends to no audio
+        that it had not attended to before. Who is really heard twice is heard later.
+
+        Args:
+            places: of each new token, where the audio ends that it attends to.
+            spoken_for_sample: committed tokens attend to audio up to here.
+        """
+        tokens = hypothesis.token_ids
+        first, last = len(hypothesis.prefix), len(hypothesis.prefix) + new_token_count
+        for index in range(new_token_count):
+            again = _said_before(tokens[: first + index], tokens[first + index : last])
+            if again >= PHRASE_TOKENS and max(places[index : index + again]) <= spoken_for_sample:
+                self.note("echo")
+                return index
+            spoken_for_sample = max(spoken_for_sample, places[index])
+        return new_token_count
 
     @staticmethod
     def lacks_evidence(evidence: Evidence) -> bool:
@@ -122,3 +148,15 @@ def _loop_start(tokens: Sequence[int], end: int) -> int | None:
         if tokens[begin + size : end] == tokens[begin : end - size]:
             return end - surplus
     return None
+
+
+def _said_before(said: Sequence[int], coming: Sequence[int]) -> int:
+    """Return how many of the coming tokens are a phrase that was said before, 0 for none."""
+    return max(
+        (
+            longest_common_prefix_tokens([said[start:], coming])
+            for start in range(len(said) - PHRASE_TOKENS + 1)
+            if said[start] == coming[0]
+        ),
+        default=0,
+    )

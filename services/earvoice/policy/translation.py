@@ -178,6 +178,13 @@ class Translator:
         if options.uses_guards:
             written = utterance.committed_word_count
             count, guard = self._guards.allow(evidence, hypothesis, count, written)
+            if final:
+                places = [
+                    evidence.span_end_samples[evidence.attended(token.attention)]
+                    for token in hypothesis.tokens
+                ]
+                spoken_for_sample = utterance.spoken_for_sample
+                count = self._guards.allow_end(hypothesis, count, places, spoken_for_sample)
         count = committable_count(hypothesis, count, options.commit_unit, final=final)
         timeline.proposed_token_count = len(hypothesis.tokens)
         timeline.accepted_token_count = decision.new_token_count

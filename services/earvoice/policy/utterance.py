@@ -138,9 +138,7 @@ class Utterance:
         self.draft = [token.token_id for token in hypothesis.tokens[new_token_count:]]
         pieces = [self._held] if self._held is not None else []
         for token in tokens:
-            # Attention piles up on the last state whatever the token (Papi 2023, figure 2).
-            row = token.attention[:-1] or token.attention
-            start, end = evidence.span(row.index(max(row)), self.start_sample)
+            start, end = evidence.span(evidence.attended(token.attention), self.start_sample)
             piece = Word(token.text, token.starts_word, self.index, start, end, now)
             pieces.append(replace(piece, log_probability=token.log_probability))
             kept = Token(token.token_id, token.text, token.starts_word, (), token.log_probability)

@@ -244,6 +244,17 @@ def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
     assert effective_config(chosen, CALIBRATED).min_confidence == 0.9
 
 
+def test_captions_are_a_target_like_any_other():
+    """The speaker's own language, with a region or without, of a model that writes it."""
+    model = types_pb2.ModelDescription()
+    model.CopyFrom(CALIBRATED)
+    del model.target_language_codes[:]
+    model.target_language_codes.extend(("de", "en"))
+    for tag in ("en", "en-GB"):
+        asked = config(source_language_code="en", target_language_codes=[tag])
+        assert stream_options(asked, model).target_language_code == "en"
+
+
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_a_confidence_that_is_no_share_is_refused(value):
     """By name, value and range."""

@@ -102,3 +102,33 @@ def test_lists_and_refrains_are_no_loops():
     assert allowed(LONG_ENOUGH, one_by_one) == (24, {})
     refrain = [10, 11, 12, 13, 14, 30, 31, 10, 11, 12, 13, 14, 40, 10, 11, 12, 13, 14]
     assert allowed(LONG_ENOUGH, refrain) == (len(refrain), {})
+
+
+SENTENCE = [10, 11, 12, 13, 14]
+
+
+def allowed_at_the_end(ids, places, prefix=(), spoken_for_sample=0) -> tuple[int, dict]:
+    guards = Guards()
+    hypothesis = make_hypothesis([make_token(token) for token in ids], prefix=prefix)
+    count = guards.allow_end(hypothesis, len(ids), places, spoken_for_sample)
+    return count, dict(guards.hits)
+
+
+def test_a_sentence_is_not_said_again_for_the_same_audio():
+    """Where its first turn was committed before, and where both come with the end."""
+    heard = [100, 200, 300, 400, 500]
+    assert allowed_at_the_end([*SENTENCE, *SENTENCE], heard * 2) == (5, {"echo": 1})
+    assert allowed_at_the_end(SENTENCE, heard, tuple(SENTENCE), 500) == (0, {"echo": 1})
+    # Another full stop, and a part of it alone.
+    other = [*SENTENCE, 90, *SENTENCE[:4], 91]
+    places = [*heard, 500, *heard[:4], 500]
+    assert allowed_at_the_end(other, places) == (6, {"echo": 1})
+
+
+def test_what_is_heard_twice_may_be_said_twice():
+    """One token of it that attends to later audio is enough; so are three tokens alone."""
+    heard, later = [100, 200, 300, 400, 500], [200, 300, 400, 500, 600]
+    assert allowed_at_the_end([*SENTENCE, *SENTENCE], heard + later) == (10, {})
+    assert allowed_at_the_end(SENTENCE, later, tuple(SENTENCE), 500) == (5, {})
+    assert allowed_at_the_end([*SENTENCE, 90, 10, 11, 12], [*heard, 500, 100, 200, 300]) == (9, {})
+    assert allowed_at_the_end([], []) == (0, {})
