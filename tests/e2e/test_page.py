@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,24 @@ async def test_the_overlay_is_a_bar_on_a_transparent_ground(browser, gateway: st
         assert not await page.locator(hidden).is_visible()
     ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == "rgba(0, 0, 0, 0)"
+
+
+@pytest.mark.timeout(600)
+async def test_a_recording_that_the_browser_cannot_read_is_read_for_it(
+    browser, gateway: str, tmp_path: Path
+):
+    """Chromium has no AC-3; what is no recording at all is told by its name."""
+    talk, notes = tmp_path / "talk.mkv", tmp_path / "notes.mkv"
+    command = [program("ffmpeg"), "-v", "error", "-i", str(RECORDING), "-c:a", "ac3", str(talk)]
+    await asyncio.to_thread(subprocess.run, command, check=True)
+    notes.write_text("no sound here")
+    page, problems = await open_page(browser, gateway, "?to=de")
+    await page.locator("#start:enabled").wait_for(timeout=PATIENCE_MS)
+    await page.locator("#file").set_input_files(talk)
+    await page.locator(".word").first.wait_for(timeout=PATIENCE_MS)
+    await page.locator("#start").click()
+    await page.locator("#status", has_text="Ended.").wait_for(timeout=PATIENCE_MS)
+    assert problems == []
+    await page.locator("#file").set_input_files(notes)
+    told = page.locator("#status", has_text="notes.mkv: the recording cannot be read")
+    await told.wait_for(timeout=PATIENCE_MS)

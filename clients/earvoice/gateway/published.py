@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WAITING_MESSAGES = 256
 """Of one reader; who is further behind is sent away, and gets the last lines when it comes back."""
+READERS_AT_ONCE = 16
+"""Woken together; between them the speaker has its turn."""
 LAST_LINES = 20
 """Told to a reader that comes late."""
 _FOR_READERS = (Committed, Tentative, EndOfUtterance)
@@ -108,6 +110,8 @@ class PublishedStream:
         self._lines: dict[str, deque[Line]] = {}
         self._captions: dict[str, Captions] = {}
         self._readers: set[_Reader] = set()
+        self._has_news = False
+        self._waking: asyncio.Task[None] | None = None
 
     @property
     def reader_count(self) -> int:
@@ -143,22 +147,29 @@ class PublishedStream:
         self.is_over, self.ended_at_s = True, now_s
         self._tell("", dump({"type": "end"}))
         for reader in self._readers:
-            reader.end()
+            reader.is_over = True
 
-    async def read(self, languages: frozenset[str] = frozenset()) -> AsyncIterator[str]:
+    async def read(
+        self, languages: frozenset[str] = frozenset(), heartbeat_s: float | None = None
+    ) -> AsyncIterator[str]:
         """Yield messages: the last lines first, then what comes, until the stream is over.
+
+        An empty one comes when there has been none for ``heartbeat_s``.
 
         Raises:
             SlowReaderError: too much had come since the reader took its last message.
         """
-        yield dump({"type": "lines", "stream": self.name, "lines": self._last_lines(languages)})
+        lines = dump({"type": "lines", "stream": self.name, "lines": self._last_lines(languages)})
         if self.is_over:
+            yield lines
             yield dump({"type": "end"})
             return
         reader = _Reader(languages)
+        # Before the lines are sent: what comes meanwhile comes after them.
         self._readers.add(reader)
         try:
-            async for message in reader.messages():
+            yield lines
+            async for message in reader.messages(heartbeat_s):
                 yield message
         finally:
             self._readers.discard(reader)
@@ -181,6 +192,18 @@ class PublishedStream:
         for reader in self._readers:
             if not language or reader.wants(language):
                 reader.tell(message)
+        self._has_news = True
+        if self._readers and (self._waking is None or self._waking.done()):
+            self._waking = asyncio.create_task(self._wake_readers())
+
+    async def _wake_readers(self) -> None:
+        """A thousand that write at once would keep the speaker waiting until all have written."""
+        while self._has_news:
+            self._has_news = False
+            for number, reader in enumerate(tuple(self._readers), 1):
+                reader.news.set()
+                if number % READERS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
 
 
 class _Reader:
@@ -189,9 +212,9 @@ class _Reader:
     def __init__(self, languages: frozenset[str]) -> None:
         self._languages = languages
         self._messages: deque[str] = deque()
-        self._is_over = False
         self._is_late = False
-        self._news = asyncio.Event()
+        self.is_over = False
+        self.news = asyncio.Event()
 
     def wants(self, language: str) -> bool:
         return not self._languages or language in self._languages
@@ -202,23 +225,23 @@ class _Reader:
             self._messages.clear()
         if not self._is_late:
             self._messages.append(message)
-        self._news.set()
 
-    def end(self) -> None:
-        self._is_over = True
-        self._news.set()
-
-    async def messages(self) -> AsyncIterator[str]:
+    async def messages(self, heartbeat_s: float | None) -> AsyncIterator[str]:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            try:
+                async with asyncio.timeout(heartbeat_s):
+                    await self.news.wait()
+            except TimeoutError:
+                yield ""
+                continue
+            self.news.clear()
             while self._messages:
                 yield self._messages.popleft()
             if self._is_late:
                 raise SlowReaderError(
                     f"{WAITING_MESSAGES} messages were not read; come again for the last lines"
                 )
-            if self._is_over:
+            if self.is_over:
                 return
 
 

@@ -16,8 +16,6 @@ from earvoice.gateway.messages import read_words
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from starlette.requests import HTTPConnection, Request
     from starlette.types import Receive, Scope, Send
 
@@ -148,7 +146,7 @@ class _EventStream(Response):
         async def tell() -> None:
             headers = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **headers})
-            async for message in _with_heartbeat(self._stream.read(self._languages)):
+            async for message in self._stream.read(self._languages, _HEARTBEAT_S):
                 await write(f"data: {message}\n\n" if message else ": still here\n\n")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -179,27 +177,6 @@ async def _read_body(request: Request) -> bytes:
 async def _wait_for_end(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _with_heartbeat(messages: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yield the messages, and nothing now and then, so that proxies keep the connection."""
-    coming: asyncio.Future[str] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.ensure_future(anext(messages))
-            await asyncio.wait({coming}, timeout=_HEARTBEAT_S)
-            if not coming.done():
-                yield ""
-                continue
-            try:
-                message = coming.result()
-            except StopAsyncIteration:
-                return
-            coming = None
-            yield message
-    finally:
-        if coming is not None:
-            coming.cancel()
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -12,7 +12,12 @@ import webvtt
 
 from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
 from earvoice.gateway.access import issue_token
-from earvoice.gateway.published import WAITING_MESSAGES, PublishedStream, StreamDirectory
+from earvoice.gateway.published import (
+    READERS_AT_ONCE,
+    WAITING_MESSAGES,
+    PublishedStream,
+    StreamDirectory,
+)
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
@@ -95,6 +100,44 @@ async def test_a_reader_gets_only_the_languages_it_asked_for():
     stream.publish("es", committed("Día"))
     stream.end(now_s=0)
     assert [message["language"] for message in (await reading)[1:-1]] == ["es"]
+
+
+async def test_what_comes_while_the_last_lines_are_sent_comes_after_them():
+    """A reader misses nothing between the two."""
+    stream = PublishedStream("hall", kept_lines=10)
+    stream.publish("de", started()[0])
+    stream.publish("de", committed("Guten"))
+    reading = stream.read()
+    assert json.loads(await anext(reading))["lines"][0]["text"] == "Guten"
+    stream.publish("de", committed("Tag"))
+    assert json.loads(await anext(reading))["words"][0]["text"] == "Tag"
+    await reading.aclose()
+
+
+async def test_the_speaker_has_its_turn_between_readers():
+    """However many there are: all get the message, and not all at once."""
+    stream = PublishedStream("hall", kept_lines=10)
+    stream.publish("de", started()[0])
+    count, told = 10 * READERS_AT_ONCE, 0
+
+    async def read():
+        nonlocal told
+        reading = stream.read()
+        await anext(reading)
+        await anext(reading)
+        told += 1
+        await reading.aclose()
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        for _ in range(count):
+            group.create_task(read())
+        while stream.reader_count < count:
+            await asyncio.sleep(0)
+        stream.publish("de", committed("Tag"))
+        while not told:
+            await asyncio.sleep(0)
+        assert told <= READERS_AT_ONCE
+    assert told == count
 
 
 async def test_a_reader_that_does_not_read_is_sent_away_and_the_speaker_never_waits():
