@@ -33,7 +33,9 @@ SECOND = bytes(RATE_HERTZ * 2)
 async def test_audio_waits_while_it_is_not_worked_on(start: Start, limit: dict[str, int]):
     """A slow encoder stops the reading: the client's writes stop, and then go on."""
     running = await start(**limit)
-    async with open_stream(running.address) as stream:
+    # What fills all buffers on the way is worked off in few segments.
+    long = duration_pb2.Duration(seconds=10)
+    async with open_stream(running.address, segment_duration=long) as stream:
         await stream.read_until("session_started")
         running.encoder.gate.clear()
         sent = 0
