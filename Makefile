@@ -55,7 +55,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults fuzz bench model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
+.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults storm fuzz bench model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -117,6 +117,10 @@ soak: setup ## an hour at half capacity, an hour of audio, noise: an hour and a 
 faults: setup ## break things under live streams, write docs/faults.md: half an hour
 	@$(PYTHON3) tools/setup_environment.py --system-packages iptables iproute2
 	@$(BIN)/python -m tests.faults --page docs/faults.md
+
+storm: setup ## many faults under 8 live streams, drawn from a seed: SEED=n DURATION=seconds (ten minutes)
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m tests.faults.storm \
+		$(if $(SEED),--seed $(SEED)) $(if $(DURATION),--duration $(DURATION))
 
 fuzz: setup ## send nonsense to the public service for two minutes
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/fuzz

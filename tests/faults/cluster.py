@@ -45,6 +45,11 @@ class Replica:
     def _run(self) -> LoneService:
         return self._runs[-1]
 
+    @property
+    def pid(self) -> int:
+        """Of the process that runs now."""
+        return self._run.process.pid
+
     async def start(self) -> None:
         port = self.address.rpartition(":")[2] or "0"
         self._runs.append(

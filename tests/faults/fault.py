@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tests.faults.cluster import SERVICES, Cluster, ClusterPlan
+from tests.faults.cluster import SERVICES, Cluster, ClusterPlan, Replica
 
 # As a supervisor starts it again: `earvoice up`, or Kubernetes.
 RESTART_AFTER_S = 1.0
@@ -66,16 +66,17 @@ class Nothing(Fault):
 
 @dataclass(frozen=True)
 class Kill(Fault):
-    """The first replica is killed, and started again a second later."""
+    """A replica is killed, and started again a second later."""
 
     service: str
+    number: int = 0
 
     @property
     def name(self) -> str:
         return f"SIGKILL of one {self.service}"
 
     async def strike(self, cluster: Cluster) -> None:
-        replica = cluster.replicas[self.service][0]
+        replica = cluster.replicas[self.service][self.number]
         await replica.kill()
         await asyncio.sleep(RESTART_AFTER_S)
         await replica.start()
@@ -83,19 +84,21 @@ class Kill(Fault):
 
 @dataclass(frozen=True)
 class Freeze(Fault):
-    """The first replica stops, and goes on some seconds later as if nothing had been."""
+    """A replica stops, and goes on some seconds later as if nothing had been."""
 
     service: str
+    number: int = 0
+    harm_s: float = FROZEN_S
 
     @property
     def name(self) -> str:
-        return f"SIGSTOP of one {self.service} for {FROZEN_S:g} s"
+        return f"SIGSTOP of one {self.service} for {self.harm_s:.3g} s"
 
     async def strike(self, cluster: Cluster) -> None:
-        replica = cluster.replicas[self.service][0]
+        replica = cluster.replicas[self.service][self.number]
         replica.freeze()
         try:
-            await asyncio.sleep(FROZEN_S)
+            await asyncio.sleep(self.harm_s)
         finally:
             replica.thaw()
 
@@ -110,10 +113,30 @@ class RollingRestart(Fault):
     async def strike(self, cluster: Cluster) -> None:
         for replicas in cluster.replicas.values():
             for replica in replicas:
-                code = await replica.terminate()
-                if code != 0:
-                    cluster.complain(f"{replica.name} drained and ended with {code}")
-                await replica.start()
+                await restart(replica, cluster)
+
+
+async def restart(replica: Replica, cluster: Cluster) -> None:
+    """SIGTERM, and its successor."""
+    code = await replica.terminate()
+    if code != 0:
+        cluster.complain(f"{replica.name} drained and ended with {code}")
+    await replica.start()
+
+
+@dataclass(frozen=True)
+class Drain(Fault):
+    """A replica is stopped in good order, and followed by another."""
+
+    service: str
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"restart of one {self.service}"
+
+    async def strike(self, cluster: Cluster) -> None:
+        await restart(cluster.replicas[self.service][self.number], cluster)
 
 
 BLACK_HOLE_S = 12.0
@@ -141,19 +164,21 @@ class Reset(Fault):
 
 @dataclass(frozen=True)
 class BlackHole(Fault):
-    """Nothing passes to or from the first replica for a while; no connection is closed."""
+    """Nothing passes to or from a replica for a while; no connection is closed."""
 
     service: str
+    number: int = 0
+    harm_s: float = BLACK_HOLE_S
     cluster: ClassVar[str] = PROXIED
 
     @property
     def name(self) -> str:
-        return f"black hole before one {self.service} for {BLACK_HOLE_S:g} s"
+        return f"black hole before one {self.service} for {self.harm_s:.3g} s"
 
     async def strike(self, cluster: Cluster) -> None:
-        proxy = cluster.proxies[self.service][0]
+        proxy = cluster.proxies[self.service][self.number]
         proxy.swallow()
-        await asyncio.sleep(BLACK_HOLE_S)
+        await asyncio.sleep(self.harm_s)
         proxy.release()
 
 
