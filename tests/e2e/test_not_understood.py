@@ -12,7 +12,7 @@ from tests.e2e.calling import RATE_HERTZ, ROOT, assert_well_formed, call, noise,
 
 GERMAN = Path(__file__).parents[1] / "data" / "german.ogg"
 """Eleven seconds of espeak-ng: trains, dinner in the garden, the weather."""
-ENGLISH = ROOT / "demo" / "customer_service.wav"
+ENGLISH = ROOT / "demo" / "inaugural_1961.wav"
 SECONDS = 20
 LEAST = 0.35
 

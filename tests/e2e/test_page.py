@@ -11,7 +11,7 @@ import pytest
 from tests.deploy.tool import program
 from tests.e2e.running import start
 
-RECORDING = Path(__file__).parents[2] / "demo" / "customer_service.wav"
+RECORDING = Path(__file__).parents[2] / "demo" / "inaugural_1961.wav"
 PATIENCE_MS = 120_000
 VIEWS = [(360, 640, "light"), (1280, 720, "dark"), (3840, 2160, "light")]
 # Notes what happens to a word after it has come: nothing should.

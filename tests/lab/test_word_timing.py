@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.corpus.espeak_library import speak_with_espeak_timed, word_spans
-from earvoice.corpus.festival_timing import speak_with_festival_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.voice import Engine, Voice
@@ -51,8 +50,6 @@ def speak(engine: Engine, name: str) -> TimedSpeech:
     if not shutil.which(engine):
         pytest.skip(f"{engine} is not installed: make test-tools installs it")
     voice = Voice(engine, name, rate=1.0, pitch=50.0 if engine == "espeak-ng" else 0.0, speed=1.1)
-    if engine == "festival":
-        return speak_with_festival_timed([(voice, TEXT)])[0]
     if engine == "flite":
         return speak_with_flite_timed(voice, TEXT)
     return speak_with_espeak_timed(voice, TEXT)
@@ -64,7 +61,6 @@ def speak(engine: Engine, name: str) -> TimedSpeech:
         ("espeak-ng", "en-us+m1"),
         ("espeak-ng", "en-gb+f3"),
         ("flite", "kal16"),
-        ("festival", "ked_diphone"),
     ],
 )
 def test_engines_speak_where_they_say(engine: Engine, name: str) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from earvoice.cli.command import Interruption
     from earvoice.client.event import ElapsedClock, TranslationEvent
 
-RECORDING = "customer_service.wav"
+RECORDING = "inaugural_1961.wav"
 # Field of StageTimings, and what to call it.
 _STAGES = (
     ("merge_wait_ms", "merge wait"),

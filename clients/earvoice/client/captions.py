@@ -211,14 +211,15 @@ class CaptionWriter:
             self._units[0].blank = ""
         source_ms = min(unit.start_ms for unit in shown)
         start_ms = max(self._shown_until_ms, round(source_ms))
+        lines = self._lay_out(shown)
         reading_ms = 0.0
         if start_ms - source_ms <= DELAY_LIMIT_MS:
-            columns = sum(unit.columns + len(unit.blank) for unit in shown)
-            reading_ms = 1000 * columns / COLUMNS_PER_SECOND
+            # A line's end takes an eye as long as a blank, also where it cuts a word.
+            reading_ms = 1000 * _columns(" ".join(lines)) / COLUMNS_PER_SECOND
         wanted_ms = max(max(unit.end_ms for unit in shown) - start_ms, reading_ms, SHORTEST_MS)
         end_ms = start_ms + round(min(wanted_ms, LONGEST_MS))
         self._shown_until_ms = end_ms
-        return Cue(start_ms, end_ms, self._lay_out(shown))
+        return Cue(start_ms, end_ms, lines)
 
 
 def srt_block(number: int, cue: Cue) -> str:

@@ -1,5 +1,1 @@
-"""From sentence pairs to cached speech features: selection, synthesis, features.
-
-Every step is seeded, shows its progress and continues where it stopped;
-``python -m earvoice.corpus --help`` lists the steps.
-"""
+"""Speech and text for training: what there is, who says it, and the encoder's states of it."""

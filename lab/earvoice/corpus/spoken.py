@@ -144,3 +144,8 @@ def _say_integer(match: re.Match[str]) -> str:
         head, tail = divmod(number, _HUNDRED)
         return f"{cardinal(head)} {_say_two_digits(tail) if tail else 'hundred'}"
     return cardinal(number)
+
+
+def said_words(spoken: str) -> list[str]:
+    """The words of a spoken form; signs that stand alone are not words."""
+    return [word for word in spoken.split() if any(letter.isalnum() for letter in word)]

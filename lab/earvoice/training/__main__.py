@@ -1,385 +1,193 @@
-"""Command line of training: ``python -m earvoice.training STEP``."""
+"""`python -m earvoice.training STEP`: adopt, hear, vocabulary, ctc, decoder, export, scores.
+
+Each step goes on where it stopped. Minutes are of one core, over all starts together.
+"""
 
 from __future__ import annotations
 
 import argparse
+import pickle
+import random
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import soundfile
 import torch
 
-from earvoice.models.precision import DeviceError
+from earvoice.corpus.clips import read_people
+from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
+from earvoice.corpus.states import LONGEST_S
+from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.budget import Budget
-from earvoice.training.dataset import TrainingData
-from earvoice.training.dev_set import read_dev_sets, score, with_translation
-from earvoice.training.device import training_device
-from earvoice.training.distillation import distil
-from earvoice.training.export import export, write
-from earvoice.training.growth import grow
-from earvoice.training.halves import set_lower_dropout
-from earvoice.training.model_shape import TARGET_TAGS, grown_model
-from earvoice.training.normalisation import measure_normalisation
-from earvoice.training.own_teacher import OwnTeacher
-from earvoice.training.peers import find_peers
-from earvoice.training.recipe import (
-    FIRST_STAGE,
-    HEARD_EXACTLY,
-    SECOND_STAGE,
-    THIRD_STAGE,
-    TeacherRecipe,
-    distilled,
-    fine_tuned,
-    paced,
-    truncated,
-)
-from earvoice.training.respelling import respell
-from earvoice.training.run_state import (
-    AVERAGED_SNAPSHOTS,
-    OtherStartError,
-    RunFolder,
-    average_snapshots,
-    check_start,
-    default_run_folder,
-)
-from earvoice.training.start import TrainingStart
-from earvoice.training.teacher import TextTeacher
-from earvoice.training.teacher_run import TeacherRun
-from earvoice.training.text_data import TextData
-from earvoice.training.trainer import Trainer
-from earvoice.training.vocabulary_training import (
-    train_joint_target,
-    train_source,
-    train_vocabularies,
-)
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.training.bridge import train_bridge
+from earvoice.training.ctc import train_ctc, with_branch
+from earvoice.training.data import read_clips
+from earvoice.training.decoder import Memory, Recipe, Trainer, compressed, first_decoder
+from earvoice.training.export import TAGS, adopt, export, model_config
+from earvoice.training.scores import score_table
+from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
+from earvoice.training.vocabulary import source_model, target_model
 
 if TYPE_CHECKING:
-    from earvoice.models.translation import SpeechTranslationModel
-    from earvoice.training.dev_set import DevClip
-    from earvoice.training.metric import Score
-    from earvoice.training.recipe import TrainingRecipe
+    from earvoice.models.whisper import WhisperEncoder
+    from earvoice.training.data import Heard
 
-_MEASURED = (
-    ("chat/seen", "de"),
-    ("chat/unseen", "de"),
-    ("chat/speaker", "de"),
-    ("chat/neural", "de"),
-    ("tatoeba/unseen", "es"),
-    ("ljspeech", "de"),
-)
-_MEASURED_CLIPS = 48
+SHORT_WORDS = 5
+NEED_DATA = ("hear", "vocabulary", "decoder")
+NEED_RUN = ("adopt", "ctc", "decoder", "export", "scores")
 
 
 def main() -> None:
-    """Run one step of training."""
-    parser = _build_parser()
-    options = parser.parse_args()
-    if options.step == "train" and options.fine_tune and not options.start:
-        parser.error("--fine-tune needs --start: a network that is trained already")
-    try:
-        if "device" in options:
-            options.device = training_device(options.device)
-        _check_ranges(options)
-        if options.step == "train":
-            options.recipe = _recipe(options)
-    except DeviceError as error:
-        parser.error(f"argument --{error}")
-    except ValueError as error:
-        parser.error(str(error))
-    try:
-        _STEPS[options.step](options)
-    except OtherStartError as error:
-        parser.error(str(error))
-
-
-def _check_ranges(options: argparse.Namespace) -> None:
-    """See that the numbers are ones that a run can be made with.
-
-    Raises:
-        ValueError: one is not.
-    """
-    for name in ("minutes", "wall_minutes"):
-        value = getattr(options, name, None)
-        if value is not None and not value > 0.0:
-            raise ValueError(f"--{name.replace('_', '-')} {value}; allowed: more than 0")
-    for name in ("threads", "wait_k", "patience", "snapshots"):
-        value = getattr(options, name, None)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name.replace('_', '-')} {value}; allowed: 1 or more")
-    if not 0.0 <= getattr(options, "start_share", 0.0) <= 1.0:
-        raise ValueError(f"--start-share {options.start_share}; allowed: 0 to 1")
-
-
-def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m earvoice.training", description=__doc__)
-    steps = parser.add_subparsers(dest="step", required=True)
-    prepare = steps.add_parser("prepare", help="write vocabularies and statistics")
-    growing = steps.add_parser("grow", help="make a checkpoint deeper, for German and Spanish")
-    respelling = steps.add_parser("respell", help="give a checkpoint longer transcript pieces")
-    train = steps.add_parser("train", help="train, or continue an interrupted run")
-    _add_budget(train)
-    exporting = steps.add_parser("export", help="average the best snapshots into a checkpoint")
-    exporting.add_argument(
-        "--snapshots",
-        type=int,
-        default=AVERAGED_SNAPSHOTS,
-        help="how many are averaged, around the best measurement (default: %(default)s)",
-    )
-    exporting.add_argument(
-        "--start-share",
-        type=float,
-        default=0.0,
-        help="share of --start's weights in the mean, 0 to 1 (default: %(default)s)",
-    )
-    exporting.add_argument(
-        "--milestones", action="store_true", help="write the run's milestones instead, TO/1, TO/2 …"
-    )
-    teaching = steps.add_parser("teach", help="train a text-to-text teacher on the same texts")
-    teaching.add_argument("--minutes", type=float, default=Budget.minutes)
-    distilling = steps.add_parser("distil", help="write the teacher's translations: distilled.tsv")
-    teaching.add_argument("--teacher", type=Path, required=True, help="file of the teacher")
-    distilling.add_argument(
-        "--teacher",
-        type=Path,
-        help="file of the teacher (default: the model of --start itself, that reads transcripts)",
-    )
-    distilling.add_argument(
-        "--spoken-only", action="store_true", help="leave out the sentences that nobody speaks"
-    )
-    for step in (train, teaching, distilling):
-        _add_device(step)
-    for step in (prepare, growing, respelling, train, exporting, teaching, distilling):
-        step.add_argument("--corpus", type=Path, required=True, help="folder of the corpus")
-    for step in (growing, respelling, train, exporting, teaching, distilling):
-        step.add_argument(
-            "--start",
-            type=Path,
-            required=step in (growing, respelling),
-            help="checkpoint that the run begins with (default: a fresh network)",
-        )
-    for step in (growing, respelling, exporting):
-        step.add_argument("--to", type=Path, required=True, help="checkpoint directory to write")
-    for step in (train, exporting):
-        _add_run(step)
-    return parser
-
-
-def _add_run(step: argparse.ArgumentParser) -> None:
-    step.add_argument(
-        "--stage",
-        type=int,
-        choices=(1, 2, 3),
-        help="whose recipe (default: 2 with --start, else 1)",
-    )
-    step.add_argument(
-        "--run",
-        type=Path,
-        default=default_run_folder(),
-        help="folder of states and snapshots (default: %(default)s)",
-    )
-
-
-def _add_device(step: argparse.ArgumentParser) -> None:
-    step.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="where the network computes; auto takes a GPU when there is one (default: auto)",
-    )
-
-
-def _add_budget(train: argparse.ArgumentParser) -> None:
-    train.add_argument(
-        "--minutes", type=float, default=Budget.minutes, help="training time of one core or GPU"
-    )
-    train.add_argument(
-        "--wall-minutes",
-        type=float,
-        default=Budget.wall_minutes,
-        help="limit by the clock (default: none)",
-    )
-    train.add_argument("--threads", type=int, default=1, help="cores to compute on")
-    train.add_argument(
-        "--distilled", action="store_true", help="learn from the teacher's translations too"
-    )
-    train.add_argument(
-        "--fine-tune", action="store_true", help="some minutes more of a finished network"
-    )
-    train.add_argument(
-        "--peak-rate",
-        type=float,
-        help="the highest learning rate, between 0 and 1 (default: the recipe's)",
-    )
-    train.add_argument(
-        "--wait-k", type=int, help="show the t-th target word only the first K + t - 1 source words"
-    )
-    train.add_argument(
-        "--truncated",
-        type=float,
-        metavar="SHARE",
-        help="cut off a share of the inputs, 0 to 1, in mid-sentence (default: the stage's)",
-    )
-    train.add_argument(
-        "--patience", type=int, help="end after so many measurements without a better one"
-    )
-    train.add_argument(
-        "--after", type=Path, help="go on, in a new --run, from another's before-decay.pt"
-    )
-
-
-def _prepare(options: argparse.Namespace) -> None:
-    train_vocabularies(options.corpus, FIRST_STAGE)
-    measure_normalisation(options.corpus, FIRST_STAGE).write(options.corpus)
-
-
-def _grow(options: argparse.Namespace) -> None:
-    torch.manual_seed(SECOND_STAGE.seed)
-    start = TrainingStart.from_checkpoint(options.start)
-    target_model = train_joint_target(options.corpus, SECOND_STAGE.target_pieces)
-    pieces = len(Vocabulary(target_model, TARGET_TAGS))
-    grown = grow(start, grown_model(start.config.source_pieces, pieces), target_model)
-    write(grown, grown.network(0.0).state_dict(), options.to, torch.float32)
-
-
-def _respell(options: argparse.Namespace) -> None:
-    start = TrainingStart.from_checkpoint(options.start)
-    source_model = train_source(options.corpus, THIRD_STAGE.source_pieces)
-    respelled = respell(start, source_model)
-    write(respelled, respelled.network(0.0).state_dict(), options.to, torch.float32)
-
-
-def _train(options: argparse.Namespace) -> None:
-    recipe = options.recipe
+    steps = {
+        "adopt": run_adopt,
+        "hear": run_hear,
+        "vocabulary": run_vocabulary,
+        "ctc": run_ctc,
+        "decoder": run_decoder,
+        "export": run_export,
+        "scores": run_scores,
+    }
+    parser.add_argument("step", choices=steps)
+    parser.add_argument("--corpus", type=Path, required=True, help="what earvoice.corpus wrote")
+    parser.add_argument("--data", type=Path, help="hear, vocabulary, decoder: texts and recordings")
+    parser.add_argument("--run", type=Path, help="where the state is kept")
+    parser.add_argument("--minutes", type=float, default=60.0, help="(%(default)s)")
+    parser.add_argument("--bridge-minutes", type=float, default=4.0, help="(%(default)s)")
+    parser.add_argument("--wait-k", type=int, default=0, help="train for wait-k, masked by words")
+    parser.add_argument("--to", type=Path, help="export: the checkpoint's folder")
+    parser.add_argument("--model", type=Path, help="adopt: a checkpoint's folder")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    if options.data is None and options.step in NEED_DATA:
+        parser.error(f"{options.step} needs --data")
+    if options.run is None and options.step in NEED_RUN:
+        parser.error(f"{options.step} needs --run")
+    if options.model is None and options.step == "adopt":
+        parser.error("adopt needs --model")
+    if options.to is None and options.step == "export":
+        parser.error("export needs --to")
     torch.set_num_threads(options.threads)
-    torch.manual_seed(recipe.seed)
-    torch.set_flush_denormal(True)
-    start = _start(options)
-    source, target = start.source(), start.target()
-    mask = (
-        WaitKMask(options.wait_k, source, target.vocabulary) if options.wait_k is not None else None
+    if options.run is not None:
+        options.run.mkdir(parents=True, exist_ok=True)
+    steps[options.step](options)
+
+
+def run_adopt(options: argparse.Namespace) -> None:
+    adopt(options.model, options.corpus, options.run)
+
+
+def run_hear(options: argparse.Namespace) -> None:
+    """What the pretrained recogniser hears in recordings that lack words, case or commas."""
+    seconds = {
+        path: soundfile.info(path).duration
+        for clip, path in read_people(options.data / "speech")
+        if needs_hearing(clip)
+    }
+    items = [
+        (clip, path)
+        for clip, path in read_people(options.data / "speech")
+        if seconds.get(path, LONGEST_S) < LONGEST_S
+    ]
+    items.sort(key=lambda item: seconds[item[1]])
+    parts = [items[i : i + BATCH_CLIPS] for i in range(0, len(items), BATCH_CLIPS)]
+    hear([item for part in parts for item in part], options.corpus / "heard.tsv")
+
+
+def run_vocabulary(options: argparse.Namespace) -> None:
+    folder = options.corpus / "vocabulary"
+    folder.mkdir(exist_ok=True)
+    pairs = [pair for pair in read_pairs(options.data / "text", SEED) if pair.split == "train"]
+    clips = read_clips(options.corpus, "train")
+    english = [pair.english for pair in pairs] + [clip.english or "" for clip in clips]
+    others = [text for pair in pairs for text in pair.translations.values()]
+    (folder / "target.model").write_bytes(target_model(english, others, TAGS))
+    source_model([clip.said for clip in clips if clip.said], folder)
+
+
+def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:
+    folder = corpus / "vocabulary"
+    target = Vocabulary.from_file(folder / "target.model", TAGS)
+    return Vocabulary.from_file(folder / "source.model"), target
+
+
+def run_ctc(options: argparse.Namespace) -> None:
+    source, _ = vocabularies(options.corpus)
+    train_ctc(read_clips(options.corpus, "train"), source, options.run, 60 * options.minutes, SEED)
+
+
+def trained_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
+    encoder = with_branch(source)
+    encoder.ctc.load_state_dict(torch.load(run / "ctc.pt", weights_only=True)["branch"])
+    encoder.eval()
+    return encoder
+
+
+def run_decoder(options: argparse.Namespace) -> None:
+    source, target = vocabularies(options.corpus)
+    clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
+    memory = memory_of(clips, options.run, source)
+    bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
+    config = model_config(len(source), len(target))
+    recipe = Recipe(wait_k=options.wait_k)
+    trainer = Trainer(
+        first_decoder(config, target, recipe.dropout),
+        clips,
+        memory,
+        bridge,
+        weighted(read_pairs(options.data / "text", SEED)),
+        source,
+        target,
+        recipe,
     )
-    network = start.network(recipe.dropout).to(options.device)
-    set_lower_dropout(network, recipe.lower_dropout)
-    peers = find_peers(device=options.device)
-    torch.manual_seed(recipe.seed + peers.rank)
-    data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
-    sets = read_dev_sets(options.corpus, start.normalisation.for_model())
-    measured = [
-        (name, language, sets[name])
-        for name, language in _MEASURED
-        if name in sets and language in target.languages
+    trainer.train(options.run, 60 * options.minutes, SEED)
+
+
+def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
+    """Compressed once, kept for the next start with the same clips."""
+    path = run / "memory.pickle"
+    keys = [clip.key for clip in clips]
+    if path.exists():
+        with path.open("rb") as stream:
+            known, kept = pickle.load(stream)  # noqa: S301 - our own file
+        if known == keys:
+            assert isinstance(kept, Memory)  # noqa: S101 - written below
+            return kept
+    memory = compressed(clips, trained_encoder(run, source))
+    with path.open("wb") as stream:
+        pickle.dump((keys, memory), stream)
+    return memory
+
+
+def weighted(pairs: list[Pair]) -> list[Pair]:
+    """The train texts of one pass."""
+    generator = random.Random(SEED)
+    return [
+        pair
+        for pair in pairs
+        for _ in range(TEXT_WEIGHTS.get(pair.source, 1))
+        if pair.split == "train"
+        and (
+            pair.source != "tatoeba"
+            or len(pair.english.split()) >= SHORT_WORDS
+            or generator.random() < SHORT_TATOEBA_SHARE
+        )
     ]
 
-    def measure(network: SpeechTranslationModel) -> list[Score]:
-        return [
-            score(f"{name}/{language}", _chosen(clips, language), network, source, target, language)
-            for name, language, clips in measured
-        ]
 
-    budget = Budget(
-        minutes=options.minutes, wall_minutes=options.wall_minutes, patience=options.patience
-    )
-    text = TextData(options.corpus, recipe.text, source, target)
-    folder = RunFolder(options.run)
-    for begun in (options.run, *([options.after.parent] if options.after else [])):
-        check_start(begun, start.digest())
-    if peers.rank == 0:
-        folder.keep_start(start.digest())
-        if options.after:
-            folder.begin_after(options.after)
-    # Nobody looks for the state before the first process has put it there.
-    peers.largest([0.0])
-    Trainer(network, data, text, recipe, budget, folder, measure, peers, mask).run()
-    peers.leave()
+def run_export(options: argparse.Namespace) -> None:
+    source, target = vocabularies(options.corpus)
+    export(options.run, source, target, options.to)
 
 
-def _chosen(clips: list[DevClip], language: str) -> list[DevClip]:
-    """Return the first clips with a translation; all are without where the corpus has none."""
-    return (with_translation(clips, language) or clips)[:_MEASURED_CLIPS]
+def run_scores(options: argparse.Namespace) -> None:
+    """Of the dev split, whole utterances, greedy: what a run is watched by."""
+    source, target = vocabularies(options.corpus)
+    clips = read_clips(options.corpus, "dev")
+    table = score_table(clips, trained_encoder(options.run, source), options.run, source, target)
+    sys.stdout.write(table)
 
-
-def _export(options: argparse.Namespace) -> None:
-    run, start = RunFolder(options.run), _start(options)
-    check_start(options.run, start.digest())
-    if options.milestones:
-        for path in run.milestones():
-            write(start, average_snapshots([path]), options.to / path.stem, torch.float16)
-        return
-    recipe = _stage(options)
-    torch.manual_seed(recipe.seed)
-    target, source = start.target(), start.source()
-    data = TrainingData(options.corpus, recipe, source, target, start.normalisation)
-    snapshots = run.best_snapshots(options.snapshots)
-    export(start, snapshots, options.to, data, recipe, options.start_share)
-
-
-def _teach(options: argparse.Namespace) -> None:
-    recipe = TeacherRecipe()
-    torch.manual_seed(recipe.seed)
-    start = _start(options)
-    text = TextData(options.corpus, HEARD_EXACTLY, start.source(), start.target())
-    teacher = TextTeacher(start.config, recipe).to(options.device)
-    TeacherRun(teacher, text, recipe, Budget(minutes=options.minutes), options.teacher).run()
-
-
-def _distil(options: argparse.Namespace) -> None:
-    start = _start(options)
-    teacher: OwnTeacher | TextTeacher
-    if options.teacher is None:
-        teacher = OwnTeacher(start.network(dropout=0.0))
-    else:
-        teacher = TextTeacher(start.config, TeacherRecipe())
-        content = torch.load(options.teacher, map_location="cpu", weights_only=True)
-        teacher.load_state_dict(content["teacher"])
-    teacher.to(options.device).eval()
-    distil(
-        options.corpus,
-        teacher,
-        start.source(),
-        start.target(),
-        spoken_only=options.spoken_only,
-    )
-
-
-def _stage(options: argparse.Namespace) -> TrainingRecipe:
-    number = options.stage or (2 if options.start else 1)
-    return (FIRST_STAGE, SECOND_STAGE, THIRD_STAGE)[number - 1]
-
-
-def _recipe(options: argparse.Namespace) -> TrainingRecipe:
-    """Return a stage's recipe with what the run is to do differently.
-
-    Raises:
-        ValueError: an option is out of its range.
-    """
-    recipe = _stage(options)
-    if options.fine_tune:
-        recipe = fine_tuned(recipe)
-    if options.peak_rate is not None:
-        recipe = paced(recipe, options.peak_rate)
-    if options.distilled:
-        recipe = distilled(recipe)
-    if options.truncated is not None:
-        recipe = truncated(recipe, options.truncated)
-    return recipe
-
-
-def _start(options: argparse.Namespace) -> TrainingStart:
-    if options.start:
-        return TrainingStart.from_checkpoint(options.start)
-    return TrainingStart.fresh(options.corpus)
-
-
-_STEPS = {
-    "prepare": _prepare,
-    "grow": _grow,
-    "respell": _respell,
-    "train": _train,
-    "export": _export,
-    "teach": _teach,
-    "distil": _distil,
-}
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""From the snapshots of a run to a checkpoint directory."""
+"""From what was trained to a checkpoint that the services load."""
 
 from __future__ import annotations
 
@@ -6,89 +6,90 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from earvoice.models.checkpoint import save_checkpoint
-from earvoice.training.batch_statistics import measure_statistics
-from earvoice.training.bucketing import make_batches
-from earvoice.training.example import plan_epoch
-from earvoice.training.run_state import average_snapshots
-from earvoice.training.schedule import batch_frames
+from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
+from earvoice.corpus.states import pretrained_encoder
+from earvoice.models.assembly import build_network
+from earvoice.models.checkpoint import read_directory, save_checkpoint
+from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, TargetLanguage
+from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.whisper import WhisperConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from earvoice.training.dataset import TrainingData
-    from earvoice.training.recipe import TrainingRecipe
-    from earvoice.training.start import TrainingStart
+    from earvoice.models.vocabulary import Vocabulary
 
-_BATCHES = 60
+NAME = "earvoice-en-x-small"
+VERSION = "8"
+TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
+LANGUAGES = tuple(TargetLanguage(tag, f"<{tag}>") for tag in (*TARGET_LANGUAGES, SOURCE_LANGUAGE))
+"""Who asks for no language gets the first."""
 
 
-def export(
-    start: TrainingStart,
-    snapshots: Sequence[Path],
-    directory: Path,
-    data: TrainingData,
-    recipe: TrainingRecipe,
-    start_share: float = 0.0,
-) -> None:
-    """Average snapshots of a run that began with `start`; write them with 16-bit matrices.
-
-    BatchNorm's statistics are measured anew on inputs as the end of the run has them, but whole.
-    With a share of what the run began with, the mean is between both (Wortsman 2022, "Robust
-    fine-tuning of zero-shot models"): it keeps what a short run has unlearned.
-
-    Raises:
-        ValueError: the share is not from 0 to 1, or the run began at random.
-    """
-    weights = average_snapshots(snapshots)
-    if start_share:
-        weights = between(weights, start, start_share)
-    network = start.network(0.0)
-    network.load_state_dict(weights)
-    examples = plan_epoch(data.pool(), 0, recipe.joined_share, recipe)
-    batches = make_batches(examples, batch_frames(together=True, recipe=recipe), recipe.seed)
-    measure_statistics(
-        network, (data.assemble(batch, recipe.augmentation) for batch in batches[:_BATCHES])
+def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
+    """Whisper `tiny`, its decoder with our pieces, our CTC branch."""
+    decoder = DecoderConfig(
+        layers=4,
+        heads=6,
+        ffn_width=1536,
+        tied_embeddings=True,
+        activation="gelu",
+        positions="learned",
+        key_bias=False,
     )
-    write(start, network.state_dict(), directory, torch.float16)
+    return ModelConfig(
+        NAME,
+        VERSION,
+        SOURCE_LANGUAGE,
+        LANGUAGES,
+        source_pieces,
+        target_pieces,
+        encoder=WhisperConfig(compression_max_frames=4),
+        decoder=decoder,
+        policy_defaults=PolicyDefaults(attention_layer=3),
+    )
 
 
-def between(
-    weights: Mapping[str, torch.Tensor], start: TrainingStart, start_share: float
-) -> dict[str, torch.Tensor]:
-    """Return the weighted mean of a run's weights and of those that it began with.
+def adopt(model: Path, corpus: Path, run: Path) -> None:
+    """Let a run go on from a checkpoint's weights and vocabularies, with a fresh optimiser.
 
     Raises:
-        ValueError: the share is not from 0 to 1, or the run began at random.
+        CheckpointError: the checkpoint is damaged.
+        FileExistsError: the run has begun.
     """
-    if not 0.0 <= start_share <= 1.0:
-        message = f"start_share = {start_share}; allowed: 0 to 1"
-        raise ValueError(message)
-    if start.weights is None:
-        message = f"start_share = {start_share} of a run that began at random; allowed: 0"
-        raise ValueError(message)
-    # The network's own dictionary: tied weights are in no checkpoint, and are to be mixed, too.
-    begun = start.network(0.0).state_dict()
-    return {
-        name: torch.lerp(value.float(), begun[name].float(), start_share)
-        for name, value in weights.items()
-    }
+    for name in ("ctc.pt", "decoder.pt"):
+        if (run / name).exists():
+            message = f"{run / name} is there: adopt wants a run that has not begun"
+            raise FileExistsError(message)
+    parts = read_directory(model)
+    folder = corpus / "vocabulary"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "source.model").write_bytes(parts.source_vocabulary.model)
+    (folder / "target.model").write_bytes(parts.target_vocabulary.model)
+    network = build_network(parts.config, parts.tensors)
+    branch, decoder = (
+        network.encoder.get_submodule("ctc").state_dict(),
+        network.decoder.state_dict(),
+    )
+    torch.save({"branch": branch, "used": 0.0, "step": 0}, run / "ctc.pt")
+    torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, run / "decoder.pt")
 
 
-def write(
-    start: TrainingStart,
-    weights: Mapping[str, torch.Tensor],
-    directory: Path,
-    storage_dtype: torch.dtype,
-) -> None:
-    """Write weights as a checkpoint directory, with all else that `start` holds."""
+def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -> None:
+    """Write the mean of the run's last weights."""
+    config = model_config(len(source), len(target))
+    decoder = torch.load(run / "decoder.pt", weights_only=True)["average"]
+    branch = torch.load(run / "ctc.pt", weights_only=True)["branch"]
+    encoder = pretrained_encoder().state_dict()
+    tensors = {f"encoder.{n}": v for n, v in encoder.items() if not n.startswith("ctc.")}
+    tensors |= {f"encoder.ctc.{n}": v for n, v in branch.items()}
+    tensors |= {f"decoder.{n}": v for n, v in decoder.items()}
     save_checkpoint(
         directory,
-        start.config,
-        weights,
-        normalisation=start.normalisation.for_model(),
-        source_model=start.source_model,
-        target_model=start.target_model,
-        storage_dtype=storage_dtype,
+        config,
+        tensors,
+        normalisation=FeatureNormalisation.identity(),
+        source_model=source.model,
+        target_model=target.model,
+        storage_dtype=torch.float16,
     )

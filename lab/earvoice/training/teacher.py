@@ -1,97 +1,173 @@
-"""A text-to-text teacher, whose translations speech can learn from (Papi 2022, section 6.2)."""
+"""The pretrained recogniser's words: where there is no transcript, and for case and commas."""
 
 from __future__ import annotations
 
-import dataclasses
+import difflib
+import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
 
-from earvoice.models.conformer import valid_frames
-from earvoice.models.decoding import CachedDecoder
-from earvoice.models.transformer import TokenPositions
-from earvoice.training.recipe import HEARD_EXACTLY
+from earvoice.corpus.sound import read_sound
+from earvoice.corpus.states import encode, pretrained_encoder
+from earvoice.models.config import DecoderConfig, ModelConfig, TargetLanguage
+from earvoice.models.loaders.whisper import installed_whisper, read_whisper
+from earvoice.models.transformer import TransformerDecoder
+from earvoice.models.whisper import WhisperConfig
+from earvoice.training.greedy import greedy
 
 if TYPE_CHECKING:
-    from earvoice.models.config import ModelConfig
-    from earvoice.training.recipe import TeacherRecipe
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from earvoice.corpus.clips import Clip
+
+BATCH_CLIPS = 24
+TAIL_MS = 4000
+"""Silence after the sound: with less it begins again at the end."""
+WHISPER_END = 50256
+WHISPER_PROMPT = (50257, 50362)
+"""Start of a transcript, and that no times are wanted."""
+_LEAST_LOG_PROBABILITY = -0.55
+LEAST_AGREEMENT = 0.5
+_WORD = re.compile(r"[\w']+")
 
 
-class TextTeacher(nn.Module):
-    """A Transformer (Vaswani 2017, pre-norm) from source pieces to target pieces.
-
-    Sequence-level distillation (Kim 2016): a student learns what the teacher writes, which is
-    simpler and steadier than what people wrote.
-
-    Attributes:
-        heard: how transcripts are shown to it.
-    """
-
-    heard = HEARD_EXACTLY
-
-    def __init__(self, config: ModelConfig, recipe: TeacherRecipe) -> None:
-        """Build a teacher with random weights.
-
-        Args:
-            config: of the student: its pieces are the teacher's.
-            recipe: the teacher's own size.
-        """
-        super().__init__()
-        width = recipe.width
-        layer = nn.TransformerEncoderLayer(
-            width,
-            recipe.heads,
-            2 * width,
-            recipe.dropout,
-            batch_first=True,
-            norm_first=True,
-        )
-        self.encoder = nn.TransformerEncoder(
-            layer, recipe.encoder_layers, nn.LayerNorm(width), enable_nested_tensor=False
-        )
-        self.embed_source = nn.Embedding(config.source_pieces + 1, width)
-        nn.init.normal_(self.embed_source.weight, std=width**-0.5)
-        self._scale = width**0.5
-        self._positions = TokenPositions(width)
-        self.decoder = CachedDecoder(_decoder_config(config, recipe), recipe.dropout)
-
-    def forward(
-        self, labels: torch.Tensor, lengths: torch.Tensor, previous_tokens: torch.Tensor
-    ) -> torch.Tensor:
-        """Teacher forcing.
-
-        Args:
-            labels: [B, S] int64 source pieces.
-            lengths: [B] int64 valid labels.
-            previous_tokens: [B, L] int64, start token first.
-
-        Returns:
-            Logits [B, L, V] float32.
-        """
-        states = self.encode(labels, lengths)
-        logits: torch.Tensor = self.decoder(previous_tokens, states, lengths)
-        return logits
-
-    def encode(self, labels: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """Return the states of [B, S] labels, [B, S, d] float32; those of padding mean nothing."""
-        positions = self._positions.up_to(labels.shape[1], labels.device)
-        hidden = self.embed_source(labels) * self._scale + positions
-        padded = ~valid_frames(lengths, labels.shape[1])
-        states: torch.Tensor = self.encoder(hidden, src_key_padding_mask=padded)
-        return states
+@cache
+def whisper_pieces() -> tuple[str, ...]:
+    """GPT-2's byte-pair pieces in the order of their ranks, as printable characters."""
+    folder = installed_whisper()
+    assert folder is not None  # noqa: S101 - read_whisper says so before
+    return tuple((folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n"))[:51864]
 
 
-def _decoder_config(config: ModelConfig, recipe: TeacherRecipe) -> ModelConfig:
-    return dataclasses.replace(
-        config,
-        encoder=dataclasses.replace(
-            config.papers_encoder, d_model=recipe.width, heads=recipe.heads
-        ),
-        decoder=dataclasses.replace(
-            config.decoder,
-            layers=recipe.decoder_layers,
-            heads=recipe.heads,
-            ffn_width=2 * recipe.width,
-        ),
+@cache
+def byte_of() -> dict[str, int]:
+    """GPT-2's printable character of each byte."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(256) if byte not in printable]
+    return table | {chr(256 + index): byte for index, byte in enumerate(others)}
+
+
+def whisper_text(tokens: Sequence[int]) -> str:
+    pieces, table = whisper_pieces(), byte_of()
+    content = bytes(table[c] for token in tokens if token < WHISPER_END for c in pieces[token])
+    return content.decode(errors="replace").strip()
+
+
+def pretrained_decoder() -> TransformerDecoder:
+    folder = installed_whisper()
+    assert folder is not None  # noqa: S101
+    tensors = {
+        n.removeprefix("decoder."): t
+        for n, t in read_whisper(folder).items()
+        if n.startswith("decoder.")
+    }
+    decoder = TransformerDecoder(whisper_shape(len(tensors["embed_tokens.weight"])))
+    missing, unexpected = decoder.load_state_dict(tensors, strict=False)
+    if unexpected or set(missing) - {"output_projection.weight"}:
+        raise RuntimeError(f"the weights do not fit: {unexpected or missing}")
+    return decoder.eval()
+
+
+def whisper_shape(target_pieces: int, source_pieces: int = 5) -> ModelConfig:
+    decoder = DecoderConfig(
+        layers=4,
+        heads=6,
+        ffn_width=1536,
+        tied_embeddings=True,
+        activation="gelu",
+        positions="learned",
+        key_bias=False,
     )
+    return ModelConfig(
+        "states",
+        "1",
+        "en",
+        (TargetLanguage("en"),),
+        source_pieces,
+        target_pieces,
+        encoder=WhisperConfig(),
+        decoder=decoder,
+    )
+
+
+def loops(text: str) -> bool:
+    """Whether some words come three times in a row."""
+    return re.search(r"\b(\w+(?:\W+\w+){0,5})(?:\W+\1\b){2,}", text.lower()) is not None
+
+
+def words_of(text: str) -> list[str]:
+    return _WORD.findall(text.lower().replace("\u2019", "'"))
+
+
+def recased(transcript: str, heard: str) -> str:
+    """A transcript's words with the case and punctuation of what was heard, where both agree."""
+    said = transcript.split()
+    pieces = heard.split()
+    theirs = ["".join(words_of(piece)) for piece in pieces]
+    ours = ["".join(words_of(word)) for word in said]
+    out = list(said)
+    matcher = difflib.SequenceMatcher(a=ours, b=theirs, autojunk=False)
+    for block in matcher.get_matching_blocks():
+        for offset in range(block.size):
+            out[block.a + offset] = pieces[block.b + offset]
+    text = " ".join(out)
+    return text[:1].upper() + text[1:]
+
+
+def agreement(transcript: str, heard: str) -> float:
+    ours, theirs = words_of(transcript), words_of(heard)
+    return difflib.SequenceMatcher(a=ours, b=theirs, autojunk=False).ratio()
+
+
+def english_of(transcript: str, heard: str, mean_log_probability: float) -> str | None:
+    """The caption to learn; None where nobody knows it well enough."""
+    if not transcript:
+        sure = mean_log_probability >= _LEAST_LOG_PROBABILITY and len(words_of(heard)) > 1
+        return heard if sure and not loops(heard) else None
+    if _is_written(transcript):
+        return transcript
+    if agreement(transcript, heard) < LEAST_AGREEMENT:
+        heard = ""
+    text = re.sub(r"\bi\b", "I", recased(transcript, heard))
+    return text if text[-1] in ".?!" else f"{text.rstrip(',;:')}."
+
+
+def needs_hearing(clip: Clip) -> bool:
+    """Whether a transcript is missing, or has neither case nor commas."""
+    return clip.split != "test" and not _is_written(clip.transcript)
+
+
+def _is_written(transcript: str) -> bool:
+    return any(c.isupper() for c in transcript) and any(
+        not c.isalnum() and c != " " for c in transcript
+    )
+
+
+def hear(items: Sequence[tuple[Clip, Path]], table: Path) -> None:
+    """Write what the pretrained network hears in each clip, and how sure it is of a token."""
+    encoder, decoder = pretrained_encoder(TAIL_MS), pretrained_decoder()
+    allowed = torch.arange(decoder.embed_tokens.num_embeddings) <= WHISPER_END
+    known = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    done = {line.split("\t")[0] for line in known}
+    items = [(clip, path) for clip, path in items if clip.key not in done]
+    with table.open("a", encoding="utf-8") as stream:
+        for begin in range(0, len(items), BATCH_CLIPS):
+            part = items[begin : begin + BATCH_CLIPS]
+            states = [
+                torch.from_numpy(s).float()
+                for s, _ in encode([read_sound(path) for _, path in part], encoder)
+            ]
+            memory = torch.nn.utils.rnn.pad_sequence(states, batch_first=True)
+            lengths = torch.tensor([len(each) for each in states])
+            most = min(300, 10 + int(lengths.max() - TAIL_MS // 20) // 6)
+            texts, scores = greedy(
+                decoder, memory, lengths, [WHISPER_PROMPT] * len(part), WHISPER_END, most, allowed
+            )
+            for (clip, _), tokens, score in zip(part, texts, scores, strict=True):
+                words = " ".join(whisper_text(tokens).split())
+                stream.write(f"{clip.key}\t{sum(score) / max(1, len(score)):.3f}\t{words}\n")
+            stream.flush()

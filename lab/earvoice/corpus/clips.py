@@ -1,0 +1,175 @@
+"""What is heard in training: real recordings, spoken sentences, and sound that says nothing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from earvoice.corpus.espeak_library import speak_with_espeak_timed
+from earvoice.corpus.flite_library import speak_with_flite_timed
+from earvoice.corpus.hibari import speak_with_hibari
+from earvoice.corpus.pico import speak_with_pico
+from earvoice.corpus.recipe import FOREIGN_LANGUAGES, LEAST_SPOKEN_WORDS, SPOKEN_SHARES
+from earvoice.corpus.sound import (
+    SAMPLE_RATE_HZ,
+    babble,
+    coloured_noise,
+    music,
+)
+from earvoice.corpus.spoken import spoken_form
+from earvoice.corpus.voice import Voice, draw_foreign_voice, draw_training_voice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from earvoice.corpus.sound import Sound
+    from earvoice.corpus.texts import Pair, Split
+    from earvoice.corpus.voice import Engine
+
+JOINED_SHARE = 0.3
+LONGEST_JOINED_LETTERS = 220
+LONGEST_NOTHING_S = 8
+INT16_SCALE = 32_768
+NOTHING_KINDS = ("silence", "noise", "music", "babble", "language", "language")
+LJSPEECH_DEV_EVERY = 12
+
+
+@dataclass
+class Clip:
+    """What is said in a clip and what it means.
+
+    `texts` is by language tag; English is the words as spoken, cased and punctuated. A clip that
+    says nothing has the empty text in every language.
+    """
+
+    key: str
+    source: str
+    split: Split
+    speaker: str = ""
+    condition: str = ""
+    texts: dict[str, str] = field(default_factory=dict)
+    transcript: str = ""
+    """As the source of the recording has it, often without case; empty where there is none."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def read_people(speech: Path) -> list[tuple[Clip, Path]]:
+    """Every real recording, with its transcript where there is one."""
+    clips = []
+    with (speech / "people" / "people.tsv").open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
+            path = speech / "people" / row["file"]
+            split = cast("Split", row["split"])
+            clip = Clip(path.stem, row["source"], split, row["speaker"], row["condition"],
+                        transcript=row["transcript"] or "")  # fmt: skip
+            clips.append((clip, path))
+    with (speech / "ljspeech" / "transcripts.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
+        for index, row in enumerate(rows):
+            split = "dev" if index % LJSPEECH_DEV_EVERY == 0 else "train"
+            clip = Clip(row["utt"], "ljspeech", split, "ljspeech", "read, one reader",
+                        transcript=row["transcript_raw"])  # fmt: skip
+            clips.append((clip, speech / "ljspeech" / f"{row['utt']}.flac"))
+    for path in sorted((speech / "librispeech-unlabelled").glob("*.flac")):
+        speaker = path.stem.split("-")[0]
+        split = "dev" if int(speaker) % 5 == 0 else "train"
+        clip = Clip(path.stem, "librispeech-unlabelled", split, f"ls{speaker}", "read audiobook")
+        clips.append((clip, path))
+    return clips
+
+
+def plan_spoken(pairs: Sequence[Pair], seed: int) -> list[list[Pair]]:
+    """Which sentences are spoken, joined to inputs as they follow each other."""
+    generator = random.Random(f"{seed}/spoken")
+    chosen = [
+        pair
+        for pair in pairs
+        if pair.split == "train"
+        and pair.translations
+        and len(pair.english.split()) >= LEAST_SPOKEN_WORDS.get(pair.source, 2)
+        and generator.random() < SPOKEN_SHARES.get(pair.source, 0.0)
+    ]
+    inputs: list[list[Pair]] = []
+    for pair in chosen:
+        last = inputs[-1] if inputs else []
+        joins = (
+            last
+            and generator.random() < JOINED_SHARE
+            and last[-1].source == pair.source
+            and (last[-1].group == pair.group)
+            and last[-1].translations.keys() == pair.translations.keys()
+            and sum(len(each.english) for each in (*last, pair)) < LONGEST_JOINED_LETTERS
+        )
+        if joins:
+            last.append(pair)
+        else:
+            inputs.append([pair])
+    generator.shuffle(inputs)
+    return inputs
+
+
+def say(voice: Voice, text: str) -> Sound:
+    """[n] float32 at 16 kHz.
+
+    Raises:
+        SynthesisError: the engine is not installed or said nothing.
+    """
+    spoken = spoken_form(text)
+    return np.float32(1 / INT16_SCALE) * _ENGINES[voice.engine](voice, spoken).astype(np.float32)
+
+
+_ENGINES: Mapping[Engine, Callable[[Voice, str], NDArray[np.int16]]] = {
+    "espeak-ng": lambda voice, text: speak_with_espeak_timed(voice, text).samples,
+    "flite": lambda voice, text: speak_with_flite_timed(voice, text).samples,
+    "hibari": speak_with_hibari,
+    "pico": speak_with_pico,
+}
+
+
+def say_input(sentences: Sequence[Pair], generator: random.Random) -> Sound:
+    """Sentences that follow each other; each speaker keeps a voice."""
+    voices: dict[str, Voice] = {}
+    parts: list[Sound] = []
+    for pair in sentences:
+        voice = voices.setdefault(pair.speaker, draw_training_voice(generator))
+        pause_s = generator.uniform(0.1, 0.8) if parts else generator.uniform(0.0, 0.3)
+        parts += [np.zeros(int(pause_s * SAMPLE_RATE_HZ), np.float32), say(voice, pair.english)]
+    parts.append(np.zeros(int(generator.uniform(0.0, 0.4) * SAMPLE_RATE_HZ), np.float32))
+    return np.concatenate(parts)
+
+
+def nothing(
+    index: int, voices: list[Sound], translations: Mapping[str, Sequence[str]], seed: int
+) -> tuple[str, Sound]:
+    """Sound in which nobody speaks English: its kind and [n] float32."""
+    generator = np.random.default_rng((seed, index))
+    count = int(generator.uniform(0.3, LONGEST_NOTHING_S) * SAMPLE_RATE_HZ)
+    kind = NOTHING_KINDS[index % len(NOTHING_KINDS)]
+    if kind == "silence":
+        return kind, np.asarray(
+            generator.standard_normal(count) * 10 ** generator.uniform(-6, -3), np.float32
+        )
+    if kind == "noise":
+        return kind, coloured_noise(count, generator) * np.float32(generator.uniform(0.02, 0.6))
+    if kind == "music":
+        return kind, music(count, generator)
+    if kind == "babble":
+        return kind, babble(count, voices, generator)
+    tag = FOREIGN_LANGUAGES[generator.integers(len(FOREIGN_LANGUAGES))]
+    text = translations[tag if tag in translations else next(iter(translations))]
+    sentence = text[int(generator.integers(len(text)))]
+    voice = draw_foreign_voice(tag, random.Random(f"{seed}/{index}"))
+    samples = speak_with_espeak_timed(voice, sentence).samples.astype(np.float32)
+    return f"{kind} {tag}", np.float32(1 / INT16_SCALE) * samples[
+        : LONGEST_NOTHING_S * SAMPLE_RATE_HZ
+    ]

@@ -1,0 +1,214 @@
+"""Test sets on disk: sounds, references, and when each word was said.
+
+In each folder: ``NUMBER.wav`` (16 kHz, mono), ``wavs.txt`` (their paths), ``source.txt`` (what is
+said), ``refs.TAG.txt``, and ``words.jsonl`` (start and end of each word) where a synthesiser knows
+them. Lines belong together.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import soundfile
+
+from earvoice.corpus.clips import INT16_SCALE, NOTHING_KINDS, nothing, read_people, say
+from earvoice.corpus.espeak_library import speak_with_espeak_timed
+from earvoice.corpus.flite_library import speak_with_flite_timed
+from earvoice.corpus.recipe import TARGET_LANGUAGES
+from earvoice.corpus.sound import (
+    SAMPLE_RATE_HZ,
+    coloured_noise,
+    over_telephone,
+    read_sound,
+    with_noise,
+)
+from earvoice.corpus.spoken import said_words, spoken_form
+from earvoice.corpus.synthesizer import SynthesisError
+from earvoice.corpus.voice import draw_training_voice, draw_unseen_engine, draw_unseen_voice
+from earvoice.corpus.word_timing import TimedSpeech
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from earvoice.corpus.sound import Sound
+    from earvoice.corpus.texts import Pair
+    from earvoice.corpus.voice import Voice
+    from earvoice.corpus.word_timing import WordTiming
+
+NOISE_SNR_DB = 10.0
+NOTHING_TEST_SEED = 6_000
+"""A multiple of the kinds; training has drawn others."""
+MINUTE_SAMPLES = 60 * SAMPLE_RATE_HZ
+_LETTERS_PER_SECOND = 14.0
+_WANTED_S = (7.0, 14.0)
+_LONGEST_S = 17.0
+_SHORTEST_S = 6.0
+_PAUSE_S = (0.15, 0.8)
+_NOISE_RMS = 3e-4
+
+
+@dataclass
+class TestInput:
+    """One sound, and what is known of it."""
+
+    __test__ = False
+
+    sound: Sound
+    said: str
+    references: dict[str, str] = field(default_factory=dict)
+    words: Sequence[WordTiming] = ()
+
+
+def write_people(speech: Path, out: Path, split: str, count: int) -> None:
+    """Real readers: as recorded, over a telephone line, with noise, with a foreign accent.
+
+    ``real`` is the first and the last together.
+
+    Args:
+        speech: folder of the recordings.
+        out: one folder for each condition is made in it.
+        split: ``dev`` or ``test``.
+        count: clips of each condition at most, in an order that the file names decide.
+    """
+    clips = [(clip, path) for clip, path in read_people(speech) if clip.split == split]
+    random.Random(split).shuffle(clips)
+
+    def of(
+        source: str, change: Callable[[Sound], Sound] = lambda sound: sound
+    ) -> Iterator[TestInput]:
+        known = [(clip, path) for clip, path in clips if clip.source == source and clip.transcript]
+        for clip, path in known[:count]:
+            yield TestInput(change(read_sound(path)), clip.transcript, {"en": clip.transcript})
+
+    def noisy(sound: Sound) -> Sound:
+        noise = coloured_noise(len(sound), np.random.default_rng(len(sound)))
+        return with_noise(sound, noise, NOISE_SNR_DB)
+
+    write_set(out / "readers", of("librispeech_dev_clean"))
+    write_set(out / "readers-telephone", of("librispeech_dev_clean", over_telephone))
+    write_set(out / "readers-noise", of("librispeech_dev_clean", noisy))
+    write_set(out / "accent", of("speechocean762"))
+    real = [*of("librispeech_dev_clean"), *of("speechocean762")]
+    write_set(out / "real", real)
+
+
+def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
+    """A minute each of silence, noise, music, babble and two of other languages."""
+    voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == "test"][:40]
+    translations = {TARGET_LANGUAGES[0]: [next(iter(p.translations.values())) for p in pairs[:500]]}
+    inputs = []
+    for kind in range(len(NOTHING_KINDS)):
+        sound = np.zeros(0, np.float32)
+        number = NOTHING_TEST_SEED + kind
+        while len(sound) < MINUTE_SAMPLES:
+            _, piece = nothing(number, voices, translations, NOTHING_TEST_SEED)
+            sound = np.concatenate((sound, piece))
+            number += len(NOTHING_KINDS)
+        inputs.append(TestInput(sound[:MINUTE_SAMPLES], NOTHING_KINDS[kind], {"en": ""}))
+    write_set(out, inputs)
+
+
+def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
+    """Held-out sentences by an engine that training never hears: customer chat and CoCoA-MT."""
+    for name, source, split in (("chat", "customer-chat", "dev"), ("cocoa", "cocoa_mt", "test")):
+        chosen = [pair for pair in pairs if (pair.source, pair.split) == (source, split)]
+        write_set(out / name, _said_by(draw_unseen_engine, chosen[:count], seed))
+
+
+def _said_by(
+    draw: Callable[[random.Random], Voice], pairs: Sequence[Pair], seed: int
+) -> Iterator[TestInput]:
+    for pair in pairs:
+        sound = say(draw(random.Random(f"{seed}/{pair.english}")), pair.english)
+        yield TestInput(sound, pair.english, {"en": pair.english, **pair.translations})
+
+
+def write_joined(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
+    """Held-out conversations as inputs of 6 to 17 s, with the time of each word."""
+    first = TARGET_LANGUAGES[0]
+    held_out = [pair for pair in pairs if pair.split == "dev" and first in pair.translations]
+    rows = _joined(held_out, random.Random(f"{seed}/rows"))
+    random.Random(f"{seed}/order").shuffle(rows)
+    write_set(out, _timed(rows, seed, count))
+
+
+def _joined(pairs: Sequence[Pair], generator: random.Random) -> list[list[Pair]]:
+    rows: list[list[Pair]] = []
+    wanted_s = 0.0
+    for pair in pairs:
+        row = rows[-1] if rows else []
+        length_s = sum(len(each.english) for each in (*row, pair)) / _LETTERS_PER_SECOND
+        full = sum(len(each.english) for each in row) / _LETTERS_PER_SECOND >= wanted_s
+        if not row or full or length_s > _LONGEST_S or row[-1].group != pair.group:
+            rows.append([pair])
+            wanted_s = generator.uniform(*_WANTED_S)
+        else:
+            row.append(pair)
+    return rows
+
+
+def _timed(rows: Sequence[Sequence[Pair]], seed: int, count: int) -> Iterator[TestInput]:
+    made = 0
+    for row in rows:
+        if made == count:
+            return
+        try:
+            speech = _speak_row(row, seed)
+        except SynthesisError as error:
+            sys.stderr.write(f"left out: {error}\n")
+            continue
+        if speech.duration_ms >= 1000 * _SHORTEST_S:
+            made += 1
+            texts = {tag: " ".join(p.translations[tag] for p in row) for tag in row[0].translations
+                     if all(tag in p.translations for p in row)}  # fmt: skip
+            said = " ".join(word.word for word in speech.words)
+            sound = np.float32(1 / INT16_SCALE) * speech.samples.astype(np.float32)
+            english = " ".join(pair.english for pair in row)
+            yield TestInput(sound, said, {"en": english, **texts}, speech.words)
+
+
+def _speak_row(row: Sequence[Pair], seed: int) -> TimedSpeech:
+    """Each speaker has a voice: of two inputs one has voices that training never uses."""
+    name = f"{seed}/{row[0].english}"
+    generator, drawn = random.Random(name), np.random.default_rng(len(name))
+    draw = generator.choice((draw_training_voice, draw_unseen_voice))
+    voices: dict[str, Voice] = {}
+    parts, words = [], []
+    for pair in row:
+        while (voice := voices.get(pair.speaker)) is None or voice.engine == "hibari":
+            voices[pair.speaker] = draw(generator)
+        text = " ".join(said_words(spoken_form(pair.english)))
+        timed = speak_with_flite_timed if voice.engine == "flite" else speak_with_espeak_timed
+        speech = timed(voice, text)
+        parts.append(np.zeros(round(generator.uniform(*_PAUSE_S) * SAMPLE_RATE_HZ), np.int16))
+        begin_ms = 1000 * sum(map(len, parts)) / SAMPLE_RATE_HZ
+        words += [word.moved(begin_ms) for word in speech.words]
+        parts.append(speech.samples)
+    joined = np.concatenate(parts) + drawn.normal(
+        0.0, _NOISE_RMS * INT16_SCALE, sum(map(len, parts))
+    )
+    clipped = np.clip(np.round(joined), -INT16_SCALE, INT16_SCALE - 1)
+    return TimedSpeech(clipped.astype(np.int16), tuple(words))
+
+
+def write_set(folder: Path, inputs: Iterable[TestInput]) -> None:
+    """Write one test set; ``wavs.txt`` comes last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    given = list(inputs)
+    paths = [folder.resolve() / f"{number:04d}.wav" for number in range(1, len(given) + 1)]
+    for path, each in zip(paths, given, strict=True):
+        soundfile.write(path, np.clip(each.sound, -1, 1), SAMPLE_RATE_HZ, subtype="PCM_16")
+    tags = given[0].references.keys() if given else ()
+    files = {f"refs.{tag}.txt": [each.references.get(tag, "") for each in given] for tag in tags}
+    files["source.txt"] = [each.said for each in given]
+    if given and given[0].words:
+        files["words.jsonl"] = [json.dumps([asdict(w) for w in each.words]) for each in given]
+    files["wavs.txt"] = list(map(str, paths))
+    for name, lines in files.items():
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,69 @@
+"""The recipe's table: languages, and how much of each source is read and spoken."""
+
+from __future__ import annotations
+
+SOURCE_LANGUAGE = "en"
+TARGET_LANGUAGES = ("de", "es")
+"""Beside captions in the source language; the texts' files are named by these BCP-47 tags."""
+
+SEED = 1
+HELD_OUT_SENTENCES = {"cocoa_mt": 100}
+"""Sources of which so many sentences are a test."""
+DEV_SENTENCES = {"tatoeba": 200}
+LEAST_DEV_WORDS = 8
+
+_PROGRAMMING = (
+    *("php_manual", "rust_book", "react_docs", "python_docs", "comprehensive_rust", "learn_git"),
+    *("carpentries", "elixir_school", "element_ui", "openstack_horizon", "raspberrypi_projects"),
+    *("raspberrypi_more", "django_girls"),
+)
+MOST_SENTENCES = {**dict.fromkeys(_PROGRAMMING, 1000), "openstax": 8000}
+"""People do not talk like manuals and textbooks: a little of each."""
+
+SPOKEN_SHARES = {
+    "customer-chat": 1.0,
+    "restaurant": 1.0,
+    "cocoa_mt": 1.0,
+    "xsid": 1.0,
+    "ud_pud": 1.0,
+    "african_storybook": 0.5,
+    "renpy_dialogue": 0.5,
+    "corona_warn_app": 0.5,
+    "mozilla_www": 0.3,
+    "aosp_apps": 0.3,
+    "vita_min": 0.2,
+    "xquad": 0.2,
+    "gnome_help": 0.1,
+    "mt_geneval": 0.06,
+    "irs_direct_file": 0.05,
+    "privacy_guides": 0.03,
+    "tatoeba": 0.03,
+}
+"""Share of a source's sentences that synthesisers say; all of them are read as text."""
+LEAST_SPOKEN_WORDS = {"tatoeba": 6}
+
+TEXT_WEIGHTS = {
+    "cocoa_mt": 5,
+    "customer-chat": 4,
+    **dict.fromkeys(
+        ("restaurant", "xsid", "ud_pud", "xquad", "african_storybook", "mt_geneval", "vita_min",
+         "corona_warn_app", "aosp_apps", "wikipedia_app"), 2,
+    ),
+}  # fmt: skip
+"""How often a pass reads each text of a source; others once."""
+SHORT_TATOEBA_SHARE = 0.4
+"""Of Tatoeba's sentences of fewer than five words."""
+
+FOREIGN_LANGUAGES = ("de", "es", "fr", "it", "pl", "tr", "ru", "hi", "cmn", "nl")
+"""espeak-ng says a target language's text in these: speech that says nothing to an English ear."""
+
+SPOKEN_INPUTS = 5_250
+"""Synthesised inputs, of one sentence or a few that follow each other; eight hours."""
+NOTHING_CLIPS = 900
+"""Silence, noise, music, babble and other languages: nothing is to be written."""
+HELD_OUT_SPOKEN = (
+    ("customer-chat", "dev", 200),
+    ("tatoeba", "dev", 200),
+    ("cocoa_mt", "test", 100),
+)
+"""Source, split and number of the sentences that voices say which training never uses."""

@@ -1,0 +1,123 @@
+"""States of the frozen, pretrained encoder, computed once and kept in half precision."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from earvoice.corpus.clips import Clip
+from earvoice.models.config import ModelConfig, TargetLanguage
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream
+from earvoice.models.loaders.whisper import installed_whisper, read_whisper
+from earvoice.models.whisper import WhisperConfig, WhisperEncoder, WhisperFilterbank
+from earvoice.runtime.files import atomic_write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from earvoice.corpus.sound import Sound
+
+BATCH_S = 120.0
+SHORTEST_S, LONGEST_S = 0.1, 28.0
+
+
+@cache
+def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
+    """Whisper's encoder as it is shipped, its CTC branch untrained."""
+    folder = installed_whisper()
+    if folder is None:
+        message = "Whisper's weights are not installed; `make recogniser` brings them"
+        raise RuntimeError(message)
+    tensors = read_whisper(folder)
+    config = ModelConfig(
+        "states", "1", "en", (TargetLanguage("en"),), 5, 5, encoder=WhisperConfig(tail_ms=tail_ms)
+    )
+    encoder = WhisperEncoder(config)
+    own = {
+        name.removeprefix("encoder."): value
+        for name, value in tensors.items()
+        if name.startswith("encoder.")
+    }
+    missing, unexpected = encoder.load_state_dict(own, strict=False)
+    if unexpected or any(not name.startswith("ctc.") for name in missing):
+        message = f"the weights do not fit: {unexpected or missing}"
+        raise RuntimeError(message)
+    return encoder.eval()
+
+
+def features_of(sound: Sound) -> torch.Tensor:
+    """[frames, 80] of `WhisperFilterbank`, for [n] float32 sound at 16 kHz."""
+    stream = FeatureStream(WhisperFilterbank(), FeatureNormalisation.identity())
+    return stream.accept(sound)
+
+
+@torch.inference_mode()
+def encode(sounds: Sequence[Sound], encoder: WhisperEncoder) -> Iterator[tuple[np.ndarray, int]]:
+    """Each sound's [S, d] float16 states of 20 ms and the number of its joined frames.
+
+    The silence after the sound is among the states, not among the frames.
+    """
+    features = [features_of(sound) for sound in sounds]
+    unit = 2 * encoder.config.ctc.join_frames
+    order = sorted(range(len(sounds)), key=lambda i: len(features[i]))
+    out: dict[int, tuple[np.ndarray, int]] = {}
+    batch: list[int] = []
+    for i in [*order, -1]:
+        longest = len(features[i]) if i >= 0 else 0
+        if batch and (i < 0 or (len(batch) + 1) * longest > BATCH_S * 100):
+            lengths = torch.tensor([len(features[j]) for j in batch])
+            padded = torch.nn.utils.rnn.pad_sequence([features[j] for j in batch], batch_first=True)
+            with torch.autocast("cpu", torch.bfloat16):
+                states, counts = encoder.hear(padded, lengths)
+            for j, each, count in zip(batch, states, counts, strict=True):
+                out[j] = (each[: int(count)].half().numpy(), -(-len(features[j]) // unit))
+            batch = []
+        batch.append(i)
+    return (out[i] for i in range(len(sounds)))
+
+
+def write_shards(
+    folder: Path,
+    shards: Sequence[tuple[str, Callable[[], Iterable[tuple[Clip, Sound]]]]],
+    processes: int,
+) -> None:
+    """Compute what is missing; a shard is complete or absent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [shard for shard in shards if not (folder / f"{shard[0]}.jsonl").exists()]
+    if processes == 1:
+        for name, make in missing:
+            _write_shard(folder, name, make)
+        return
+    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
+        for done in [pool.submit(_write_shard, folder, name, make) for name, make in missing]:
+            done.result()
+
+
+def _write_shard(folder: Path, name: str, make: Callable[[], Iterable[tuple[Clip, Sound]]]) -> None:
+    torch.set_num_threads(1)
+    clips, sounds = [], []
+    for clip, sound in make():
+        if SHORTEST_S <= len(sound) / 16_000 <= LONGEST_S:
+            clips.append(clip)
+            sounds.append(sound)
+    rows, arrays, begin = [], [], 0
+    for clip, (states, frames) in zip(clips, encode(sounds, pretrained_encoder()), strict=True):
+        rows.append(
+            json.loads(clip.to_json()) | {"begin": begin, "states": len(states), "frames": frames}
+        )
+        arrays.append(states)
+        begin += len(states)
+    np.save(folder / f"{name}.npy", np.concatenate(arrays))
+    with atomic_write(folder / f"{name}.jsonl") as path:
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    seconds = sum(map(len, sounds)) / 16_000
+    sys.stdout.write(f"{name}: {len(clips)} clips, {seconds / 60:.0f} min\n")
+    sys.stdout.flush()

@@ -1,0 +1,326 @@
+"""Teach the decoder: real and synthesised speech, and texts that nobody has spoken."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from earvoice.corpus.recipe import SOURCE_LANGUAGE
+from earvoice.models.ctc import compress
+from earvoice.models.loaders.whisper import installed_whisper, read_whisper
+from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
+from earvoice.models.vocabulary import EOS, PAD, Vocabulary
+from earvoice.training.data import D_MODEL, JOIN, batches
+from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.teacher import WHISPER_END, WHISPER_PROMPT
+from earvoice.training.vocabulary import first_embeddings
+from earvoice.training.wait_k_mask import WaitKMask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from earvoice.corpus.texts import Pair
+    from earvoice.models.config import ModelConfig
+    from earvoice.models.whisper import WhisperEncoder
+    from earvoice.training.bridge import Bridge
+    from earvoice.training.data import Heard
+
+COMPRESSION_MAX_FRAMES = 4
+SAVE_EVERY_S = 120
+LETTERS_PER_STATE = 2
+"""About: what a text takes of a batch's room."""
+
+
+def first_decoder(
+    config: ModelConfig, vocabulary: Vocabulary, dropout: float = 0.0
+) -> TransformerDecoder:
+    """Whisper's decoder with our pieces; in English it writes at first what Whisper does."""
+    folder = installed_whisper()
+    assert folder is not None  # noqa: S101 - read_whisper says so before
+    given = {
+        n.removeprefix("decoder."): t
+        for n, t in read_whisper(folder).items()
+        if n.startswith("decoder.")
+    }
+    pretrained = given.pop("embed_tokens.weight")
+    tags = [language.tag for language in config.target_languages]
+    decoder = TransformerDecoder(config, dropout)
+    positions = given["embed_positions.weight"]
+    # Every hypothesis begins with the end token, where Whisper has a token of its own.
+    positions[0] += pretrained[WHISPER_PROMPT[0]] - pretrained[WHISPER_END]
+    given["embed_tokens.weight"] = first_embeddings(vocabulary, pretrained, tags)
+    given["output_projection.weight"] = given["embed_tokens.weight"]
+    decoder.load_state_dict(given)
+    decoder.tie_embeddings()
+    return decoder
+
+
+@dataclass
+class Memory:
+    """What the decoder reads of the clips: states after compression, one after another."""
+
+    states: torch.Tensor
+    """[all, d] float16."""
+    begins: list[int]
+    labels: list[list[int]]
+    """CTC labels of each clip's states."""
+
+    def of(self, index: int) -> torch.Tensor:
+        return self.states[self.begins[index] : self.begins[index + 1]].float()
+
+    def length(self, index: int) -> int:
+        return self.begins[index + 1] - self.begins[index]
+
+
+@torch.inference_mode()
+def compressed(clips: Sequence[Heard], encoder: WhisperEncoder, room: int = 6000) -> Memory:
+    """Label and compress every clip as the encoder does when it serves."""
+    order = sorted(range(len(clips)), key=lambda i: clips[i].joined)
+    out: dict[int, tuple[torch.Tensor, list[int]]] = {}
+    part: list[int] = []
+    for index in [*order, -1]:
+        if part and (index < 0 or clips[index].joined * (len(part) + 1) > room):
+            joined = nn.utils.rnn.pad_sequence([clips[i].load() for i in part], batch_first=True)
+            lengths = torch.tensor([clips[i].joined for i in part])
+            frames = torch.tensor([clips[i].frames for i in part])
+            with torch.autocast("cpu", torch.bfloat16):
+                log_probs = encoder.label(joined, lengths).float()
+            most = int(frames.max())
+            mean = joined.view(*joined.shape[:2], JOIN, D_MODEL).mean(2)
+            made = compress(
+                mean[:, :most], frames, log_probs[:, :most], "avg", COMPRESSION_MAX_FRAMES
+            )
+            for row, i in enumerate(part):
+                count = int(made.lengths[row])
+                out[i] = made.states[row, :count].half(), made.labels[row, :count].tolist()
+            part = []
+        part.append(index)
+    begins = np.concatenate(([0], np.cumsum([len(out[i][0]) for i in range(len(clips))]))).tolist()
+    return Memory(
+        torch.cat([out[i][0] for i in range(len(clips))]),
+        begins,
+        [out[i][1] for i in range(len(clips))],
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a step is made of."""
+
+    peak_rate: float = 4e-4
+    dropout: float = 0.1
+    label_smoothing: float = 0.1
+    speech_room: int = 1700
+    """States of the speech in a batch, padding included."""
+    text_room: int = 1700
+    english_share: float = 0.4
+    """How often a clip that has translations is written in English."""
+    cut_share: float = 0.12
+    """How often an English clip ends in the middle."""
+    average: float = 0.996
+    """Share that the average of all weights keeps at each step."""
+    most_tokens: int = 110
+    wait_k: int = 0
+    """Words of the source that are heard before the first word is written; 0 for all of them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text to write, and the states that it is written from."""
+
+    states: torch.Tensor
+    labels: list[int]
+    """The CTC label of each state."""
+    tag: int
+    pieces: list[int]
+
+
+class Trainer:
+    """Speech and text in each batch; goes on from its last state.
+
+    Args:
+        decoder: to go on with; see `first_decoder`.
+        clips: with their states.
+        memory: the same clips as the decoder reads them.
+        bridge: makes states of texts.
+        pairs: texts, most of which nobody speaks.
+    """
+
+    def __init__(
+        self,
+        decoder: TransformerDecoder,
+        clips: Sequence[Heard],
+        memory: Memory,
+        bridge: Bridge,
+        pairs: Sequence[Pair],
+        source: Vocabulary,
+        target: Vocabulary,
+        recipe: Recipe,
+    ) -> None:
+        self.clips, self.memory, self.bridge, self.pairs = clips, memory, bridge, pairs
+        self.source, self.target, self.recipe = source, target, recipe
+        self.tags = {
+            language.code: target.id_of(language.tag)
+            for language in decoder.config.target_languages
+        }
+        self.decoder = decoder.train()
+        for module in self.decoder.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.dropout = 0.0  # with it, attention on a CPU takes three times as long
+        self.average = {name: value.clone() for name, value in self.decoder.state_dict().items()}
+        self.optimiser = optimiser(self.decoder.parameters(), recipe.peak_rate)
+        self.step, self.used_s = 0, 0.0
+        self._mask = WaitKMask(recipe.wait_k, source, target) if recipe.wait_k else None
+        self._spoken = [i for i, clip in enumerate(clips) if clip.texts and memory.length(i)]
+
+    def train(self, run: Path, seconds: float, seed: int = 1) -> None:
+        """Until so many seconds of processor are used in all."""
+        path = run / "decoder.pt"
+        if path.exists():
+            self._load(path)
+        steps = self.rows(np.random.default_rng((seed, self.step)))
+        began, mean = time.process_time() - self.used_s, 0.0
+        saved_s = self.used_s
+        while self.used_s < seconds:
+            self.used_s = time.process_time() - began
+            parts = next(steps)
+            loss = self.learn(parts, self.used_s / seconds)
+            mean = 0.98 * mean + 0.02 * loss if mean else loss
+            if self.step % 50 == 0:
+                count = sum(map(len, parts))
+                report(f"{self.step} {self.used_s:.0f} s, {count} texts, loss {mean:.3f}")
+            if self.used_s - saved_s > SAVE_EVERY_S:
+                self._save(path)
+                saved_s = self.used_s
+        self._save(path)
+
+    def rows(self, generator: np.random.Generator) -> Iterator[tuple[list[Row], list[Row]]]:
+        """What is spoken and what is written of each step, for ever."""
+        spoken = batches(
+            [self.memory.length(i) for i in self._spoken], self.recipe.speech_room, generator
+        )
+        lengths = [len(pair.english) // LETTERS_PER_STATE + 8 for pair in self.pairs]
+        written = batches(lengths, self.recipe.text_room, generator)
+        while True:
+            yield (
+                self._spoken_rows(next(spoken), generator),
+                self._written_rows(next(written), generator),
+            )
+
+    def _spoken_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
+        rows = []
+        for index in (self._spoken[i] for i in part):
+            clip = self.clips[index]
+            others = [tag for tag in clip.texts if tag != SOURCE_LANGUAGE]
+            english = SOURCE_LANGUAGE in clip.texts and (
+                not others or generator.random() < self.recipe.english_share
+            )
+            tag = SOURCE_LANGUAGE if english else others[generator.integers(len(others))]
+            labels, text = self.memory.labels[index], clip.texts[tag]
+            if english and text and generator.random() < self.recipe.cut_share:
+                labels, text = self.cut(labels, text, generator)
+            states = self.memory.of(index)[: len(labels)]
+            rows.append(Row(states, labels, self.tags[tag], self.target.encode(text)))
+        return [row for row in rows if len(row.pieces) <= self.recipe.most_tokens]
+
+    def _written_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
+        labels, texts = [], []
+        for pair in (self.pairs[i] for i in part):
+            said = self.bridge.labels_of(pair.english, self.source, generator)
+            tags = list(pair.translations)
+            tag = tags[generator.integers(len(tags))]
+            pieces = self.target.encode(pair.translations[tag])
+            if said is not None and len(pieces) <= self.recipe.most_tokens:
+                labels.append(said)
+                texts.append((self.tags[tag], pieces))
+        states = self.bridge.imagine(labels, generator) if labels else []
+        return [Row(s, each, *text) for s, each, text in zip(states, labels, texts, strict=True)]
+
+    def cut(
+        self, labels: list[int], text: str, generator: np.random.Generator
+    ) -> tuple[list[int], str]:
+        """End anywhere; what CTC has heard until there is what is written."""
+        words, blank = text.split(), len(self.source)
+        begun = np.cumsum([each != blank and self.source.starts_word(each) for each in labels])
+        end = int(generator.integers(1, len(labels) + 1))
+        if begun[-1] != len(words) or end == len(labels):
+            return labels, text
+        # The last word that has begun may be heard in part: it is left out.
+        return labels[:end], " ".join(words[: max(0, int(begun[end - 1]) - 1)])
+
+    def learn(self, parts: Sequence[list[Row]], share: float) -> float:
+        """One step; each part is padded for itself."""
+        count = sum(len(row.pieces) + 1 for part in parts for row in part)
+        self.optimiser.zero_grad()
+        total = 0.0
+        for part in parts:
+            if part:
+                loss = self.loss(part) / count
+                torch.autograd.backward(loss)
+                total += loss.item()
+        nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.recipe.peak_rate * rate(self.step, share)
+        self.optimiser.step()
+        self.step += 1
+        kept = min(self.recipe.average, self.step / (self.step + 10))
+        with torch.no_grad():
+            for name, value in self.decoder.state_dict().items():
+                self.average[name].lerp_(value, 1 - kept)
+        return total
+
+    def loss(self, rows: Sequence[Row]) -> torch.Tensor:
+        """Summed over the pieces and the ends."""
+        memory = nn.utils.rnn.pad_sequence([row.states for row in rows], batch_first=True)
+        lengths = torch.tensor([len(row.states) for row in rows])
+        longest = max(len(row.pieces) for row in rows) + 2
+        tokens = torch.full((len(rows), longest), PAD)
+        wanted = torch.full((len(rows), longest), PAD)
+        for each, own, next_ones in zip(rows, tokens, wanted, strict=True):
+            own[: len(each.pieces) + 2] = torch.tensor([EOS, each.tag, *each.pieces])
+            next_ones[1 : len(each.pieces) + 2] = torch.tensor([*each.pieces, EOS])
+        visible = None
+        if self._mask is not None:
+            labels = [torch.tensor(row.labels) for row in rows]
+            visible = self._mask(
+                nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-1), tokens
+            )
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = self.decoder.hidden(tokens, memory, lengths, visible)
+            logits = self.decoder.logits(hidden[wanted != PAD])
+        return functional.cross_entropy(
+            logits,
+            wanted[wanted != PAD],
+            label_smoothing=self.recipe.label_smoothing,
+            reduction="sum",
+        )
+
+    def _save(self, path: Path) -> None:
+        partial = path.with_suffix(".part")
+        torch.save(
+            {
+                "decoder": self.decoder.state_dict(),
+                "average": self.average,
+                "step": self.step,
+                "optimiser": self.optimiser.state_dict(),
+                "used": self.used_s,
+            },
+            partial,
+        )
+        partial.replace(path)
+
+    def _load(self, path: Path) -> None:
+        kept = torch.load(path, weights_only=True)
+        self.decoder.load_state_dict(kept["decoder"])
+        self.decoder.tie_embeddings()
+        self.average = kept["average"]
+        if "optimiser" in kept:
+            self.optimiser.load_state_dict(kept["optimiser"])
+        self.step, self.used_s = kept["step"], kept["used"]

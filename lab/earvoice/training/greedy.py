@@ -1,0 +1,89 @@
+"""Greedy decoding of a padded batch, keys and values kept: for teachers and for measuring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from earvoice.models.transformer import DecoderLayer, TransformerDecoder
+
+
+@torch.inference_mode()
+def greedy(
+    decoder: TransformerDecoder,
+    memory: torch.Tensor,
+    lengths: torch.Tensor,
+    prompts: Sequence[Sequence[int]],
+    end: int,
+    most_tokens: int = 150,
+    allowed: torch.Tensor | None = None,
+) -> tuple[list[list[int]], list[list[float]]]:
+    """The likeliest next token, one after another.
+
+    Args:
+        decoder: ours, with or without learned positions.
+        memory: [B, S, d] states.
+        lengths: [B] int64 states of each.
+        prompts: for each the tokens that it begins with, equally many.
+        end: the token that ends a hypothesis.
+        most_tokens: a hypothesis that is longer is cut.
+        allowed: [V] bool, tokens that may be written.
+
+    Returns:
+        Tokens without prompt and end, and their log-probabilities, that of the end last.
+    """
+    batch = memory.shape[0]
+    layers = cast("list[DecoderLayer]", list(decoder.layers))
+    seen = (torch.arange(memory.shape[1]) < lengths[:, None])[:, None, None]
+    cross = [
+        (a.by_head(a.k_proj(memory)), a.by_head(a.v_proj(memory)))
+        for a in (layer.encoder_attn for layer in layers)
+    ]
+    kept: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * len(layers)
+    tokens = torch.tensor(prompts)
+    position = 0
+    texts: list[list[int]] = [[] for _ in range(batch)]
+    scores: list[list[float]] = [[] for _ in range(batch)]
+    over = torch.zeros(batch, dtype=torch.bool)
+    for _ in range(most_tokens):
+        count = tokens.shape[1]
+        rows = decoder.positions.up_to(position + count, memory.device)[position:]
+        hidden = decoder.embed(tokens, rows)
+        for index, layer in enumerate(layers):
+            own = layer.self_attn
+            normed = layer.self_attn_layer_norm(hidden)
+            query, key, value = (
+                own.by_head(p(normed)) for p in (own.q_proj, own.k_proj, own.v_proj)
+            )
+            past = kept[index]
+            if past is not None:
+                key, value = torch.cat((past[0], key), 2), torch.cat((past[1], value), 2)
+            kept[index] = key, value
+            attended = functional.scaled_dot_product_attention(
+                query, key, value, is_causal=past is None
+            )
+            hidden = hidden + own.out_proj(attended.transpose(1, 2).flatten(2))
+            other = layer.encoder_attn
+            query = other.by_head(other.q_proj(layer.encoder_attn_layer_norm(hidden)))
+            attended = functional.scaled_dot_product_attention(query, *cross[index], attn_mask=seen)
+            hidden = hidden + other.out_proj(attended.transpose(1, 2).flatten(2))
+            hidden = hidden + layer.feed_forward(hidden)
+        logits = decoder.logits(hidden[:, -1]).float()
+        if allowed is not None:
+            logits = logits.masked_fill(~allowed, -torch.inf)
+        best, token = logits.log_softmax(-1).max(-1)
+        for row in (~over).nonzero()[:, 0].tolist():
+            scores[row].append(float(best[row]))
+            if int(token[row]) != end:
+                texts[row].append(int(token[row]))
+        over |= token == end
+        if over.all():
+            break
+        position += count
+        tokens = token[:, None]
+    return texts, scores

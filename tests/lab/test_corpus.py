@@ -1,0 +1,174 @@
+"""What training hears and reads: held-out sentences stay out, languages are names of files."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from earvoice.corpus import sound
+from earvoice.corpus.clips import Clip, nothing, plan_spoken, say
+from earvoice.corpus.held_out import write_joined
+from earvoice.corpus.spoken import said_words
+from earvoice.corpus.texts import Pair, comparison_key, fits, read_pairs
+from earvoice.corpus.voice import Voice, draw_training_voice, draw_unseen_engine, draw_unseen_voice
+
+pytestmark = pytest.mark.torch
+
+
+def write(folder: Path, name: str, *rows: tuple[str, ...]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    content = "".join("\t".join(row) + "\n" for row in rows)
+    (folder / name).write_text(content, encoding="utf-8")
+
+
+def test_a_language_is_a_name_of_a_file(tmp_path: Path) -> None:
+    """Dutch is read beside German without a word about either."""
+    write(tmp_path / "more", "news.en-de.tsv", ("Good morning.", "Guten Morgen."))
+    write(tmp_path / "more", "news.en-nl.tsv", ("Good morning!", "Goedemorgen."), ("Bye.", "Dag."))
+    pairs = {pair.english: pair.translations for pair in read_pairs(tmp_path)}
+    assert pairs["Good morning."] == {"de": "Guten Morgen.", "nl": "Goedemorgen."}
+    assert pairs["Bye."] == {"nl": "Dag."}
+
+
+def test_what_is_held_out_anywhere_is_trained_on_nowhere(tmp_path: Path) -> None:
+    """A dev sentence that another corpus has too, in other case and punctuation."""
+    dialogue = "customer-chat.{}.conversation-role-en-de.tsv"
+    write(tmp_path, dialogue.format("dev"), ("c1", "agent", "How are you?", "Wie geht es?"))
+    write(tmp_path, dialogue.format("train"), ("c2", "agent", "Fine, thanks.", "Gut, danke."))
+    write(tmp_path, "tatoeba.train.en-de.tsv", ("how are you", "wie geht's dir"))
+    splits = {comparison_key(pair.english): pair.split for pair in read_pairs(tmp_path)}
+    assert splits == {"how are you": "dev", "fine thanks": "train"}
+
+
+def test_the_test_of_a_source_is_the_same_in_each_language(tmp_path: Path) -> None:
+    """It is drawn by the English sentence."""
+    rows = [(f"Sentence number {n} of many.", f"Satz {n} von vielen.") for n in range(300)]
+    write(tmp_path / "more", "cocoa_mt.en-de.tsv", *rows)
+    write(tmp_path / "more", "cocoa_mt.en-es.tsv", *reversed(rows))
+    pairs = [pair for pair in read_pairs(tmp_path) if pair.split == "test"]
+    assert len(pairs) == 100
+    assert all(set(pair.translations) == {"de", "es"} for pair in pairs)
+
+
+def test_a_file_of_another_name_or_shape_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "things.tsv", ("a", "b"))
+    with pytest.raises(ValueError, match=r"things\.tsv is not named"):
+        read_pairs(tmp_path)
+    write(tmp_path, "things.tsv")
+    (tmp_path / "things.tsv").unlink()
+    write(tmp_path, "things.en-de.tsv", ("a", "b", "c"))
+    with pytest.raises(ValueError, match=r"things\.en-de\.tsv:1: 3 columns; allowed: 2"):
+        read_pairs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("english", "translation", "kept"),
+    [
+        ("Good morning.", "Guten Morgen.", True),
+        ("Run pip install {name}.", "Starte pip install {name}.", False),
+        ("...", "...", False),
+        (
+            "Yes.",
+            "Das war eine sehr lange Antwort auf eine ganz kurze Frage, oder etwa nicht?",
+            False,
+        ),
+    ],
+)
+def test_pairs_that_nobody_would_say_are_left_out(
+    english: str, translation: str, kept: bool
+) -> None:
+    assert fits(english, translation) is kept
+
+
+def test_unseen_voices_are_none_of_training() -> None:
+    generator = random.Random(1)
+    trained = [draw_training_voice(generator) for _ in range(3_000)]
+    variants = {voice.name.partition("+")[2] for voice in trained if voice.engine == "espeak-ng"}
+    assert {voice.engine for voice in trained} == {"espeak-ng", "flite", "hibari"}
+    for _ in range(200):
+        assert draw_unseen_voice(generator).name.partition("+")[2] not in variants
+        assert draw_unseen_engine(generator).engine == "pico"
+
+
+def test_joined_sentences_are_of_one_conversation() -> None:
+    pairs = [
+        Pair("customer-chat", f"Sentence {n} is here.", "train", {"de": "x"}, f"c{n // 4}", "agent")
+        for n in range(400)
+    ]
+    inputs = plan_spoken(pairs, 1)
+    assert sorted(pair.english for row in inputs for pair in row) == sorted(
+        p.english for p in pairs
+    )
+    assert any(len(row) > 1 for row in inputs)
+    assert all(len({pair.group for pair in row}) == 1 for row in inputs)
+    assert inputs == plan_spoken(pairs, 1)
+
+
+def test_a_telephone_line_keeps_the_middle_of_the_band() -> None:
+    """1 kHz passes; 100 Hz and 5 kHz do not."""
+    time_s = np.arange(16_000) / 16_000
+    for frequency_hz, passes in ((1_000, True), (100, False), (5_000, False)):
+        tone = (0.25 * np.sin(2 * np.pi * frequency_hz * time_s)).astype(np.float32)
+        heard = sound.over_telephone(tone)
+        assert len(heard) == len(tone)
+        share = np.abs(heard).mean() / np.abs(tone).mean()
+        assert (share > 0.9) if passes else (share < 0.1)
+
+
+def test_noise_is_as_loud_as_was_asked_for() -> None:
+    generator = np.random.default_rng(1)
+    voice = generator.standard_normal(32_000).astype(np.float32) * 0.1
+    noise = sound.coloured_noise(16_000, generator)
+    mixed = sound.with_noise(voice, noise, 10.0)
+    ratio = sound.loudness(voice) / sound.loudness(mixed - voice)
+    assert 20 * np.log10(ratio) == pytest.approx(10.0, abs=0.1)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_nothing_is_heard_but_never_said(index: int) -> None:
+    """Silence, noise, music and babble; the same again for the same number."""
+    voices = [np.sin(np.arange(8_000, dtype=np.float32))]
+    kind, made = nothing(index, voices, {"de": ["Guten Tag."]}, 1)
+    assert kind == ("silence", "noise", "music", "babble")[index]
+    assert made.dtype == np.float32
+    assert np.isfinite(made).all()
+    assert (nothing(index, voices, {"de": ["Guten Tag."]}, 1)[1] == made).all()
+
+
+def test_a_clip_is_a_line_of_json() -> None:
+    clip = Clip("k", "s", "train", texts={"de": "Grüße"})
+    assert json.loads(clip.to_json())["texts"] == {"de": "Grüße"}
+
+
+def test_lone_signs_are_not_words() -> None:
+    assert said_words("yes - the 'best' one !") == ["yes", "the", "'best'", "one"]
+
+
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")
+def test_a_test_set_says_when_each_word_was_said(tmp_path: Path) -> None:
+    pairs = [
+        Pair("chat", f"I would like to order number {n} and two more, please.", "dev",
+             {"de": "Ich möchte bestellen."}, "c", "customer")
+        for n in range(4)
+    ]  # fmt: skip
+    write_joined(pairs, tmp_path / "joined", seed=1, count=3)
+    wavs = (tmp_path / "joined" / "wavs.txt").read_text().splitlines()
+    said = (tmp_path / "joined" / "source.txt").read_text().splitlines()
+    words = [json.loads(line) for line in (tmp_path / "joined" / "words.jsonl").open()]
+    assert len(wavs) == len(said) == len(words) > 0
+    for path, text, timed in zip(wavs, said, words, strict=True):
+        assert [word["word"] for word in timed] == text.split()
+        assert timed[-1]["end_ms"] <= 1000 * soundfile.info(path).duration
+
+
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")
+def test_a_voice_speaks_at_the_level_of_every_other() -> None:
+    samples = say(Voice("espeak-ng", "en-us+m3", 1.0, 50.0), "Number 5 is ready.")
+    assert samples.dtype == np.float32
+    assert np.sqrt(np.square(samples).mean()) == pytest.approx(0.05, rel=0.1)

@@ -1,0 +1,245 @@
+"""Training: what is taught from which states, resumed runs, the vocabulary, the teacher."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from earvoice.corpus.clips import Clip
+from earvoice.corpus.texts import Pair
+from earvoice.models.checkpoint import read_directory
+from earvoice.models.config import ModelConfig, TargetLanguage
+from earvoice.models.transformer import TransformerDecoder
+from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.runtime.settings import shipped_model_path
+from earvoice.training.bridge import Bridge, train_bridge
+from earvoice.training.data import Heard, batches, read_clips
+from earvoice.training.decoder import Memory, Recipe, Row, Trainer
+from earvoice.training.export import adopt
+from earvoice.training.greedy import greedy
+from earvoice.training.scores import bleu, labels_alone
+from earvoice.training.teacher import english_of, loops, recased
+from earvoice.training.vocabulary import Merges, needed_ranks, new_merges
+from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
+
+pytestmark = pytest.mark.torch
+WIDTH = 384
+TAGS = ("<en>", "<de>")
+
+
+def source() -> Vocabulary:
+    return Vocabulary(train_sentencepiece(SOURCE_TEXT))
+
+
+def target() -> Vocabulary:
+    return Vocabulary(train_sentencepiece(TARGET_TEXT), TAGS)
+
+
+def config() -> ModelConfig:
+    tiny = tiny_config(source().model, target().model)
+    return dataclasses.replace(
+        tiny,
+        encoder=dataclasses.replace(tiny.encoder, d_model=WIDTH),
+        target_pieces=len(target()),
+        target_languages=(TargetLanguage("en", "<en>"), TargetLanguage("de", "<de>")),
+    )
+
+
+def heard(count: int) -> tuple[list[Heard], Memory]:
+    """Clips whose states say which sentence it is."""
+    generator = torch.Generator().manual_seed(1)
+    voice = torch.randn(len(SOURCE_TEXT), WIDTH, generator=generator)
+    clips, states, labels, begins = [], [], [], [0]
+    for index in range(count):
+        sentence = index % len(SOURCE_TEXT)
+        own = source().encode(SOURCE_TEXT[sentence])
+        texts = {"en": TARGET_TEXT[sentence % len(TARGET_TEXT)], "de": TARGET_TEXT[0]}
+        clips.append(Heard(f"c{index}", "s", "", texts, "", np.zeros(0), 0, 0, len(own)))
+        states.append(voice[sentence].expand(len(own), -1))
+        labels.append(own)
+        begins.append(begins[-1] + len(own))
+    return clips, Memory(torch.cat(states).half(), begins, labels)
+
+
+def trainer(recipe: Recipe) -> Trainer:
+    torch.manual_seed(7)
+    clips, memory = heard(12)
+    pairs = [Pair("s", text, "train", {"de": TARGET_TEXT[0]}) for text in SOURCE_TEXT]
+    bridge = Bridge(len(source()) + 1)
+    bridge.count_blanks(memory, source())
+    decoder = TransformerDecoder(config(), recipe.dropout)
+    return Trainer(decoder, clips, memory, bridge.eval(), pairs, source(), target(), recipe)
+
+
+def test_the_loss_falls_and_a_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was learned is there at the next start, the average of weights as well."""
+    recipe = Recipe(peak_rate=2e-3, dropout=0.0, cut_share=0.0)
+    first = trainer(recipe)
+    untaught = first.learn(next(first.rows(np.random.default_rng(1))), 0.0)
+    first.train(tmp_path, seconds=first.used_s + 6.0)
+    again = trainer(recipe)
+    again.train(tmp_path, seconds=0.0)
+    assert again.step == first.step > 1
+    for name, value in first.decoder.state_dict().items():
+        assert torch.equal(value, again.decoder.state_dict()[name])
+    assert again.learn(next(again.rows(np.random.default_rng(1))), 1.0) < untaught
+
+
+def test_with_wait_k_a_word_is_written_from_the_first_words_alone() -> None:
+    """States beyond do not change the loss; without the mask they do."""
+    for k, equal in ((1, True), (0, False)):
+        learner = trainer(Recipe(dropout=0.0, wait_k=k))
+        learner.decoder.eval()
+        labels = learner.source.encode(SOURCE_TEXT[0])
+        pieces = learner.target.encode(TARGET_TEXT[0].split()[0])
+        states = torch.randn(len(labels), WIDTH)
+        begun = np.cumsum([learner.source.starts_word(each) for each in labels])
+        # The first word is written from one word, the end from two.
+        changed = states.clone()
+        changed[torch.from_numpy(begun > 2)] = 9.0
+        tag = learner.tags["de"]
+        before, after = (
+            learner.loss([Row(each, labels, tag, pieces)]).item() for each in (states, changed)
+        )
+        assert (before == pytest.approx(after)) is equal
+
+
+def test_a_clip_that_ends_in_the_middle_has_the_words_until_there() -> None:
+    learner = trainer(Recipe())
+    words = SOURCE_TEXT[0].split()
+    labels = source().encode(SOURCE_TEXT[0])
+    for seed in range(30):
+        cut, text = learner.cut(labels, SOURCE_TEXT[0], np.random.default_rng(seed))
+        begun = sum(map(source().starts_word, cut))
+        whole = len(cut) == len(labels)
+        assert text.split() == (words if whole else words[: max(0, begun - 1)])
+
+
+def test_batches_hold_every_clip_once_a_pass_within_their_room() -> None:
+    sizes = [3, 9, 4, 4, 8, 2, 7]
+    made = batches(sizes, 12, np.random.default_rng(1))
+    seen: Counter[int] = Counter()
+    while sum(seen.values()) < 2 * len(sizes):
+        part = next(made)
+        assert len(part) == 1 or len(part) * max(sizes[i] for i in part) <= 12
+        seen.update(part)
+    assert set(seen.values()) == {2}
+
+
+def test_the_bridge_learns_which_label_has_which_states(tmp_path: Path) -> None:
+    _, memory = heard(12)
+    bridge = train_bridge(memory, source(), tmp_path, seconds=6.0)
+    assert bridge.deviation.mean() < memory.states.float().std(0).mean()
+    labels = bridge.labels_of(SOURCE_TEXT[0], source(), np.random.default_rng(1))
+    assert labels is not None
+    (states,) = bridge.imagine([labels], np.random.default_rng(1))
+    assert states.shape == (len(labels), WIDTH)
+    assert bridge.labels_of("...", source(), np.random.default_rng(1)) is None
+
+
+def test_greedy_writes_what_the_whole_pass_says() -> None:
+    """A padded batch with kept keys gives the tokens of one hypothesis read as a whole."""
+    torch.manual_seed(3)
+    decoder = TransformerDecoder(config()).eval()
+    memory, lengths = torch.randn(3, 9, WIDTH), torch.tensor([9, 4, 6])
+    texts, scores = greedy(decoder, memory, lengths, [(EOS, 5)] * 3, EOS, most_tokens=12)
+    for row, tokens in enumerate(texts):
+        states = memory[row : row + 1, : lengths[row]]
+        read = torch.tensor([[EOS, 5, *tokens]])
+        logits = decoder(read, states, lengths[row : row + 1])[0, 1:]
+        best = logits.argmax(-1)[: len(tokens)].tolist()
+        assert best == tokens
+        assert len(scores[row]) == len(tokens) + (len(tokens) < 12)
+
+
+def test_merges_follow_their_ranks() -> None:
+    """Byte-pair encoding: the pair of the lowest rank first, whatever stands further left."""
+    ranks = {"he": 0, "▁t": 1, "the": 2, "▁the": 3, "er": 4}
+    assert Merges(ranks).cut("there") == ["▁the", "r", "e"]
+    assert Merges({**ranks, "re": 5}).cut("there") == ["▁the", "re"]
+
+
+def test_a_piece_stays_with_all_that_leads_to_it() -> None:
+    ranks = {"he": 0, "▁t": 1, "▁the": 2, "xy": 3}
+    assert needed_ranks(Counter({"the": 100}), ranks) == {"he": 0, "▁t": 1, "▁the": 2}
+    assert needed_ranks(Counter({"the": 1}), ranks) == {}
+
+
+def test_new_merges_are_the_most_frequent_and_never_join_a_comma() -> None:
+    words = Counter({"aber": 50, "aber,": 30, "abend": 20})
+    made = new_merges(words, Merges({}), 8)
+    assert set(made[:2]) < {"▁a", "ab", "be", "▁ab", "abe"}
+    assert "▁aber" in made
+    assert not any("," in piece and len(piece.strip("▁")) > 1 for piece in made)
+
+
+@pytest.mark.parametrize(
+    ("transcript", "heard_text", "written"),
+    [
+        ("i said john come here", "I said, John, come here.", "I said, John, come here."),
+        ("he saw mister quilter", "He saw Mr. Quilter.", "He saw mister Quilter."),
+        ("i know", "Unrelated words altogether here.", "I know."),
+        ("It is written.", "it was written", "It is written."),
+    ],
+)
+def test_case_and_commas_come_from_the_teacher_words_from_the_transcript(
+    transcript: str, heard_text: str, written: str
+) -> None:
+    assert english_of(transcript, heard_text, -0.1) == written
+
+
+def test_without_a_transcript_only_what_is_sure_is_taken() -> None:
+    assert english_of("", "Well, that is clear.", -0.1) == "Well, that is clear."
+    assert english_of("", "Well, that is clear.", -2.0) is None
+    assert english_of("", "So it is. So it is. So it is.", -0.1) is None
+    assert loops("no no no")
+    assert not loops("no, no")
+    assert recased("", "") == ""
+
+
+def test_scores() -> None:
+    assert (
+        bleu(["Guten Morgen zusammen, liebe Leute."], ["Guten Morgen zusammen, liebe Leute."]) > 99
+    )
+    assert labels_alone([9, 1, 1, 9, 1, 2], blank=9) == [1, 1, 2]
+
+
+def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
+    """A worsened clip as well; a split holds its own clips alone."""
+    folder = tmp_path / "states"
+    folder.mkdir()
+    rows = [
+        Clip("a/worse", "s", "train", transcript="hello there"),
+        Clip("b", "s", "dev", transcript="hello"),
+    ]
+    lines = [json.loads(row.to_json()) | {"begin": 0, "states": 4, "frames": 2} for row in rows]
+    (folder / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    np.save(folder / "x.npy", np.zeros((4, WIDTH), np.float16))
+    (tmp_path / "heard.tsv").write_text("a\t-0.1\tHello, there!\n")
+    (clip,) = read_clips(tmp_path, "train")
+    assert clip.texts == {"en": "Hello, there!"}
+    assert clip.said == "hello there"
+    assert clip.load().shape == (2, 2 * WIDTH)
+
+
+def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """The shipped model's vocabularies and weights are where a run looks for its own."""
+    run = tmp_path / "run"
+    run.mkdir()
+    adopt(shipped_model_path(), tmp_path, run)
+    shipped = read_directory(shipped_model_path())
+    kept = torch.load(run / "decoder.pt", weights_only=True)["decoder"]
+    embedding = shipped.tensors["decoder.embed_tokens.weight"].float()
+    assert torch.equal(kept["embed_tokens.weight"], embedding)
+    given = (tmp_path / "vocabulary" / "target.model").read_bytes()
+    assert given == shipped.target_vocabulary.model
+    with pytest.raises(FileExistsError, match=r"ctc\.pt is there"):
+        adopt(shipped_model_path(), tmp_path, run)
