@@ -231,17 +231,30 @@ CALIBRATED.confidence_map.CopyFrom(
     types_pb2.ConfidenceMap(unsure_scale=0.5, sure_scale=0.7, offset=-0.25)
 )
 CALIBRATED.default_min_confidence = 0.4
+CALIBRATED.target_language_codes.append(CALIBRATED.source_language_code)
+CAPTIONS = {"target_language_codes": [CALIBRATED.source_language_code]}
 
 
 def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
     """Defaults are the model's; 0 is a choice; without guards nothing is held back."""
-    assert stream_options(config(), CALIBRATED).confidence == Confidence(0.5, 0.7, -0.25, 0.4)
-    assert stream_options(config(min_confidence=0), CALIBRATED).confidence.least == 0
-    assert stream_options(config(disable_guards=True), CALIBRATED).confidence.least == 0
-    chosen = stream_options(config(disable_guards=True, min_confidence=0.9), CALIBRATED)
+    captions = config(**CAPTIONS)
+    assert stream_options(captions, CALIBRATED).confidence == Confidence(0.5, 0.7, -0.25, 0.4)
+    assert stream_options(config(min_confidence=0, **CAPTIONS), CALIBRATED).confidence.least == 0
+    unguarded = config(disable_guards=True, **CAPTIONS)
+    assert stream_options(unguarded, CALIBRATED).confidence.least == 0
+    asked = config(disable_guards=True, min_confidence=0.9, **CAPTIONS)
+    chosen = stream_options(asked, CALIBRATED)
     assert chosen.confidence.least == 0.9
     assert stream_options(config(), MODEL).confidence == Confidence()
     assert effective_config(chosen, CALIBRATED).min_confidence == 0.9
+
+
+def test_a_translation_is_held_back_only_where_that_is_asked_for():
+    """What the model's threshold was fitted to are words as spoken."""
+    translation = config(target_language_codes=["de"])
+    assert stream_options(translation, CALIBRATED).confidence.least == 0
+    translation.min_confidence = 0.3
+    assert stream_options(translation, CALIBRATED).confidence.least == 0.3
 
 
 def test_captions_are_a_target_like_any_other():

@@ -209,7 +209,9 @@ def _target_lag_ms(config: Config) -> int | None:
 
 
 def _confidence(config: Config, model: Model) -> Confidence:
-    least = 0.0 if config.disable_guards else model.default_min_confidence
+    # It was fitted to the words as spoken; a good translation is less sure of each of its words.
+    fits = _target(config, model) == model.source_language_code and not config.disable_guards
+    least = model.default_min_confidence if fits else 0.0
     if config.HasField("min_confidence"):
         least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
     if not model.HasField("confidence_map"):
