@@ -29,24 +29,33 @@ BATCH_S = 120.0
 SHORTEST_S, LONGEST_S = 0.1, 28.0
 
 
-@cache
-def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
-    """Whisper's encoder as it is shipped, its CTC branch untrained."""
+def whisper_folder() -> Path:
+    """Where the pretrained weights are.
+
+    Raises:
+        RuntimeError: they are not installed.
+    """
     folder = installed_whisper()
     if folder is None:
         message = "Whisper's weights are not installed; `make recogniser` brings them"
         raise RuntimeError(message)
-    tensors = read_whisper(folder)
+    return folder
+
+
+def pretrained_part(name: str) -> dict[str, torch.Tensor]:
+    """The tensors of Whisper's `encoder` or `decoder`, named as within it."""
+    tensors = read_whisper(whisper_folder())
+    return {n.removeprefix(f"{name}."): t for n, t in tensors.items() if n.startswith(f"{name}.")}
+
+
+@cache
+def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
+    """Whisper's encoder as it is shipped, its CTC branch untrained."""
     config = ModelConfig(
         "states", "1", "en", (TargetLanguage("en"),), 5, 5, encoder=WhisperConfig(tail_ms=tail_ms)
     )
     encoder = WhisperEncoder(config)
-    own = {
-        name.removeprefix("encoder."): value
-        for name, value in tensors.items()
-        if name.startswith("encoder.")
-    }
-    missing, unexpected = encoder.load_state_dict(own, strict=False)
+    missing, unexpected = encoder.load_state_dict(pretrained_part("encoder"), strict=False)
     if unexpected or any(not name.startswith("ctc.") for name in missing):
         message = f"the weights do not fit: {unexpected or missing}"
         raise RuntimeError(message)

@@ -13,6 +13,7 @@ from torch.nn import functional
 from earvoice.corpus.states import pretrained_encoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranch, WhisperEncoder
+from earvoice.runtime.files import atomic_write
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
 
@@ -54,6 +55,12 @@ def train_ctc(
             optim.load_state_dict(kept["optimiser"])
         used, step = kept["used"], kept["step"]
         generator = np.random.default_rng((seed, step))
+
+    def save() -> None:
+        state = {"branch": branch.state_dict(), "optimiser": optim.state_dict()}
+        with atomic_write(path) as partial:
+            torch.save(state | {"used": used, "step": step}, partial)
+
     began = time.process_time() - used
     for part in batches(sizes, ROOM_FRAMES, generator):
         used = time.process_time() - began
@@ -83,24 +90,8 @@ def train_ctc(
         mean = 0.98 * mean + 0.02 * float(loss) if mean else float(loss)
         if step % 100 == 0:
             report(f"{step} {used:.0f} s loss {mean:.3f}")
-            torch.save(
-                {
-                    "branch": branch.state_dict(),
-                    "optimiser": optim.state_dict(),
-                    "used": used,
-                    "step": step,
-                },
-                path,
-            )
-    torch.save(
-        {
-            "branch": branch.state_dict(),
-            "optimiser": optim.state_dict(),
-            "used": used,
-            "step": step,
-        },
-        path,
-    )
+            save()
+    save()
 
 
 def masked(joined: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:

@@ -12,10 +12,11 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
+from earvoice.corpus.states import pretrained_part
 from earvoice.models.ctc import compress
-from earvoice.models.loaders.whisper import installed_whisper, read_whisper
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
 from earvoice.models.vocabulary import EOS, PAD, Vocabulary
+from earvoice.runtime.files import atomic_write
 from earvoice.training.data import D_MODEL, JOIN, batches
 from earvoice.training.schedule import optimiser, rate, report
 from earvoice.training.teacher import WHISPER_END, WHISPER_PROMPT
@@ -42,13 +43,7 @@ def first_decoder(
     config: ModelConfig, vocabulary: Vocabulary, dropout: float = 0.0
 ) -> TransformerDecoder:
     """Whisper's decoder with our pieces; in English it writes at first what Whisper does."""
-    folder = installed_whisper()
-    assert folder is not None  # noqa: S101 - read_whisper says so before
-    given = {
-        n.removeprefix("decoder."): t
-        for n, t in read_whisper(folder).items()
-        if n.startswith("decoder.")
-    }
+    given = pretrained_part("decoder")
     pretrained = given.pop("embed_tokens.weight")
     tags = [language.tag for language in config.target_languages]
     decoder = TransformerDecoder(config, dropout)
@@ -303,18 +298,15 @@ class Trainer:
         )
 
     def _save(self, path: Path) -> None:
-        partial = path.with_suffix(".part")
-        torch.save(
-            {
-                "decoder": self.decoder.state_dict(),
-                "average": self.average,
-                "step": self.step,
-                "optimiser": self.optimiser.state_dict(),
-                "used": self.used_s,
-            },
-            partial,
-        )
-        partial.replace(path)
+        state = {
+            "decoder": self.decoder.state_dict(),
+            "average": self.average,
+            "step": self.step,
+            "optimiser": self.optimiser.state_dict(),
+            "used": self.used_s,
+        }
+        with atomic_write(path) as partial:
+            torch.save(state, partial)
 
     def _load(self, path: Path) -> None:
         kept = torch.load(path, weights_only=True)

@@ -10,9 +10,10 @@ from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.states import pretrained_encoder
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
-from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, TargetLanguage
+from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.whisper import WhisperConfig
+from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +29,6 @@ LANGUAGES = tuple(TargetLanguage(tag, f"<{tag}>") for tag in (*TARGET_LANGUAGES,
 
 def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
     """Whisper `tiny`, its decoder with our pieces, our CTC branch."""
-    decoder = DecoderConfig(
-        layers=4,
-        heads=6,
-        ffn_width=1536,
-        tied_embeddings=True,
-        activation="gelu",
-        positions="learned",
-        key_bias=False,
-    )
     return ModelConfig(
         NAME,
         VERSION,
@@ -45,7 +37,7 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
         source_pieces,
         target_pieces,
         encoder=WhisperConfig(compression_max_frames=4),
-        decoder=decoder,
+        decoder=WHISPER_DECODER,
         policy_defaults=PolicyDefaults(attention_layer=3),
     )
 

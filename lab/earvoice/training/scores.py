@@ -10,8 +10,9 @@ import torch
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.quality import word_error_rate
+from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.training.decoder import compressed, first_decoder
+from earvoice.training.decoder import compressed
 from earvoice.training.export import model_config
 from earvoice.training.greedy import greedy
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
     from earvoice.training.decoder import Memory
@@ -30,14 +30,14 @@ WORSENED = ("telephone", "noise 10 dB")
 
 def written(
     decoder: TransformerDecoder,
-    clips: Sequence[Heard],
     memory: Memory,
+    chosen: Sequence[int],
     tag: str,
     vocabulary: Vocabulary,
 ) -> list[str]:
-    """What the decoder writes for each clip in one language, greedily."""
-    order = sorted(range(len(clips)), key=memory.length)
-    out = [""] * len(clips)
+    """What the decoder writes for the chosen clips in one language, greedily."""
+    order = sorted(chosen, key=memory.length)
+    out: dict[int, str] = {}
     for begin in range(0, len(order), BATCH):
         part = order[begin : begin + BATCH]
         states = torch.nn.utils.rnn.pad_sequence([memory.of(i) for i in part], batch_first=True)
@@ -48,7 +48,7 @@ def written(
         )
         for i, tokens in zip(part, texts, strict=True):
             out[i] = vocabulary.decode(tokens)
-    return out
+    return [out[i] for i in chosen]
 
 
 def bleu(wanted: Sequence[str], given: Sequence[str]) -> float:
@@ -63,8 +63,7 @@ def score_table(
     target: Vocabulary,
 ) -> str:
     """A row for each condition: clips, WER of the decoder and of CTC, BLEU of each language."""
-    config = model_config(len(source), len(target))
-    decoder = first_decoder(config, target)
+    decoder = TransformerDecoder(model_config(len(source), len(target)))
     decoder.load_state_dict(torch.load(run / "decoder.pt", weights_only=True)["average"])
     decoder.eval()
     conditions: dict[str, list[Heard]] = {}
@@ -74,7 +73,7 @@ def score_table(
     lines = [f"{'':40} clips   WER  CTC's  BLEU"]
     for name, part in conditions.items():
         memory = compressed(part, encoder)
-        heard = written(decoder, part, memory, SOURCE_LANGUAGE, target)
+        heard = written(decoder, memory, range(len(part)), SOURCE_LANGUAGE, target)
         if all(not text for clip in part for text in clip.texts.values()):
             lines.append(f"{name:40} {len(part):5} {sum(map(bool, heard)):5} of them say something")
             continue
@@ -85,10 +84,11 @@ def score_table(
         )
         scores = []
         for tag in TARGET_LANGUAGES:
-            of_tag = [clip for clip in part if tag in clip.texts]
+            of_tag = [index for index, clip in enumerate(part) if tag in clip.texts]
             if of_tag:
-                given = written(decoder, of_tag, compressed(of_tag, encoder), tag, target)
-                scores.append(f"{tag} {bleu([clip.texts[tag] for clip in of_tag], given):.1f}")
+                given = written(decoder, memory, of_tag, tag, target)
+                wanted = [part[index].texts[tag] for index in of_tag]
+                scores.append(f"{tag} {bleu(wanted, given):.1f}")
         lines.append(f"{name:40} {len(part):5} {error:5.1f}  {ctc:5.1f}  {', '.join(scores)}")
     return "\n".join(lines) + "\n"
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.corpus.sound import read_sound
-from earvoice.corpus.states import encode, pretrained_encoder
+from earvoice.corpus.states import encode, pretrained_encoder, pretrained_part, whisper_folder
 from earvoice.models.config import DecoderConfig, ModelConfig, TargetLanguage
-from earvoice.models.loaders.whisper import installed_whisper, read_whisper
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig
 from earvoice.training.greedy import greedy
@@ -29,6 +28,15 @@ TAIL_MS = 4000
 WHISPER_END = 50256
 WHISPER_PROMPT = (50257, 50362)
 """Start of a transcript, and that no times are wanted."""
+WHISPER_DECODER = DecoderConfig(
+    layers=4,
+    heads=6,
+    ffn_width=1536,
+    tied_embeddings=True,
+    activation="gelu",
+    positions="learned",
+    key_bias=False,
+)
 _LEAST_LOG_PROBABILITY = -0.55
 LEAST_AGREEMENT = 0.5
 _WORD = re.compile(r"[\w']+")
@@ -37,9 +45,9 @@ _WORD = re.compile(r"[\w']+")
 @cache
 def whisper_pieces() -> tuple[str, ...]:
     """GPT-2's byte-pair pieces in the order of their ranks, as printable characters."""
-    folder = installed_whisper()
-    assert folder is not None  # noqa: S101 - read_whisper says so before
-    return tuple((folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n"))[:51864]
+    return tuple((whisper_folder() / "vocabulary.txt").read_text(encoding="utf-8").split("\n"))[
+        :51864
+    ]
 
 
 @cache
@@ -58,13 +66,7 @@ def whisper_text(tokens: Sequence[int]) -> str:
 
 
 def pretrained_decoder() -> TransformerDecoder:
-    folder = installed_whisper()
-    assert folder is not None  # noqa: S101
-    tensors = {
-        n.removeprefix("decoder."): t
-        for n, t in read_whisper(folder).items()
-        if n.startswith("decoder.")
-    }
+    tensors = pretrained_part("decoder")
     decoder = TransformerDecoder(whisper_shape(len(tensors["embed_tokens.weight"])))
     missing, unexpected = decoder.load_state_dict(tensors, strict=False)
     if unexpected or set(missing) - {"output_projection.weight"}:
@@ -72,25 +74,16 @@ def pretrained_decoder() -> TransformerDecoder:
     return decoder.eval()
 
 
-def whisper_shape(target_pieces: int, source_pieces: int = 5) -> ModelConfig:
-    decoder = DecoderConfig(
-        layers=4,
-        heads=6,
-        ffn_width=1536,
-        tied_embeddings=True,
-        activation="gelu",
-        positions="learned",
-        key_bias=False,
-    )
+def whisper_shape(target_pieces: int) -> ModelConfig:
     return ModelConfig(
         "states",
         "1",
         "en",
         (TargetLanguage("en"),),
-        source_pieces,
-        target_pieces,
+        source_pieces=5,
+        target_pieces=target_pieces,
         encoder=WhisperConfig(),
-        decoder=decoder,
+        decoder=WHISPER_DECODER,
     )
 
 
