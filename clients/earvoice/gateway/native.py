@@ -13,7 +13,7 @@ from earvoice.gateway.messages import (
     read_update_message,
 )
 from earvoice.gateway.recordings import ContainerAudio
-from earvoice.runtime.errors import InvalidFieldError, OutOfOrderError
+from earvoice.runtime.errors import IdleError, InvalidFieldError, OutOfOrderError
 
 if TYPE_CHECKING:
     from earvoice.gateway.connection import Connection
@@ -41,19 +41,25 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         listening.cancel()
 
 
-async def _listen(door: Door, connection: Connection, speaker: Speaker | ContainerAudio) -> None:
+async def _listen(door: Door, connection: Connection, audio: Speaker | ContainerAudio) -> None:
     """Take audio and changes; after ``end`` only wait for the caller to go."""
     while True:
-        timeout_ms = None if speaker.has_ended else door.settings.idle_timeout_ms
-        message = await connection.receive(timeout_ms, "audio")
+        timeout_ms = None if audio.has_ended else door.settings.idle_timeout_ms
+        had_started = audio.has_started
+        try:
+            message = await connection.receive(timeout_ms, "audio")
+        except IdleError:
+            if had_started:
+                raise
+            continue  # it waits for us: no session has begun yet
         if isinstance(message, bytes):
-            await speaker.send(message)
+            await audio.send(message)
             continue
         content = read_object(message)
         match content.get("type"):
             case "end":
-                await speaker.end()
+                await audio.end()
             case "update":
-                await speaker.send(read_update_message(content))
+                await audio.send(read_update_message(content))
             case kind:
                 raise InvalidFieldError("type", kind, "update or end, or audio as binary messages")

@@ -119,6 +119,10 @@ class ContainerAudio:
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_MESSAGES)
         self.has_ended = False
 
+    @property
+    def has_started(self) -> bool:
+        return self._speaker.has_started
+
     async def send(self, content: bytes | TranslationUpdate) -> None:
         if self.has_ended:
             raise OutOfOrderError("audio came after the end")

@@ -109,6 +109,10 @@ class Speaker:
         self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
         self._events: asyncio.Queue[SpokenEvent | None] = asyncio.Queue(WAITING_EVENTS)
 
+    @property
+    def has_started(self) -> bool:
+        return bool(self.session_ids)
+
     async def send(self, audio: bytes | TranslationUpdate) -> None:
         """Give audio, cut anywhere, or a change; waits while the services are behind."""
         if self.has_ended:
@@ -126,12 +130,12 @@ class Speaker:
     async def events(self) -> AsyncIterator[SpokenEvent]:
         """Yield the events of all languages as they come, each with its language."""
         running = asyncio.create_task(self._run())
+        coming: asyncio.Task[SpokenEvent | None] | None = None
         try:
             while True:
                 coming = asyncio.create_task(self._events.get())
                 await asyncio.wait({coming, running}, return_when=asyncio.FIRST_COMPLETED)
                 if not coming.done() and self._events.empty():
-                    coming.cancel()
                     break
                 event = await coming
                 if event is None:
@@ -140,8 +144,10 @@ class Speaker:
                 yield event
             await running
         finally:
-            running.cancel()
-            await asyncio.wait({running})
+            left = {task for task in (running, coming) if task is not None}
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
             if not running.cancelled():
                 # Looked at: whoever ended this for another reason need not hear of it.
                 running.exception()

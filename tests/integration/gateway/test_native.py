@@ -182,6 +182,28 @@ async def test_who_says_nothing_is_sent_away():
         assert door.socket_count == 0
 
 
+async def test_who_waits_for_the_session_to_begin_is_not_idle():
+    """A policy service may take its time: the page sends nothing before it has begun."""
+    gate = asyncio.Event()
+
+    class Late(ScriptedService):
+        async def _play(self, requests):
+            await gate.wait()
+            async for response in super()._play(requests):
+                yield response
+
+    limits = {"idle_timeout_ms": 100}
+    async with serve(Late([" gut"])) as server, run_gateway(server, **limits) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(websocket.recv(), 0.5)
+            await websocket.send(CHUNK)
+            await websocket.send(json.dumps({"type": "end"}))
+            gate.set()
+            assert text_of(await receive_all(websocket)) == "gut"
+
+
 async def test_a_caller_that_goes_ends_its_session():
     """The session of a lost socket is not left at the service."""
     service = ScriptedService()

@@ -37,7 +37,6 @@ export class TranslationStream {
   open() {
     const base = location.href.replace(/^http/, "ws");
     this.socket = new WebSocket(new URL("v1/translate", base));
-    this.isStarted = false;
     this.waitsFor = new Set(this.languages);
     this.socket.onopen = () => this.socket.send(JSON.stringify(this.startMessage()));
     this.socket.onmessage = ({ data }) => this.take(JSON.parse(data));
@@ -111,7 +110,7 @@ export class TranslationStream {
   }
 
   lose(event) {
-    this.hasToldEnd = false;
+    this.isStarted = this.hasToldEnd = false; // what comes meanwhile waits for the next socket
     if (this.isClosed || this.summaries === this.languages.length) return this.onEnd(null);
     const mayPass = this.failure ? this.failure.advice !== "give up" : event.code !== 1008;
     if (!mayPass || this.tries >= TRIES) {
