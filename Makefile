@@ -69,7 +69,7 @@ quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract
 
 test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus, evaluators, voices, weights
-	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime \
+	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime strace \
 		espeak-ng flite $(shell command -v npm > /dev/null || echo npm) \
 		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
 	@$(BIN)/python -m pip install --quiet $(ROTEL)
@@ -180,6 +180,9 @@ lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/lint-imports
 	@$(BIN)/buf lint && $(BIN)/buf format --diff --exit-code
 	@$(BIN)/buf breaking --against protos/landed.binpb
+
+licences: setup ## list what EarVoice needs at run time, with versions and licences
+	@$(BIN)/python tools/list_licences.py
 
 landed-protos: setup ## after a release: make today's protos the ones that later ones must not break
 	@$(BIN)/buf build --exclude-source-info -o protos/landed.binpb
