@@ -70,7 +70,9 @@ quick: setup ## unit and contract tests: under a minute of one core
 
 test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus, evaluators, voices, weights
 	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime strace \
-		espeak-ng flite $(shell command -v npm > /dev/null || echo npm) \
+		espeak-ng flite golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev \
+		protobuf-compiler protoc-gen-go protoc-gen-go-grpc \
+		$(shell command -v npm > /dev/null || echo npm) \
 		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
 	@$(BIN)/python -m pip install --quiet $(ROTEL)
 	@npm install --silent --prefix .work/node $(NODE_PACKAGES)

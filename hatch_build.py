@@ -31,7 +31,8 @@ def generate(root: Path) -> None:
     from importlib.resources import files  # noqa: PLC0415
 
     protos, target = root / "protos", root / "gen"
-    sources = sorted(str(path.relative_to(protos)) for path in protos.rglob("*.proto"))
+    ours = (protos / "earvoice").rglob("*.proto")
+    sources = sorted(str(path.relative_to(protos)) for path in ours)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     scripts = Path(sys.executable).parent
