@@ -182,7 +182,7 @@ class _LocalDecoder:
             decoder.model.tokens.end_token,
             *decoder.model.language_tokens[options.target_language_code],
         )
-        self._layer = options.attention_layer or decoder.model.facts.default_attention_layer
+        self._layer = options.attention_layer or decoder.model.description.default_attention_layer
         self._tape = tape
         self._is_halted = False
         self._run: Any = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from earvoice.api.v1 import types_pb2
 from earvoice.decoder.generation import Generation
 from earvoice.decoder.strategy import (
     ElementType,
@@ -32,7 +33,6 @@ from earvoice.policy.backend import (
 )
 from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.timeline import HopTimings
-from earvoice.runtime.model_facts import ModelFacts
 from tests.requests import STATE_DIMENSION
 
 RATE_HERTZ = 8000
@@ -199,15 +199,15 @@ class ScriptedDecoder:
 
 
 LABEL_BLANK = 4
-ENCODER_FACTS = ModelFacts(
+ENCODER_DESCRIPTION = types_pb2.ModelDescription(
     name="fake",
     hash="c0ffee",
     version="1",
-    source_language="en",
-    target_languages=("de",),
-    decoder_layers=4,
+    source_language_code="en",
+    target_language_codes=("de",),
+    decoder_layer_count=4,
     parameter_count=0,
-    computes_in_bfloat16=False,
+    precision=types_pb2.ELEMENT_TYPE_FLOAT32,
     default_policy="edatt",
     default_alpha=0.2,
     default_lambda_states=2,
@@ -247,7 +247,7 @@ class FakeVoiceActivity:
 class FakeNetwork:
     """One state for every 4 feature frames; its label is 0, 1, 2, 3, 0, ... and last a blank."""
 
-    facts = ENCODER_FACTS
+    description = ENCODER_DESCRIPTION
     blank = LABEL_BLANK
     dimension = 1
     feature_bins = 1
@@ -296,15 +296,15 @@ VOCABULARY_SIZE = 50
 def served_model() -> ServedModel:
     """A model of 50 tokens and 4 layers that writes German, and French with a tag."""
     return ServedModel(
-        facts=ModelFacts(
+        description=types_pb2.ModelDescription(
             name="scripted",
             hash="ab" * 32,
             version="1",
-            source_language="en",
-            target_languages=("de", "fr"),
-            decoder_layers=4,
+            source_language_code="en",
+            target_language_codes=("de", "fr"),
+            decoder_layer_count=4,
             parameter_count=1,
-            computes_in_bfloat16=False,
+            precision=types_pb2.ELEMENT_TYPE_FLOAT32,
             default_policy="edatt",
             default_alpha=0.2,
             default_lambda_states=2,

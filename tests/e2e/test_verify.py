@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from earvoice.evaluation.log import Record
 from earvoice.evaluation.verification.runs import (
     RecordedRun,
     RunInstance,
-    find_agent,
+    play_options,
     played_instance,
     read_recording,
 )
@@ -99,7 +100,7 @@ async def play(address: str) -> RunInstance:
     arguments = Record("run", META["args"])
     run = RecordedRun("run", META["policy"], arguments, META["segment_ms"], (instance,))
     audio, chunks = read_recording(instance, RECORDING.parent)
-    options = find_agent(run).options(audio, "de")
+    options = replace(play_options(run), audio=audio, target_languages=("de",))
     async with (
         connect(address) as client,
         aclosing(client.translate(send_fast(chunks), options)) as events,

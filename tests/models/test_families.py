@@ -85,7 +85,7 @@ def test_a_family_is_served(
     assert len(encoding.frame_labels) * served.encoder_frame_ms >= len(features) * 10
     decoder = load_decoder(DecoderSettings(model_path=tmp_path))
     assert decoder.model.dimension == served.dimension
-    assert decoder.model.facts == served.facts
+    assert decoder.model.description == served.description
     assert decoder.model.max_tokens == (62 if family == "whisper" else None)
 
 

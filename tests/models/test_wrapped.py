@@ -195,11 +195,11 @@ def test_bfloat16_is_near(checkpoints: dict[str, Path]) -> None:
 
 def test_facts_are_honest(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     """No CTC head, no beams, a hash of every file; only other families' directories are wrapped."""
-    facts = _load(checkpoints["whisper"]).facts
+    facts = _load(checkpoints["whisper"]).description
     assert facts.lacks_ctc
     assert facts.greedy_only
-    assert facts.hash == _load(checkpoints["whisper"]).facts.hash
-    assert facts.hash != _load(checkpoints["speech_to_text"]).facts.hash
+    assert facts.hash == _load(checkpoints["whisper"]).description.hash
+    assert facts.hash != _load(checkpoints["speech_to_text"]).description.hash
     assert is_wrapped(checkpoints["whisper"])
     assert not is_wrapped(tmp_path)
 

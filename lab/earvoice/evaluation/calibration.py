@@ -127,7 +127,7 @@ class Calibrator:
         return self.sweep.model.served.head_count
 
     def _choose_layer(self) -> int:
-        last = self.sweep.model.served.facts.decoder_layers
+        last = self.sweep.model.served.description.decoder_layer_count
         every = tuple(range(1, self._head_count + 1))
         layers = {
             str(layer): Edatt(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from earvoice.cli.command import Command, CommandError, ExitCode
+from earvoice.client.model_description import read_model
 from earvoice.models.assembly import (
     FLOAT32_BYTES,
     CheckpointParts,
@@ -65,16 +66,16 @@ def _summary_of_family(path: Path, source_language: str, target_language: str) -
     require_transformers()
     from earvoice.models.wrapped.loading import load_wrapped  # noqa: PLC0415 - an extra
 
-    facts = load_wrapped(
+    described = load_wrapped(
         path,
         dtype=torch.float32,
         device=torch.device("cpu"),
         source_language=source_language,
         target_language=target_language,
-    ).facts
+    ).description
     stored_bytes, parameters = weight_size(path)
     return {
-        **dataclasses.asdict(facts),
+        **dataclasses.asdict(read_model(described)),
         "family": read_config(path)["model_type"],
         "size on disk, bytes": _disk_bytes(path),
         "weights in fp32, bytes": FLOAT32_BYTES * parameters,

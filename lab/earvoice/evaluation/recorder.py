@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.loading import describe
-from earvoice.decoder.strategy import ServedModel
 from earvoice.encoder.audio import AudioEncoding, AudioFormat, Resampler
 from earvoice.encoder.model import load_model
 from earvoice.encoder.network import Network
@@ -31,9 +31,7 @@ from earvoice.evaluation.source_set import SourceRecording
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
-from earvoice.models.precision import Precision
 from earvoice.runtime.errors import EarvoiceError
-from earvoice.runtime.model_facts import ModelFacts
 from earvoice.runtime.settings import SettingsError, load_settings
 
 _CHUNK_MS = 1000
@@ -86,20 +84,22 @@ def record_inputs(
         raise RecordingError(str(error)) from error
     except ModelError as error:
         raise RecordingError(f"model {model_path}: {error}") from error
-    facts = model.facts
-    if facts.computes_in_int8:
+    told = model.description
+    if told.precision == types_pb2.ELEMENT_TYPE_INT8:
         raise RecordingError(
             "EARVOICE_ENCODER_PRECISION = 'int8'; recordings take: fp32, bf16, auto"
         )
-    if model_hash not in ("", facts.hash):
+    if model_hash not in ("", told.hash):
         raise RecordingError(
-            f"{model_path} has hash {facts.hash}, the model served has {model_hash}: "
+            f"{model_path} has hash {told.hash}, the model served has {model_hash}: "
             "EARVOICE_ENCODER_MODEL_PATH must name the model served"
         )
     names = tuple(str(grid) for grid in grids)
-    recording.begin(Description(facts.name, facts.hash, facts.computes_in_bfloat16, names))
+    in_bfloat16 = told.precision == types_pb2.ELEMENT_TYPE_BFLOAT16
+    recording.begin(Description(told.name, told.hash, in_bfloat16, names))
     if not (recording.folder / MODEL_FILE).exists():
-        write_served_model(recording.folder, _described(model_path, facts))
+        checkpoint = load_checkpoint(model_path, precision="bf16" if in_bfloat16 else "fp32")
+        write_served_model(recording.folder, describe(checkpoint, ""))
     done = _check_sources(recording, sources)
     for source in sources:
         if source.index not in done:
@@ -111,11 +111,6 @@ def record_inputs(
             _record_input(source, model, grids, recording)
             progress.count(source.duration_ms)
     progress.close()
-
-
-def _described(model_path: Path, facts: ModelFacts) -> ServedModel:
-    precision: Precision = "bf16" if facts.computes_in_bfloat16 else "fp32"
-    return describe(load_checkpoint(model_path, precision=precision), "")
 
 
 def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> set[int]:

@@ -18,19 +18,19 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
 from earvoice.decoder.strategy import ServedModel, TokenTable
 from earvoice.evaluation.run_folder import drop_torn_line
 from earvoice.evaluation.source_set import SourceRecording
 from earvoice.policy.endpoints import SegmentGrid
-from earvoice.runtime.model_facts import ModelFacts
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 DESCRIPTION_FILE = "recording.json"
 INPUTS_FILE = "inputs.jsonl"
 REVISIONS_FOLDER = "revisions"
@@ -198,7 +198,7 @@ _ENCODING = "latin-1"
 def write_served_model(folder: Path, model: ServedModel) -> None:
     tokens = model.tokens
     content = {
-        "facts": asdict(model.facts),
+        "description": MessageToDict(model.description, preserving_proto_field_name=True),
         "language_tokens": model.language_tokens,
         "dimension": model.dimension,
         "head_count": model.head_count,
@@ -213,12 +213,8 @@ def read_served_model(folder: Path) -> ServedModel:
     path = folder / MODEL_FILE
     try:
         content = json.loads(path.read_text(encoding="utf8"))
-        facts: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in content["facts"].items()
-        }
         return ServedModel(
-            ModelFacts(**facts),
+            ParseDict(content["description"], types_pb2.ModelDescription()),
             {tag: tuple(tokens) for tag, tokens in content["language_tokens"].items()},
             content["dimension"],
             content["head_count"],
@@ -228,5 +224,5 @@ def read_served_model(folder: Path) -> ServedModel:
                 content["end_token"],
             ),
         )
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, ParseError) as error:
         raise RecordingError(f"{path} is no description of a model: {error}") from error

@@ -237,7 +237,7 @@ def study(
     facts = {
         "oracle": segment_ms,
         "language": sweep.language,
-        "model_hash": sweep.model.served.facts.hash,
+        "model_hash": sweep.model.served.description.hash,
         "inputs": sweep.limit,
     }
     folder = EvaluationFolder(output / f"oracle@segment={segment_ms}", facts)

@@ -773,7 +773,7 @@ def main() -> None:
     page.add_argument("--page", type=Path, default=Path("docs/results.md"), help="(%(default)s)")
     options = parser.parse_args()
     served = read_served_model(options.recording)
-    layers, heads = served.facts.decoder_layers, served.head_count
+    layers, heads = served.description.decoder_layer_count, served.head_count
     if options.step == "settings":
         names = dict.fromkeys(n for own in families(layers, heads).values() for n in own)
         sys.stdout.write("".join(f"{name}\n" for name in names))

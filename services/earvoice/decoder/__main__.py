@@ -56,7 +56,7 @@ def _load(settings: DecoderSettings) -> tuple[LoadedDecoder, int | None]:
         return loaded, None
     clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
     cost = measure_segment_cost(*loaded, clock_s)
-    return loaded, measured_limit(cost, loaded.model.facts.default_segment_ms, settings)
+    return loaded, measured_limit(cost, loaded.model.description.default_segment_ms, settings)
 
 
 def main() -> int:

@@ -55,7 +55,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
         computed = {"device": str(device), "dtype": str(loaded.dtype)}
     else:
         model = ServedModel(
-            facts=loaded.facts,
+            description=loaded.description,
             language_tokens=loaded.language_tokens,
             dimension=loaded.encoder.dimension,
             head_count=loaded.head_count,
@@ -63,7 +63,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
             max_tokens=loaded.max_tokens - 1 - max(map(len, loaded.language_tokens.values())),
         )
         strategy = WrappedStrategy(loaded.decoder)
-    served = {"model": model.facts.name, "hash": model.facts.hash}
+    served = {"model": model.description.name, "hash": model.description.hash}
     _LOG.info("model loaded", extra=served | computed)
     return LoadedDecoder(model, strategy)
 
@@ -71,7 +71,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
 def describe(checkpoint: Checkpoint, name: str) -> ServedModel:
     config, vocabulary = checkpoint.config, checkpoint.target_vocabulary
     return ServedModel(
-        facts=checkpoint.facts(name),
+        description=checkpoint.describe(name),
         language_tokens={
             language.code: (vocabulary.id_of(language.tag),) if language.tag else ()
             for language in config.target_languages
@@ -96,7 +96,7 @@ def _token_table(vocabulary: Vocabulary) -> TokenTable:
 def _warm_up(model: ServedModel, strategy: SearchStrategy) -> None:
     """Compute once, so that the first session does not wait for one-time work."""
     end = model.tokens.end_token
-    layer = model.facts.default_attention_layer
+    layer = model.description.default_attention_layer
     greedy = Prompt((end,), (end,) * 8, layer, forbid_end=True)
     beam = Prompt((end,), (), layer, forbid_end=True, beam=BeamPlan(5, max_new_tokens=2))
     silence = _silence(model, _WARM_UP_STATES)
@@ -117,7 +117,7 @@ def measure_segment_cost(
     only slow a computation down.
     """
     end = model.tokens.end_token
-    layer = model.facts.default_attention_layer
+    layer = model.description.default_attention_layer
     forced = (end,) * (1 + PREFIX_TOKENS)
     prompt = Prompt(forced, (end,) * DRAFT_TOKENS, layer, forbid_end=True)
     prefills_s, runs = [], []

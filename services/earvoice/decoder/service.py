@@ -47,7 +47,7 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
     ) -> pb.DecoderServiceDescribeModelResponse:
         del request, context
         model, _ = self._ready()
-        return pb.DecoderServiceDescribeModelResponse(model=model.facts.description())
+        return pb.DecoderServiceDescribeModelResponse(model=model.description)
 
     async def Decode(  # noqa: N802 - the proto's name
         self, request_iterator: AsyncIterator[pb.DecodeRequest], context: Context

@@ -117,7 +117,7 @@ class DecodeSession:
     def _open(self, message: pb.DecodeOpen) -> None:
         if self._terms is not None:
             raise OutOfOrderError("open came twice; allowed: once, as the first command")
-        served = self._model.facts.hash
+        served = self._model.description.hash
         if message.model_hash not in ("", served):
             raise ModelMismatchError(
                 f"model_hash = {message.model_hash[:80]!r} is not served; allowed: {served!r} "
@@ -127,7 +127,7 @@ class DecodeSession:
         self._language_tokens = self._tokens_of_language(message.target_language_code)
         self._check_search("open", message)
         self._terms = SearchTerms(
-            message.attention_layer or self._model.facts.default_attention_layer,
+            message.attention_layer or self._model.description.default_attention_layer,
             tuple(message.attention_heads),
             message.beam_size or 1,
         )
@@ -271,7 +271,10 @@ class DecodeSession:
 
     def _check_search(self, command: str, message: pb.DecodeOpen | pb.Generate) -> None:
         layer, heads, size = message.attention_layer, message.attention_heads, message.beam_size
-        layer_count, head_count = self._model.facts.decoder_layers, self._model.head_count
+        layer_count, head_count = (
+            self._model.description.decoder_layer_count,
+            self._model.head_count,
+        )
         if not 0 <= layer <= layer_count:
             allowed = f"1 to {layer_count}, or 0 for default"
             raise InvalidFieldError(f"{command}.attention_layer", layer, allowed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Generic, TypeVar
 
-from earvoice.runtime.model_facts import ModelFacts
+from earvoice.api.v1 import types_pb2
 
 RunT = TypeVar("RunT")
 
@@ -31,7 +31,7 @@ class TokenTable:
 class ServedModel:
     """Facts, sizes and tokens of the model served."""
 
-    facts: ModelFacts
+    description: types_pb2.ModelDescription
     language_tokens: Mapping[str, tuple[int, ...]]
     """BCP-47 tag of each target to the tokens forced after the start token."""
     dimension: int

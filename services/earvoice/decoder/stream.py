@@ -82,7 +82,7 @@ class DecodeStream:
                 self._session.apply(request, read_at_s)
                 if request.HasField("open"):
                     # Nothing else is written before: there is no generation yet.
-                    description = self._model.facts.description()
+                    description = self._model.description
                     await send(pb.DecodeResponse(opened=pb.DecodeOpened(model=description)))
                 request = await self._next(requests)
             self._outbox.finish()

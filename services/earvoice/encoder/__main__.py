@@ -55,7 +55,7 @@ def _load(settings: EncoderSettings) -> tuple[Network, int | None]:
         return model, None
     clock_s = computation_clock(chosen_device(settings.device).type, settings.torch_threads)
     cost = measure_segment_cost(model, clock_s)
-    return model, measured_limit(cost, model.facts.default_segment_ms, settings)
+    return model, measured_limit(cost, model.description.default_segment_ms, settings)
 
 
 def main() -> int:

@@ -64,7 +64,7 @@ class EncoderModel:
         name: str = "",
     ) -> None:
         config = checkpoint.config
-        self.facts = checkpoint.facts(name)
+        self.description = checkpoint.describe(name)
         self.blank = config.blank
         self.dimension = config.encoder.d_model
         self.feature_bins = config.mel_bins
@@ -133,7 +133,7 @@ class WrappedNetwork:
     label_kinds: Sequence[LabelKind] = ()
 
     def __init__(self, model: WrappedModel, detector: SpeechDetector) -> None:
-        self.facts = model.facts
+        self.description = model.description
         self.dimension = model.encoder.dimension
         self.encoder_frame_ms = model.encoder.state_samples * 1000 // SAMPLE_RATE_HZ
         self._encoder = model.encoder
@@ -174,7 +174,7 @@ def load_model(settings: EncoderSettings) -> Network:
         check_utterance_limit(loaded, settings)
         network = WrappedNetwork(loaded, load_speech_detector())
     _warm_up(network)
-    served = {"model": network.facts.name, "hash": network.facts.hash}
+    served = {"model": network.description.name, "hash": network.description.hash}
     _LOG.info("model loaded", extra=served | computed)
     return network
 
@@ -184,7 +184,7 @@ def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> Non
     if maximum is not None and settings.max_utterance_ms * SAMPLE_RATE_HZ // 1000 > maximum:
         raise ModelConfigError(
             f"EARVOICE_ENCODER_MAX_UTTERANCE_MS is {settings.max_utterance_ms}; "
-            f"allowed with {model.facts.name}: {maximum * 1000 // SAMPLE_RATE_HZ}"
+            f"allowed with {model.description.name}: {maximum * 1000 // SAMPLE_RATE_HZ}"
         )
 
 
@@ -202,7 +202,7 @@ def measure_segment_cost(network: Network, clock_s: Callable[[], float]) -> Segm
     What else the machine does can only slow a pass down.
     """
     noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
-    segment = network.facts.default_segment_ms * SAMPLE_RATE_HZ // 1000
+    segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
     began_s = clock_s()
     passes_s = [_pass_s(network, noise, segment, clock_s)]
     while len(passes_s) < PASSES and clock_s() - began_s < TIME_LIMIT_S:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Protocol, TypeVar
 
+from earvoice.api.v1 import types_pb2
 from earvoice.encoder.audio import Samples
-from earvoice.runtime.model_facts import ModelFacts
 
 Value_co = TypeVar("Value_co", covariant=True)
 
@@ -53,7 +53,7 @@ class SampleStream(Protocol[Value_co]):
 class Network(Protocol):
     """A loaded encoder with its features, its voice activity and its source vocabulary."""
 
-    facts: ModelFacts
+    description: types_pb2.ModelDescription
     blank: int
     """The CTC label that means blank."""
     dimension: int

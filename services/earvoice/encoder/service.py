@@ -56,7 +56,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
         self, request: pb.EncoderServiceDescribeModelRequest, context: Context
     ) -> pb.EncoderServiceDescribeModelResponse:
         del request, context
-        return pb.EncoderServiceDescribeModelResponse(model=self._ready().facts.description())
+        return pb.EncoderServiceDescribeModelResponse(model=self._ready().description)
 
     async def Encode(  # noqa: N802 - the proto's name
         self, request_iterator: AsyncIterator[pb.EncodeRequest], context: Context

@@ -72,7 +72,7 @@ class EncodeSession:
         audio_format = AudioFormat(wire.encoding, wire.sample_rate_hertz, wire.channel_count or 1)
         if self._utterance is not None:
             raise OutOfOrderError("the session is open already; open comes once")
-        served = self._network.facts.hash
+        served = self._network.description.hash
         if message.model_hash not in ("", served):
             raise ModelMismatchError(
                 f"the model served has hash {served}, not {message.model_hash!r}",
@@ -82,7 +82,7 @@ class EncodeSession:
         self._options = message
         resampler = Resampler(audio_format.sample_rate_hz, SAMPLE_RATE_HZ)
         self._utterance = Utterance(self._network, audio_format, resampler, start_sample=0)
-        return pb.EncodeResponse(opened=pb.EncodeOpened(model=self._network.facts.description()))
+        return pb.EncodeResponse(opened=pb.EncodeOpened(model=self._network.description))
 
     def _reset(self, utterance: Utterance, message: pb.EncodeReset) -> pb.EncodeResponse:
         if message.utterance < 0:

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from earvoice.api.v1 import types_pb2
 from earvoice.models.assembly import (
     CheckpointParts,
     build_network,
@@ -35,13 +36,18 @@ from earvoice.models.errors import CheckpointError
 from earvoice.models.families import family_of
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream
 from earvoice.models.loaders.fairseq import read_fairseq, read_fairseq_target_vocabulary
-from earvoice.models.precision import Precision, PrecisionTrial, bears, chosen_dtype
+from earvoice.models.precision import (
+    ELEMENT_TYPES,
+    Precision,
+    PrecisionTrial,
+    bears,
+    chosen_dtype,
+)
 from earvoice.models.translation import SpeechTranslationModel, parameter_count
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.runtime.files import atomic_write
 from earvoice.runtime.machine import available_memory_bytes
-from earvoice.runtime.model_facts import ModelFacts
 
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
@@ -255,18 +261,18 @@ class Checkpoint:
     def name(self) -> str:
         return self.config.name
 
-    def facts(self, name: str) -> ModelFacts:
+    def describe(self, name: str) -> types_pb2.ModelDescription:
         config, defaults = self.config, self.config.policy_defaults
-        return ModelFacts(
+        confidence = config.confidence
+        return types_pb2.ModelDescription(
             name=name or config.name,
             hash=self.hash,
             version=config.version,
-            source_language=config.source_language,
-            target_languages=tuple(sorted(language.code for language in config.target_languages)),
-            decoder_layers=config.decoder.layers,
+            source_language_code=config.source_language,
+            target_language_codes=sorted(language.code for language in config.target_languages),
+            decoder_layer_count=config.decoder.layers,
+            precision=ELEMENT_TYPES[self.dtype],
             parameter_count=parameter_count(config),
-            computes_in_bfloat16=self.dtype == torch.bfloat16,
-            computes_in_int8=self.dtype == torch.int8,
             default_policy=defaults.policy,
             default_alpha=defaults.alpha,
             default_lambda_states=defaults.lambda_states,
@@ -274,10 +280,12 @@ class Checkpoint:
             default_frames=defaults.frames,
             default_segment_ms=defaults.segment_ms,
             default_attention_heads=defaults.attention_heads,
-            confidence_unsure_scale=config.confidence.unsure_scale,
-            confidence_sure_scale=config.confidence.sure_scale,
-            confidence_offset=config.confidence.offset,
-            default_min_confidence=config.confidence.least,
+            confidence_map=types_pb2.ConfidenceMap(
+                unsure_scale=confidence.unsure_scale,
+                sure_scale=confidence.sure_scale,
+                offset=confidence.offset,
+            ),
+            default_min_confidence=confidence.least,
         )
 
     def open_features(self) -> FeatureStream:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from earvoice.api.v1 import types_pb2
 from earvoice.models.config import ModelRecord
 from earvoice.models.errors import ModelError
 from earvoice.runtime.parameter import parameter
@@ -43,6 +44,12 @@ DTYPES: dict[Precision, torch.dtype] = {
     "bf16": torch.bfloat16,
     "int8": torch.int8,
 }
+ELEMENT_TYPES = {
+    torch.float32: types_pb2.ELEMENT_TYPE_FLOAT32,
+    torch.bfloat16: types_pb2.ELEMENT_TYPE_BFLOAT16,
+    torch.int8: types_pb2.ELEMENT_TYPE_INT8,
+}
+"""As a model's description tells them."""
 FEWEST_EQUAL_SHARE = 0.98
 LARGEST_BLEU_DIFFERENCE = 0.2
 

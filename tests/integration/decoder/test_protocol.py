@@ -31,7 +31,7 @@ async def test_model_is_described_alike_everywhere(
     described = (await decoder.stub.DescribeModel(request)).model
     opened = await decoder.caller().open("FR", model_hash=described.hash)
     assert opened.model == described
-    assert described.hash == tiny.model.facts.hash
+    assert described.hash == tiny.model.description.hash
     assert list(described.target_language_codes) == ["de", "fr"]
     assert described.decoder_layer_count == LAYERS
     assert described.default_attention_layer == 2

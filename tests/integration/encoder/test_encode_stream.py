@@ -111,9 +111,9 @@ async def test_equal_audio_in_other_formats_is_equal(encoder, speech, encoding, 
 async def test_describe_model(encoder, model):
     """The unary call says what open says."""
     described = await encoder.stub.DescribeModel(pb.EncoderServiceDescribeModelRequest())
-    (opened,) = await encoder.ask(open_session(model_hash=model.facts.hash))
+    (opened,) = await encoder.ask(open_session(model_hash=model.description.hash))
     assert described.model == opened.opened.model
-    assert described.model.hash == model.facts.hash
+    assert described.model.hash == model.description.hash
     assert described.model.version == "7"
     assert list(described.model.target_language_codes) == ["de"]
     assert described.model.decoder_layer_count == 2

@@ -107,7 +107,7 @@ def test_confidence_is_fitted_on_a_run(
     assert directory_hash(model) == before
     run_command(*arguments)
     chosen = load_config(model).confidence
-    told = load_checkpoint(model).facts("").description().confidence_map
+    told = load_checkpoint(model).describe("").confidence_map
     assert (told.unsure_scale, told.sure_scale) == (chosen.unsure_scale, chosen.sure_scale)
     assert (told.unsure_scale, told.sure_scale, told.offset) != (1.0, 1.0, 0.0)
     assert 0 < chosen.least < 1

@@ -84,7 +84,7 @@ def test_open_takes_the_served_hash_and_any_case_of_the_language(session: Decode
     """The right hash is fine, and language tags have no case."""
     apply(
         session,
-        opening(model_hash=served_model().facts.hash, target_language_code="DE", beam_size=1),
+        opening(model_hash=served_model().description.hash, target_language_code="DE", beam_size=1),
     )
     assert session.session_id == "s"
 
@@ -220,7 +220,7 @@ def test_language_and_prefix_are_forced_after_the_start(
     generation = engine.submitted[0]
     assert generation.prompt.forced == (END_TOKEN, 49, 7, 8)
     assert generation.prompt.draft == (9,)
-    assert generation.prompt.attention_layer == served_model().facts.default_attention_layer
+    assert generation.prompt.attention_layer == served_model().description.default_attention_layer
     assert generation.prefix_length == 2
 
 

@@ -64,7 +64,7 @@ async def failure_of(served: DecodeStream, *given: pb.DecodeRequest | Exception)
 async def test_half_close_ends_the_stream() -> None:
     """Without a generation, nothing is waited for."""
     (opened,) = await serve(stream(), states())
-    assert opened.opened.model == served_model().facts.description()
+    assert opened.opened.model == served_model().description
 
 
 async def test_silent_caller_is_ended() -> None:

@@ -11,7 +11,7 @@ from earvoice.runtime.errors import (
     OutOfOrderError,
     SessionTooLongError,
 )
-from tests.fakes import ENCODER_FACTS, FakeNetwork
+from tests.fakes import ENCODER_DESCRIPTION, FakeNetwork
 from tests.requests import audio, finish, open_session, reset
 
 
@@ -37,9 +37,9 @@ def session(network):
 
 def test_open_describes_the_model(network):
     """Open answers with the model served, and takes its hash or none."""
-    for model_hash in ("", ENCODER_FACTS.hash):
+    for model_hash in ("", ENCODER_DESCRIPTION.hash):
         answer = EncodeSession(network, 10_000).apply(open_session(model_hash=model_hash))
-        assert answer.opened.model == ENCODER_FACTS.description()
+        assert answer.opened.model == ENCODER_DESCRIPTION
 
 
 def test_open_comes_first_and_once(network, session):
@@ -53,7 +53,7 @@ def test_open_comes_first_and_once(network, session):
 
 def test_another_models_hash_is_refused(network):
     """A caller who expects other weights is told which are served."""
-    with pytest.raises(ModelMismatchError, match=ENCODER_FACTS.hash):
+    with pytest.raises(ModelMismatchError, match=ENCODER_DESCRIPTION.hash):
         EncodeSession(network, 10_000).apply(open_session(model_hash="another"))
 
 

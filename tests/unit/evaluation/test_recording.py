@@ -108,7 +108,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path):
     with pytest.raises(RecordingError, match="no description of a recording"):
         Recording(tmp_path).describe()
     Recording(tmp_path).begin(replace(DESCRIPTION, format_version=9))
-    with pytest.raises(RecordingError, match="format_version = 9; allowed: 1"):
+    with pytest.raises(RecordingError, match="format_version = 9; allowed: 2"):
         Recording(tmp_path).describe()
 
 

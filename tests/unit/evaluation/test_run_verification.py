@@ -22,8 +22,9 @@ from earvoice.evaluation.verification.runs import (
     RunInstance,
     RunSegment,
     compare,
-    find_agent,
+    compression_of,
     find_checkpoint,
+    play_options,
     played_instance,
     read_recording,
     read_run,
@@ -143,23 +144,23 @@ def test_a_file_that_is_no_run_is_told(tmp_path):
 def agent_of(policy: str, **arguments):
     common = {"beam": 5, "prefix_size": 0, "no_repeat_ngram_size": 0, "data_bin": "x/g_t1_avg"}
     fields = Record("run", {**common, **arguments})
-    return find_agent(RecordedRun("run", policy, fields, 800, (RECORDED,)))
+    run = RecordedRun("run", policy, fields, 800, (RECORDED,))
+    return play_options(run), compression_of(run)
 
 
 def test_each_agent_is_played_by_its_policy():
     """Layers count from 1 here; only EDAtt and wait-k 1.0 end early."""
     attention = {"extract_attn_from_layer": 2, "frame_num": 4, "attn_threshold": 0.2}
-    assert agent_of("edatt", **attention).policy == Edatt(0.2, 4, 3, "l2", allow_early_end=True)
-    assert agent_of("alignatt", **attention).policy == AlignAtt(4, 3)
-    assert agent_of("la").policy == LocalAgreement(2)
-    wait = agent_of("waitk", waitk=3, adaptive_segmentation=True).policy
+    assert agent_of("edatt", **attention)[0].policy == Edatt(0.2, 4, 3, "l2", allow_early_end=True)
+    assert agent_of("alignatt", **attention)[0].policy == AlignAtt(4, 3)
+    assert agent_of("la")[0].policy == LocalAgreement(2)
+    wait = agent_of("waitk", waitk=3, adaptive_segmentation=True)[0].policy
     assert wait == WaitK(3, "adaptive", end_while_reading="commit")
 
 
 def test_a_long_form_agent_keeps_words_and_drops_the_last_accepted_one():
     """The class that it wraps decides; what it accepts last is never committed."""
-    agent = find_agent(read_run(STREAM_ATT))
-    options = agent.options(AudioFormat(), "de")
+    options = play_options(read_run(STREAM_ATT))
     assert options.policy == AlignAtt(4, 3)
     assert options.history_selection == HistorySelection(8)
     assert options.commit_unit == "followed-word"
@@ -168,13 +169,12 @@ def test_a_long_form_agent_keeps_words_and_drops_the_last_accepted_one():
 
 def test_sessions_are_without_guards_and_endpoints():
     """An agent 1.0 commits tokens, and nothing of ours interferes."""
-    agent = agent_of("la", data_bin="x/g_t1_none")
-    options = agent.options(AudioFormat(), "de")
+    options, compression = agent_of("la", data_bin="x/g_t1_none")
     assert options.disable_guards
     assert options.endpointing.disabled
     assert options.commit_unit == "token"
     assert options.hypotheses
-    assert agent.compression == "none"
+    assert compression == "none"
 
 
 def test_equal_runs_have_no_differences():

@@ -49,7 +49,6 @@ from earvoice.evaluation.translated_recording import (
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.errors import ModelError
-from earvoice.models.precision import Precision
 from earvoice.policies.registry import POLICIES, with_policy
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import stream_options
@@ -63,26 +62,22 @@ class ReplayModel:
         self._path = path
 
     @property
-    def description(self) -> types_pb2.ModelDescription:
-        return self.served.facts.description()
-
-    @property
     def is_loaded(self) -> bool:
         return "decoder" in vars(self)
 
     @cached_property
     def decoder(self) -> CachedDecoder:
-        facts = self.served.facts
-        precision: Precision = "bf16" if facts.computes_in_bfloat16 else "fp32"
+        told = self.served.description
+        in_bfloat16 = told.precision == types_pb2.ELEMENT_TYPE_BFLOAT16
         torch.set_num_threads(1)
         try:
-            checkpoint = load_checkpoint(self._path, precision=precision)
+            checkpoint = load_checkpoint(self._path, precision="bf16" if in_bfloat16 else "fp32")
         except ModelError as error:
             raise RecordingError(f"model {self._path}: {error}") from error
-        if checkpoint.hash != facts.hash:
+        if checkpoint.hash != told.hash:
             raise RecordingError(
                 f"model {self._path} has hash {checkpoint.hash}; the recording was made with "
-                f"{facts.name}, {facts.hash}"
+                f"{told.name}, {told.hash}"
             )
         return checkpoint.network.decoder
 
@@ -150,7 +145,7 @@ class ReplayRun:
         """Return what a setting's sessions do, checked as the service does."""
         policies = with_policy(POLICIES, setting.policy)
         config = write_config(setting.options(self._language, sample_rate_hertz))
-        return stream_options(config, self._model.description, policies)
+        return stream_options(config, self._model.served.description, policies)
 
     def open_folder(
         self, path: Path, setting: ReplaySetting, limit: int | None
@@ -234,7 +229,7 @@ class ReplayRun:
             RecordedEncoder(opened.table, options.audio_format.frame_bytes),
             decoder,
             collector,
-            self._model.description,
+            self._model.served.description,
             recorded.sample_count,
         )
         if collector.started is None:
@@ -288,7 +283,7 @@ class ReplaySweep:
         return run.tally
 
     def _checked_language(self, language: str | None) -> str:
-        languages = self.model.served.facts.target_languages
+        languages = self.model.served.description.target_language_codes
         if language is not None and language not in languages:
             raise CommandError(f"--to {language} is not served; served: {', '.join(languages)}")
         return language or languages[0]

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from earvoice.cli.command import Command, CommandError, ExitCode, run_async
 from earvoice.cli.local_services import START_TIMEOUT_S
 from earvoice.evaluation.log import LogError
-from earvoice.evaluation.verification.decisions import read_cases, verify_policy
+from earvoice.evaluation.verification.decisions import verify_policy
 from earvoice.evaluation.verification.runs import (
-    find_agent,
     find_checkpoint,
     read_run,
     summarize,
@@ -117,22 +116,21 @@ def _verify_model(options: argparse.Namespace) -> int:
 
 def _verify_policy(options: argparse.Namespace) -> int:
     _check_files(options.cases, options.attention)
-    result = verify_policy(read_cases(options.cases, options.attention))
-    for line in (*result.differences, result.summary()):
+    differences, told = verify_policy(options.cases, options.attention)
+    for line in (*differences, told):
         _tell(line)
-    return DIFFERENT if result.differences else ExitCode.DONE
+    return DIFFERENT if differences else ExitCode.DONE
 
 
 def _verify_run(options: argparse.Namespace) -> int:
     _check_files(options.run)
     run = read_run(options.run)
-    agent = find_agent(run)
     checkpoint = find_checkpoint(options.model).resolve()
 
     async def play(_: Interruption) -> int:
         comparisons: list[InstanceComparison] = []
         verified = verify_run(
-            run, agent, checkpoint, options.wav, options.start_timeout_s, options.log_dir
+            run, checkpoint, options.wav, options.start_timeout_s, options.log_dir
         )
         async with aclosing(verified) as played:
             async for comparison in played:

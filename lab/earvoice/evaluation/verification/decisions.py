@@ -1,219 +1,29 @@
-"""Recorded decisions of the papers' released code: what a policy was shown, and what it wrote."""
+"""Recorded decisions of the papers' released code: what a policy was shown, and what it wrote.
+
+A case is a record of its file; its kind says which policy decided. Tokens include the end of
+sentence, also those written where the agent ends early.
+"""
 
 from __future__ import annotations
 
-import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from earvoice.evaluation.log import LogError, Record, parse_object
+from earvoice.evaluation.verification.tensors import read_arrays
 from earvoice.policies import AlignAtt, Edatt, LocalAgreement, WaitK, parameter
 from earvoice.policies.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
 from earvoice.policies.wait_k import words_decision
 from earvoice.policy.stream_options import CommitUnit
 from earvoice.policy.words import committable_count
 
-
-@dataclass(frozen=True)
-class AttentionCase:
-    """A decision that reads attention: EDAtt or AlignAtt.
-
-    Attributes:
-        rows: cross-attention, a row ``[state]`` for each token.
-        drops_last_word: whether the agent (1.1) commits no more than the words before the last one
-            accepted.
-        written: tokens written; end of sentence included where the agent ends early.
-    """
-
-    case_id: str
-    kind: str
-    tokens: tuple[int, ...]
-    prefix_count: int
-    frames: int
-    alpha: float
-    rows: NDArray[np.float32]
-    drops_last_word: bool
-    written: tuple[int, ...]
-
-    @property
-    def shown_tokens(self) -> tuple[int, ...]:
-        return self.tokens
-
-
-@dataclass(frozen=True)
-class AgreementCase:
-    """A decision of local agreement.
-
-    Attributes:
-        hypotheses: of the segments so far, the newest last, end of sentence included.
-        written: the agreed tokens after the prefix.
-    """
-
-    case_id: str
-    kind: str
-    hypotheses: tuple[tuple[int, ...], ...]
-    prefix_count: int
-    written: tuple[int, ...]
-
-    @property
-    def shown_tokens(self) -> tuple[int, ...]:
-        return tuple(token for past in self.hypotheses for token in past)
-
-
-@dataclass(frozen=True)
-class WaitKCase:
-    """A decision of wait-k's inner function, which has no gate.
-
-    Attributes:
-        tokens: the hypothesis after the prefix, end of sentence included.
-    """
-
-    case_id: str
-    kind: str
-    k: int
-    tokens: tuple[int, ...]
-    source_word_count: int
-    word_count_before: int
-    word_count_after: int
-    written: tuple[int, ...]
-
-    @property
-    def shown_tokens(self) -> tuple[int, ...]:
-        return self.tokens
-
-    @property
-    def due_word_count(self) -> int:
-        """Words due by the rule, possibly negative."""
-        return self.source_word_count - self.word_count_before - self.k
-
-    @property
-    def is_gated(self) -> bool:
-        """Whether a word is due; only then does a whole agent ask the function."""
-        return self.due_word_count > 0
-
-
-PolicyCase = AttentionCase | AgreementCase | WaitKCase
-
-
-@dataclass(frozen=True)
-class CaseFile:
-    end_token: int
-    word_starts: tuple[bool, ...]
-    cases: tuple[PolicyCase, ...]
-
-
 END_PIECE = "</s>"
 WORD_MARK = "▁"
-
-
-def read_cases(path: Path, attention_path: Path) -> CaseFile:
-    content = parse_object(str(path), path.read_bytes())
-    pieces = content.texts("vocab")
-    if END_PIECE not in pieces:
-        raise LogError(str(path), f"vocab has no {END_PIECE}")
-    attention = _read_attention(attention_path)
-    cases = tuple(_read_case(case, attention, len(pieces)) for case in content.records("cases"))
-    if not cases:
-        raise LogError(str(path), "cases is empty")
-    starts = tuple(piece.startswith(WORD_MARK) for piece in pieces)
-    return CaseFile(pieces.index(END_PIECE), starts, cases)
-
-
-def _read_attention(path: Path) -> Mapping[str, NDArray[np.float32]]:
-    try:
-        with np.load(path) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    # A lone array is no context, and has no names.
-    except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise LogError(str(path), f"is no .npz of arrays: {error}") from error
-
-
-def _read_case(
-    fields: Record, attention: Mapping[str, NDArray[np.float32]], vocabulary_size: int
-) -> PolicyCase:
-    case_id = fields.text("id")
-    named = Record(f"{fields.place}: {case_id}", fields.fields)
-    kind = named.text("kind")
-    match kind:
-        case "edatt" | "alignatt":
-            case: PolicyCase = _read_attention_case(case_id, kind, named, attention)
-        case "la":
-            case = _read_agreement_case(case_id, named)
-        case "waitk":
-            case = _read_wait_k_case(case_id, named)
-        case _:
-            raise LogError(
-                named.place, f"kind = {kind!r} is not allowed; allowed: alignatt, edatt, la, waitk"
-            )
-    if any(not 0 <= token < vocabulary_size for token in case.shown_tokens):
-        raise LogError(named.place, f"has tokens outside vocab: must be 0 to {vocabulary_size - 1}")
-    return case
-
-
-def _read_attention_case(
-    case_id: str, kind: str, fields: Record, attention: Mapping[str, NDArray[np.float32]]
-) -> AttentionCase:
-    if case_id not in attention:
-        raise LogError(fields.place, "has no attention in the .npz")
-    tokens, rows = fields.integers("tokens"), attention[case_id].T
-    if rows.ndim != 2 or len(rows) != len(tokens):  # noqa: PLR2004 - [target, state]
-        shape = attention[case_id].shape
-        raise LogError(
-            fields.place, f"has attention of shape {list(shape)}: must be [states, {len(tokens)}]"
-        )
-    later = "committed" in fields
-    return AttentionCase(
-        case_id,
-        kind,
-        tokens,
-        _prefix_count(fields, len(tokens)),
-        fields.integer("frame_num"),
-        fields.number("alpha"),
-        rows,
-        drops_last_word=later,
-        written=fields.integers("committed" if later else "write"),
-    )
-
-
-def _read_agreement_case(case_id: str, fields: Record) -> AgreementCase:
-    history = fields.lists_of_integers("hist")
-    if not history:
-        raise LogError(fields.place, "hist is empty")
-    return AgreementCase(
-        case_id,
-        fields.text("kind"),
-        history,
-        _prefix_count(fields, len(history[-1])),
-        fields.integers("agreed"),
-    )
-
-
-def _read_wait_k_case(case_id: str, fields: Record) -> WaitKCase:
-    return WaitKCase(
-        case_id,
-        fields.text("kind"),
-        fields.integer("k"),
-        fields.integers("hypo"),
-        fields.integer("n_audio_words"),
-        fields.integer("n_predicted_before"),
-        fields.integer("n_predicted_after"),
-        fields.integers("write"),
-    )
-
-
-def _prefix_count(fields: Record, token_count: int) -> int:
-    count = fields.integer("prefix_len")
-    if not 0 <= count <= token_count:
-        raise LogError(fields.place, f"prefix_len = {count}: must be 0 to {token_count}")
-    return count
-
-
 # Neither is read by a policy that gets its rows from the case.
 LAYER = 1
 DURATION_MS = 1000.0
@@ -233,121 +43,151 @@ class RecordedWaitK(WaitK):
     k: int = parameter(minimum=0)
 
 
-def decide(case: PolicyCase, file: CaseFile) -> tuple[tuple[int, ...], int | None]:
-    """Show a case to our policy, with the options that reproduce the released agents.
+@dataclass(frozen=True)
+class CaseFile:
+    """What the cases of a file share; ``attention`` is [state, token] float32 by case."""
+
+    end_token: int
+    word_starts: tuple[bool, ...]
+    attention: Mapping[str, np.ndarray]
+
+    def hypothesis(
+        self,
+        case: Record,
+        ids: Sequence[int],
+        prefix_count: int = 0,
+        rows: Sequence[Sequence[float]] | None = None,
+    ) -> Hypothesis:
+        """Return tokens as a policy is shown them; ``rows`` are the attention [state] of each."""
+        count = len(self.word_starts)
+        if any(not 0 <= token < count for token in ids):
+            raise LogError(case.place, f"has tokens outside vocab: must be 0 to {count - 1}")
+        shown = rows or [()] * len(ids)
+        tokens = [
+            Token(token, b"", self.word_starts[token], row)
+            for token, row in zip(ids, shown, strict=True)
+        ][prefix_count:]
+        end = next((token for token in tokens if token.token_id == self.end_token), None)
+        new = [token for token in tokens if token.token_id != self.end_token]
+        return Hypothesis(ids[:prefix_count], new, end)
+
+    def written(self, hypothesis: Hypothesis, decision: Decision) -> tuple[int, ...]:
+        tokens = tuple(token.token_id for token in hypothesis.tokens[: decision.new_token_count])
+        return (*tokens, self.end_token) if decision.ends_utterance else tokens
+
+
+def verify_policy(path: Path, attention_path: Path) -> tuple[list[str], str]:
+    """Decide every case with the options that reproduce its agent.
 
     Returns:
-        Tokens written, a committed end of sentence included, and words written so far, where the
-        case counts them.
+        A line for each case that differs, and a summary.
     """
-    match case:
-        case AttentionCase():
-            return _decide_by_attention(case, file), None
-        case AgreementCase():
-            return _decide_by_agreement(case, file), None
-        case WaitKCase():
-            return _decide_by_words(case, file)
+    content = parse_object(str(path), path.read_bytes())
+    pieces = content.texts("vocab")
+    if END_PIECE not in pieces:
+        raise LogError(str(path), f"vocab has no {END_PIECE}")
+    starts = tuple(piece.startswith(WORD_MARK) for piece in pieces)
+    file = CaseFile(pieces.index(END_PIECE), starts, read_arrays(attention_path))
+    kinds: Counter[str] = Counter()
+    differences: list[str] = []
+    ungated = 0
+    for fields in content.records("cases"):
+        case = Record(f"{fields.place}: {fields.text('id')}", fields.fields)
+        kind = case.text("kind")
+        kinds[kind] += 1
+        match kind:
+            case "edatt" | "alignatt":
+                found = _compare_attention(case, file)
+            case "la":
+                found = _compare_agreement(case, file)
+            case "waitk":
+                ungated += _due_word_count(case) <= 0
+                found = _compare_words(case, file)
+            case _:
+                raise LogError(
+                    case.place,
+                    f"kind = {kind!r} is not allowed; allowed: alignatt, edatt, la, waitk",
+                )
+        if found:
+            differences.append(f"{case.text('id')}: {'; '.join(found)}")
+    if not kinds:
+        raise LogError(str(path), "cases is empty")
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    apart = f", {ungated} of them ungated" if ungated else ""
+    return differences, f"{kinds.total()} cases ({counts}{apart}), {len(differences)} differ"
 
 
-def _decide_by_attention(case: AttentionCase, file: CaseFile) -> tuple[int, ...]:
-    policy = _attention_policy(case)
-    heard = Heard(DURATION_MS, case.rows.shape[1])
-    if not policy.wants_hypothesis(heard):
-        return ()
-    tokens = [
-        _token(file, token, tuple(row.tolist()))
-        for token, row in zip(case.tokens, case.rows, strict=True)
-    ]
-    hypothesis = _hypothesis(file, case.tokens[: case.prefix_count], tokens[case.prefix_count :])
-    decision = policy.decide(heard, hypothesis)
-    if case.drops_last_word:
-        decision = Decision(
-            committable_count(hypothesis, decision.new_token_count, CommitUnit.FOLLOWED_WORD)
-        )
-    return _written(file, hypothesis, decision)
-
-
-def _decide_by_agreement(case: AgreementCase, file: CaseFile) -> tuple[int, ...]:
-    policy = LocalAgreement(n=2)
-    heard = Heard(DURATION_MS, 1)
-    *earlier, newest = case.hypotheses
-    for tokens in earlier:
-        policy.decide(heard, _hypothesis(file, (), [_token(file, token) for token in tokens]))
-    new = [_token(file, token) for token in newest[case.prefix_count :]]
-    hypothesis = _hypothesis(file, newest[: case.prefix_count], new)
-    return _written(file, hypothesis, policy.decide(heard, hypothesis))
-
-
-def _decide_by_words(case: WaitKCase, file: CaseFile) -> tuple[tuple[int, ...], int]:
-    """Decide as wait-k; without our gate where no word is due: theirs has none."""
-    hypothesis = _hypothesis(file, (), [_token(file, token) for token in case.tokens])
-    if not case.is_gated:
-        decision = words_decision(hypothesis, case.due_word_count, commit_end=True)
-        words = case.word_count_before + case.due_word_count
-        return _written(file, hypothesis, decision), words
-    policy = RecordedWaitK(case.k, "adaptive", end_while_reading="commit")
-    policy.restore({"written_word_count": case.word_count_before})
-    decision = policy.decide(Heard(DURATION_MS, 1, case.source_word_count), hypothesis)
-    words = cast("int", policy.snapshot()["written_word_count"])
-    return _written(file, hypothesis, decision), words
-
-
-def _token(file: CaseFile, token: int, attention: tuple[float, ...] = ()) -> Token:
-    return Token(token, b"", file.word_starts[token], attention)
-
-
-def _hypothesis(file: CaseFile, prefix: tuple[int, ...], tokens: list[Token]) -> Hypothesis:
-    end = next((token for token in tokens if token.token_id == file.end_token), None)
-    new = [token for token in tokens if token.token_id != file.end_token]
-    return Hypothesis(prefix, new, end)
-
-
-def _written(file: CaseFile, hypothesis: Hypothesis, decision: Decision) -> tuple[int, ...]:
-    tokens = tuple(token.token_id for token in hypothesis.tokens[: decision.new_token_count])
-    return (*tokens, file.end_token) if decision.ends_utterance else tokens
-
-
-def _attention_policy(case: AttentionCase) -> DecisionPolicy:
+def _compare_attention(case: Record, file: CaseFile) -> list[str]:
+    attention = file.attention.get(case.text("id"))
+    if attention is None:
+        raise LogError(case.place, "has no attention in the .npz")
+    ids = case.integers("tokens")
+    if attention.ndim != 2 or attention.shape[1] != len(ids):  # noqa: PLR2004 - [state, token]
+        shape = list(attention.shape)
+        raise LogError(case.place, f"has attention of shape {shape}: must be [states, {len(ids)}]")
+    rows = attention.T.tolist()
+    hypothesis = file.hypothesis(case, ids, _prefix_count(case, len(ids)), rows)
+    # The agents 1.1 tell what they committed: no more than the words before the last one accepted.
     # Only EDAtt 1.0 ends a translation while the source goes on.
-    if case.kind == "edatt":
-        return RecordedEdatt(
-            case.alpha, case.frames, LAYER, allow_early_end=not case.drops_last_word
-        )
-    return AlignAtt(case.frames, LAYER)
+    drops_last_word = "committed" in case
+    recorded = case.integers("committed" if drops_last_word else "write")
+    frames, alpha = case.integer("frame_num"), case.number("alpha")
+    policy: DecisionPolicy = AlignAtt(frames, LAYER)
+    if case.text("kind") == "edatt":
+        policy = RecordedEdatt(alpha, frames, LAYER, allow_early_end=not drops_last_word)
+    heard = Heard(DURATION_MS, attention.shape[0])
+    if not policy.wants_hypothesis(heard):
+        return _compare(recorded, ())
+    decision = policy.decide(heard, hypothesis)
+    if drops_last_word:
+        count = decision.new_token_count
+        decision = Decision(committable_count(hypothesis, count, CommitUnit.FOLLOWED_WORD))
+    return _compare(recorded, file.written(hypothesis, decision))
 
 
-@dataclass(frozen=True)
-class PolicyVerification:
-    differences: tuple[str, ...]
-    case_counts: Counter[str]
-    ungated_count: int
-
-    def summary(self) -> str:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.case_counts.items()))
-        ungated = f", {self.ungated_count} of them ungated" if self.ungated_count else ""
-        return (
-            f"{self.case_counts.total()} cases ({kinds}{ungated}), {len(self.differences)} differ"
-        )
-
-
-def verify_policy(file: CaseFile) -> PolicyVerification:
-    lines = [_difference(case, file) for case in file.cases]
-    return PolicyVerification(
-        tuple(line for line in lines if line),
-        Counter(case.kind for case in file.cases),
-        sum(isinstance(case, WaitKCase) and not case.is_gated for case in file.cases),
-    )
+def _compare_agreement(case: Record, file: CaseFile) -> list[str]:
+    history = case.lists_of_integers("hist")
+    if not history:
+        raise LogError(case.place, "hist is empty")
+    policy, heard = LocalAgreement(n=2), Heard(DURATION_MS, 1)
+    for ids in history[:-1]:
+        policy.decide(heard, file.hypothesis(case, ids))
+    newest = file.hypothesis(case, history[-1], _prefix_count(case, len(history[-1])))
+    # Their agreement may include the end of sentence; ours never does.
+    agreed = tuple(token for token in case.integers("agreed") if token != file.end_token)
+    return _compare(agreed, file.written(newest, policy.decide(heard, newest)))
 
 
-def _difference(case: PolicyCase, file: CaseFile) -> str:
-    recorded = case.written
-    if isinstance(case, AgreementCase):
-        # Their agreement may include the end of sentence; ours never does.
-        recorded = tuple(token for token in recorded if token != file.end_token)
-    written, words = decide(case, file)
-    found = []
-    if written != recorded:
-        found.append(f"recorded {list(recorded)}, decided {list(written)}")
-    if isinstance(case, WaitKCase) and words != case.word_count_after:
-        found.append(f"recorded {case.word_count_after} words, counted {words}")
-    return f"{case.case_id}: {'; '.join(found)}" if found else ""
+def _compare_words(case: Record, file: CaseFile) -> list[str]:
+    """Compare a decision of wait-k's inner function, which has no gate: without ours, too."""
+    hypothesis = file.hypothesis(case, case.integers("hypo"))
+    before, due = case.integer("n_predicted_before"), _due_word_count(case)
+    if due <= 0:
+        decision, words = words_decision(hypothesis, due, commit_end=True), before + due
+    else:
+        policy = RecordedWaitK(case.integer("k"), "adaptive", end_while_reading="commit")
+        policy.restore({"written_word_count": before})
+        heard = Heard(DURATION_MS, 1, case.integer("n_audio_words"))
+        decision = policy.decide(heard, hypothesis)
+        words = cast("int", policy.snapshot()["written_word_count"])
+    found = _compare(case.integers("write"), file.written(hypothesis, decision))
+    after = case.integer("n_predicted_after")
+    return found if words == after else [*found, f"recorded {after} words, counted {words}"]
+
+
+def _due_word_count(case: Record) -> int:
+    """Words due by wait-k's rule, possibly negative: whole agents ask only where one is due."""
+    return case.integer("n_audio_words") - case.integer("n_predicted_before") - case.integer("k")
+
+
+def _prefix_count(case: Record, token_count: int) -> int:
+    count = case.integer("prefix_len")
+    if not 0 <= count <= token_count:
+        raise LogError(case.place, f"prefix_len = {count}: must be 0 to {token_count}")
+    return count
+
+
+def _compare(recorded: tuple[int, ...], written: tuple[int, ...]) -> list[str]:
+    if written == recorded:
+        return []
+    return [f"recorded {list(recorded)}, decided {list(written)}"]

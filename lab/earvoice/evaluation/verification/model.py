@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.verification.tensors import (
@@ -60,9 +60,9 @@ class ForwardPass:
                 None leaves the decoder out.
         """
         encoder = self._network.encoder
-        with _Watch(self._network.papers_encoder, active=self._watched) as watch:
+        with _watching(self._network.papers_encoder, active=self._watched) as taken:
             batch = encoder(torch.from_numpy(features)[None])
-        found = {**watch.tensors, **_encoded(batch)}
+        found = {**taken, **_encoded(batch)}
         if tokens is not None:
             found |= self._decoded(batch.compressed.states[0], tokens)
         return {name: tensor.numpy() for name, tensor in found.items()}
@@ -74,9 +74,9 @@ class ForwardPass:
             [torch.from_numpy(item) for item in features], batch_first=True
         )
         lengths = torch.tensor([len(item) for item in features])
-        with _Watch(self._network.papers_encoder, active=self._watched) as watch:
+        with _watching(self._network.papers_encoder, active=self._watched) as taken:
             batch = self._network.encoder(padded, lengths)
-        found = {**watch.tensors, **_encoded(batch)}
+        found = {**taken, **_encoded(batch)}
         return {name: tensor.numpy() for name, tensor in found.items()}
 
     def _decoded(self, states: torch.Tensor, tokens: Sequence[int]) -> dict[str, torch.Tensor]:
@@ -105,38 +105,27 @@ class ForwardPass:
         return {"greedy_tokens": torch.tensor(tokens), "greedy_logprobs": torch.stack(rows)}
 
 
-class _Watch:
-    """Takes the output of the subsampler and of every encoder layer, as [T, B, C].
+@contextmanager
+def _watching(encoder: PaperEncoder, *, active: bool) -> Iterator[dict[str, torch.Tensor]]:
+    """Take the output of the subsampler and of every encoder layer meanwhile, as [T, B, C].
 
     The CTC layer's is the one before compression.
     """
+    taken: dict[str, torch.Tensor] = {}
 
-    def __init__(self, encoder: PaperEncoder, *, active: bool) -> None:
-        self.tensors: dict[str, torch.Tensor] = {}
-        self._encoder = encoder
-        self._active = active
-        self._hooks: list[RemovableHandle] = []
-
-    def __enter__(self) -> Self:
-        if self._active:
-            subsample = self._encoder.subsample
-            self._hooks.append(subsample.register_forward_hook(self._take_subsample))
-            for index, layer in enumerate(self._encoder.layers):
-                self._hooks.append(layer.register_forward_hook(partial(self._take, index)))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
-            hook.remove()
-
-    def _take_subsample(
-        self, _module: object, _inputs: object, output: tuple[torch.Tensor]
-    ) -> None:
+    def take_subsample(_module: object, _inputs: object, output: tuple[torch.Tensor]) -> None:
         # The reference's is the one before the scaling by √d.
-        self.tensors["subsample_TBC"] = output[0].transpose(0, 1) / self._encoder.subsample.scale
+        taken["subsample_TBC"] = output[0].transpose(0, 1) / encoder.subsample.scale
 
-    def _take(self, index: int, _module: object, _inputs: object, output: torch.Tensor) -> None:
-        self.tensors[f"enc_layer{index}_TBC"] = output.transpose(0, 1)
+    def take(index: int, _module: object, _inputs: object, output: torch.Tensor) -> None:
+        taken[f"enc_layer{index}_TBC"] = output.transpose(0, 1)
+
+    with ExitStack() as hooks:
+        if active:
+            hooks.enter_context(encoder.subsample.register_forward_hook(take_subsample))
+            for index, layer in enumerate(encoder.layers):
+                hooks.enter_context(layer.register_forward_hook(partial(take, index)))
+        yield taken
 
 
 def _without_lengths(_module: object, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

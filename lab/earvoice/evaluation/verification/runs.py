@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import cast, get_args
@@ -150,45 +150,27 @@ def _without_end(tokens: tuple[int, ...]) -> tuple[int, ...]:
     return tokens[:-1] if tokens and tokens[-1] == END_TOKEN else tokens
 
 
-@dataclass(frozen=True)
-class ReleasedAgent:
-    """An agent, as our services play it; ``history`` is what a long-form agent keeps."""
+def play_options(run: RecordedRun) -> TranslationOptions:
+    """Return what our services are asked for to play a run's agent: audio and target are open.
 
-    policy: DecisionPolicy
-    segment_ms: int
-    beam_size: int
-    compression: Compression
-    history: HistorySelection | None
-
-    def options(self, audio: AudioFormat, target_language: str) -> TranslationOptions:
-        """Return a session's options: no guards, no endpoints, every segment decided."""
-        return TranslationOptions(
-            target_languages=(target_language,),
-            audio=audio,
-            policy=self.policy,
-            segment_ms=self.segment_ms,
-            catch_up="every-segment",
-            # The agents 1.0 commit tokens; 1.1 drop the last word that they accept.
-            commit_unit="followed-word" if self.history else "token",
-            endpointing=Endpointing(disabled=True),
-            disable_guards=True,
-            beam_size=self.beam_size,
-            history_selection=self.history,
-            hypotheses=True,
-        )
-
-
-def find_agent(run: RecordedRun) -> ReleasedAgent:
-    """Return how our services play the agent of a run."""
+    Without guards and endpoints, and every segment decided.
+    """
     arguments = run.arguments
     if arguments.integer("prefix_size") or arguments.integer("no_repeat_ngram_size"):
         raise LogError(run.place, "prefix_size and no_repeat_ngram_size must be 0")
-    return ReleasedAgent(
-        _policy(run.policy, arguments),
-        run.segment_ms,
-        arguments.integer("beam"),
-        _compression(arguments),
-        _history(run.policy, arguments),
+    history = _history(run.policy, arguments)
+    return TranslationOptions(
+        target_languages=(),
+        policy=_policy(run.policy, arguments),
+        segment_ms=run.segment_ms,
+        catch_up="every-segment",
+        # The agents 1.0 commit tokens; 1.1 drop the last word that they accept.
+        commit_unit="followed-word" if history else "token",
+        endpointing=Endpointing(disabled=True),
+        disable_guards=True,
+        beam_size=arguments.integer("beam"),
+        history_selection=history,
+        hypotheses=True,
     )
 
 
@@ -237,7 +219,8 @@ def _layer(arguments: Record) -> int:
     return arguments.integer("extract_attn_from_layer") + 1
 
 
-def _compression(arguments: Record) -> Compression:
+def compression_of(run: RecordedRun) -> Compression:
+    arguments = run.arguments
     name = arguments.text("data_bin").rpartition("_")[2]
     if name not in get_args(Compression):
         allowed = ", ".join(get_args(Compression))
@@ -412,7 +395,6 @@ def find_checkpoint(folder: Path) -> Path:
 
 async def verify_run(
     run: RecordedRun,
-    agent: ReleasedAgent,
     checkpoint: Path,
     wav_folder: Path,
     start_timeout_s: float,
@@ -420,8 +402,9 @@ async def verify_run(
 ) -> AsyncGenerator[InstanceComparison, None]:
     """Start the services with a checkpoint, play every instance and yield what came of it."""
     # What is missing is told before anything is started.
+    options = play_options(run)
+    settings = {"MODEL_PATH": str(checkpoint), "COMPRESSION": compression_of(run)}
     recordings = [read_recording(instance, wav_folder) for instance in run.instances]
-    settings = {"MODEL_PATH": str(checkpoint), "COMPRESSION": agent.compression}
     choices = ServiceChoices(backend_settings=settings, start_timeout_s=start_timeout_s)
     async with (
         run_services(choices, ServiceLogs(folder=log_folder)) as services,
@@ -429,7 +412,8 @@ async def verify_run(
     ):
         target = (await client.list_models()).models[0].target_languages[0]
         for instance, (audio, chunks) in zip(run.instances, recordings, strict=True):
-            session = client.translate(send_fast(chunks), agent.options(audio, target))
+            own = replace(options, audio=audio, target_languages=(target,))
+            session = client.translate(send_fast(chunks), own)
             async with aclosing(session) as events:
                 yield compare(instance, played_instance([event async for event in events]))
 

@@ -52,7 +52,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+    # A lone array is no context, and has no names.
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise LogError(str(path), f"is not an .npz file of arrays ({error})") from error
 
 

@@ -11,8 +11,10 @@ import torch
 from transformers import AutoFeatureExtractor, AutoTokenizer
 from transformers.utils import logging
 
+from earvoice.api.v1 import types_pb2
 from earvoice.models.assembly import check_finite, check_memory, loading_bytes
 from earvoice.models.errors import CheckpointError, ModelConfigError, ModelError
+from earvoice.models.precision import ELEMENT_TYPES
 from earvoice.models.vocabulary import BOS, EOS, PAD
 from earvoice.models.wrapped.decoder import PieceTable, WrappedDecoder, piece_table
 from earvoice.models.wrapped.directory import digest, read_config, weight_size
@@ -24,7 +26,6 @@ from earvoice.models.wrapped.families import (
     prompt_of,
 )
 from earvoice.runtime.machine import available_memory_bytes
-from earvoice.runtime.model_facts import ModelFacts
 
 FROM_THIS_FOLDER: Mapping[str, bool] = {"local_files_only": True, "trust_remote_code": False}
 """Nothing is fetched, and no code that stands beside a checkpoint is run."""
@@ -42,7 +43,7 @@ class WrappedModel:
     head_count: int
     max_tokens: int
     """Most tokens of one hypothesis, prompt included."""
-    facts: ModelFacts
+    description: types_pb2.ModelDescription
 
 
 def load_wrapped(
@@ -96,7 +97,7 @@ def _assembled(
         },
         head_count=text.decoder_attention_heads,
         max_tokens=getattr(text, "max_target_positions", None) or text.max_position_embeddings,
-        facts=_facts(path, model, prompt, dtype, languages[0], name),
+        description=_describe(path, model, prompt, dtype, languages[0], name),
     )
 
 
@@ -144,19 +145,19 @@ def _never_chosen(prompt: Prompt) -> tuple[int, int]:
     return prompt.start, language
 
 
-def _facts(
+def _describe(
     path: Path, model: Any, prompt: Prompt, dtype: torch.dtype, source_language: str, name: str
-) -> ModelFacts:
+) -> types_pb2.ModelDescription:
     layers = decoder_config(model).decoder_layers
-    return ModelFacts(
+    return types_pb2.ModelDescription(
         name=name or path.resolve().name,
         hash=digest(path),
         version="1",
-        source_language=source_language,
-        target_languages=tuple(sorted(prompt.language_tokens)),
-        decoder_layers=layers,
+        source_language_code=source_language,
+        target_language_codes=sorted(prompt.language_tokens),
+        decoder_layer_count=layers,
+        precision=ELEMENT_TYPES[dtype],
         parameter_count=sum(parameter.numel() for parameter in model.parameters()),
-        computes_in_bfloat16=dtype == torch.bfloat16,
         # Nobody has calibrated its attention: the one policy that does not look at it.
         default_policy="local_agreement",
         default_alpha=0.2,
@@ -164,6 +165,7 @@ def _facts(
         default_attention_layer=max(1, round(layers * 2 / 3)),
         default_frames=4,
         default_segment_ms=DEFAULT_SEGMENT_MS,
+        confidence_map=types_pb2.ConfidenceMap(unsure_scale=1, sure_scale=1),
         lacks_ctc=True,
         greedy_only=True,
     )
