@@ -33,7 +33,7 @@ Audio and text are never exported.
 | only one of the two | `OTEL_TRACES_EXPORTER=none` or `OTEL_METRICS_EXPORTER=none` |
 | spans in a file, OTLP/JSON lines, where no collector is set | `EARVOICE_…_TRACE_FILE` |
 | metrics for Prometheus, at `/metrics` | `EARVOICE_…_METRICS_PORT` |
-| a share of the sessions only | `EARVOICE_POLICY_TRACE_RATIO` |
+| a share of the sessions only | `EARVOICE_POLICY_TRACE_RATIO`, `EARVOICE_GATEWAY_TRACE_RATIO` |
 
 The other `OTEL_EXPORTER_OTLP_*` variables of OpenTelemetry (headers, certificates, time-out) count
 too, and `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL` and
@@ -48,6 +48,10 @@ logged once until it goes out again.
 A session is traced whole or not at all: the policy service draws once a session, and a sampled
 trace in the client's `trace_context` decides for yes. Of a session that is not traced only an error
 leaves its `session` span.
+
+A gateway draws for its streams. The sessions of a stream that it traces hang on the stream's span,
+and are traced whatever the policy service's own ratio; where both have one, set both. A caller's
+trace comes by the header `traceparent`, or by `trace_context` in the config.
 
 Each segment is a trace of its own, linked to the session's span. Its context travels inside the
 messages to encoder and decoder. Numbers come from durations and attributes: no start of one

@@ -20,7 +20,7 @@ SCRAPES = [
     ("prometheus", "encoder", 9462),
     ("prometheus", "decoder", 9463),
 ]
-SPANS = [(name, "collector", 4317) for name in ("policy", "encoder", "decoder")]
+SPANS = [(name, "collector", 4317) for name in ("policy", "encoder", "decoder", "gateway")]
 NEEDED = {
     "base": {*ENGINES},
     "prod": {

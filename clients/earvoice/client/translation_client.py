@@ -41,7 +41,9 @@ class TranslationClient:
 
     Args:
         read_token: gives the bearer token to show with the next call; None shows none.
-        keeps_secrets: nobody on the way can read what is sent.
+
+    Attributes:
+        keeps_secrets: nobody on the way can read what is sent; without that no token is shown.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class TranslationClient:
         keeps_secrets: bool = False,
     ) -> None:
         self._channels = channels
-        self._keeps_secrets = keeps_secrets
+        self.keeps_secrets = keeps_secrets
         self._now_s = now_s
         self._read_token = read_token
 
@@ -73,11 +75,17 @@ class TranslationClient:
         await self._channels.close()
 
     def with_token(self, token: str) -> TranslationClient:
-        """Return a client of the same connection that shows another token; it is not closed."""
-        if token and not self._keeps_secrets:
-            raise ValueError("a token is shown only over TLS: everybody could read it")
+        """Return a client of the same connection that shows another token; it is not closed.
+
+        Raises:
+            ValueError: the token would leave this machine in the clear.
+        """
+        if token and not self.keeps_secrets:
+            raise ValueError(
+                "token: is shown only over TLS (connect's tls): everybody could read it"
+            )
         return TranslationClient(
-            self._channels, self._now_s, _reader(token), keeps_secrets=self._keeps_secrets
+            self._channels, self._now_s, _reader(token), keeps_secrets=self.keeps_secrets
         )
 
     def open(
@@ -167,7 +175,9 @@ def connect(
     parts = split_address(address)
     keeps_secrets = tls is not None or all(map(is_local_target, parts))
     if token and not keeps_secrets:
-        raise ValueError(f"a token is shown to {address} only over TLS: everybody could read it")
+        raise ValueError(
+            f"token: is shown to {address} only over TLS (tls), for everybody could read it"
+        )
     if tls is not None:
         tls.check()
 

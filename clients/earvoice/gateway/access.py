@@ -42,11 +42,18 @@ class Gatekeeper:
     Args:
         token_key: signs the gateway's tokens; empty hands callers' tokens to the policy service.
         server_token: shown to the policy service for who came in by a token of the gateway's.
+        hands_on: callers' tokens can be shown to the policy service.
     """
 
     def __init__(
-        self, token_key: str, server_token: str, allowed_origins: tuple[str, ...] = ()
+        self,
+        token_key: str,
+        server_token: str,
+        allowed_origins: tuple[str, ...] = (),
+        *,
+        hands_on: bool = True,
     ) -> None:
+        self._hands_on = hands_on
         self._token_key = token_key
         self._server_token = server_token
         self._allowed_origins = allowed_origins
@@ -61,6 +68,11 @@ class Gatekeeper:
 
     def admit(self, token: str, scope: Scope) -> Admission:
         if not self._token_key:
+            if token and not self._hands_on:
+                raise UnauthenticatedError(
+                    "tokens are not taken here: the connection to the policy service, which would "
+                    "judge them, is not encrypted (SERVER_TLS_CA_FILE)"
+                )
             return Admission(token)
         if not token:
             raise UnauthenticatedError("an access token is needed: a bearer token of this gateway")

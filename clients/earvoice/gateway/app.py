@@ -75,7 +75,8 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
         await _serve_reader(connection, find_stream(door, connection.websocket))
 
     async def list_models(request: Request) -> Response:
-        catalog = await door.client.with_token(_server_token(door, request)).list_models()
+        token = door.gatekeeper.admit(shown_token(request), "speak").server_token
+        catalog = await door.client.with_token(token).list_models()
         models = [
             {item.name: getattr(model, item.name) for item in fields(model)}
             for model in catalog.models
@@ -148,13 +149,6 @@ async def _serve_reader(connection: Connection, stream: PublishedStream) -> None
         async for message in stream.read(languages):
             await connection.send(message)
         listening.cancel()
-
-
-def _server_token(door: Door, request: Request) -> str:
-    token = shown_token(request)
-    if not door.settings.token_key:
-        return token
-    return door.gatekeeper.admit(token, "speak").server_token
 
 
 def _answer_failure(_: Request, error: Exception) -> Response:

@@ -45,6 +45,11 @@ class Connection:
         self._settings = settings
         self._is_writing = asyncio.Lock()
 
+    @property
+    def traceparent(self) -> str:
+        """Of the request that it began with; empty where that has none."""
+        return self.websocket.headers.get("traceparent", "")
+
     async def receive(self, timeout_ms: int | None, what: str) -> str | bytes:
         """Return the next message; ``what`` it is stands in the error of one that is late."""
         try:
@@ -106,6 +111,18 @@ async def telling_failures(
         with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or reads nothing
             await connection.send(dump(describe(error)))
     await connection.close(_close_code(error), error.message)
+
+
+CANCELLED = "CANCELLED"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a stream ended, as an error's reason; `CANCELLED` where its caller went."""
+    first = _first_of(error) if isinstance(error, Exception) else error
+    if isinstance(first, EarvoiceError | TranslationError):
+        return first.reason
+    gone = WebSocketDisconnect | asyncio.CancelledError
+    return CANCELLED if isinstance(first, gone) else InternalError.reason
 
 
 def _first_of(error: Exception) -> Exception:

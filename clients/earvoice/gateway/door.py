@@ -6,16 +6,30 @@ import asyncio
 import logging
 import time
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from opentelemetry.trace import SpanKind
 
 from earvoice.client import connect
 from earvoice.gateway.access import Gatekeeper
+from earvoice.gateway.connection import CANCELLED, reason_of
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError, SessionLimitError
+from earvoice.runtime.settings import SettingsError
+from earvoice.telemetry.service_telemetry import ServiceTelemetry
+from earvoice.telemetry.trace_context import (
+    Interval,
+    WallAnchor,
+    new_child,
+    new_root,
+    read_traceparent,
+    traceparent_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from earvoice.client import ResumePoint, TranslationClient, TranslationOptions
     from earvoice.gateway.access import Admission
@@ -25,8 +39,59 @@ RETRY_MS = 1_000
 _LOG = logging.getLogger(__name__)
 
 
+class StreamSpan:
+    """A speaker's stream in the traces: the policy service's sessions hang on it.
+
+    Args:
+        traceparent: of the caller, or empty.
+
+    Attributes:
+        traceparent: what the policy service is told.
+    """
+
+    def __init__(self, telemetry: ServiceTelemetry, traceparent: str) -> None:
+        self.traceparent = traceparent
+        self._tracer = telemetry.tracer
+        self._begin_s = time.perf_counter()
+        self._is_traced = self._tracer is not None and telemetry.sampler.traces(traceparent)
+        if self._is_traced:
+            self._anchor = WallAnchor()
+            self._parent = read_traceparent(traceparent)
+            self._context = new_child(self._parent) if self._parent else new_root()
+            self.traceparent = traceparent_of(self._context)
+
+    def end(self, speaker: Speaker, error: BaseException | None) -> None:
+        if self._tracer is None or not self._is_traced:
+            return
+        attributes: dict[str, str | float | Sequence[str]] = {
+            "earvoice.gateway.languages": list(speaker.languages),
+            "earvoice.gateway.sessions": speaker.session_ids,
+            "earvoice.gateway.longest_relay_ms": speaker.longest_relay_ms,
+            "earvoice.session.status": reason_of(error) if error else "OK",
+            "earvoice.session.words": speaker.word_count,
+        }
+        failed = error is not None and attributes["earvoice.session.status"] != CANCELLED
+        if failed:
+            attributes["error.type"] = attributes["earvoice.session.status"]
+        batch = self._tracer.batch(self._anchor)
+        interval = Interval(self._begin_s, time.perf_counter())
+        batch.add(
+            "stream",
+            self._context,
+            self._parent,
+            interval,
+            attributes,
+            kind=SpanKind.SERVER,
+            failed=failed,
+        )
+        self._tracer.export(batch)
+
+
 class Door:
     """Opens streams for callers.
+
+    Raises:
+        SettingsError: the policy service cannot be called like this.
 
     Attributes:
         socket_count: connections that are open.
@@ -36,20 +101,27 @@ class Door:
 
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
+        self.client = _connect(settings)
         server_token = settings.server_token.get_secret_value() if settings.server_token else ""
         token_key = settings.token_key.get_secret_value() if settings.token_key else ""
-        self.gatekeeper = Gatekeeper(token_key, server_token, settings.allowed_origins)
+        self.gatekeeper = Gatekeeper(
+            token_key,
+            server_token,
+            settings.allowed_origins,
+            hands_on=self.client.keeps_secrets,
+        )
         self.directory = StreamDirectory(settings.kept_lines, settings.stream_linger_ms / 1000)
         self.socket_count = 0
         self.speaker_count = 0
         self.refused_count = 0
         self.is_draining = False
-        self._client = connect(settings.server, tls=settings.server_tls)
         self._sockets: set[asyncio.Task[object]] = set()
-
-    @property
-    def client(self) -> TranslationClient:
-        return self._client
+        self._telemetry = ServiceTelemetry("gateway", settings)
+        observe = self._telemetry.meters.observe
+        observe("earvoice.gateway.sockets", lambda: {"": self.socket_count})
+        observe("earvoice.gateway.speakers", lambda: {"": self.speaker_count})
+        observe("earvoice.gateway.readers", lambda: {"": self.directory.reader_count})
+        observe("earvoice.gateway.refused", lambda: {"": self.refused_count})
 
     async def drain(self) -> None:
         """Let nobody in, and running connections end for as long as the grace lasts."""
@@ -63,7 +135,8 @@ class Door:
             await asyncio.wait(ended)
 
     async def close(self) -> None:
-        await self._client.close()
+        await self.client.close()
+        await asyncio.to_thread(self._telemetry.close)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -94,12 +167,14 @@ class Door:
         admission: Admission,
         publish: str = "",
         resume_points: Mapping[str, ResumePoint] | None = None,
+        traceparent: str = "",
     ) -> AsyncIterator[Speaker]:
         """Give a stream; it ends with the context.
 
         Args:
             publish: name under which others may read it; empty for nobody.
             resume_points: by language, where the stream goes on.
+            traceparent: of the caller's request; that of its config comes first.
         """
         published = None
         if publish:
@@ -109,16 +184,23 @@ class Door:
             raise PermissionDeniedError(
                 f"the access token is for the stream {admission.stream!r}: publish under it"
             )
-        client = self._client.with_token(admission.server_token)
-        speaker = Speaker(client, options, resume_points, published)
+        client = self.client.with_token(admission.server_token)
+        span = StreamSpan(self._telemetry, options.traceparent or traceparent)
+        traced = replace(options, traceparent=span.traceparent)
+        speaker = Speaker(client, traced, resume_points, published, self._telemetry.meters)
         self.speaker_count += 1
         begun_s = time.monotonic()
+        error: BaseException | None = None
         try:
             yield speaker
+        except BaseException as raised:
+            error = raised
+            raise
         finally:
             self.speaker_count -= 1
             if published is not None:
                 self.directory.end(published)
+            span.end(speaker, error)
             _LOG.info(
                 "stream ended",
                 extra={
@@ -127,3 +209,16 @@ class Door:
                     "words": speaker.word_count,
                 },
             )
+
+
+def _connect(settings: GatewaySettings) -> TranslationClient:
+    try:
+        client = connect(settings.server, tls=settings.server_tls)
+    except ValueError as error:
+        raise SettingsError(f"{settings.variable('server')}: {error}") from error
+    if settings.server_token and not client.keeps_secrets:
+        raise SettingsError(
+            f"{settings.variable('server_token')}: is shown to {settings.server} only over TLS, "
+            f"for everybody could read it; set {settings.variable('server_tls_ca_file')}"
+        )
+    return client

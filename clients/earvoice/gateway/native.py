@@ -28,7 +28,9 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
     start = read_start(first)
     admission = door.gatekeeper.admit(start.access_token or token, "speak")
     async with (
-        door.open(start.options, admission, start.publish, start.resume_points) as speaker,
+        door.open(
+            start.options, admission, start.publish, start.resume_points, connection.traceparent
+        ) as speaker,
         asyncio.TaskGroup() as group,
     ):
         audio: Speaker | ContainerAudio = speaker

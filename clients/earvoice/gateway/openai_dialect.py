@@ -47,7 +47,10 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         model=model if model in await _own_models(door, admission.server_token) else "",
         transcript=session.wants_transcript,
     )
-    async with door.open(options, admission) as speaker, asyncio.TaskGroup() as group:
+    async with (
+        door.open(options, admission, traceparent=connection.traceparent) as speaker,
+        asyncio.TaskGroup() as group,
+    ):
         listening = group.create_task(_listen(door, connection, session, speaker))
         await speaker.send(first_audio)
         async for spoken in speaker.events():

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated
 
-from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
+from earvoice.runtime.settings import ProcessSettings
 from earvoice.runtime.tls import ChannelTls
 
 SIGNING_KEY_BYTES = 32
 
 
-class GatewaySettings(BaseSettings):
+class GatewaySettings(ProcessSettings):
     """What the gateway can be told by its environment."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="EARVOICE_GATEWAY_")
+    model_config = SettingsConfigDict(env_prefix="EARVOICE_GATEWAY_")
 
-    host: str = Field("127.0.0.1", description="Address to listen on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         8080, description="Port to listen on; 0 takes a free one."
-    )
-    address_file: Path | None = Field(
-        None, description="File that gets `host:port` once the gateway is ready."
     )
     tls_certificate_file: Path | None = Field(
         None, description="Our certificate with its chain, PEM; without one there is no TLS."
     )
-    tls_key_file: Path | None = Field(None, description="Its private key, PEM, not locked.")
     server: str = Field(
         "127.0.0.1:50051",
         min_length=1,
@@ -71,26 +67,11 @@ class GatewaySettings(BaseSettings):
     start_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = Field(
         5_000, description="Milliseconds a caller has to say what it wants."
     )
-    idle_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = Field(
-        60_000, description="Milliseconds without a message after which a speaker is sent away."
-    )
-    write_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = Field(
-        10_000, description="Milliseconds a caller may leave an answer unread."
-    )
-    drain_grace_ms: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
-        10_000, description="Milliseconds that running streams get to end after SIGTERM."
-    )
     kept_lines: Annotated[int, Field(ge=1, le=10_000)] = Field(
         2_000, description="Lines of a published stream, in each language, kept for late readers."
     )
     stream_linger_ms: Annotated[int, Field(ge=0, le=86_400_000)] = Field(
         600_000, description="Milliseconds that a published stream can be read after its end."
-    )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="Least severe log line written."
-    )
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
     )
 
     @property
@@ -98,9 +79,3 @@ class GatewaySettings(BaseSettings):
         if self.server_tls_ca_file is None:
             return None
         return ChannelTls(self.server_tls_ca_file, server_name=self.server_tls_name)
-
-    @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
-            raise ValueError("TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together")
-        return self

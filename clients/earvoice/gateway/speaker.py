@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from earvoice.client import ResumePoint, TranslationClient, TranslationOptions
     from earvoice.gateway.published import PublishedStream
+    from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
 WAITING_EVENTS = 1_000
@@ -35,11 +37,13 @@ class SpokenEvent(NamedTuple):
     Attributes:
         resume_point: bytes of where the session could go on after this; empty where the event
             gives no such place.
+        came_s: when it came, on the clock of `time.perf_counter`.
     """
 
     language: str
     event: TranslationEvent
     resume_point: bytes = b""
+    came_s: float = 0.0
 
 
 class _AudioQueue:
@@ -83,9 +87,11 @@ class Speaker:
         resume_points: by language, where the sessions go on that another gateway had; the audio
             then begins at the earliest of their ``acknowledged_samples``; 0 for a language without.
         published: gets every event, for readers.
+        meters: of the gateway.
 
     Attributes:
         session_ids: of the sessions until now, for logs.
+        longest_relay_ms: from a word's coming to its being written to the caller.
     """
 
     def __init__(
@@ -94,8 +100,10 @@ class Speaker:
         options: TranslationOptions,
         resume_points: Mapping[str, ResumePoint] | None = None,
         published: PublishedStream | None = None,
+        meters: Meters | None = None,
     ) -> None:
         self._client = client
+        self._meters = meters
         self._options = options
         self._resume_points = resume_points or {}
         points = [self._resume_points.get(language) for language in options.target_languages]
@@ -103,11 +111,16 @@ class Speaker:
         self._published = published
         self.session_ids: list[str] = []
         self.word_count = 0
+        self.longest_relay_ms = 0.0
         self.has_ended = False
         rate = options.audio.sample_rate_hz * options.audio.frame_bytes
         limit_bytes = rate * WAITING_AUDIO_MS // 1000
         self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
         self._events: asyncio.Queue[SpokenEvent | None] = asyncio.Queue(WAITING_EVENTS)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self._audio)
 
     @property
     def has_started(self) -> bool:
@@ -142,6 +155,7 @@ class Speaker:
                     break
                 self._note(event)
                 yield event
+                self._note_relay(event)
             await running
         finally:
             left = {task for task in (running, coming) if task is not None}
@@ -160,6 +174,13 @@ class Speaker:
                 self.word_count += sum(word.starts_word for word in spoken.event.words)
         if self._published is not None:
             self._published.publish(spoken.language, spoken.event)
+
+    def _note_relay(self, spoken: SpokenEvent) -> None:
+        if isinstance(spoken.event, Committed):
+            relay_ms = 1000 * (time.perf_counter() - spoken.came_s)
+            self.longest_relay_ms = max(self.longest_relay_ms, relay_ms)
+            if self._meters is not None:
+                self._meters.record("earvoice.gateway.relay", relay_ms)
 
     async def _run(self) -> None:
         try:
@@ -185,7 +206,8 @@ class Speaker:
                     token = b""
                     if isinstance(event, Committed | EndOfUtterance) and event.resume_token:
                         token = stream.resume_point.to_bytes()
-                    await self._events.put(SpokenEvent(language, event, token))
+                    spoken = SpokenEvent(language, event, token, time.perf_counter())
+                    await self._events.put(spoken)
         finally:
             queue.close()
 

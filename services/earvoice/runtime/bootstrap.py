@@ -9,10 +9,12 @@ import selectors
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from earvoice.runtime.log import configure_logging
-from earvoice.runtime.settings import ModelSettings, Settings, SettingsError, load_settings
+from earvoice.runtime.settings import ModelSettings, ProcessSettings, SettingsError, load_settings
+
+Settings = TypeVar("Settings", bound=ProcessSettings)
 
 
 def run_service(

@@ -17,7 +17,6 @@ OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
 SHORTEST_TOKEN_CHARACTERS = 16
 SHIPPED_MODEL = "earvoice-en-x-small"
 
-Settings = TypeVar("Settings", bound="ServiceSettings")
 _AnySettings = TypeVar("_AnySettings", bound=BaseSettings)
 
 
@@ -25,8 +24,8 @@ class SettingsError(Exception):
     """The configuration is wrong; the message names variable, value and what is allowed."""
 
 
-class ServiceSettings(BaseSettings):
-    """What every service can be told by its environment."""
+class ProcessSettings(BaseSettings):
+    """What every process that serves others can be told by its environment."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 
@@ -37,29 +36,14 @@ class ServiceSettings(BaseSettings):
     address_file: Path | None = Field(
         None, description="File that gets `host:port` once the service is ready."
     )
-    health_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0,
-        description="Port on `HOST` that serves health alone, never with TLS, for probes that "
-        "cannot show a certificate; 0 for none.",
-    )
     tls_certificate_file: Path | None = Field(
         None,
         description="Our certificate with its chain, PEM; without one connections are not "
         "encrypted. Read again when it changes.",
     )
     tls_key_file: Path | None = Field(None, description="Its private key, PEM, not locked.")
-    tls_client_ca_file: Path | None = Field(
-        None,
-        description="Authorities, PEM, one of which every caller's certificate must come from "
-        "(mutual TLS).",
-    )
     drain_grace_ms: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
         10_000, description="Milliseconds that running sessions get to end after SIGTERM."
-    )
-    connection_idle_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
-        600_000,
-        description="Milliseconds without a call after which a connection is closed; a client "
-        "opens another when it needs one.",
     )
     idle_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = Field(
         60_000, description="Milliseconds without a message after which a session is ended."
@@ -67,7 +51,6 @@ class ServiceSettings(BaseSettings):
     write_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = Field(
         10_000, description="Milliseconds a caller may leave a response unread."
     )
-    reflection: bool = Field(default=False, description="Serve gRPC reflection.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Least severe log line written."
     )
@@ -94,6 +77,33 @@ class ServiceSettings(BaseSettings):
     def variable(cls, field: str) -> str:
         return f"{cls.model_config.get('env_prefix', '')}{field.upper()}"
 
+    @model_validator(mode="after")
+    def _check_certificate(self) -> Self:
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise ValueError("TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together")
+        return self
+
+
+class ServiceSettings(ProcessSettings):
+    """What every gRPC service can be told by its environment."""
+
+    health_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0,
+        description="Port on `HOST` that serves health alone, never with TLS, for probes that "
+        "cannot show a certificate; 0 for none.",
+    )
+    tls_client_ca_file: Path | None = Field(
+        None,
+        description="Authorities, PEM, one of which every caller's certificate must come from "
+        "(mutual TLS).",
+    )
+    connection_idle_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
+        600_000,
+        description="Milliseconds without a call after which a connection is closed; a client "
+        "opens another when it needs one.",
+    )
+    reflection: bool = Field(default=False, description="Serve gRPC reflection.")
+
     @property
     def tls(self) -> ServerTls | None:
         if self.tls_certificate_file is None or self.tls_key_file is None:
@@ -102,8 +112,6 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
-        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
-            raise ValueError("TLS_CERTIFICATE_FILE and TLS_KEY_FILE are given together")
         if self.tls_client_ca_file and self.tls is None:
             raise ValueError("TLS_CLIENT_CA_FILE needs TLS_CERTIFICATE_FILE and TLS_KEY_FILE")
         return self

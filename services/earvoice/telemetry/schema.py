@@ -13,12 +13,13 @@ AttributeType = Literal[
     "string", "int", "double", "bool", "string[]", "double[]", "bool[]", "int[]"
 ]
 Instrument = Literal["histogram", "counter", "up-down counter", "gauge"]
-Service = Literal["policy", "encoder", "decoder"]
+Service = Literal["policy", "encoder", "decoder", "gateway"]
 
 SERVICE_NAMES: dict[Service, str] = {
     "policy": "earvoice-policy",
     "encoder": "earvoice-encoder",
     "decoder": "earvoice-decoder",
+    "gateway": "earvoice-gateway",
 }
 """The resource's `service.name`, unless `OTEL_SERVICE_NAME` says otherwise."""
 
@@ -95,6 +96,11 @@ _COMPUTE_MS = Attribute(
     "earvoice.engine.compute_ms", "double", "Computation, by the engine's clock."
 )
 
+_STATUS = Attribute(
+    "earvoice.session.status", "string", "`OK`, `CANCELLED`, or the error's reason."
+)
+_WORDS = Attribute("earvoice.session.words", "int", "Words released.")
+
 _SESSION = (
     _SESSION_ID,
     Attribute("earvoice.model.name", "string", "The model served."),
@@ -105,9 +111,9 @@ _SESSION = (
     Attribute("earvoice.session.clock", "string", "Clock of elapsed times: `live` or `true`."),
     Attribute("earvoice.language.source", "string", "BCP-47 tag of the source."),
     Attribute("earvoice.language.target", "string", "BCP-47 tag of the target."),
-    Attribute("earvoice.session.status", "string", "`OK`, `CANCELLED`, or the error's reason."),
+    _STATUS,
     Attribute("earvoice.session.audio_ms", "double", "Audio received."),
-    Attribute("earvoice.session.words", "int", "Words released."),
+    _WORDS,
     Attribute("earvoice.session.computation_ms", "double", "Computation of all services."),
     Attribute(
         "earvoice.session.replays", "int", "Utterances sent to another replica: one was lost."
@@ -187,7 +193,27 @@ _EMIT = (
     ),
 )
 
+_STREAM = (
+    Attribute("earvoice.gateway.languages", "string[]", "BCP-47 tags of its targets."),
+    Attribute("earvoice.gateway.sessions", "string[]", "Its sessions, one a language or more."),
+    Attribute(
+        "earvoice.gateway.longest_relay_ms",
+        "double",
+        "From a word's coming to its being written to the caller.",
+    ),
+    _STATUS,
+    _WORDS,
+    _ERROR_TYPE,
+)
+
 SPANS = (
+    SpanDeclaration(
+        "stream",
+        "gateway",
+        "the caller's span, or none",
+        "a speaker's start message to its stream's end",
+        _STREAM,
+    ),
     SpanDeclaration(
         "session", "policy", "the client's span, or none", "the stream's begin to its end", _SESSION
     ),
@@ -253,6 +279,8 @@ _RATIO = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0)
 _SHARE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _BATCH = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _ALL: tuple[Service, ...] = ("policy", "encoder", "decoder")
+_EVERY: tuple[Service, ...] = (*_ALL, "gateway")
+_GATEWAY: tuple[Service, ...] = ("gateway",)
 _ENGINES: tuple[Service, ...] = ("encoder", "decoder")
 
 METRICS = (
@@ -387,24 +415,48 @@ METRICS = (
         "earvoice.guard.hits", "counter", "{cut}", ("policy",), "Commits cut by a guard.", "guard"
     ),
     Metric(
+        "earvoice.gateway.sockets", "gauge", "{connection}", _GATEWAY, "Connections that are open."
+    ),
+    Metric(
+        "earvoice.gateway.speakers", "gauge", "{stream}", _GATEWAY, "Of these, running streams."
+    ),
+    Metric(
+        "earvoice.gateway.readers", "gauge", "{reader}", _GATEWAY, "Readers of published streams."
+    ),
+    Metric(
+        "earvoice.gateway.refused",
+        "counter",
+        "{connection}",
+        _GATEWAY,
+        "Connections that were refused, by a limit or while it drained.",
+    ),
+    Metric(
+        "earvoice.gateway.relay",
+        "histogram",
+        "ms",
+        _GATEWAY,
+        "From a word's coming from the policy service to its being written to the caller.",
+        bounds=_STAGE_MS,
+    ),
+    Metric(
         "earvoice.descriptors.open",
         "gauge",
         "{descriptor}",
-        _ALL,
+        _EVERY,
         "Files and connections that the process has open.",
     ),
     Metric(
         "earvoice.descriptors.limit",
         "gauge",
         "{descriptor}",
-        _ALL,
+        _EVERY,
         "As many may be open; connections end, and sessions are refused, before.",
     ),
     Metric(
         "earvoice.telemetry.dropped",
         "counter",
         "{item}",
-        _ALL,
+        _EVERY,
         "Spans, or readings of the metrics, that could not be exported.",
         "signal",
         ("traces", "metrics"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import NoOpMeter
 
 from earvoice.runtime.machine import descriptor_limit, open_descriptors
-from earvoice.runtime.settings import ServiceSettings, address_of
+from earvoice.runtime.settings import ProcessSettings, address_of
 from earvoice.telemetry.metering import Meters
 from earvoice.telemetry.schema import SERVICE_NAMES, Service
 from earvoice.telemetry.trace_context import SessionSampler
@@ -36,7 +36,7 @@ class ServiceTelemetry:
         sampler: draws which sessions are traced.
     """
 
-    def __init__(self, service: Service, settings: ServiceSettings) -> None:
+    def __init__(self, service: Service, settings: ProcessSettings) -> None:
         # Its exporters write a line or more for every failure; `ExportLosses` writes one.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)
         losses = ExportLosses()
@@ -64,7 +64,7 @@ class ServiceTelemetry:
 
 
 def _metric_export(
-    service: Service, losses: ExportLosses, settings: ServiceSettings
+    service: Service, losses: ExportLosses, settings: ProcessSettings
 ) -> MetricExport | None:
     to_collector = _has_collector("METRICS")
     if not (to_collector or settings.metrics_port):
@@ -90,7 +90,7 @@ def _tracer(service: Service, queue: SpanQueue) -> Tracer:
     return Tracer(_resource(service), queue)
 
 
-def _span_queue(settings: ServiceSettings, losses: ExportLosses) -> SpanQueue | None:
+def _span_queue(settings: ProcessSettings, losses: ExportLosses) -> SpanQueue | None:
     exporter: SpanExporter | None = None
     if _has_collector("TRACES"):
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415

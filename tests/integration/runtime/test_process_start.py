@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -41,8 +42,14 @@ async def start(
     )
 
 
-@pytest.mark.parametrize("service", SERVICES)
-@pytest.mark.parametrize("setting", ["PORT", "HEALTH_PORT", "METRICS_PORT"])
+@pytest.mark.parametrize(
+    ("service", "setting"),
+    [
+        *itertools.product(SERVICES, ("PORT", "HEALTH_PORT", "METRICS_PORT")),
+        ("gateway", "PORT"),
+        ("gateway", "METRICS_PORT"),
+    ],
+)
 async def test_a_taken_port_is_told_with_its_setting(service, setting):
     """One line, and nothing else: no traceback, nothing of gRPC's core."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -64,7 +71,7 @@ async def first_line(process: asyncio.subprocess.Process, message: str) -> dict[
     return line
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", [*SERVICES, "gateway"])
 async def test_a_signal_ends_a_service_that_does_not_serve_yet(service):
     """As well as one that does: whoever reads that it listens may stop it."""
     process = await start(service, PORT="0")
