@@ -28,7 +28,7 @@ ROTEL := rotel==0.0.1a15
 FIELD_TOOLS := simuleval simulstream
 CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environment.py)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1 \
-	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0
+	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0 hls.js@1.6.19
 LAG_MS := 2000
 # A neural synthesiser, small and fast.
 HIBARI := hibari-tts[fast]==0.2.1

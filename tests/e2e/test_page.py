@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import chromium
 from tests.deploy.tool import program
 from tests.e2e.running import start
 
@@ -43,26 +44,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 async def browser():
     """Chromium with a recording for a microphone."""
-    chromium = program("chromium")
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(
-            executable_path=chromium,
-            args=[
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-background-networking",
-                "--disable-component-update",
-                "--disable-sync",
-                "--use-fake-ui-for-media-stream",
-                "--use-fake-device-for-media-stream",
-                f"--use-file-for-fake-audio-capture={RECORDING}%noloop",
-                "--autoplay-policy=no-user-gesture-required",
-            ],
-        )
+    async with chromium(
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={RECORDING}%noloop",
+    ) as launched:
         yield launched
-        await launched.close()
 
 
 async def open_page(browser, gateway: str, query: str = ""):

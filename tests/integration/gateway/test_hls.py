@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from contextlib import AsyncExitStack
 from itertools import pairwise
 
 import httpx
@@ -17,7 +18,8 @@ from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
 from earvoice.gateway.hls import SEGMENT_MS, caption_playlist, caption_segment
 from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import InvalidFieldError
-from tests.deploy.tool import program
+from tests.browser import chromium
+from tests.deploy.tool import node_package, program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import receive_all, run_gateway, speak, start
 
@@ -112,3 +114,79 @@ async def test_ffmpeg_reads_the_playlist_of_a_stream(tmp_path):
     assert 'LANGUAGE="de"' in master
     assert master.endswith("https://video.example/a.m3u8\n")
     assert wrong.status_code == 400
+
+
+class TimedService(ScriptedService):
+    """Each word is a sentence of its own, three seconds after the one before."""
+
+    def _release(self, text):
+        response = super()._release(text)
+        (item,) = response.committed.items
+        item.source_start_sample = 3 * 16_000 * self.words.index(text)
+        item.source_end_sample = item.source_start_sample + 16_000
+        return response
+
+
+VIDEO_STARTS_MS = 1_400
+SPEECH_STARTS_MS = 500
+PATIENCE_MS = 120_000
+VIEWER = """
+const video = document.createElement("video");
+video.muted = true;
+document.body.append(video);
+window.hls = new Hls({enableWorker: false, startPosition: 0, renderTextTracksNatively: true});
+window.failures = [];
+hls.on(Hls.Events.ERROR, (_, {details, fatal}) => fatal && failures.push(details));
+hls.on(Hls.Events.SUBTITLE_TRACKS_UPDATED, () => { hls.subtitleTrack = 0; });
+hls.loadSource("MASTER");
+hls.attachMedia(video);
+window.cues = () => [...video.textTracks].flatMap(({cues}) => [...cues ?? []]
+  .map(({startTime, text}) => [startTime, text]));
+window.shown = () => [...video.textTracks].flatMap(({activeCues}) => [...activeCues ?? []])
+  .map(({text}) => text);
+"""
+
+
+async def test_hls_js_shows_the_captions_beside_a_video(tmp_path):
+    """In Chromium, while the speaker still speaks: each cue at its word's place in the video."""
+    library = node_package("hls.js") / "dist" / "hls.min.js"
+    segments = ("-f", "hls", "-hls_time", "6", "-hls_list_size", "0", tmp_path / "video.m3u8")
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=160x90:rate=10:duration=30")
+    encoding = ("-c:v", "libx264", "-g", "60", "-pix_fmt", "yuv420p")
+    command = [program("ffmpeg"), "-v", "error", *picture, *encoding, *segments]
+    await asyncio.to_thread(subprocess.run, command, check=True)
+
+    async def give_video(route):
+        name = route.request.url.rpartition("/")[2]
+        await route.fulfill(path=tmp_path / name, headers={"Access-Control-Allow-Origin": "*"})
+
+    words = [f" Satz{number}." for number in range(8)]
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serve(TimedService(words)))
+        address, _ = await stack.enter_async_context(run_gateway(server))
+        browser = await stack.enter_async_context(chromium())
+        speaker = await stack.enter_async_context(speak(address))
+        await speaker.send(start(publish="hall"))
+        for _ in range(6):
+            await speaker.send(b"\0\0" * 800)
+        while json.loads(await speaker.recv()).get("segment") != 6:
+            pass
+        page = await browser.new_page()
+        await page.route("http://video.test/**", give_video)
+        await page.add_script_tag(path=library)
+        # The video's first picture has the time 1.4 s; the speech began half a second after it.
+        ticks = 90 * (VIDEO_STARTS_MS + SPEECH_STARTS_MS)
+        master = f"http://{address}/v1/streams/hall/hls/master.m3u8"
+        query = f"?video=http://video.test/video.m3u8&mpegts={ticks}"
+        await page.evaluate(VIEWER.replace("MASTER", master + query))
+        await page.wait_for_function("cues().length >= 3", timeout=PATIENCE_MS)
+        await page.evaluate("document.querySelector('video').currentTime = 4")
+        await page.wait_for_function("shown().join() === 'Satz1.'", timeout=PATIENCE_MS)
+        await speaker.send(json.dumps({"type": "end"}))
+        await receive_all(speaker)
+        await page.wait_for_function("cues().length >= 8", timeout=PATIENCE_MS)
+        cues = {text: at_s for at_s, text in await page.evaluate("cues()")}
+        assert await page.evaluate("failures") == []
+    assert list(cues) == [word.strip() for word in words]
+    for number, at_s in enumerate(cues.values()):
+        assert at_s == pytest.approx(SPEECH_STARTS_MS / 1000 + 3 * number, abs=0.1)
