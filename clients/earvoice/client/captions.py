@@ -11,10 +11,11 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from earvoice.client.event import CommittedWord, NotUnderstood
 
@@ -238,16 +239,26 @@ def vtt_block(cue: Cue) -> str:
     return "\n".join([times, *lines]) + "\n\n"
 
 
-def captions_of(words: Iterable[CommittedWord]) -> list[Cue]:
-    writer = CaptionWriter()
-    cues: list[Cue] = []
-    utterance = None
+def captions_of(
+    words: Iterable[CommittedWord],
+    marks: CaptionMarks = NO_MARKS,
+    not_understood: Mapping[int, NotUnderstood] = MappingProxyType({}),
+) -> list[Cue]:
+    """Return the cues of a whole text.
+
+    Args:
+        not_understood: by utterance.
+    """
+    spoken: dict[int, list[CommittedWord]] = {utterance: [] for utterance in not_understood}
     for word in words:
-        if utterance not in (None, word.utterance):
-            cues += writer.end_utterance()
-        utterance = word.utterance
-        cues += writer.add(word)
-    return cues + writer.end_utterance()
+        spoken.setdefault(word.utterance, []).append(word)
+    writer = CaptionWriter(marks=marks)
+    cues: list[Cue] = []
+    for utterance, said in sorted(spoken.items()):
+        for word in said:
+            cues += writer.add(word)
+        cues += writer.end_utterance(not_understood.get(utterance))
+    return cues
 
 
 def subtitle_file(cues: Iterable[Cue], form: SubtitleForm) -> str:

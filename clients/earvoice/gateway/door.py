@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.trace import SpanKind
 
 from earvoice.client import connect
+from earvoice.client.captions import NO_MARKS
 from earvoice.gateway.access import Gatekeeper
 from earvoice.gateway.connection import CANCELLED, reason_of
 from earvoice.gateway.published import StreamDirectory
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from earvoice.client import ResumePoint, TranslationClient, TranslationOptions
+    from earvoice.client.captions import CaptionMarks
     from earvoice.gateway.access import Admission
     from earvoice.gateway.settings import GatewaySettings
 
@@ -168,6 +170,7 @@ class Door:
         publish: str = "",
         resume_points: Mapping[str, ResumePoint] | None = None,
         traceparent: str = "",
+        marks: CaptionMarks = NO_MARKS,
     ) -> AsyncIterator[Speaker]:
         """Give a stream; it ends with the context.
 
@@ -175,11 +178,12 @@ class Door:
             publish: name under which others may read it; empty for nobody.
             resume_points: by language, where the stream goes on.
             traceparent: of the caller's request; that of its config comes first.
+            marks: of the published captions.
         """
         published = None
         if publish:
             admission.check_stream(publish)
-            published = self.directory.open(publish, resumes=bool(resume_points))
+            published = self.directory.open(publish, marks, resumes=bool(resume_points))
         elif admission.stream != "*":
             raise PermissionDeniedError(
                 f"the access token is for the stream {admission.stream!r}: publish under it"

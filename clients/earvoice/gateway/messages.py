@@ -17,6 +17,7 @@ from earvoice.client import (
     CommittedWord,
     EndOfUtterance,
     GoAway,
+    NotUnderstood,
     Reconnected,
     ResumePoint,
     SegmentDone,
@@ -26,6 +27,7 @@ from earvoice.client import (
     TranslationError,
     TranslationEvent,
 )
+from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
 from earvoice.client.options import read_config, read_update
 from earvoice.runtime.errors import (
     EarvoiceError,
@@ -34,7 +36,7 @@ from earvoice.runtime.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from earvoice.client import TranslationOptions, TranslationUpdate
     from earvoice.gateway.speaker import SpokenEvent
@@ -64,6 +66,7 @@ class StartMessage:
         resume_points: by language, where an interrupted stream goes on.
         container: the audio's bytes are those of a container, such as WebM; ``config`` says what
             becomes of them.
+        marks: what the published captions tell of words that may be wrong.
     """
 
     options: TranslationOptions
@@ -71,6 +74,7 @@ class StartMessage:
     publish: str = ""
     resume_points: Mapping[str, ResumePoint] = field(default_factory=dict)
     container: bool = False
+    marks: CaptionMarks = NO_MARKS
 
 
 def read_start(text: str) -> StartMessage:
@@ -79,7 +83,7 @@ def read_start(text: str) -> StartMessage:
     kind = content.get("type")
     if kind != "start":
         raise InvalidFieldError("type", kind, "start, as the first message")
-    allowed = ("type", "config", "access_token", "publish", "resume", "container")
+    allowed = ("type", "config", "access_token", "publish", "resume", "container", "captions")
     for name in content:
         if name not in allowed:
             raise InvalidFieldError("start", name, f"the fields {', '.join(allowed)}")
@@ -97,7 +101,8 @@ def read_start(text: str) -> StartMessage:
         # Where a container's bytes stand in its sound nobody knows.
         raise InvalidFieldError("resume", "given", "none with a container")
     resume_points = _read_resume_points(content.get("resume", {}), options.target_languages)
-    return StartMessage(options, access_token, publish, resume_points, container)
+    marks = _read_marks(content.get("captions", {}))
+    return StartMessage(options, access_token, publish, resume_points, container, marks)
 
 
 def check_stream_name(field_name: str, name: object) -> None:
@@ -117,37 +122,73 @@ def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
         raise MalformedMessageError(f"update: {error}") from error
 
 
-def read_words(body: bytes) -> list[CommittedWord]:
-    """Read the words of a ``words`` message again: ``{"words": […]}``."""
-    words = read_object(body).get("words")
+def read_captions(body: bytes) -> list[Cue]:
+    """Make cues of what a stream told: ``{"words": […], "utterances": […], "captions": {…}}``.
+
+    ``words`` are those of `words` messages, ``utterances`` are `utterance_end` messages.
+    """
+    content = read_object(body)
+    words, ends = content.get("words"), content.get("utterances", [])
     if not isinstance(words, list):
         raise InvalidFieldError("words", words, "a list of words, as they came")
-    return [_read_word(index, word) for index, word in enumerate(words)]
+    if not isinstance(ends, list):
+        raise InvalidFieldError("utterances", ends, "a list of utterance_end messages")
+    spoken = [_read_word(_Fields(f"words[{n}]", word)) for n, word in enumerate(words)]
+    not_understood = {}
+    for number, end in enumerate(ends):
+        told = _Fields(f"utterances[{number}]", end)
+        if told.content.get("not_understood") is not None:
+            span = _Fields(f"{told.name}.not_understood", told.content["not_understood"])
+            times = (span.take("start_ms", int, float), span.take("end_ms", int, float))
+            not_understood[told.take("utterance", int)] = NotUnderstood(*times)
+    return captions_of(spoken, _read_marks(content.get("captions", {})), not_understood)
 
 
-def _read_word(index: int, content: object) -> CommittedWord:
-    if not isinstance(content, dict):
-        raise InvalidFieldError(f"words[{index}]", content, "a word, as it came")
+def _read_marks(content: object) -> CaptionMarks:
+    fields = _Fields("captions", content, ("mark_below", "not_understood"))
+    below = fields.take("mark_below", int, float, default=0.0)
+    if not 0 <= below <= 1:
+        raise InvalidFieldError("captions.mark_below", below, "0 to 1")
+    return CaptionMarks(below, fields.take("not_understood", str, default=""))
 
-    def take(name: str, *kinds: type) -> Any:
-        value = content.get(name)
+
+class _Fields:
+    """The fields of an object in a message.
+
+    Args:
+        name: of the object, for errors.
+        allowed: names of all fields that it may have; None for any.
+    """
+
+    def __init__(self, name: str, content: object, allowed: Sequence[str] | None = None) -> None:
+        if not isinstance(content, dict):
+            raise InvalidFieldError(name, content, "an object")
+        for field_name in content:
+            if allowed is not None and field_name not in allowed:
+                raise InvalidFieldError(name, field_name, f"the fields {', '.join(allowed)}")
+        self.name = name
+        self.content = content
+
+    def take(self, name: str, *kinds: type, default: object = None) -> Any:
+        value = self.content.get(name, default)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             allowed = "text" if str in kinds else "true or false" if bool in kinds else "a number"
-            raise InvalidFieldError(f"words[{index}].{name}", value, allowed)
+            raise InvalidFieldError(f"{self.name}.{name}", value, allowed)
         return value
 
-    confidence = take("confidence", int, float) if "confidence" in content else 1.0
+
+def _read_word(word: _Fields) -> CommittedWord:
     return CommittedWord(
-        text=take("text", str),
-        starts_word=take("starts_word", bool),
+        text=word.take("text", str),
+        starts_word=word.take("starts_word", bool),
         target_language="",
-        utterance=take("utterance", int),
-        source_start_ms=take("source_start_ms", int, float),
-        source_end_ms=take("source_end_ms", int, float),
+        utterance=word.take("utterance", int),
+        source_start_ms=word.take("source_start_ms", int, float),
+        source_end_ms=word.take("source_end_ms", int, float),
         delay_ms=0.0,
         elapsed_ms=0.0,
         received_ms=0.0,
-        confidence=confidence,
+        confidence=word.take("confidence", int, float, default=1.0),
     )
 
 

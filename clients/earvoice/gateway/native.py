@@ -29,7 +29,12 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
     admission = door.gatekeeper.admit(start.access_token or token, "speak")
     async with (
         door.open(
-            start.options, admission, start.publish, start.resume_points, connection.traceparent
+            start.options,
+            admission,
+            start.publish,
+            start.resume_points,
+            connection.traceparent,
+            start.marks,
         ) as speaker,
         asyncio.TaskGroup() as group,
     ):

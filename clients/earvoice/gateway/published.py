@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from earvoice.client import Committed, EndOfUtterance, Started, Tentative
-from earvoice.client.captions import SHORTEST_MS, CaptionWriter, Cue
+from earvoice.client.captions import NO_MARKS, SHORTEST_MS, CaptionMarks, CaptionWriter, Cue
 from earvoice.gateway.messages import describe_event, dump
 from earvoice.gateway.speaker import SpokenEvent
 from earvoice.runtime.errors import Code, InvalidFieldError, SlowReaderError
@@ -63,17 +63,17 @@ class Line:
 class Captions:
     """The cues of one language; no new one begins before ``settled_ms``."""
 
-    def __init__(self, kept_cues: int) -> None:
-        self._writer = CaptionWriter()
+    def __init__(self, kept_cues: int, marks: CaptionMarks) -> None:
+        self._writer = CaptionWriter(marks=marks)
         self.cues: deque[Cue] = deque(maxlen=kept_cues)
         self.settled_ms = 0.0
 
     def add(self, word: CommittedWord) -> None:
         self._take(self._writer.add(word))
 
-    def end_utterance(self, end_ms: float) -> None:
-        self._take(self._writer.end_utterance())
-        self.settled_ms = max(self.settled_ms, end_ms)
+    def end_utterance(self, end: EndOfUtterance) -> None:
+        self._take(self._writer.end_utterance(end.not_understood))
+        self.settled_ms = max(self.settled_ms, end.end_ms)
 
     def _take(self, cues: Sequence[Cue]) -> None:
         for cue in cues:
@@ -99,10 +99,12 @@ class PublishedStream:
 
     Args:
         kept_lines: in each language.
+        marks: what its captions tell of words that may be wrong.
     """
 
-    def __init__(self, name: str, kept_lines: int) -> None:
+    def __init__(self, name: str, kept_lines: int, marks: CaptionMarks = NO_MARKS) -> None:
         self.name = name
+        self._marks = marks
         self.languages: list[str] = []
         self.is_over = False
         self.ended_at_s: float | None = None
@@ -127,14 +129,14 @@ class PublishedStream:
         if isinstance(event, Started) and language not in self._lines:
             self.languages.append(language)
             self._lines[language] = deque(maxlen=self._kept_lines)
-            self._captions[language] = Captions(self._kept_lines)
+            self._captions[language] = Captions(self._kept_lines, self._marks)
         if isinstance(event, Committed):
             captions = self._captions[language]
             for word in event.words:
                 self._line(language, word.utterance).words.append(word)
                 captions.add(word)
         if isinstance(event, EndOfUtterance):
-            self._captions[language].end_utterance(event.end_ms)
+            self._captions[language].end_utterance(event)
             lines = self._lines[language]
             # An utterance in which nothing was understood has no line.
             if lines and lines[-1].utterance == event.utterance:
@@ -265,10 +267,13 @@ class StreamDirectory:
     def reader_count(self) -> int:
         return sum(stream.reader_count for stream in self._streams.values())
 
-    def open(self, name: str, *, resumes: bool = False) -> PublishedStream:
+    def open(
+        self, name: str, marks: CaptionMarks = NO_MARKS, *, resumes: bool = False
+    ) -> PublishedStream:
         """Return a stream to speak into.
 
         Args:
+            marks: of a new one's captions.
             resumes: the speaker goes on with a session: the lines that are kept stay.
         """
         self._forget_old()
@@ -278,7 +283,7 @@ class StreamDirectory:
         if known is not None and resumes:
             known.is_over, known.ended_at_s = False, None
             return known
-        self._streams[name] = PublishedStream(name, self._kept_lines)
+        self._streams[name] = PublishedStream(name, self._kept_lines, marks)
         return self._streams[name]
 
     def find(self, name: str) -> PublishedStream:

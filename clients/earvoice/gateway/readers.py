@@ -9,10 +9,10 @@ from urllib.parse import urlencode, urlsplit
 from starlette.responses import Response
 from starlette.routing import Route
 
-from earvoice.client.captions import SubtitleForm, captions_of, subtitle_file
+from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
 from earvoice.gateway.access import shown_token
-from earvoice.gateway.messages import read_words
+from earvoice.gateway.messages import read_captions
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def _subtitle_routes(door: Door, form: SubtitleForm) -> list[Route]:
 
     async def make_subtitles(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
-        words = read_words(await _read_body(request))
-        return Response(subtitle_file(captions_of(words), form), media_type=media_type)
+        cues = read_captions(await _read_body(request))
+        return Response(subtitle_file(cues, form), media_type=media_type)
 
     return [
         Route(f"/v1/streams/{{name}}/captions.{form}", read_subtitles),

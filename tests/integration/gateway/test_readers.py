@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
 import pytest
 import webvtt
 
-from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
+from earvoice.client import Committed, CommittedWord, EndOfUtterance, NotUnderstood, Started
+from earvoice.client.captions import CaptionMarks
 from earvoice.gateway.access import issue_token
+from earvoice.gateway.messages import describe_event, read_captions
 from earvoice.gateway.published import (
     READERS_AT_ONCE,
     WAITING_MESSAGES,
     PublishedStream,
     StreamDirectory,
 )
+from earvoice.gateway.speaker import SpokenEvent
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
@@ -221,6 +225,65 @@ async def test_words_become_subtitles_of_either_form():
     assert vtt.text == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\nGuten Tag\n\n"
     assert (wrong.status_code, none.status_code) == (400, 400)
     assert "words[0].text = 1" in wrong.json()["error"]["message"]
+
+
+NOT_UNDERSTOOD = EndOfUtterance(
+    1, 5_000, 9_000, "pause", "", not_understood=NotUnderstood(5_500, 7_500)
+)
+
+
+async def test_captions_mark_what_may_be_wrong():
+    """Alike in a file that is made of a page's words, and in what a stream publishes."""
+    marks = {"mark_below": 0.5, "not_understood": "[not understood]"}
+    unsure = replace(word("Tag."), confidence=0.4)
+    stream = PublishedStream("hall", 10, CaptionMarks(0.5, marks["not_understood"]))
+    stream.publish("de", started()[0])
+    stream.publish("de", Committed((word("Guten"), unsure), 0, b""))
+    stream.publish("de", EndOfUtterance(0, 0, 5_000, "pause", ""))
+    stream.publish("de", NOT_UNDERSTOOD)
+    told = [
+        describe_event(SpokenEvent("de", event))
+        for event in (Committed((word("Guten"), unsure), 0, b""), NOT_UNDERSTOOD)
+    ]
+    cues = read_captions(
+        json.dumps({"words": told[0]["words"], "utterances": told[1:], "captions": marks}).encode()
+    )
+    assert cues == list(stream.captions("de").cues)
+    assert [cue.lines for cue in cues] == [("Guten Tag(?).",), ("[not understood]",)]
+    assert (cues[1].start_ms, cues[1].end_ms) == (5_500, 7_500)
+
+
+class Unsure(ScriptedService):
+    """Of every word."""
+
+    def _release(self, text):
+        response = super()._release(text)
+        response.committed.items[0].confidence = 0.4
+        return response
+
+
+@pytest.mark.parametrize(
+    ("marks", "told"),
+    [
+        ({}, "Guten Tag."),
+        ({"mark_below": 0.5}, "Guten(?) Tag(?)."),
+        ({"mark_below": 2}, "captions.mark_below = 2"),
+        ({"marks": 1}, "captions = 'marks'"),
+    ],
+)
+async def test_the_speaker_says_what_its_captions_mark(marks, told):
+    """In the start message: subtitles and playlists have it; what is wrong is named."""
+    async with serve(Unsure([" Guten", " Tag."])) as server, run_gateway(server) as (address, _):
+        async with speak(address) as speaker:
+            await speaker.send(start(publish="hall", captions=marks))
+            await speaker.send(json.dumps({"type": "end"}))
+            messages = await receive_all(speaker)
+        if messages[-1]["type"] == "error":
+            assert told in messages[-1]["message"]
+            return
+        async with httpx.AsyncClient(base_url=f"http://{address}/v1/streams/hall") as http:
+            for path in ("captions.srt", "captions.vtt", "hls/de/0.vtt"):
+                assert f"{told}\n" in (await http.get(path)).text
 
 
 async def test_tokens_are_for_one_stream_and_one_purpose():

@@ -4,8 +4,10 @@ const KEPT_LINES = 400;
 const UNSURE = 0.5; // such a word is as likely wrong as right
 
 export class Captions {
-  constructor(container) {
+  // marks: what files tell of words that may be wrong, as the gateway takes it.
+  constructor(container, marks) {
     this.container = container;
+    this.marks = marks;
     this.columns = new Map();
   }
 
@@ -21,9 +23,11 @@ export class Captions {
 
   // SRT, VTT or plain text of one language; cues are the gateway's work.
   async export(language, format) {
-    const { words } = this.columns.get(language);
+    const { words, utterances } = this.columns.get(language);
     if (format === "txt") return `${words.reduce(joinLines(words), "").trim()}\n`;
-    const answer = await fetch(`v1/captions.${format}`, { method: "POST", body: JSON.stringify({ words }) });
+    const answer = await fetch(`v1/captions.${format}`, {
+      method: "POST", body: JSON.stringify({ words, utterances, captions: this.marks }),
+    });
     if (!answer.ok) throw new Error((await answer.json()).error.message);
     return answer.text();
   }
@@ -47,6 +51,7 @@ class Column {
     this.tail.className = "tentative";
     this.tail.setAttribute("aria-hidden", "true"); // read aloud once it is sure
     this.words = [];
+    this.utterances = []; // those that were not understood
     this.utterance = -1;
   }
 
@@ -81,8 +86,9 @@ class Column {
   }
 
   // Something was said; nobody is told words that nobody said.
-  tellNotUnderstood({ utterance }) {
-    this.beginLine(utterance);
+  tellNotUnderstood(end) {
+    this.utterances.push(end);
+    this.beginLine(end.utterance);
     const note = document.createElement("span");
     note.className = "not-understood";
     note.textContent = "[not understood]";

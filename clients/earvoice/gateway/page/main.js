@@ -1,5 +1,6 @@
 // The page: ?stream=NAME reads a published stream, ?publish=NAME speaks into one, ?overlay=1 is the
-// bar for OBS, ?token=… an access token, ?to=de,es the languages.
+// bar for OBS, ?token=… an access token, ?to=de,es the languages, ?mark_below=0.5 and ?not_understood=…
+// what subtitles tell of words that may be wrong.
 
 import { openFile, openMicrophone, openTab } from "./capture.js";
 import { Captions } from "./captions.js";
@@ -7,7 +8,11 @@ import { TranslationStream } from "./stream.js";
 
 const parameters = new URLSearchParams(location.search);
 const element = (id) => document.getElementById(id);
-const captions = new Captions(element("captions"));
+const marks = {
+  mark_below: Number(parameters.get("mark_below") ?? 0),
+  not_understood: parameters.get("not_understood") ?? "",
+};
+const captions = new Captions(element("captions"), marks);
 const token = parameters.get("token") ?? "";
 const lags = [];
 const RECENT_LAGS = 20;
@@ -74,6 +79,7 @@ async function start(open) {
     languages,
     token,
     publish: parameters.get("publish") ?? "",
+    marks,
     onEvent: (event) => {
       if (event.type === "started") say("Live", "live");
       showEvent(event, lagOf);

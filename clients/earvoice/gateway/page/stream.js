@@ -7,8 +7,8 @@ const TRIES = 12;
 const LOUDEST_WAIT_BYTES = 4 << 20;
 
 export class TranslationStream {
-  constructor({ rateHz, languages, token = "", publish = "", onEvent, onLost, onEnd }) {
-    Object.assign(this, { rateHz, languages, token, publish, onEvent, onLost, onEnd });
+  constructor({ rateHz, languages, token = "", publish = "", marks, onEvent, onLost, onEnd }) {
+    Object.assign(this, { rateHz, languages, token, publish, marks, onEvent, onLost, onEnd });
     this.chunks = []; // {start, samples: ArrayBuffer}, oldest first
     this.places = new Map(); // language -> {point, sample}
     this.nextSample = 0;
@@ -54,7 +54,7 @@ export class TranslationStream {
       },
     };
     if (this.token) message.access_token = this.token;
-    if (this.publish) message.publish = this.publish;
+    if (this.publish) Object.assign(message, { publish: this.publish, captions: this.marks });
     if (this.places.size) {
       message.resume = Object.fromEntries([...this.places].map(([name, { point }]) => [name, point]));
     }
