@@ -253,7 +253,7 @@ async def record(
 ) -> tuple[Tape, list[str]]:
     """Translate a recording in this process."""
     options, tape, texts = stream_options(config, model), Tape(), list[str]()
-    rate_hertz = options.audio_format.sample_rate_hertz
+    rate_hertz = options.audio_format.sample_rate_hz
     buffer = AudioBuffer(options.audio_format, len(audio))
 
     async def emit(event: Event) -> None:

@@ -31,10 +31,11 @@ from earvoice.client import (
     TranslationOptions,
     connect,
 )
-from earvoice.client.audio import AudioFormat, pace
+from earvoice.client.audio import pace
 from earvoice.client.errors import TranslationError
 from earvoice.policy.server import serve
 from earvoice.policy.settings import PolicySettings
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.engine import LoopLagSelector
 from earvoice.runtime.settings import load_settings
 

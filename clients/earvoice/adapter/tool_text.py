@@ -14,8 +14,8 @@ from earvoice.cli.translate_arguments import (
     add_stream_arguments,
     read_translation_options,
 )
-from earvoice.client.audio import AudioFormat
 from earvoice.client.options import TranslationOptions
+from earvoice.runtime.audio_format import AudioFormat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

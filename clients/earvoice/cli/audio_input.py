@@ -17,8 +17,6 @@ from earvoice.cli.command import CommandError, ExitCode
 from earvoice.client.audio import (
     FAST_CHUNK_MS,
     REALTIME_CHUNK_MS,
-    AudioEncoding,
-    AudioFormat,
     ByteStream,
     pace,
     send_fast,
@@ -26,6 +24,7 @@ from earvoice.client.audio import (
 )
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.ffmpeg import FfmpegAudio, find_program, is_address, probe_file
+from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 
 if TYPE_CHECKING:
     import argparse

@@ -21,8 +21,8 @@ from earvoice.runtime.parameter import parameters_of
 if TYPE_CHECKING:
     import argparse
 
-    from earvoice.client.audio import AudioFormat
     from earvoice.client.preset import Preset
+    from earvoice.runtime.audio_format import AudioFormat
 
 _POLICY_PARAMETERS = (
     "alpha",

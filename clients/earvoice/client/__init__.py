@@ -13,7 +13,6 @@ Audio comes from anywhere that yields bytes; ``earvoice.client.audio_file`` read
 ``earvoice.client.audio`` raw audio from a pipe, and sends at real time.
 """
 
-from earvoice.client.audio import AudioFormat
 from earvoice.client.errors import (
     AccessDeniedError,
     Advice,
@@ -68,6 +67,7 @@ from earvoice.policies import (
     format_policy,
     parse_policy,
 )
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.tls import ChannelTls
 
 __all__ = [

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from earvoice.client.audio import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ, AudioFormat
 from earvoice.client.errors import AudioSourceError
+from earvoice.runtime.audio_format import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ, AudioFormat
 
 try:
     import numpy as np

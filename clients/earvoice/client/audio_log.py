@@ -12,7 +12,7 @@ from earvoice.client.options import TranslationUpdate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
 
-    from earvoice.client.audio import AudioFormat
+    from earvoice.runtime.audio_format import AudioFormat
 
 # The server refuses audio messages above 1 MiB.
 MESSAGE_LIMIT_BYTES = 1024 * 1024

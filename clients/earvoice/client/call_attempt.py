@@ -15,10 +15,10 @@ from earvoice.client.options import write_config, write_update
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-    from earvoice.client.audio import AudioFormat
     from earvoice.client.audio_log import AudioLog
     from earvoice.client.event import EventReader
     from earvoice.client.options import TranslationOptions, TranslationUpdate
+    from earvoice.runtime.audio_format import AudioFormat
 
 Call = grpc.aio.StreamStreamCall[api.StreamingTranslateRequest, api.StreamingTranslateResponse]
 

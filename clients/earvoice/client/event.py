@@ -16,7 +16,7 @@ from earvoice.client.options import TranslationOptions, read_config
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from earvoice.client.audio import AudioFormat
+    from earvoice.runtime.audio_format import AudioFormat
 
 ElapsedClock = Literal["live", "true"]
 UtteranceEndCause = Literal["pause", "forced", "end_of_audio"]

@@ -10,8 +10,9 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from earvoice.client.audio import AudioEncoding, AudioFormat, whole_frames
+from earvoice.client.audio import whole_frames
 from earvoice.client.errors import AudioSourceError
+from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence

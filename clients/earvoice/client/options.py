@@ -9,9 +9,9 @@ from google.protobuf.duration_pb2 import Duration
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
-from earvoice.client.audio import AudioEncoding, AudioFormat
 from earvoice.policies.message import read_any_policy, write_policy
 from earvoice.policies.registry import POLICIES
+from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,7 +27,7 @@ from earvoice.cli.translate_arguments import (
     add_stream_arguments,
     read_translation_options,
 )
-from earvoice.client.audio import FAST_CHUNK_MS, REALTIME_CHUNK_MS, AudioFormat, pace, send_fast
+from earvoice.client.audio import FAST_CHUNK_MS, REALTIME_CHUNK_MS, pace, send_fast
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError, TranslationError
 from earvoice.client.event import Started
@@ -51,6 +51,7 @@ from earvoice.evaluation.translated_recording import (
     describe_instance,
 )
 from earvoice.policies.registry import is_file_form, resolved_file
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.settings import SettingsError, load_settings
 
 # What differs from recording to recording, or changes no result.

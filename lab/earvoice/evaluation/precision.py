@@ -13,7 +13,7 @@ from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import ElementType, Prompt, StateBlock, StatesId
-from earvoice.encoder.audio import AudioEncoding, AudioFormat, Resampler
+from earvoice.encoder.audio import Resampler, decode_audio
 from earvoice.evaluation.quality import score_quality
 from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import SourceRecording
@@ -33,8 +33,7 @@ def read_features(source: SourceRecording, checkpoint: Checkpoint) -> torch.Tens
     with AudioFile(source.path) as file:
         audio = b"".join(file.chunks(_CHUNK_MS))
         rate_hz = file.audio.sample_rate_hz
-        encoding = AudioEncoding[file.audio.encoding.upper()]
-        samples = AudioFormat(encoding, rate_hz, file.audio.channel_count).decode(audio)
+        samples = decode_audio(file.audio, audio)
     resampler = Resampler(rate_hz, SAMPLE_RATE_HZ)
     resampled = resampler.outputs(samples, 0, resampler.total_count(len(samples)))
     return checkpoint.open_features().accept(resampled)

@@ -11,7 +11,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.loading import describe
-from earvoice.encoder.audio import AudioEncoding, AudioFormat, Resampler
+from earvoice.encoder.audio import Resampler, frame_count
 from earvoice.encoder.model import load_model
 from earvoice.encoder.network import Network
 from earvoice.encoder.settings import EncoderSettings
@@ -31,6 +31,7 @@ from earvoice.evaluation.source_set import SourceRecording
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.settings import SettingsError, load_settings
 
@@ -46,7 +47,7 @@ def encode_revisions(
     """
     rate_hz = audio_format.sample_rate_hz
     utterance = Utterance(network, audio_format, Resampler(rate_hz, SAMPLE_RATE_HZ), start_sample=0)
-    sample_count = audio_format.frame_count(audio)
+    sample_count = frame_count(audio_format, audio)
     ends = {end for grid in grids for end in grid.boundaries(rate_hz, sample_count)}
     revisions: list[tuple[Revision, pb.EncodeResponse]] = []
     hearing_s, last = 0.0, 0
@@ -131,11 +132,7 @@ def _record_input(
     try:
         with AudioFile(source.path) as file:
             audio = b"".join(file.chunks(_CHUNK_MS))
-            encoding = AudioEncoding[file.audio.encoding.upper()]
-            audio_format = AudioFormat(
-                encoding, file.audio.sample_rate_hz, file.audio.channel_count
-            )
-        revisions = encode_revisions(network, grids, audio, audio_format)
+        revisions = encode_revisions(network, grids, audio, file.audio)
     except AudioSourceError as error:
         raise RecordingError(f"{source.path}: {error.message}") from error
     except EarvoiceError as error:
@@ -144,8 +141,8 @@ def _record_input(
         source.index,
         str(source.path),
         source.reference,
-        audio_format.sample_rate_hz,
-        audio_format.frame_count(audio),
+        file.audio.sample_rate_hz,
+        frame_count(file.audio, audio),
         tuple(revision for revision, _ in revisions),
     )
     recording.add(recorded, [message for _, message in revisions])

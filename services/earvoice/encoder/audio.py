@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import math
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from earvoice.api.v1 import types_pb2
+from earvoice.runtime.audio_format import (
+    CHANNEL_LIMIT,
+    SAMPLE_RATE_RANGE_HZ,
+    AudioEncoding,
+    AudioFormat,
+)
 from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError
 
-MINIMUM_SAMPLE_RATE_HZ = 8_000
-MAXIMUM_SAMPLE_RATE_HZ = 48_000
 PEAK_LIMIT = 2.0
 """Floats beyond this are not audio in [-1, 1], but int16 values or noise; resamplers and encoders
 overshoot by far less."""
@@ -29,74 +34,58 @@ BLOCK_OUTPUTS = 16_000
 Samples = NDArray[np.float32]
 
 
-class AudioEncoding(enum.IntEnum):
-    """How one sample of one channel is written; the numbers are those on the wire."""
-
-    LINEAR16 = 1
-    FLOAT32 = 2
-    MULAW = 3
-    ALAW = 4
-
-
-_SAMPLE_BYTES = {
-    AudioEncoding.LINEAR16: 2,
-    AudioEncoding.FLOAT32: 4,
-    AudioEncoding.MULAW: 1,
-    AudioEncoding.ALAW: 1,
+ENCODINGS: Mapping[Any, AudioEncoding] = {
+    types_pb2.AudioEncoding.Value(f"AUDIO_ENCODING_{name.upper()}"): name
+    for name in get_args(AudioEncoding)
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class AudioFormat:
-    """A checked format; `encoding` is an `AudioEncoding` or its number."""
+def read_format(wire: types_pb2.AudioFormat) -> AudioFormat:
+    """Return a format as it stands on the wire, checked."""
+    (low_hz, high_hz), rate_hz = SAMPLE_RATE_RANGE_HZ, wire.sample_rate_hertz
+    if wire.encoding not in ENCODINGS:
+        allowed = ", ".join(f"{name.upper()} ({number})" for number, name in ENCODINGS.items())
+        raise InvalidFieldError("audio_format.encoding", int(wire.encoding), allowed)
+    if not low_hz <= rate_hz <= high_hz:
+        raise InvalidFieldError("audio_format.sample_rate_hertz", rate_hz, f"{low_hz} to {high_hz}")
+    channel_count = wire.channel_count or 1
+    if not 1 <= channel_count <= CHANNEL_LIMIT:
+        raise InvalidFieldError("audio_format.channel_count", channel_count, "1 or 2")
+    return AudioFormat(ENCODINGS[wire.encoding], rate_hz, channel_count)
 
-    encoding: int
-    sample_rate_hz: int
-    channel_count: int = 1
 
-    def __post_init__(self) -> None:
-        if self.encoding not in _SAMPLE_BYTES:
-            allowed = ", ".join(f"{item.name} ({item.value})" for item in AudioEncoding)
-            raise InvalidFieldError("audio_format.encoding", int(self.encoding), allowed)
-        if not MINIMUM_SAMPLE_RATE_HZ <= self.sample_rate_hz <= MAXIMUM_SAMPLE_RATE_HZ:
-            allowed = f"{MINIMUM_SAMPLE_RATE_HZ} to {MAXIMUM_SAMPLE_RATE_HZ}"
-            raise InvalidFieldError("audio_format.sample_rate_hertz", self.sample_rate_hz, allowed)
-        if self.channel_count not in (1, 2):
-            raise InvalidFieldError("audio_format.channel_count", self.channel_count, "1 or 2")
+def frame_count(audio_format: AudioFormat, data: bytes) -> int:
+    frames, rest = divmod(len(data), audio_format.frame_bytes)
+    if rest:
+        raise InvalidAudioError(
+            f"{len(data)} bytes of audio are not whole frames of {audio_format.frame_bytes} bytes",
+            bytes=str(len(data)),
+            frame_bytes=str(audio_format.frame_bytes),
+        )
+    return frames
 
-    @property
-    def frame_bytes(self) -> int:
-        return _SAMPLE_BYTES[AudioEncoding(self.encoding)] * self.channel_count
 
-    def frame_count(self, data: bytes) -> int:
-        frames, rest = divmod(len(data), self.frame_bytes)
-        if rest:
-            raise InvalidAudioError(
-                f"{len(data)} bytes of audio are not whole frames of {self.frame_bytes} bytes",
-                bytes=str(len(data)),
-                frame_bytes=str(self.frame_bytes),
-            )
-        return frames
+def decode_audio(audio_format: AudioFormat, data: bytes) -> Samples:
+    """[frames] float32 of one channel.
 
-    def decode(self, data: bytes) -> Samples:
-        """[frames] float32 of one channel.
+    int16 and G.711 are scaled to [-1, 1), two channels mixed down by their mean.
+    """
+    frame_count(audio_format, data)
+    samples = _decode_interleaved(audio_format.encoding, data)
+    if audio_format.channel_count == 1:
+        return samples
+    shape = (-1, audio_format.channel_count)
+    mixed: Samples = samples.reshape(shape).mean(axis=1, dtype=np.float32)
+    return mixed
 
-        int16 and G.711 are scaled to [-1, 1), two channels mixed down by their mean.
-        """
-        self.frame_count(data)
-        samples = self._decode_interleaved(data)
-        if self.channel_count == 1:
-            return samples
-        mixed: Samples = samples.reshape(-1, self.channel_count).mean(axis=1, dtype=np.float32)
-        return mixed
 
-    def _decode_interleaved(self, data: bytes) -> Samples:
-        if self.encoding == AudioEncoding.LINEAR16:
-            return np.frombuffer(data, "<i2") * np.float32(1 / 32768)
-        if self.encoding == AudioEncoding.FLOAT32:
-            return _checked_floats(np.frombuffer(data, "<f4"))
-        table = _mu_law_table() if self.encoding == AudioEncoding.MULAW else _a_law_table()
-        return table[np.frombuffer(data, np.uint8)]
+def _decode_interleaved(encoding: AudioEncoding, data: bytes) -> Samples:
+    if encoding == "linear16":
+        return np.frombuffer(data, "<i2") * np.float32(1 / 32768)
+    if encoding == "float32":
+        return _checked_floats(np.frombuffer(data, "<f4"))
+    table = _mu_law_table() if encoding == "mulaw" else _a_law_table()
+    return table[np.frombuffer(data, np.uint8)]
 
 
 def _checked_floats(samples: Samples) -> Samples:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
-from earvoice.encoder.audio import AudioFormat, Resampler
+from earvoice.encoder.audio import Resampler, frame_count, read_format
 from earvoice.encoder.network import Network
 from earvoice.encoder.utterance import Utterance
 from earvoice.models.config import SAMPLE_RATE_HZ
@@ -68,8 +68,7 @@ class EncodeSession:
         return self._encode(self._utterance, message)
 
     def _open(self, message: pb.EncodeOpen) -> pb.EncodeResponse:
-        wire = message.audio_format
-        audio_format = AudioFormat(wire.encoding, wire.sample_rate_hertz, wire.channel_count or 1)
+        audio_format = read_format(message.audio_format)
         if self._utterance is not None:
             raise OutOfOrderError("the session is open already; open comes once")
         served = self._network.description.hash
@@ -122,7 +121,7 @@ class EncodeSession:
         return pb.EncodeResponse(encoded=encoded)
 
     def _add(self, utterance: Utterance, data: bytes) -> None:
-        added = utterance.audio_format.frame_count(data)
+        added = frame_count(utterance.audio_format, data)
         rate_hz = utterance.audio_format.sample_rate_hz
         allowed = self._max_utterance_ms * rate_hz // 1000
         total = utterance.received_count + added

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.encoder.audio import AudioFormat, Resampler, Samples
+from earvoice.encoder.audio import Resampler, Samples, decode_audio
 from earvoice.encoder.evidence import Span, last_label_end_frame, source_words, speech_spans
 from earvoice.encoder.network import NO_STATES, Encoding, Network
 from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ, SPEECH_WINDOW_SAMPLES
+from earvoice.runtime.audio_format import AudioFormat
 
 FRAME_SHIFT_SAMPLES = FRAME_SHIFT_MS * SAMPLE_RATE_HZ // 1000
 """16 kHz samples between the beginnings of two feature frames."""
@@ -61,7 +62,7 @@ class Utterance:
         return self.start_sample + self.received_count
 
     def add(self, data: bytes) -> None:
-        self._samples.append(self.audio_format.decode(data))
+        self._samples.append(decode_audio(self.audio_format, data))
         complete = self._resampler.complete_count(len(self._samples))
         resampled = self._resampler.outputs(self._samples.rows, self._resampled_count, complete)
         self._resampled_count = complete

@@ -6,7 +6,7 @@ import asyncio
 import bisect
 from collections import deque
 
-from earvoice.policy.stream_options import AudioFormat
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import InvalidAudioError
 
 MESSAGE_LIMIT_BYTES = 1024 * 1024
@@ -61,7 +61,7 @@ class AudioBuffer:
         self, audio_format: AudioFormat, limit_samples: int, start_sample: int = 0
     ) -> None:
         self._frame_bytes = audio_format.frame_bytes
-        self.arrivals = ArrivalClock(audio_format.sample_rate_hertz)
+        self.arrivals = ArrivalClock(audio_format.sample_rate_hz)
         self._limit_samples = limit_samples
         self._data = bytearray()
         self._start_sample = start_sample

@@ -151,7 +151,7 @@ class Endpointer:
 
     @classmethod
     def of(cls, options: StreamOptions) -> Endpointer:
-        rate_hertz = options.audio_format.sample_rate_hertz
+        rate_hertz = options.audio_format.sample_rate_hz
         if options.endpointing is not None:
             limit_ms = options.endpointing.max_utterance_ms
             return cls(rate_hertz, options.endpointing.pause_ms, limit_ms)

@@ -46,7 +46,7 @@ class LagControl:
 
         Live it is the wall clock; in EVERY_SEGMENT the ideal one, on which computation is free.
         """
-        per_ms = options.audio_format.sample_rate_hertz / 1000
+        per_ms = options.audio_format.sample_rate_hz / 1000
         for item in items:
             if item.starts_word:
                 ideal_ms = item.delay_samples / per_ms

@@ -79,7 +79,7 @@ class SessionWatch(SegmentObserver):
         self._options = options
         self._model = model
         self._now_s = now_s
-        self._rate_hertz = options.audio_format.sample_rate_hertz
+        self._rate_hertz = options.audio_format.sample_rate_hz
         self._clock = "live" if options.merges_segments else "true"
         self._meters = telemetry.meters if telemetry.has_metrics else None
         self._tracer = telemetry.tracer

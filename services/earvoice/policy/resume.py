@@ -190,7 +190,7 @@ def _read_session(
     live = message.HasField("origin_unix_ms")
     origin_s = message.origin_unix_ms / 1000 - unix_s if live else None
     grid = message.grid
-    rate_hertz = options.audio_format.sample_rate_hertz
+    rate_hertz = options.audio_format.sample_rate_hz
     return SessionSnapshot(
         options,
         _read_utterance(message.utterance, (origin_s or 0.0) * 1000),

@@ -172,7 +172,7 @@ class TranslationSession:
         Args:
             free_s: since when nothing of the segment before was left to do.
         """
-        rate_hertz = self._options.audio_format.sample_rate_hertz
+        rate_hertz = self._options.audio_format.sample_rate_hz
         if not self._options.merges_segments:
             now_s = self._now_s()
             return TrueTimeline(
@@ -330,7 +330,7 @@ class TranslationSession:
 
     def _fresh_grid(self, start_sample: int) -> SegmentGrid:
         options = self._options
-        rate_hertz = options.audio_format.sample_rate_hertz
+        rate_hertz = options.audio_format.sample_rate_hz
         return SegmentGrid(rate_hertz, options.segment_ms, options.initial_wait_ms, start_sample)
 
     def _utterance_after(self, utterance: Utterance, start_sample: int) -> Utterance:

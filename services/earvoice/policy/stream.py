@@ -149,7 +149,7 @@ class TranslationStream:
         resumed: SessionSnapshot | None = None,
     ) -> None:
         audio_format = options.audio_format
-        rate_hertz = audio_format.sample_rate_hertz
+        rate_hertz = audio_format.sample_rate_hz
         self._max_samples = settings.max_session_ms * rate_hertz // 1000
         self._decided_sample = resumed.decided_sample if resumed else 0
         limit_samples = min(

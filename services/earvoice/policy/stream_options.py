@@ -7,42 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from earvoice.policies import DecisionPolicy
+from earvoice.runtime.audio_format import AudioFormat
 
 
 class CommitUnit(Enum):
     WORD = "word"
     FOLLOWED_WORD = "followed-word"
     TOKEN = "token"  # noqa: S105 - a unit of text, no secret
-
-
-class AudioEncoding(Enum):
-    """How a sample is written; the value is its size in bytes with a name to tell them apart."""
-
-    LINEAR16 = ("linear16", 2)
-    FLOAT32 = ("float32", 4)
-    MULAW = ("mulaw", 1)
-    ALAW = ("alaw", 1)
-
-    @property
-    def sample_bytes(self) -> int:
-        return self.value[1]
-
-
-@dataclass(frozen=True)
-class AudioFormat:
-    """The client's audio.
-
-    Attributes:
-        sample_rate_hertz: frames per second, 8000 to 48000.
-    """
-
-    encoding: AudioEncoding
-    sample_rate_hertz: int
-    channel_count: int
-
-    @property
-    def frame_bytes(self) -> int:
-        return self.encoding.sample_bytes * self.channel_count
 
 
 @dataclass(frozen=True)

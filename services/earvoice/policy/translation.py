@@ -140,7 +140,7 @@ class Translator:
         evidence, policy = encoded.evidence, utterance.policy
         samples = utterance.sent_sample - utterance.begin_sample
         heard = Heard(
-            samples * 1000 / self.options.audio_format.sample_rate_hertz,
+            samples * 1000 / self.options.audio_format.sample_rate_hz,
             evidence.state_count,
             utterance.forgotten_word_count + evidence.complete_word_count,
             evidence.has_partial_word,

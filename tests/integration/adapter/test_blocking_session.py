@@ -12,10 +12,10 @@ import pytest
 from earvoice.adapter.blocking_session import BlockingConnection
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
-from earvoice.client.audio import AudioFormat
 from earvoice.client.errors import InvalidRequestError, ProtocolError, ServerFaultError
 from earvoice.client.options import TranslationOptions
 from earvoice.policies import HoldN, LocalAgreement
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import InternalError
 from tests.integration.client.scripted_service import serve
 

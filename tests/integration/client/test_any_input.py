@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import pytest
 
-from earvoice.client.audio import AudioFormat
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.ffmpeg import FfmpegAudio, probe_file
+from earvoice.runtime.audio_format import AudioFormat
 from tests.deploy.tool import free_port, program
 from tests.integration.client.scripted_service import ScriptedService, serve
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
-from earvoice.encoder.audio import AudioFormat
+from earvoice.encoder.audio import read_format
 from earvoice.encoder.session import EncodeSession
 from earvoice.runtime.errors import InvalidAudioError
 from tests.integration.encoder.running_encoder import MAX_UTTERANCE_MS
@@ -118,7 +118,8 @@ async def test_random_bytes_are_malformed(encoder):
 @given(data=st.binary(max_size=4000), encoding=st.integers(1, 4), rate_hz=st.integers(8000, 48000))
 def test_any_bytes_are_audio_or_an_error_of_ours(model, data, encoding, rate_hz):
     """Whatever bytes are sent as audio, states are finite or the audio is refused."""
-    frame_bytes = AudioFormat(encoding, rate_hz).frame_bytes
+    wire = types_pb2.AudioFormat(encoding=encoding, sample_rate_hertz=rate_hz)
+    frame_bytes = read_format(wire).frame_bytes
     session = EncodeSession(model, MAX_UTTERANCE_MS)
     session.apply(open_session(encoding=encoding, rate_hz=rate_hz))
     try:

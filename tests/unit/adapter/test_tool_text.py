@@ -12,9 +12,9 @@ from earvoice.adapter.tool_text import (
     TokenWriter,
     choose_session,
 )
-from earvoice.client.audio import AudioFormat
 from earvoice.client.event import CommittedWord, join_words
 from earvoice.policies import Edatt
+from earvoice.runtime.audio_format import AudioFormat
 
 
 def test_nothing_said_is_the_default_of_everything_but_catch_up():

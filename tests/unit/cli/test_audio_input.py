@@ -14,7 +14,7 @@ from earvoice.cli.audio_input import (
     container_of,
     sounds_like_two_channels,
 )
-from earvoice.client.audio import AudioFormat
+from earvoice.runtime.audio_format import AudioFormat
 
 RNG = np.random.default_rng(7)
 SPEECH = np.convolve(RNG.normal(0, 3000, 64_000), np.ones(8) / 8, "same").astype("<i2")

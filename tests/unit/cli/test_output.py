@@ -13,7 +13,6 @@ from earvoice.cli.output import (
     SubtitleWriter,
     TextWriter,
 )
-from earvoice.client.audio import AudioFormat
 from earvoice.client.captions import CaptionMarks
 from earvoice.client.event import (
     Committed,
@@ -27,6 +26,7 @@ from earvoice.client.event import (
     Tentative,
 )
 from earvoice.client.options import TranslationOptions
+from earvoice.runtime.audio_format import AudioFormat
 
 END = EndOfUtterance(0, 0.0, 1000.0, "pause", "heard")
 

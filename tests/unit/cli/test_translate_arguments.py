@@ -12,9 +12,9 @@ from earvoice.cli.translate_arguments import (
     read_targets,
     read_translation_options,
 )
-from earvoice.client.audio import AudioFormat
 from earvoice.client.options import Endpointing, HistorySelection, TranslationOptions
 from earvoice.policies import Edatt, WaitK
+from earvoice.runtime.audio_format import AudioFormat
 
 
 def read(*arguments, paced=False):

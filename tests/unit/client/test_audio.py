@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from earvoice.client.audio import AudioFormat, ByteStream, pace, send_fast, whole_frames
+from earvoice.client.audio import ByteStream, pace, send_fast, whole_frames
+from earvoice.runtime.audio_format import AudioFormat
 
 
 @pytest.mark.parametrize(

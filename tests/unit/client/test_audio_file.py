@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from earvoice.client.audio import AudioFormat
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
+from earvoice.runtime.audio_format import AudioFormat
 
 
 def tone(rate_hz, channels, seconds=0.5):

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from earvoice.client.audio import AudioFormat
 from earvoice.client.call_attempt import LONGEST_SILENCE_S, ReceptionClock, StallWatch
 from earvoice.client.event import SegmentDone, Started
 from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
+from earvoice.runtime.audio_format import AudioFormat
 
 
 def read_after(*, paced):

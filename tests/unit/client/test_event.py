@@ -3,7 +3,6 @@
 import pytest
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
-from earvoice.client.audio import AudioFormat
 from earvoice.client.errors import ProtocolError
 from earvoice.client.event import (
     Committed,
@@ -15,6 +14,7 @@ from earvoice.client.event import (
     Summary,
     Tentative,
 )
+from earvoice.runtime.audio_format import AudioFormat
 
 Response = api.StreamingTranslateResponse
 AUDIO = {"audio_encoding": "AUDIO_ENCODING_MULAW", "sample_rate_hertz": 8_000}

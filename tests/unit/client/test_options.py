@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
-from earvoice.client.audio import AudioEncoding, AudioFormat
 from earvoice.client.options import (
     CatchUp,
     CommitUnit,
@@ -21,6 +20,7 @@ from earvoice.client.options import (
     write_update,
 )
 from earvoice.policies import HoldN
+from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 from tests.unit.client.policies import POLICY
 
 MILLISECONDS = st.none() | st.integers(0, 30_000)

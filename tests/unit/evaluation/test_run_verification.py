@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from earvoice.cli.command import CommandError, ExitCode
-from earvoice.client.audio import AudioFormat
 from earvoice.client.event import Committed, CommittedWord, SegmentDone
 from earvoice.client.options import HistorySelection
 from earvoice.evaluation.log import LogError, Record
@@ -31,6 +30,7 @@ from earvoice.evaluation.verification.runs import (
     summarize,
 )
 from earvoice.policies import AlignAtt, Edatt, LocalAgreement, WaitK
+from earvoice.runtime.audio_format import AudioFormat
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "runs"
 WAIT_3 = GOLDEN / "v10_avg_waitk3_adaptive.json.gz"

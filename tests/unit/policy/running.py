@@ -21,12 +21,13 @@ from earvoice.policy.event import (
 from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
 from earvoice.policy.seal import Seal
 from earvoice.policy.session import SegmentObserver, TranslationSession
-from earvoice.policy.stream_options import AudioEncoding, AudioFormat, StreamOptions
+from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.words import Word
+from earvoice.runtime.audio_format import AudioFormat
 from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
 
 OPTIONS = StreamOptions(
-    audio_format=AudioFormat(AudioEncoding.LINEAR16, RATE_HERTZ, 1),
+    audio_format=AudioFormat("linear16", RATE_HERTZ, 1),
     target_language_code="de",
     policy=Edatt(alpha=0.5, lambda_states=2, attention_layer=1),
     attention_layer=1,

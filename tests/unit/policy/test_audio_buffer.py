@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, ArrivalClock, AudioBuffer
-from earvoice.policy.stream_options import AudioEncoding, AudioFormat
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.errors import InvalidAudioError
 
 FRAME_BYTES = 2
@@ -20,7 +20,7 @@ def frames(count: int, value: int = 0) -> bytes:
 
 @pytest.fixture
 def audio() -> AudioBuffer:
-    return AudioBuffer(AudioFormat(AudioEncoding.LINEAR16, 8000, 1), LIMIT_SAMPLES)
+    return AudioBuffer(AudioFormat("linear16", 8000, 1), LIMIT_SAMPLES)
 
 
 async def has_ended(task: asyncio.Task[None]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from google.protobuf import duration_pb2
 from hypothesis import given
@@ -11,14 +13,13 @@ from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policy.stream_options import (
-    AudioEncoding,
-    AudioFormat,
     CommitUnit,
     Endpointing,
     HistorySelection,
     StreamOptions,
 )
 from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 from earvoice.runtime.errors import InvalidFieldError
 
 MODEL = types_pb2.ModelDescription(
@@ -59,7 +60,10 @@ OTHERS = st.one_of(
 OPTIONS = st.builds(
     StreamOptions,
     audio_format=st.builds(
-        AudioFormat, st.sampled_from(AudioEncoding), st.integers(8000, 48_000), st.integers(1, 2)
+        AudioFormat,
+        st.sampled_from(get_args(AudioEncoding)),
+        st.integers(8000, 48_000),
+        st.integers(1, 2),
     ),
     target_language_code=st.just("de"),
     policy=OTHERS,
@@ -98,7 +102,7 @@ def test_what_is_left_out_takes_the_model_s_value():
     """EDAtt as calibrated, the model's segment, its languages."""
     options = stream_options(config(), MODEL)
     assert options == StreamOptions(
-        AudioFormat(AudioEncoding.LINEAR16, 16_000, 1), "de", Edatt(0.25, 2, 4), 4, 800
+        AudioFormat("linear16", 16_000, 1), "de", Edatt(0.25, 2, 4), 4, 800
     )
 
 
@@ -112,7 +116,7 @@ def test_the_effective_config_says_all(options: StreamOptions):
 def test_the_effective_config_has_every_parameter_of_edatt(parameters: Edatt):
     """Its layer is the one that is read."""
     options = StreamOptions(
-        AudioFormat(AudioEncoding.ALAW, 8000, 1),
+        AudioFormat("alaw", 8000, 1),
         "de",
         parameters,
         parameters.attention_layer,

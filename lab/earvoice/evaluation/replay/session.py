@@ -8,7 +8,6 @@ from importlib.metadata import version
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
-from earvoice.client.audio import AudioFormat
 from earvoice.client.event import EventReader
 from earvoice.decoder.strategy import TokenTable
 from earvoice.evaluation.recording import RecordingError
@@ -26,6 +25,7 @@ from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import HopTimings
 from earvoice.policy.wire.config import effective_config
 from earvoice.policy.wire.events import ResponseWriter
+from earvoice.runtime.audio_format import AudioFormat
 
 
 class ReplayedDecoder:
@@ -172,7 +172,7 @@ async def run_session(
 
     A collector is told of its events as a client would hear of them.
     """
-    rate_hertz = options.audio_format.sample_rate_hertz
+    rate_hertz = options.audio_format.sample_rate_hz
     writer = ResponseWriter(options)
     reader = EventReader(AudioFormat("mulaw", rate_hertz, 1), lambda: 0.0)
     started = public_pb.SessionStarted(

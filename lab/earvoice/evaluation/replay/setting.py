@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from earvoice.client.audio import AudioFormat
 from earvoice.client.options import CommitUnit, Endpointing, TranslationOptions
 from earvoice.policies import DecisionPolicy, format_policy, parse_policy
 from earvoice.policies.registry import split_policy_text
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.parameter import (
     Declared,
     alternatives,

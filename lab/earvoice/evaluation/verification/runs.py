@@ -14,7 +14,7 @@ from typing import cast, get_args
 
 from earvoice.cli.local_services import ServiceChoices, run_services
 from earvoice.cli.log_relay import ServiceLogs
-from earvoice.client.audio import AudioFormat, send_fast
+from earvoice.client.audio import send_fast
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.event import Committed, SegmentDone, TranslationEvent
 from earvoice.client.options import Endpointing, HistorySelection, TranslationOptions
@@ -26,6 +26,7 @@ from earvoice.policies.base import DecisionPolicy
 from earvoice.policies.edatt import Edatt
 from earvoice.policies.local_agreement import LocalAgreement
 from earvoice.policies.wait_k import WaitK
+from earvoice.runtime.audio_format import AudioFormat
 
 
 @dataclass(frozen=True)

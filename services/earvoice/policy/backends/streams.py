@@ -29,7 +29,7 @@ class EncoderStream:
         command = encoder_pb.EncodeOpen(
             audio_format=types_pb2.AudioFormat(
                 encoding=ENCODING_NUMBERS[audio.encoding],
-                sample_rate_hertz=audio.sample_rate_hertz,
+                sample_rate_hertz=audio.sample_rate_hz,
                 channel_count=audio.channel_count,
             ),
             model_hash=model_hash,

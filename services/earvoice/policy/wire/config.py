@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from google.protobuf import duration_pb2
 
@@ -14,8 +14,6 @@ from earvoice.policies.base import DecisionPolicy
 from earvoice.policies.message import read_policy, write_policy
 from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.stream_options import (
-    AudioEncoding,
-    AudioFormat,
     CommitUnit,
     Confidence,
     Endpointing,
@@ -23,6 +21,7 @@ from earvoice.policy.stream_options import (
     StreamOptions,
 )
 from earvoice.policy.wire.check import check_range, duration_ms, milliseconds
+from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -35,11 +34,9 @@ from earvoice.runtime.parameter import ParameterError
 Config = public_pb.StreamingConfig
 Model = types_pb2.ModelDescription
 
-ENCODINGS = {
-    types_pb2.AUDIO_ENCODING_LINEAR16: AudioEncoding.LINEAR16,
-    types_pb2.AUDIO_ENCODING_FLOAT32: AudioEncoding.FLOAT32,
-    types_pb2.AUDIO_ENCODING_MULAW: AudioEncoding.MULAW,
-    types_pb2.AUDIO_ENCODING_ALAW: AudioEncoding.ALAW,
+ENCODINGS: Mapping[Any, AudioEncoding] = {
+    types_pb2.AudioEncoding.Value(f"AUDIO_ENCODING_{name.upper()}"): name
+    for name in get_args(AudioEncoding)
 }
 ENCODING_NUMBERS = {encoding: number for number, encoding in ENCODINGS.items()}
 COMMIT_UNIT_NUMBERS = {
@@ -101,7 +98,7 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
     """Return the config that says in full what the session will do."""
     config = Config(
         audio_encoding=ENCODING_NUMBERS[options.audio_format.encoding],
-        sample_rate_hertz=options.audio_format.sample_rate_hertz,
+        sample_rate_hertz=options.audio_format.sample_rate_hz,
         audio_channel_count=options.audio_format.channel_count,
         source_language_code=model.source_language_code,
         target_language_codes=[options.target_language_code],

@@ -49,7 +49,7 @@ class ResponseWriter:
         token: bytes = b"",
     ) -> None:
         self._options = options
-        self._rate_hertz = options.audio_format.sample_rate_hertz
+        self._rate_hertz = options.audio_format.sample_rate_hz
         self._make_token = make_token
         self._seq = last_seq
         self._newest_token = token

@@ -1,0 +1,65 @@
+"""The format of a session's audio, as client and services mean it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+AudioEncoding = Literal["linear16", "float32", "mulaw", "alaw"]
+"""Of one sample of one channel, little-endian."""
+
+BYTES_PER_SAMPLE: dict[AudioEncoding, int] = {
+    "linear16": 2,
+    "float32": 4,
+    "mulaw": 1,
+    "alaw": 1,
+}
+SAMPLE_RATE_RANGE_HZ = (8_000, 48_000)
+CHANNEL_LIMIT = 2
+
+
+@dataclass(frozen=True)
+class AudioFormat:
+    """The format of every byte of a session's audio.
+
+    Attributes:
+        sample_rate_hz: frames per second, 8000 to 48000.
+        channel_count: interleaved channels, 1 or 2; the server mixes 2 down.
+
+    Raises:
+        ValueError: a value that no server takes.
+    """
+
+    encoding: AudioEncoding = "linear16"
+    sample_rate_hz: int = 16_000
+    channel_count: int = 1
+
+    def __post_init__(self) -> None:
+        low, high = SAMPLE_RATE_RANGE_HZ
+        if self.encoding not in get_args(AudioEncoding):
+            allowed = ", ".join(get_args(AudioEncoding))
+            raise ValueError(f"encoding = {self.encoding!r} is not allowed; allowed: {allowed}")
+        if not low <= self.sample_rate_hz <= high:
+            raise ValueError(
+                f"sample_rate_hz = {self.sample_rate_hz} is not allowed; allowed: {low} to {high}"
+            )
+        if not 1 <= self.channel_count <= CHANNEL_LIMIT:
+            raise ValueError(
+                f"channel_count = {self.channel_count} is not allowed; "
+                f"allowed: 1 to {CHANNEL_LIMIT}"
+            )
+
+    @property
+    def frame_bytes(self) -> int:
+        return BYTES_PER_SAMPLE[self.encoding] * self.channel_count
+
+    def duration_ms(self, byte_count: int) -> float:
+        return 1000 * (byte_count / self.frame_bytes) / self.sample_rate_hz
+
+    def position_ms(self, samples: int) -> float:
+        """Milliseconds from the first frame to the frame with this index."""
+        return 1000 * samples / self.sample_rate_hz
+
+    def chunk_bytes(self, chunk_ms: int) -> int:
+        """Bytes of a chunk of whole frames that lasts ``chunk_ms``, at least one frame."""
+        return max(1, self.sample_rate_hz * chunk_ms // 1000) * self.frame_bytes
