@@ -13,6 +13,7 @@ import asyncio
 import importlib
 import logging
 import os
+import re
 import signal
 import socket
 import statistics
@@ -55,6 +56,8 @@ AREAS = {
     "telemetry": ("services/earvoice/telemetry/",),
 }
 OURS = tuple(folder for folders in AREAS.values() for folder in folders)
+
+COMPREHENSION = re.compile(r"\.<locals>\.<(list|set|dict)comp>|\.<locals>\.<genexpr>")
 
 Function = tuple[str, str]
 """File, from the repository's root, and qualified name."""
@@ -99,6 +102,8 @@ class CallTrace:
 
 
 def _function(filename: str, name: str) -> Function | None:
+    # Whether a comprehension has a frame of its own is the interpreter's affair.
+    name = COMPREHENSION.sub("", name)
     path = filename.removeprefix(f"{ROOT}/")
     is_ours = path != filename and path.startswith(OURS)
     return (path, name) if is_ours else None
@@ -106,14 +111,14 @@ def _function(filename: str, name: str) -> Function | None:
 
 async def trace_segments(segment_count: int) -> list[Counter[Function]]:
     """The calls of each segment that released words, the first one left out."""
-    encoder, decoder = scripted_backends.ScriptedEncoder(), scripted_backends.ScriptedDecoder()
-    encoder.gate.set()
-    decoder.gate.set()
-    backends, target = await scripted_backends.serve(encoder, decoder)
+    # They tell their health, as the services do: without it they would be asked for all the time.
+    encoder, decoder = map(scripted_backends.scripted_replica, ("encoder", "decoder"))
+    await encoder.start()
+    await decoder.start()
     os.environ.update(
         EARVOICE_POLICY_PORT=str(_free_port()),
-        EARVOICE_POLICY_ENCODER_TARGET=target,
-        EARVOICE_POLICY_DECODER_TARGET=target,
+        EARVOICE_POLICY_ENCODER_TARGET=encoder.address,
+        EARVOICE_POLICY_DECODER_TARGET=decoder.address,
     )
     settings = load_settings(PolicySettings)
     serving = asyncio.create_task(serve(settings, LoopLagSelector()))
@@ -137,7 +142,8 @@ async def trace_segments(segment_count: int) -> list[Counter[Function]]:
         trace.stop()
     os.kill(os.getpid(), signal.SIGTERM)
     await serving
-    await backends.stop(None)
+    await encoder.die()
+    await decoder.die()
     return segments
 
 

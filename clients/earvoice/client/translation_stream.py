@@ -160,33 +160,19 @@ class ResumePoint:
 
     def note(self, event: TranslationEvent, seq: int) -> bool:
         """Take note of an event; return whether it is news and not told a second time."""
+        if isinstance(event, Committed | EndOfUtterance):
+            self.token, self.seq = event.resume_token, seq
+            self.is_valid = bool(self.token)
+            self.acknowledged_samples = max(self.acknowledged_samples, event.acknowledged_samples)
         match event:
-            case Committed():
-                self._move(event.resume_token, seq, event.acknowledged_samples)
             case EndOfUtterance():
-                self._move(event.resume_token, seq, event.acknowledged_samples)
-                return self._is_new_end(event)
+                ended = self._ended_utterance
+                self._ended_utterance = max(ended, event.utterance)
+                return self._ended_utterance > ended
             case SegmentDone():
-                return self._is_new_segment(event)
-        return True
-
-    def _move(self, token: bytes, seq: int, acknowledged_samples: int) -> None:
-        self.is_valid = bool(token)
-        self.token = token
-        self.seq = seq
-        self.acknowledged_samples = max(self.acknowledged_samples, acknowledged_samples)
-
-    def _is_new_segment(self, event: SegmentDone) -> bool:
-        place = (event.utterance, event.segment)
-        if place <= self._segment:
-            return False
-        self._segment = place
-        return True
-
-    def _is_new_end(self, event: EndOfUtterance) -> bool:
-        if event.utterance <= self._ended_utterance:
-            return False
-        self._ended_utterance = event.utterance
+                known = self._segment
+                self._segment = max(known, (event.utterance, event.segment))
+                return self._segment > known
         return True
 
 

@@ -10,7 +10,6 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, SpanKind
 
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backends.call import MessageTrace
 from earvoice.policy.event import SegmentWorked, SessionTotals
 from earvoice.policy.session import SegmentObserver
 from earvoice.policy.stream_options import StreamOptions
@@ -62,7 +61,7 @@ class SessionWatch(SegmentObserver):
     that is not traced, its span is made only for an error.
 
     Attributes:
-        messages: the trace that its messages to encoder and decoder belong to.
+        traceparents: of the spans that its messages belong to now, by service.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class SessionWatch(SegmentObserver):
         model: types_pb2.ModelDescription,
         now_s: Callable[[], float],
     ) -> None:
-        self.messages = MessageTrace(traceparent, traceparent)
+        self.traceparents = dict.fromkeys(("encoder", "decoder"), traceparent)
         self._session_id = session_id
         self._options = options
         self._model = model
@@ -92,13 +91,13 @@ class SessionWatch(SegmentObserver):
             self._context = new_child(self._parent) if self._parent else new_root()
             self._traced = telemetry.sampler.traces(traceparent)
         if self._traced:
-            self.messages.encoder = self.messages.decoder = traceparent_of(self._context)
+            self.traceparents |= dict.fromkeys(self.traceparents, traceparent_of(self._context))
 
     def begin(self, timeline: SegmentTimeline) -> None:
         if self._traced:
             self._segment = segment = _OpenSegment(timeline)
-            self.messages.encoder = traceparent_of(segment.encode)
-            self.messages.decoder = traceparent_of(segment.decode)
+            self.traceparents["encoder"] = traceparent_of(segment.encode)
+            self.traceparents["decoder"] = traceparent_of(segment.decode)
 
     def end(self, timeline: SegmentTimeline, worked: SegmentWorked) -> None:
         if self._meters is not None:

@@ -16,7 +16,7 @@ from earvoice.policy.backends.call import BackendTimeouts
 from earvoice.policy.backends.replicas import BackendAccess
 from earvoice.policy.service import SERVICE_NAME, SpeechTranslationService
 from earvoice.policy.settings import PolicySettings
-from earvoice.runtime.authentication import AnyAuthenticator, Authenticator, TokenFile
+from earvoice.runtime.authentication import Authenticator, first_to_know, token_file
 from earvoice.runtime.engine import LoopLagSelector
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.session_limit import SessionLimit
@@ -69,7 +69,7 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
     return Backends(
         settings.encoder_target,
         settings.decoder_target,
-        lambda: turns.lag_s,
+        turns.lag_s,
         timeouts,
         access,
     )
@@ -80,28 +80,28 @@ def build_authenticator(settings: PolicySettings) -> Authenticator | None:
     known: list[Authenticator] = []
     try:
         if settings.auth_tokens_file:
-            known.append(TokenFile(settings.auth_tokens_file))
+            known.append(token_file(settings.auth_tokens_file))
         if settings.checks_jwts:
             known.append(_jwt_verifier(settings))
     except (OSError, ValueError) as error:
         raise SettingsError(f"tokens cannot be checked: {error}") from error
-    return AnyAuthenticator(known) if known else None
+    return first_to_know(known) if known else None
 
 
 def _jwt_verifier(settings: PolicySettings) -> Authenticator:
     try:
         # It takes long to import, and few need it.
-        from earvoice.runtime.jwt_verifier import JwtVerifier, KeyFile, KeyUrl  # noqa: PLC0415
+        from earvoice.runtime.jwt_verifier import JwtVerifier, KeyUrl, key_file  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("JWTs need the extra: pip install 'earvoice[auth]'") from error
-    keys = (
-        KeyFile(settings.auth_jwks_file)
-        if settings.auth_jwks_file
-        else KeyUrl(settings.auth_jwks_url)
-    )
+    file = settings.auth_jwks_file
+    find_key = key_file(file) if file else KeyUrl(settings.auth_jwks_url).find
     return JwtVerifier(
-        keys, settings.auth_jwt_issuer, settings.auth_jwt_audience, settings.auth_jwt_tenant_claim
-    )
+        find_key,
+        settings.auth_jwt_issuer,
+        settings.auth_jwt_audience,
+        settings.auth_jwt_tenant_claim,
+    ).tenant_of
 
 
 async def _serve_once_ready(server: ServiceServer, backends: Backends) -> None:

@@ -91,10 +91,10 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
             watch = SessionWatch(
                 self._telemetry, session_id, traceparent, options, model, time.perf_counter
             )
-            owner = TokenOwner(current_tenant(), model, session_id, watch.messages.encoder)
+            owner = TokenOwner(current_tenant(), model, session_id, watch.traceparents["encoder"])
             writer = self._writer(options, owner, resumed)
             async with self._backends.open(
-                options, model.hash, session_id, watch.messages
+                options, model.hash, session_id, watch.traceparents
             ) as backends:
                 snapshot = resumed.snapshot if resumed else None
                 stream = TranslationStream(options, self._settings, *backends, watch, snapshot)

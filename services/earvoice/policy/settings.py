@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from earvoice.policy.backend_target import ALLOWED, parse_target
-from earvoice.policy.seal import parse_keys
+from earvoice.policy.resume_keys import parse_keys
 from earvoice.runtime.settings import ServiceSettings
 from earvoice.runtime.tls import ChannelTls
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol
 
 from earvoice.runtime.errors import UnauthenticatedError
 from earvoice.runtime.files import WatchedFile
@@ -18,53 +17,49 @@ _TOKEN_LINE = re.compile(r"(?P<tenant>\S+)\s+(?P<digest>[0-9a-fA-F]{64})")
 _TENANT: ContextVar[str] = ContextVar("earvoice_tenant", default="")
 
 
-class Authenticator(Protocol):
-    async def tenant_of(self, token: str) -> str | None:
-        """Return whose token it is.
-
-        None if it is not known here. Who is known and may not come in is refused.
-        """
+Authenticator = Callable[[str], Awaitable[str | None]]
+"""Says whose token it is; None if it is not known here. Who is known and may not come in is
+refused."""
 
 
-class SharedSecrets:
-    """Accepts any of some secrets; all who know one are the same tenant, the empty one."""
+def shared_secrets(secrets: Iterable[str]) -> Authenticator:
+    """Accept any of some secrets; all who know one are the same tenant, the empty one."""
+    digests = frozenset(token_digest(secret) for secret in secrets)
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._digests = frozenset(token_digest(secret) for secret in secrets)
+    async def tenant_of(token: str) -> str | None:
+        return "" if token_digest(token) in digests else None
 
-    async def tenant_of(self, token: str) -> str | None:
-        return "" if token_digest(token) in self._digests else None
-
-
-class TokenFile:
-    """Knows the tokens that a file lists; a change of the file counts at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = WatchedFile(path, parse_tokens)
-
-    async def tenant_of(self, token: str) -> str | None:
-        return self._file.content().get(token_digest(token))
+    return tenant_of
 
 
-class AnyAuthenticator:
-    """Asks several authenticators in turn, the cheapest first."""
+def token_file(path: Path) -> Authenticator:
+    """Know the tokens that a file lists; a change of the file counts at once."""
+    file = WatchedFile(path, parse_tokens)
 
-    def __init__(self, authenticators: Sequence[Authenticator]) -> None:
-        self._authenticators = authenticators
+    async def tenant_of(token: str) -> str | None:
+        return file.content().get(token_digest(token))
 
-    async def tenant_of(self, token: str) -> str | None:
-        for authenticator in self._authenticators:
-            tenant = await authenticator.tenant_of(token)
+    return tenant_of
+
+
+def first_to_know(authenticators: Sequence[Authenticator]) -> Authenticator:
+    """Ask several in turn, the cheapest first."""
+
+    async def tenant_of(token: str) -> str | None:
+        for authenticator in authenticators:
+            tenant = await authenticator(token)
             if tenant is not None:
                 return tenant
         return None
+
+    return tenant_of
 
 
 async def authenticate(authenticator: Authenticator, metadata: Mapping[str, str | bytes]) -> str:
     shown = metadata.get(AUTHORIZATION, "")
     if not isinstance(shown, str) or not shown.lower().startswith(_SCHEME):
         raise UnauthenticatedError("a token is needed: metadata 'authorization: Bearer …'")
-    tenant = await authenticator.tenant_of(shown[len(_SCHEME) :].strip())
+    tenant = await authenticator(shown[len(_SCHEME) :].strip())
     if tenant is None:
         raise UnauthenticatedError("the token is not valid, or not any more")
     return tenant

@@ -115,7 +115,6 @@ class LoopLagSelector(selectors.DefaultSelector):
         self._turn_s = clock_s()
         self._lag_s = 0.0
 
-    @property
     def lag_s(self) -> float:
         return self._lag_s + _long_s(self._clock_s() - self._turn_s)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jwt
 
@@ -25,16 +25,15 @@ FETCH_TIMEOUT_S = 5.0
 RETRY_AFTER_MS = 5000
 
 
-class KeySource(Protocol):
-    async def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key; None if there is no such."""
+FindKey = Callable[[str], Awaitable[jwt.PyJWK | None]]
+"""Gives the key of an id; None if there is no such."""
 
 
 @dataclass(frozen=True)
 class JwtVerifier:
     """Knows tokens that an issuer has signed for an audience; a claim names their tenant."""
 
-    keys: KeySource
+    find_key: FindKey
     issuer: str
     audience: str
     tenant_claim: str
@@ -52,7 +51,7 @@ class JwtVerifier:
     async def _claims(self, token: str) -> dict[str, Any] | None:
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
-            key = await self.keys.find(key_id) if isinstance(key_id, str) else None
+            key = await self.find_key(key_id) if isinstance(key_id, str) else None
             if key is None:
                 return None
             return jwt.decode(
@@ -68,14 +67,14 @@ class JwtVerifier:
             return None
 
 
-class KeyFile:
+def key_file(path: Path) -> FindKey:
     """A JSON Web Key Set in a file; a change of the file counts at once."""
+    file = WatchedFile(path, _parse_keys)
 
-    def __init__(self, path: Path) -> None:
-        self._file = WatchedFile(path, _parse_keys)
+    async def find(key_id: str) -> jwt.PyJWK | None:
+        return jwt.PyJWKClient.match_kid(file.content().keys, key_id)
 
-    async def find(self, key_id: str) -> jwt.PyJWK | None:
-        return jwt.PyJWKClient.match_kid(self._file.content().keys, key_id)
+    return find
 
 
 class KeyUrl:
@@ -88,7 +87,6 @@ class KeyUrl:
         self._retry_at_s = clock_s()
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
-        """Return a key; None if there is no such."""
         known = self._known(key_id)
         if known is not None:
             # Not behind those who wait for the issuer: anybody can name a key that there is not.

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self, TypeVar, get_args
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from earvoice.runtime.authentication import SharedSecrets
+from earvoice.runtime.authentication import Authenticator, shared_secrets
 from earvoice.runtime.tls import ServerTls, is_loopback
 
 OTLP_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -190,8 +190,8 @@ class ModelSettings(ServiceSettings):
         return tuple(part.strip() for part in secrets.split(",") if part.strip())
 
     @property
-    def authenticator(self) -> SharedSecrets | None:
-        return SharedSecrets(self.access_tokens) if self.access_tokens else None
+    def authenticator(self) -> Authenticator | None:
+        return shared_secrets(self.access_tokens) if self.access_tokens else None
 
     @model_validator(mode="after")
     def _check_access(self) -> Self:

@@ -35,7 +35,7 @@ class SilentReplica:
 @asynccontextmanager
 async def call_to(address: str) -> AsyncIterator[BackendCall]:
     async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(120):
-        call = BackendCall(SilentReplica(channel), str, lambda: 0.0, TIMEOUTS)  # type: ignore[arg-type]
+        call = BackendCall(SilentReplica(channel), {"encoder": ""}, lambda: 0.0, TIMEOUTS)  # type: ignore[arg-type]
         try:
             yield call
         finally:

@@ -10,7 +10,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
-from earvoice.runtime.authentication import SharedSecrets, TokenFile
+from earvoice.runtime.authentication import shared_secrets
+from earvoice.runtime.authentication import token_file as tokens_of
 from earvoice.runtime.settings import ServiceSettings
 from earvoice.runtime.status import remote_error
 from earvoice.runtime.transport import bearer_metadata
@@ -56,7 +57,7 @@ async def describe(channel, metadata) -> tuple[str, str]:
 async def test_a_stranger_is_refused(token_file, metadata, caplog):
     """UNAUTHENTICATED with a reason; nothing is called, no log and no status has the token."""
     async with (
-        plain_service(ServiceSettings(), TokenFile(token_file)) as (service, port),
+        plain_service(ServiceSettings(), tokens_of(token_file)) as (service, port),
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         assert await describe(channel, metadata) == ("UNAUTHENTICATED", "UNAUTHENTICATED")
@@ -71,7 +72,7 @@ async def test_a_stranger_is_refused(token_file, metadata, caplog):
 async def test_a_known_token_names_its_tenant(token_file):
     """In unary calls and in streams."""
     async with (
-        plain_service(ServiceSettings(), TokenFile(token_file)) as (service, port),
+        plain_service(ServiceSettings(), tokens_of(token_file)) as (service, port),
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         assert await describe(channel, bearer_metadata(TOKEN)) == ("OK", "")
@@ -84,7 +85,7 @@ async def test_a_known_token_names_its_tenant(token_file):
 async def test_a_change_of_the_file_counts_at_once(token_file, caplog):
     """A token that is added is let in, one that is gone is not; a broken file changes nothing."""
     async with (
-        plain_service(ServiceSettings(), TokenFile(token_file)) as (service, port),
+        plain_service(ServiceSettings(), tokens_of(token_file)) as (service, port),
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         token_file.write_text(line("others", "a-new-token-for-others"))
@@ -100,7 +101,7 @@ async def test_a_change_of_the_file_counts_at_once(token_file, caplog):
 async def test_health_needs_no_token(token_file):
     """Load balancers and kubelets have none."""
     async with (
-        plain_service(ServiceSettings(), TokenFile(token_file)) as (_, port),
+        plain_service(ServiceSettings(), tokens_of(token_file)) as (_, port),
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
@@ -110,7 +111,7 @@ async def test_health_needs_no_token(token_file):
 async def test_either_of_two_secrets_is_let_in_while_they_change():
     """And no third."""
     async with (
-        plain_service(ServiceSettings(), SharedSecrets(["old-secret", "new-secret"])) as (_, port),
+        plain_service(ServiceSettings(), shared_secrets(["old-secret", "new-secret"])) as (_, port),
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         answers = [

@@ -11,7 +11,7 @@ import jwt
 import pytest
 
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
-from earvoice.runtime.jwt_verifier import JwtVerifier, KeyFile, KeySource, KeyUrl
+from earvoice.runtime.jwt_verifier import FindKey, JwtVerifier, KeyUrl, key_file
 from tests.deploy.tool import free_port
 from tests.integration.runtime.key_server import AUDIENCE, ISSUER, Issuer, published
 
@@ -25,21 +25,21 @@ def issuer() -> Issuer:
 
 
 @pytest.fixture
-def key_file(tmp_path, issuer) -> KeyFile:
+def file_keys(tmp_path, issuer) -> FindKey:
     path = tmp_path / "keys.json"
     path.write_text(issuer.key_set())
-    return KeyFile(path)
+    return key_file(path)
 
 
-def verifier(keys: KeySource, tenant_claim: str = "sub") -> JwtVerifier:
+def verifier(keys: FindKey, tenant_claim: str = "sub") -> JwtVerifier:
     return JwtVerifier(keys, ISSUER, AUDIENCE, tenant_claim)
 
 
-async def test_a_valid_token_names_its_tenant(issuer, key_file):
+async def test_a_valid_token_names_its_tenant(issuer, file_keys):
     """By the claim that the settings choose."""
-    assert await verifier(key_file).tenant_of(issuer.token()) == "calls"
+    assert await verifier(file_keys).tenant_of(issuer.token()) == "calls"
     token = issuer.token(customer="other")
-    assert await verifier(key_file, "customer").tenant_of(token) == "other"
+    assert await verifier(file_keys, "customer").tenant_of(token) == "other"
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ async def test_a_valid_token_names_its_tenant(issuer, key_file):
     ],
     ids=lambda changes: "-".join(f"{name}={value}" for name, value in changes.items())[:12],
 )
-async def test_a_token_for_elsewhere_or_another_time_is_not_known(issuer, key_file, changes):
+async def test_a_token_for_elsewhere_or_another_time_is_not_known(issuer, file_keys, changes):
     """Issuer, audience and times are checked, and must be there."""
-    assert await verifier(key_file).tenant_of(issuer.token(**changes)) is None
+    assert await verifier(file_keys).tenant_of(issuer.token(**changes)) is None
 
 
-async def test_a_forged_token_is_not_known(issuer, key_file, tmp_path):
+async def test_a_forged_token_is_not_known(issuer, file_keys, tmp_path):
     """Another's key, a changed body, no signature, the public key as a secret, no token at all."""
     header, body, signature = issuer.token().split(".")
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "calls", "exp": FUTURE}
@@ -72,7 +72,7 @@ async def test_a_forged_token_is_not_known(issuer, key_file, tmp_path):
         "no token",
         "",
     ]
-    assert [await verifier(key_file).tenant_of(token) for token in forged] == [None] * len(forged)
+    assert [await verifier(file_keys).tenant_of(token) for token in forged] == [None] * len(forged)
 
 
 def encoded(part: object) -> str:
@@ -85,16 +85,16 @@ def signed_with_secret(signed: str, issuer: Issuer) -> str:
     return f"{signed}.{base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
-async def test_a_valid_token_without_a_tenant_may_not_come_in(issuer, key_file):
+async def test_a_valid_token_without_a_tenant_may_not_come_in(issuer, file_keys):
     """PERMISSION_DENIED names the claim that is missing."""
     with pytest.raises(PermissionDeniedError, match="customer"):
-        await verifier(key_file, "customer").tenant_of(issuer.token())
+        await verifier(file_keys, "customer").tenant_of(issuer.token())
 
 
 async def test_keys_are_fetched_once(issuer):
     """Tokens of an unknown key do not have them fetched time and again."""
     with published(issuer) as (url, asked):
-        known = verifier(KeyUrl(url))
+        known = verifier(KeyUrl(url).find)
         assert [await known.tenant_of(issuer.token()) for _ in range(3)] == ["calls"] * 3
         assert asked == ["/keys"]
         issuer.rotate("second")
@@ -106,7 +106,7 @@ async def test_keys_are_fetched_once(issuer):
 async def test_an_issuer_that_does_not_answer_is_asked_again_only_later(issuer):
     """Callers are told to retry, and none of them waits for it."""
     now_s = [0.0]
-    known = verifier(KeyUrl(f"http://127.0.0.1:{free_port()}/keys", lambda: now_s[0]))
+    known = verifier(KeyUrl(f"http://127.0.0.1:{free_port()}/keys", lambda: now_s[0]).find)
     for _ in range(2):
         with pytest.raises(NotReadyError) as refused:
             await known.tenant_of(issuer.token())
@@ -123,7 +123,7 @@ async def test_a_key_that_is_known_needs_no_issuer(issuer):
     """Nobody locks others out by tokens of keys that there are not, while the issuer is down."""
     with published(issuer) as (url, _):
         keys = KeyUrl(url)
-        known = verifier(keys)
+        known = verifier(keys.find)
         assert await known.tenant_of(issuer.token()) == "calls"
     # As if the keys had been fetched long enough ago to be fetched again for a new key's sake.
     keys._client.cooldown_duration = 0
@@ -139,4 +139,4 @@ def test_a_file_that_holds_no_keys_is_an_error(tmp_path):
     path = tmp_path / "keys.json"
     path.write_text('{"keys": []}')
     with pytest.raises(ValueError, match="no JSON Web Key Set"):
-        KeyFile(path)
+        key_file(path)

@@ -19,7 +19,6 @@ from earvoice.policy.event import (
     WordsReleased,
 )
 from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
-from earvoice.policy.seal import Seal
 from earvoice.policy.session import SegmentObserver, TranslationSession
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.words import Word
@@ -138,9 +137,9 @@ def interruptions(events: Sequence[Event]) -> list[tuple[int, SessionSnapshot]]:
 
 def through_token(snapshot: SessionSnapshot) -> SessionSnapshot:
     """A session as another replica, whose clocks say something else, reads it from a token."""
-    seal = Seal([b"k" * 32])
-    here = ResumeTokens(seal, 60.0, lambda: 5000.0, lambda: 1000.0)
-    there = ResumeTokens(seal, 60.0, lambda: 5001.0, lambda: 77.0)
+    keys = [b"k" * 32]
+    here = ResumeTokens(keys, 60.0, lambda: 5000.0, lambda: 1000.0)
+    there = ResumeTokens(keys, 60.0, lambda: 5001.0, lambda: 77.0)
     owner = TokenOwner("", MODEL, "s", "")
     token = here.make(snapshot, 7, owner)
     assert 0 < len(token) <= TOKEN_LIMIT_BYTES

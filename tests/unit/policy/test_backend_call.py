@@ -43,7 +43,7 @@ class HealthyFor:
 
 
 def call_to(replica: HealthyFor, **timeouts_s: float) -> BackendCall:
-    return BackendCall(replica, str, lambda: 0.0, BackendTimeouts(**timeouts_s))  # type: ignore[arg-type]
+    return BackendCall(replica, {"encoder": ""}, lambda: 0.0, BackendTimeouts(**timeouts_s))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("answers", [0, 1, 3])

@@ -22,7 +22,6 @@ from earvoice.policies.registry import (
 )
 from earvoice.policy.event import first_snapshot
 from earvoice.policy.resume import ResumeTokens, TokenOwner
-from earvoice.policy.seal import Seal
 from earvoice.policy.wire.config import effective_config, resolved_policy, stream_options
 from earvoice.runtime.errors import InvalidFieldError
 from earvoice.runtime.parameter import ParameterError
@@ -110,13 +109,13 @@ def test_a_session_with_a_file_s_policy_can_be_resumed(share: str):
     policies = with_files(POLICIES, [share])
     options = with_options(policy=policies["share"](share=0.25), attention_layer=4)
     assert stream_options(effective_config(options, MODEL), MODEL, policies) == options
-    seal, clock = Seal((b"k" * 32,)), (lambda: 1000.0, lambda: 0.0)
+    keys, clock = (b"k" * 32,), (lambda: 1000.0, lambda: 0.0)
     owner = TokenOwner("", MODEL, "session", "")
-    there = ResumeTokens(seal, 60.0, *clock, policies)
+    there = ResumeTokens(keys, 60.0, *clock, policies)
     token = there.make(first_snapshot(options), 1, owner)
     assert there.take(token, "", lambda _: MODEL).snapshot.options == options
     with pytest.raises(InvalidFieldError, match=r"policy\.named\.name = 'share'"):
-        ResumeTokens(seal, 60.0, *clock).take(token, "", lambda _: MODEL)
+        ResumeTokens(keys, 60.0, *clock).take(token, "", lambda _: MODEL)
 
 
 @pytest.mark.parametrize(

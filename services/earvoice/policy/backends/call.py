@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -65,14 +66,6 @@ class BackendTimeouts:
     opening_s: float = 2.0
 
 
-@dataclass(slots=True)
-class MessageTrace:
-    """Which span a session's messages belong to now, as traceparents; empty for none."""
-
-    encoder: str
-    decoder: str
-
-
 class BackendCall:
     """One stream. A status of ours is passed on; any other means that the replica is lost.
 
@@ -81,30 +74,30 @@ class BackendCall:
     waited for, within limits; a process that is stopped, or cut off, is silent.
 
     Args:
-        traceparent: gives the trace that the next message belongs to, or an empty string.
+        traceparents: which span a session's messages belong to now, by service; empty for none.
         loop_lag_s: see `request_clock`.
+
+    Attributes:
+        clock: starts a request's clock.
     """
 
     def __init__(
         self,
         replica: Replica,
-        traceparent: Callable[[], str],
+        traceparents: Mapping[str, str],
         loop_lag_s: Callable[[], float],
         timeouts: BackendTimeouts,
     ) -> None:
         self._replica = replica
         self._call = replica.open_call()
         self._service = replica.kind.name
-        self._traceparent = traceparent
-        self._loop_lag_s = loop_lag_s
+        self._traceparents = traceparents
+        self.clock = partial(request_clock, loop_lag_s)
         self._timeouts = timeouts
         self._silence: ReplicaLostError | None = None
 
-    def clock(self) -> Callable[[types_pb2.Timings], HopTimings]:
-        return request_clock(self._loop_lag_s)
-
     async def write(self, request: Any) -> None:
-        request.trace_context.traceparent = self._traceparent()
+        request.trace_context.traceparent = self._traceparents[self._service]
         await self._answered(self._call.write(request))
 
     async def read(self) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from earvoice.api.v1 import types_pb2
 from earvoice.policy.backend_target import parse_target
-from earvoice.policy.backends.call import BackendTimeouts, MessageTrace
+from earvoice.policy.backends.call import BackendTimeouts
 from earvoice.policy.backends.replica_session import (
     DecoderSession,
     EncoderSession,
@@ -107,15 +107,25 @@ class Backends:
 
     @asynccontextmanager
     async def open(
-        self, options: StreamOptions, model_hash: str, session_id: str, trace: MessageTrace
+        self,
+        options: StreamOptions,
+        model_hash: str,
+        session_id: str,
+        traceparents: Mapping[str, str],
     ) -> AsyncIterator[tuple[EncoderSession, DecoderSession]]:
         """Open a session on both; their messages go with the trace that is set when they leave."""
         budget = ReplayBudget(self.replays)
         terms = SessionTerms(
-            options, model_hash, session_id, budget, self._timeouts, self._loop_lag_s
+            options,
+            model_hash,
+            session_id,
+            budget,
+            self._timeouts,
+            self._loop_lag_s,
+            traceparents,
         )
-        encoder = EncoderSession(self._encoders, terms, lambda: trace.encoder)
-        decoder = DecoderSession(self._decoders, terms, lambda: trace.decoder)
+        encoder = EncoderSession(self._encoders, terms)
+        decoder = DecoderSession(self._decoders, terms)
         try:
             try:
                 await encoder.open()

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -78,13 +78,11 @@ class SessionTerms:
     budget: ReplayBudget
     timeouts: BackendTimeouts
     loop_lag_s: Callable[[], float]
+    traceparents: Mapping[str, str]
 
 
 class ReplicaSession(Generic[Stream]):
     """A session on one replica at a time.
-
-    Args:
-        traceparent: gives the trace that the next message belongs to.
 
     Attributes:
         replay_count: how often the session went on elsewhere after a loss.
@@ -95,12 +93,10 @@ class ReplicaSession(Generic[Stream]):
         replicas: Replicas,
         terms: SessionTerms,
         stream_class: Callable[[BackendCall], Stream],
-        traceparent: Callable[[], str],
     ) -> None:
         self._replicas = replicas
         self._terms = terms
         self._stream_class = stream_class
-        self._traceparent = traceparent
         self._place: tuple[Replica, Stream] | None = None
         self.replay_count = 0
 
@@ -198,7 +194,7 @@ class ReplicaSession(Generic[Stream]):
 
     async def _open_on(self, replica: Replica) -> tuple[Replica, Stream]:
         terms = self._terms
-        call = BackendCall(replica, self._traceparent, terms.loop_lag_s, terms.timeouts)
+        call = BackendCall(replica, terms.traceparents, terms.loop_lag_s, terms.timeouts)
         stream = self._stream_class(call)
         replica.session_count += 1
         try:
@@ -224,10 +220,8 @@ class EncoderSession(ReplicaSession[EncoderStream]):
     so the other replica's is the one that was lost.
     """
 
-    def __init__(
-        self, replicas: Replicas, terms: SessionTerms, traceparent: Callable[[], str]
-    ) -> None:
-        super().__init__(replicas, terms, EncoderStream, traceparent)
+    def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
+        super().__init__(replicas, terms, EncoderStream)
         self._frame_bytes = terms.options.audio_format.frame_bytes
         self._utterance = 0
         self._start_sample = 0
@@ -235,7 +229,7 @@ class EncoderSession(ReplicaSession[EncoderStream]):
         self._pieces: list[bytes] = []
 
     async def encode(self, audio: bytes) -> Encoded:
-        return await self._encoded(audio, lambda stream, data: stream.encode(data))
+        return await self._encoded(audio, EncoderStream.encode)
 
     async def finish(self, audio: bytes, end_sample: int) -> Encoded:
         return await self._encoded(audio, lambda stream, data: stream.finish(data, end_sample))
@@ -283,10 +277,8 @@ class DecoderSession(ReplicaSession[DecoderStream]):
     States and prefix come with each request, so a decoder may be left between any two of them.
     """
 
-    def __init__(
-        self, replicas: Replicas, terms: SessionTerms, traceparent: Callable[[], str]
-    ) -> None:
-        super().__init__(replicas, terms, DecoderStream, traceparent)
+    def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
+        super().__init__(replicas, terms, DecoderStream)
         self._is_halted = False
 
     async def generate(
@@ -359,30 +351,28 @@ class AnswerSplice:
         self, answer: GenerationSteps | GenerationEnd
     ) -> GenerationSteps | GenerationEnd | None:
         """Return what is new in a replica's answer; None for nothing."""
-        if isinstance(answer, GenerationSteps):
-            return self._new_steps(answer)
-        if self._attempt_count == 1:
-            return answer
-        # The draft that counts is the one that was asked for.
-        accepted = longest_common_prefix_tokens([self._request.draft, _ids(self._attempt)])
-        return dataclasses.replace(answer, draft_accepted_count=accepted)
-
-    def _new_steps(self, steps: GenerationSteps) -> GenerationSteps | None:
-        fresh = [*steps.tokens, *([steps.end] if steps.end is not None else [])]
-        if self._attempt_count == 1:
+        first = self._attempt_count == 1
+        if isinstance(answer, GenerationEnd):
+            if first:
+                return answer
+            # The draft that counts is the one that was asked for.
+            accepted = longest_common_prefix_tokens([self._request.draft, _ids(self._attempt)])
+            return dataclasses.replace(answer, draft_accepted_count=accepted)
+        fresh = [*answer.tokens, *([answer.end] if answer.end is not None else [])]
+        if first:
             self._handed += fresh
-            return steps
+            return answer
         known = self._handed[len(self._attempt) :]
         self._attempt += fresh
         if _ids(fresh[: len(known)]) != _ids(known[: len(fresh)]):
             self._handed = [*self._attempt]
-            ended = steps.end is not None
+            ended = answer.end is not None
             tokens = self._attempt[:-1] if ended else self._attempt
-            return dataclasses.replace(steps, tokens=[*tokens], restarts=True)
+            return dataclasses.replace(answer, tokens=[*tokens], restarts=True)
         if known and len(fresh) <= len(known):
             return None
         self._handed += fresh[len(known) :]
-        return dataclasses.replace(steps, tokens=steps.tokens[len(known) :])
+        return dataclasses.replace(answer, tokens=answer.tokens[len(known) :])
 
 
 def _ids(tokens: Sequence[Token]) -> list[int]:

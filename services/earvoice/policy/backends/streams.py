@@ -121,13 +121,15 @@ class DecoderStream:
         try:
             while True:
                 answer: decoder_pb.DecodeResponse = await self.call.read()
-                if answer.HasField("steps") and self._is_current(answer.steps):
+                # Answers on their way when an earlier generation was halted still come.
+                this = self._generation_id
+                if answer.HasField("steps") and answer.steps.generation_id == this:
                     steps = answer.steps
                     expected_index = _checked_index(steps.steps, expected_index)
                     tokens, end = _tokens_and_end(steps.steps)
                     rows = _rows(steps.prefix_attention)
                     yield GenerationSteps(tokens, end, clock(steps.timings), (), rows)
-                elif answer.HasField("beam") and self._is_current(answer.beam):
+                elif answer.HasField("beam") and answer.beam.generation_id == this:
                     beam = answer.beam
                     for hypothesis in beam.hypotheses:
                         _checked_index(hypothesis.steps, expected_index)
@@ -135,7 +137,7 @@ class DecoderStream:
                     items = _beam_items(beam) if request.all_hypotheses else ()
                     rows = _rows(beam.prefix_attention)
                     yield GenerationSteps(tokens, end, clock(beam.timings), items, rows)
-                elif answer.HasField("done") and self._is_current(answer.done):
+                elif answer.HasField("done") and answer.done.generation_id == this:
                     done = answer.done
                     hit_limit = done.reason == decoder_pb.GenerationDone.REASON_LIMIT
                     timings = clock(done.timings)
@@ -154,12 +156,6 @@ class DecoderStream:
         """Keep the decoder from taking a long silence for a caller that is gone."""
         # No generation has this number, so that halting it is a sign of life and nothing more.
         await self.call.write(decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=0)))
-
-    def _is_current(
-        self, message: decoder_pb.Steps | decoder_pb.Beam | decoder_pb.GenerationDone
-    ) -> bool:
-        """Answers on their way when an earlier generation was halted still come."""
-        return message.generation_id == self._generation_id
 
     async def _halted(self) -> None:
         """Wait for the halt on its way. Should it fail, so does the next read or write."""
