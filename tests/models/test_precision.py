@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from earvoice.models.checkpoint import add_precision_trials, load_checkpoint
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelConfigError, ModelError
 from earvoice.models.precision import (
-    DeviceError,
     PrecisionTrial,
     bears,
     chosen_dtype,
@@ -55,7 +54,7 @@ def test_auto_needs_machine_and_trial() -> None:
 
 def test_int8_is_for_processors() -> None:
     """On a GPU it is refused, with what is allowed there."""
-    with pytest.raises(DeviceError, match=r"int8.*allowed there: 'fp32', 'bf16', 'auto'"):
+    with pytest.raises(ModelError, match=r"int8.*allowed there: 'fp32', 'bf16', 'auto'"):
         chosen_dtype("int8", torch.device("cuda"), bears_bfloat16=False)
 
 

@@ -69,8 +69,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         self._tokens = TokenWriter()
 
     def _output(self, words: Sequence[CommittedWord]) -> IncrementalOutput:
-        tokens = self._tokens.write(words)
-        new, deleted = list(tokens.new), list(tokens.deleted)
+        deleted, new = self._tokens.write(words)
         return IncrementalOutput(
             new, self.tokens_to_string(new), deleted, self.tokens_to_string(deleted)
         )

@@ -70,21 +70,14 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"in the options for earvoice, {message}")
 
 
-@dataclass(frozen=True)
-class RewrittenTokens:
-    """Tokens taken back from the end, and those written then, a word each."""
-
-    deleted: tuple[str, ...]
-    new: tuple[str, ...]
-
-
 class TokenWriter:
     """Writes a token for each word; a later piece of a word writes its token anew."""
 
     def __init__(self) -> None:
         self._last = ""
 
-    def write(self, words: Sequence[CommittedWord]) -> RewrittenTokens:
+    def write(self, words: Sequence[CommittedWord]) -> tuple[list[str], list[str]]:
+        """Return the tokens taken back from the end, and those written then, a word each."""
         before, new = self._last, [self._last] if self._last else []
         for word in words:
             if word.starts_word or not new:
@@ -93,5 +86,5 @@ class TokenWriter:
                 new[-1] += word.text
         self._last = new[-1] if new else ""
         if before and new[0] == before:
-            return RewrittenTokens((), tuple(new[1:]))
-        return RewrittenTokens((before,) if before else (), tuple(new))
+            return [], new[1:]
+        return [before] if before else [], new

@@ -134,9 +134,7 @@ def read_standard_input(
         kind = container_of(head)
         everything = _after(head, blocks)
         if kind is None:
-            check = ChannelCheck(audio, tell)
-            async for chunk in whole_frames(everything, audio):
-                check.add(chunk)
+            async for chunk in check_channels(whole_frames(everything, audio), audio, tell):
                 yield chunk
         else:
             decoded = FfmpegAudio(everything, audio, f"standard input ({kind})")
@@ -158,12 +156,10 @@ def _as_it_comes(
     paced = speed == "realtime"
 
     async def chunks() -> AsyncIterator[bytes]:
-        check = SpeedCheck(audio, tell) if paced else None
         is_empty = True
-        async for chunk in read(REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS):
+        source = read(REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS)
+        async for chunk in check_speed(source, audio, tell) if paced else source:
             is_empty = False
-            if check is not None:
-                check.add(chunk)
             yield chunk
         if is_empty:
             raise AudioSourceError(f"{name} ended before any audio came")
@@ -179,56 +175,45 @@ async def _after(head: bytes, blocks: AsyncIterator[bytes]) -> AsyncIterator[byt
         yield block
 
 
-class SpeedCheck:
-    """Tells once of audio that comes faster than anybody speaks."""
-
-    def __init__(
-        self,
-        audio: AudioFormat,
-        tell: Callable[[str], None],
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._audio = audio
-        self._tell: Callable[[str], None] | None = tell
-        self._now_s = now_s
-        self._begin_s: float | None = None
-        self._received_bytes = 0
-
-    def add(self, chunk: bytes) -> None:
-        if self._begin_s is None:
-            self._begin_s = self._now_s()
-        self._received_bytes += len(chunk)
-        elapsed_s = self._now_s() - self._begin_s
-        if self._tell is None or elapsed_s < SPEED_CHECK_S:
-            return
-        speed = self._audio.duration_ms(self._received_bytes) / 1000 / elapsed_s
-        if speed > HIGHEST_SPEED:
-            self._tell(
-                f"{speed:.1f} s of audio come in a second at {self._audio.sample_rate_hz} Hz and "
-                f"{self._audio.channel_count} channel(s): give --fast for a recording, a "
-                "recorder's own --rate and --channels for raw audio"
-            )
-        self._tell = None
+async def check_speed(
+    chunks: AsyncIterator[bytes],
+    audio: AudioFormat,
+    tell: Callable[[str], None],
+    now_s: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[bytes]:
+    """Hand audio on; tell once if it comes faster than anybody speaks."""
+    begin_s: float | None = None
+    received_bytes, is_checked = 0, False
+    async for chunk in chunks:
+        begin_s = now_s() if begin_s is None else begin_s
+        received_bytes += len(chunk)
+        elapsed_s = now_s() - begin_s
+        if not is_checked and elapsed_s >= SPEED_CHECK_S:
+            is_checked = True
+            speed = audio.duration_ms(received_bytes) / 1000 / elapsed_s
+            if speed > HIGHEST_SPEED:
+                tell(
+                    f"{speed:.1f} s of audio come in a second at {audio.sample_rate_hz} Hz and "
+                    f"{audio.channel_count} channel(s): give --fast for a recording, a "
+                    "recorder's own --rate and --channels for raw audio"
+                )
+        yield chunk
 
 
-class ChannelCheck:
-    """Tells once of raw audio that sounds like two channels read as one."""
-
-    def __init__(self, audio: AudioFormat, tell: Callable[[str], None]) -> None:
-        self._audio = audio
-        self._tell = tell
-        is_mono = audio.channel_count == 1 and audio.encoding == "linear16"
-        self._head: bytes | None = b"" if is_mono else None
-
-    def add(self, chunk: bytes) -> None:
-        if self._head is None:
-            return
-        self._head += chunk
-        if self._audio.duration_ms(len(self._head)) < CHANNEL_CHECK_MS:
-            return
-        if sounds_like_two_channels(self._head):
-            self._tell("this sounds like two channels read as one: give --channels 2")
-        self._head = None
+async def check_channels(
+    chunks: AsyncIterator[bytes], audio: AudioFormat, tell: Callable[[str], None]
+) -> AsyncIterator[bytes]:
+    """Hand raw audio on; tell once if it sounds like two channels read as one."""
+    is_mono = audio.channel_count == 1 and audio.encoding == "linear16"
+    head: bytes | None = b"" if is_mono else None
+    async for chunk in chunks:
+        if head is not None:
+            head += chunk
+            if audio.duration_ms(len(head)) >= CHANNEL_CHECK_MS:
+                if sounds_like_two_channels(head):
+                    tell("this sounds like two channels read as one: give --channels 2")
+                head = None
+        yield chunk
 
 
 def container_of(head: bytes) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from earvoice.client.captions import (
     NO_MARKS,
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 _DIM, _PLAIN, _ERASE_TO_END, _LEFT = "\x1b[2m", "\x1b[0m", "\x1b[K", "\x1b[{}D"
 _DECIMALS = 3
 FORMATS = ("text", "jsonl", "srt", "vtt", "txt", "json")
-
-
-class EventWriter(Protocol):
-    def write(self, event: TranslationEvent) -> None: ...
-
-    def close(self) -> None:
-        """Write what is left: also after a translation that failed."""
 
 
 class TextWriter:
@@ -304,6 +297,10 @@ class JsonWriter:
             }
             self._output.write(json.dumps(content, ensure_ascii=False) + "\n")
         self._output.flush()
+
+
+EventWriter = TextWriter | LabelledTextWriter | JsonLineWriter | SubtitleWriter | JsonWriter
+"""Takes events; ``close`` writes what is left, also after a translation that failed."""
 
 
 class Progress:

@@ -174,8 +174,9 @@ def _run_replay(options: argparse.Namespace) -> int:
         sweep = ReplaySweep(options.recording, options.model, options.to, options.limit)
         tally = sweep.replay(settings, options.output)
     sys.stderr.write(
-        f"{len(settings)} settings; hypotheses: {tally.asked} asked for, {tally.searched} "
-        f"searched; beams: {tally.beams_asked} asked for, {tally.beams_searched} searched\n"
+        f"{len(settings)} settings; hypotheses: {tally['asked']} asked for, "
+        f"{tally['searched']} searched; beams: {tally['beams asked']} asked for, "
+        f"{tally['beams searched']} searched\n"
     )
     return ExitCode.DONE
 

@@ -36,7 +36,8 @@ from earvoice.evaluation.curve import CurvePoint, read_point
 from earvoice.evaluation.curves import Cell, as_text, as_tsv
 from earvoice.evaluation.instance import Unit, default_unit, split_text
 from earvoice.evaluation.recording import Grid
-from earvoice.evaluation.replay.run import OpenedInput, ReplayRun, ReplaySweep
+from earvoice.evaluation.replay.hypotheses import HypothesisSource
+from earvoice.evaluation.replay.run import ReplayRun, ReplaySweep
 from earvoice.evaluation.replay.search import Continuation, HypothesisRequest
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
@@ -61,41 +62,39 @@ class PartialHypothesis:
 
 
 async def find_partial_hypotheses(
-    opened: OpenedInput, segment_ms: int, most_tokens: int
+    source: HypothesisSource, segment_ms: int, most_tokens: int
 ) -> list[PartialHypothesis]:
     """Return a hypothesis for each full segment of an input but the last."""
-    rate_hertz, table = opened.recorded.sample_rate_hertz, opened.table
+    rate_hertz, table = source.table.recorded.sample_rate_hertz, source.table
 
     async def find(end: int) -> PartialHypothesis:
         number, _ = table.revision(end, final=False)
         found = None
         if table.state_count(number):
             request = HypothesisRequest(number, (), most_tokens, forbid_end=False)
-            found, _ = await opened.source.continuation(request, ())
+            found, _ = await source.continuation(request, ())
         return PartialHypothesis(end * 1000 / rate_hertz, found)
 
-    ends = Grid(segment_ms).boundaries(rate_hertz, opened.recorded.sample_count)
+    ends = Grid(segment_ms).boundaries(rate_hertz, source.table.recorded.sample_count)
     return list(await asyncio.gather(*map(find, ends)))
 
 
 async def translate_by_oracle(
-    run: ReplayRun, opened: OpenedInput, segment_ms: int
+    run: ReplayRun, source: HypothesisSource, segment_ms: int
 ) -> TranslatedRecording:
     """Return the offline translation of an input, its words as early as they were stable.
 
     It has no computation: there is no policy that could be timed.
     """
     (setting,) = parse_settings(f"offline@segment={segment_ms}")
-    offline, _ = await run.translate_opened(opened, setting)
+    offline, _ = await run.translate_opened(source, setting)
     if not offline.units:
         return offline
-    recorded = opened.recorded
-    final, _ = opened.table.revision(recorded.sample_count, final=True)
-    found, _ = await opened.source.continuation(
-        HypothesisRequest(final, (), 1, forbid_end=False), ()
-    )
+    recorded = source.table.recorded
+    final, _ = source.table.revision(recorded.sample_count, final=True)
+    found, _ = await source.continuation(HypothesisRequest(final, (), 1, forbid_end=False), ())
     tokens = found.tokens[: len(found.tokens) - found.ended]
-    partial = await find_partial_hypotheses(opened, segment_ms, len(tokens))
+    partial = await find_partial_hypotheses(source, segment_ms, len(tokens))
     agreed = [
         agreed_count(one.found.tokens, tokens, run.tokens) if one.found else 0 for one in partial
     ]
@@ -260,8 +259,8 @@ async def _study_inputs(
     shares: list[torch.Tensor] = []
     with closing(RunProgress("oracle", len(sweep.inputs), 0)) as progress:
         for recorded in sweep.inputs:
-            opened = run.open(recorded)
-            hypotheses = await find_partial_hypotheses(opened, segment_ms, MOST_TOKENS)
+            source = run.open(recorded)
+            hypotheses = await find_partial_hypotheses(source, segment_ms, MOST_TOKENS)
             found = [(one.end_ms, one.found) for one in hypotheses if one.found is not None]
             share = mean_shares([one.weights for _, one in found])
             if share is not None:
@@ -274,7 +273,7 @@ async def _study_inputs(
                     layers = range(1, last.weights.shape[0] + 1)
                     draw_attention(last, layers, run.tokens, title, path)
             if recorded.index not in finished:
-                folder.append(describe_instance(await translate_by_oracle(run, opened, segment_ms)))
+                folder.append(describe_instance(await translate_by_oracle(run, source, segment_ms)))
             progress.count(recorded.duration_ms)
     return shares
 

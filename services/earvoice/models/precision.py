@@ -14,16 +14,12 @@ from earvoice.models.errors import ModelError
 from earvoice.runtime.parameter import parameter
 
 
-class DeviceError(ModelError):
-    """The device asked for is not there."""
-
-
 def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
     """Return the device to compute on; `auto` takes a GPU when there is one."""
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise DeviceError("device = 'cuda': torch sees no GPU; allowed here: 'cpu', 'auto'")
+        raise ModelError("device = 'cuda': torch sees no GPU; allowed here: 'cpu', 'auto'")
     return torch.device("cuda")
 
 
@@ -92,5 +88,5 @@ def chosen_dtype(
     if wanted == "auto":
         wanted = "bf16" if bears_bfloat16 and has_fast_bfloat16(device) else "fp32"
     if wanted == "int8" and device.type != "cpu":
-        raise DeviceError("precision = 'int8' on a GPU; allowed there: 'fp32', 'bf16', 'auto'")
+        raise ModelError("precision = 'int8' on a GPU; allowed there: 'fp32', 'bf16', 'auto'")
     return DTYPES[wanted]

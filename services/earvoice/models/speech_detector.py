@@ -27,10 +27,6 @@ WEIGHTS_PACKAGE = "silero_vad"
 WEIGHTS_FILE = "data/silero_vad.jit"
 
 
-class SpeechDetectorError(ModelError):
-    """The detector's weights are missing or not those of this network."""
-
-
 @dataclasses.dataclass(frozen=True)
 class DetectorState:
     """What the network remembers between windows; the first two are [1, 1, 128] float32."""
@@ -139,7 +135,7 @@ def load_speech_detector() -> SpeechDetector:
             }
         )
     except (OSError, KeyError, ValueError, RuntimeError) as error:
-        raise SpeechDetectorError(
+        raise ModelError(
             f"{WEIGHTS_FILE} of {WEIGHTS_PACKAGE} does not hold this network: {error}"
         ) from error
     return detector.eval().requires_grad_(requires_grad=False)
@@ -150,7 +146,7 @@ def weights_path() -> Path:
     folders = found.submodule_search_locations if found else None
     path = Path(folders[0]) / WEIGHTS_FILE if folders else None
     if path is None or not path.is_file():
-        raise SpeechDetectorError(
+        raise ModelError(
             f"{WEIGHTS_FILE} is missing; install the distribution silero-vad (6.2 or later)"
         )
     return path

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 LOOKED_UP = "dns:///"
 MAX_PORT = 65_535
 ALLOWED = "host:port or dns:///name:port, several separated by commas"
 
 
-class NamedPort(NamedTuple):
-    """A name behind which there may be several addresses, with the same port on each."""
-
-    name: str
-    port: int
+NamedPort = tuple[str, int]
+"""A name behind which there may be several addresses, with the same port on each."""
 
 
-class BackendTarget(NamedTuple):
-    """One service's replicas.
+def parse_target(text: str) -> tuple[tuple[str, ...], tuple[NamedPort, ...]]:
+    """Read a setting's value, as `ALLOWED` has it.
 
-    Attributes:
-        addresses: ``host:port`` each, as given. A name here is one replica to us: what it leads to
-            is the transport's affair, or a proxy's.
-        names: every address of each is a replica.
+    Returns:
+        Addresses, ``host:port`` each, as given: a name here is one replica to us, and what it
+        leads to is the transport's affair, or a proxy's. And names, every address of which is a
+        replica.
     """
-
-    addresses: tuple[str, ...]
-    names: tuple[NamedPort, ...] = ()
-
-
-def parse_target(text: str) -> BackendTarget:
-    """Read a setting's value, as `ALLOWED` has it."""
     addresses: dict[str, None] = {}
     names: dict[NamedPort, None] = {}
     for part in (part.strip() for part in text.split(",")):
         host, port = _host_and_port(part.removeprefix(LOOKED_UP), text)
         if part.startswith(LOOKED_UP):
-            names[NamedPort(host, port)] = None
+            names[host, port] = None
         else:
             addresses[part] = None
-    return BackendTarget(tuple(addresses), tuple(names))
+    return tuple(addresses), tuple(names)
 
 
 def _host_and_port(part: str, text: str) -> tuple[str, int]:

@@ -6,7 +6,6 @@ The text is chosen first, then the audio: what no token that is kept attends to 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from earvoice.policies.base import Hypothesis, Token
 from earvoice.policy.evidence import Evidence
@@ -19,14 +18,6 @@ LONGEST_SENTENCE_TOKENS = 100
 """A sentence without an end is cut at this length, as in the released code."""
 
 
-@dataclass(frozen=True)
-class ForgottenHistory:
-    """What is forgotten of an utterance."""
-
-    token_count: int
-    start_sample: int
-
-
 def forgotten_history(
     selection: HistorySelection,
     committed: Sequence[Token],
@@ -35,8 +26,10 @@ def forgotten_history(
     evidence: Evidence,
     start_sample: int,
     spoken_for_sample: int,
-) -> ForgottenHistory | None:
-    """Return what is forgotten after a commit (Papi 2024); None when all is kept.
+) -> tuple[int, int] | None:
+    """Return what is forgotten after a commit (Papi 2024): so many tokens, audio before a sample.
+
+    None when all is kept.
 
     As in the released code every token that is not dropped keeps its audio: those committed and
     the uncommitted rest of the hypothesis.
@@ -57,7 +50,7 @@ def forgotten_history(
         )
     rows = [*prefix_rows, *(token.attention for token in hypothesis.tokens)]
     place = first_attended_sample(rows[dropped:], evidence, start_sample)
-    return ForgottenHistory(dropped, spoken_for_sample if place is None else place)
+    return dropped, spoken_for_sample if place is None else place
 
 
 def dropped_token_count(selection: HistorySelection, committed: Sequence[Token]) -> int:

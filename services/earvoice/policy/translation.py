@@ -213,7 +213,7 @@ class Translator:
                 utterance.spoken_for_sample,
             )
             if forgotten is not None:
-                utterance.forget(forgotten)
+                utterance.forget(*forgotten)
         told = None
         if options.sends_hypotheses:
             told = DecidedHypothesis(hypothesis.token_ids, len(hypothesis.prefix), count)

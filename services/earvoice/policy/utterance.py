@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
-from earvoice.policy.history import ForgottenHistory
 from earvoice.policy.stream_options import Confidence
 from earvoice.policy.words import CommitTime, Word, join_pieces
 
@@ -171,13 +170,13 @@ class Utterance:
             for word, sure in zip(words, confidences, strict=True)
         ]
 
-    def forget(self, history: ForgottenHistory) -> None:
+    def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
-        del self.kept[: history.token_count]
-        self.policy.forget_prefix(history.token_count)
-        if history.start_sample <= self.start_sample:
+        del self.kept[:token_count]
+        self.policy.forget_prefix(token_count)
+        if start_sample <= self.start_sample:
             return
-        self.start_sample = self.sent_sample = history.start_sample
+        self.start_sample = self.sent_sample = start_sample
         self.spoken_for_sample = max(self.spoken_for_sample, self.start_sample)
         self._word_end_samples = [end for end in self._word_end_samples if end > self.start_sample]
         self.needs_reset = True

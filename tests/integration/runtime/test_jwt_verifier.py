@@ -106,13 +106,14 @@ async def test_keys_are_fetched_once(issuer):
 async def test_an_issuer_that_does_not_answer_is_asked_again_only_later(issuer):
     """Callers are told to retry, and none of them waits for it."""
     now_s = [0.0]
-    known = verifier(KeyUrl(f"http://127.0.0.1:{free_port()}/keys", lambda: now_s[0]).find)
+    keys = KeyUrl(f"http://127.0.0.1:{free_port()}/keys", lambda: now_s[0])
+    known = verifier(keys.find)
     for _ in range(2):
         with pytest.raises(NotReadyError) as refused:
             await known.tenant_of(issuer.token())
         assert refused.value.retry_after_ms
     with published(issuer) as (url, _):
-        known.keys._client.uri = url
+        keys._client.uri = url
         with pytest.raises(NotReadyError):
             await known.tenant_of(issuer.token())
         now_s[0] += 10

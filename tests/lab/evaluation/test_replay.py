@@ -11,7 +11,7 @@ import pytest
 from earvoice.evaluation.log import read_records
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import Grid, Recording, RecordingError, read_served_model
-from earvoice.evaluation.replay.decoding_cost import CostBook, DecodingCost, Plane
+from earvoice.evaluation.replay.decoding_cost import DecodingCost, Plane, cost_book
 from earvoice.evaluation.replay.run import ReplayModel, ReplayRun
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.run_folder import RunProgress
@@ -61,12 +61,12 @@ def test_kept_hypotheses_need_no_network(recording: Recording, model_path: Path,
     model = ReplayModel(model_path, recording)
     keeping = ReplayRun(recording, model, "de", keeps_hypotheses=True)
     first = translate(keeping, recording, *SETTINGS)
-    assert keeping.tally.searched
-    assert keeping.tally.beams_searched
+    assert keeping.tally["searched"]
+    assert keeping.tally["beams searched"]
     model = ReplayModel(tmp_path / "nowhere", recording)
     later = ReplayRun(recording, model, "de")
     assert translate(later, recording, *SETTINGS) == first
-    assert later.tally.searched == later.tally.beams_searched == 0
+    assert later.tally["searched"] == later.tally["beams searched"] == 0
     assert not model.is_loaded
 
 
@@ -78,13 +78,13 @@ def test_costs_are_measured_once(tmp_path: Path):
         measured.append(beam_size)
         return DecodingCost(Plane(1.0, 0.5, 0.25), Plane(float(beam_size), 0.0, 0.0))
 
-    costs = [CostBook(path, measure).cost(size) for size in (1, 5, 1)]
+    costs = [cost_book(path, measure)(size) for size in (1, 5, 1)]
     assert measured == [1, 5]
     assert costs[0] == costs[2] != costs[1]
     assert costs[0].opening.at(4, 8) == 5.0
     path.write_text("{")
     with pytest.raises(RecordingError, match="cannot be read"):
-        CostBook(path, measure)
+        cost_book(path, measure)
 
 
 def test_another_model_is_refused(recording: Recording, model_path: Path, tmp_path: Path):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from earvoice.adapter.tool_text import (
     DEFAULT_SERVER,
-    RewrittenTokens,
     TokenWriter,
     choose_session,
 )
@@ -74,11 +73,11 @@ def test_a_later_piece_stands_right_behind_its_word():
 def test_a_later_piece_writes_its_word_anew():
     """Words stay whole: simulstream can take tokens back."""
     writer = TokenWriter()
-    assert writer.write([word("das"), word("Fenster")]) == RewrittenTokens((), ("das", "Fenster"))
-    assert writer.write([]) == RewrittenTokens((), ())
+    assert writer.write([word("das"), word("Fenster")]) == ([], ["das", "Fenster"])
+    assert writer.write([]) == ([], [])
     pieces = [word(".", starts=False), word("Es")]
-    assert writer.write(pieces) == RewrittenTokens(("Fenster",), ("Fenster.", "Es"))
-    assert writer.write([word("ist")]) == RewrittenTokens((), ("ist",))
+    assert writer.write(pieces) == (["Fenster"], ["Fenster.", "Es"])
+    assert writer.write([word("ist")]) == ([], ["ist"])
 
 
 WORDS = st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=4), max_size=6)
@@ -91,9 +90,9 @@ def test_tokens_are_the_words_however_they_come(released):
     for group in released:
         items = [word(text, starts=starts) for text, starts in group]
         words += items
-        written = writer.write(items)
-        if written.deleted:
-            assert tuple(tokens[-len(written.deleted) :]) == written.deleted
-            del tokens[-len(written.deleted) :]
-        tokens += written.new
+        deleted, new = writer.write(items)
+        if deleted:
+            assert tokens[-len(deleted) :] == deleted
+            del tokens[-len(deleted) :]
+        tokens += new
     assert " ".join(tokens) == join_words(words)

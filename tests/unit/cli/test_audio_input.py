@@ -9,11 +9,12 @@ import pytest
 import soundfile
 
 from earvoice.cli.audio_input import (
-    ChannelCheck,
-    SpeedCheck,
+    check_channels,
+    check_speed,
     container_of,
     sounds_like_two_channels,
 )
+from earvoice.client.audio import send_fast
 from earvoice.runtime.audio_format import AudioFormat
 
 RNG = np.random.default_rng(7)
@@ -65,32 +66,34 @@ def test_two_channels_are_told_from_one():
     assert not sounds_like_two_channels(b"")
 
 
-def told_of_speed(seconds: int, chunk: bytes) -> list[str]:
+async def told_of_speed(seconds: int, chunk: bytes) -> list[str]:
     """What is told of a chunk that comes every tenth of a second."""
     lines: list[str] = []
     now_s = 10.0
-    check = SpeedCheck(AudioFormat(), lines.append, lambda: now_s)
-    for _ in range(seconds * 10):
-        check.add(chunk)
+    checked = check_speed(
+        send_fast([chunk] * seconds * 10), AudioFormat(), lines.append, lambda: now_s
+    )
+    async for handed_on in checked:
+        assert handed_on == chunk
         now_s += 0.1
     return lines
 
 
-def test_a_recorder_at_another_rate_is_told_once():
+async def test_a_recorder_at_another_rate_is_told_once():
     """48 kHz and two channels, read as 16 kHz and one: six times too fast."""
-    (line,) = told_of_speed(20, bytes(48_000 * 4 // 10))
+    (line,) = await told_of_speed(20, bytes(48_000 * 4 // 10))
     assert line.startswith("6.1 s of audio come in a second at 16000 Hz and 1 channel(s)")
 
 
 @pytest.mark.parametrize("chunk", [bytes(3200), bytes(1600)], ids=["a microphone", "with pauses"])
-def test_what_is_likely_is_not_told_of(chunk):
-    assert told_of_speed(20, chunk) == []
+async def test_what_is_likely_is_not_told_of(chunk):
+    assert await told_of_speed(20, chunk) == []
 
 
-def test_two_channels_read_as_one_are_told_once():
+async def test_two_channels_read_as_one_are_told_once():
     lines: list[str] = []
-    check = ChannelCheck(AudioFormat(), lines.append)
     stereo = np.stack([SPEECH, SPEECH], axis=1).reshape(-1).tobytes()
-    for _ in range(40):
-        check.add(stereo[:6400])
+    chunks = [stereo[:6400]] * 40
+    checked = check_channels(send_fast(chunks), AudioFormat(), lines.append)
+    assert [chunk async for chunk in checked] == chunks
     assert lines == ["this sounds like two channels read as one: give --channels 2"]

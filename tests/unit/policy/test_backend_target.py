@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.policy.backend_target import NamedPort, parse_target
+from earvoice.policy.backend_target import parse_target
 from earvoice.policy.settings import PolicySettings
 
 
 def test_addresses_are_kept_as_they_are_given():
     """In order, each once; blanks between them do not matter."""
-    target = parse_target("10.0.0.1:50052, encoder-1:50052,[::1]:1,10.0.0.1:50052")
-    assert target.addresses == ("10.0.0.1:50052", "encoder-1:50052", "[::1]:1")
-    assert target.names == ()
+    addresses, names = parse_target("10.0.0.1:50052, encoder-1:50052,[::1]:1,10.0.0.1:50052")
+    assert addresses == ("10.0.0.1:50052", "encoder-1:50052", "[::1]:1")
+    assert names == ()
 
 
 def test_a_looked_up_name_is_told_from_an_address():
     """It may stand among addresses."""
-    target = parse_target("dns:///encoder.speech.svc:50052,127.0.0.1:7")
-    assert target.names == (NamedPort("encoder.speech.svc", 50052),)
-    assert target.addresses == ("127.0.0.1:7",)
+    addresses, names = parse_target("dns:///encoder.speech.svc:50052,127.0.0.1:7")
+    assert names == (("encoder.speech.svc", 50052),)
+    assert addresses == ("127.0.0.1:7",)
 
 
 @pytest.mark.parametrize(

@@ -62,24 +62,20 @@ def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> De
     return DecodingCost(_plane(places, openings_ms), _plane(places, steps_ms))
 
 
-class CostBook:
-    """The costs by beam size, kept beside a recording so that all its replays count alike."""
+def cost_book(path: Path, measure: Callable[[int], DecodingCost]) -> Callable[[int], DecodingCost]:
+    """Give costs by beam size, kept beside a recording so that all its replays count alike."""
+    costs = _read_costs(path) if path.exists() else {}
 
-    def __init__(self, path: Path, measure: Callable[[int], DecodingCost]) -> None:
-        self._path = path
-        self._measure = measure
-        self._costs: dict[int, DecodingCost] = {}
-        if path.exists():
-            self._costs = _read_costs(path)
-
-    def cost(self, beam_size: int) -> DecodingCost:
-        if beam_size not in self._costs:
-            self._costs[beam_size] = self._measure(beam_size)
-            content = {size: asdict(cost) for size, cost in self._costs.items()}
+    def cost_of(beam_size: int) -> DecodingCost:
+        if beam_size not in costs:
+            costs[beam_size] = measure(beam_size)
+            content = {size: asdict(cost) for size, cost in costs.items()}
             # At once, because another replay may be reading it.
-            with atomic_write(self._path) as partial:
+            with atomic_write(path) as partial:
                 partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
-        return self._costs[beam_size]
+        return costs[beam_size]
+
+    return cost_of
 
 
 def _read_costs(path: Path) -> dict[int, DecodingCost]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -210,23 +210,18 @@ class SearchDesk:
                 done.set_result(task)
 
 
-@dataclass
-class SourceTally:
-    """How many hypotheses were asked for, and how many of them had to be searched."""
-
-    asked: int = 0
-    searched: int = 0
-    beams_asked: int = 0
-    beams_searched: int = 0
-
-
 class HypothesisSource:
-    """Answers the sessions of one input."""
+    """Answers the sessions of one input.
+
+    Args:
+        tally: counts hypotheses ``asked`` for, those of them ``searched``, and likewise
+            ``beams asked`` and ``beams searched``.
+    """
 
     def __init__(
-        self, table: RevisionTable, desk: SearchDesk, tally: SourceTally, known: KnownHypotheses
+        self, table: RevisionTable, desk: SearchDesk, tally: Counter[str], known: KnownHypotheses
     ) -> None:
-        self._table = table
+        self.table = table
         self._desk = desk
         self._tally = tally
         self._memos: dict[tuple[int, bool], ContinuationMemo] = defaultdict(ContinuationMemo)
@@ -242,28 +237,28 @@ class HypothesisSource:
         self, request: HypothesisRequest, draft: Sequence[int]
     ) -> tuple[Continuation, int]:
         """Return a greedy hypothesis, and how many of its tokens belong to the prefix."""
-        self._tally.asked += 1
+        self._tally["asked"] += 1
         memo = self._memos[request.revision, request.forbid_end]
         found = memo.find(request.prefix, request.limit)
         if found is not None:
             return found
 
         def make() -> SearchTask:
-            self._tally.searched += 1
+            self._tally["searched"] += 1
             guess = memo.guess(request.prefix) or draft
-            return SearchTask(request, self._table.block(request.revision), guess)
+            return SearchTask(request, self.table.block(request.revision), guess)
 
         search = await self._desk.done((id(self), request), make)
         # Of those that waited for it, the first hands it to the memo.
         return memo.find(request.prefix, request.limit) or memo.add(search.result())
 
     async def beam(self, request: HypothesisRequest) -> Continuation:
-        self._tally.beams_asked += 1
+        self._tally["beams asked"] += 1
         if request not in self._beams:
 
             def make() -> SearchTask:
-                self._tally.beams_searched += 1
-                return SearchTask(request, self._table.block(request.revision))
+                self._tally["beams searched"] += 1
+                return SearchTask(request, self.table.block(request.revision))
 
             task = await self._desk.done((id(self), request), make)
             self._beams[request] = task.result()

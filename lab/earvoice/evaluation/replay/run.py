@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,11 +24,10 @@ from earvoice.evaluation.recording import (
     RecordingError,
     read_served_model,
 )
-from earvoice.evaluation.replay.decoding_cost import COST_FILE, CostBook, measure_cost
+from earvoice.evaluation.replay.decoding_cost import COST_FILE, cost_book, measure_cost
 from earvoice.evaluation.replay.hypotheses import (
     HypothesisSource,
     SearchDesk,
-    SourceTally,
     hypothesis_path,
     read_hypotheses,
     write_hypotheses,
@@ -99,13 +98,6 @@ Replay = tuple[ReplaySetting, EvaluationFolder]
 """A setting and where its log goes."""
 
 
-@dataclass(frozen=True)
-class OpenedInput:
-    recorded: RecordedInput
-    table: RevisionTable
-    source: HypothesisSource
-
-
 class ReplayRun:
     """One model on one recording.
 
@@ -125,11 +117,11 @@ class ReplayRun:
         self._language = language
         self._keeps_hypotheses = keeps_hypotheses
         self._desk = SearchDesk(self._search)
-        self._costs = CostBook(
+        self._cost_of = cost_book(
             recording.folder / COST_FILE,
             lambda beam_size: measure_cost(model.strategy, model.served.dimension, beam_size),
         )
-        self.tally = SourceTally()
+        self.tally: Counter[str] = Counter()
         self.tokens = model.served.tokens
 
     def _search(self, tasks: Sequence[SearchTask]) -> None:
@@ -187,17 +179,16 @@ class ReplayRun:
         self, recorded: RecordedInput, settings: Sequence[ReplaySetting]
     ) -> list[tuple[TranslatedRecording, dict[str, Any]]]:
         """Return what each setting makes of an input, and what the session said of itself."""
-        opened = self.open(recorded)
-        translated = await _gather([self.translate_opened(opened, setting) for setting in settings])
+        source = self.open(recorded)
+        translated = await _gather([self.translate_opened(source, setting) for setting in settings])
         if self._keeps_hypotheses:
-            write_hypotheses(self._hypothesis_path(recorded), opened.source.known())
+            write_hypotheses(self._hypothesis_path(recorded), source.known())
         return translated
 
-    def open(self, recorded: RecordedInput) -> OpenedInput:
+    def open(self, recorded: RecordedInput) -> HypothesisSource:
         table = RevisionTable(self._recording, recorded)
         known = read_hypotheses(self._hypothesis_path(recorded))
-        source = HypothesisSource(table, self._desk, self.tally, known)
-        return OpenedInput(recorded, table, source)
+        return HypothesisSource(table, self._desk, self.tally, known)
 
     def _hypothesis_path(self, recorded: RecordedInput) -> Path:
         return hypothesis_path(self._recording.folder, recorded.index, self._language)
@@ -209,24 +200,24 @@ class ReplayRun:
             folder.append(describe_instance(recording))
 
     async def translate_opened(
-        self, opened: OpenedInput, setting: ReplaySetting
+        self, source: HypothesisSource, setting: ReplaySetting
     ) -> tuple[TranslatedRecording, dict[str, Any]]:
-        recorded = opened.recorded
+        recorded = source.table.recorded
         options = self.options(setting, recorded.sample_rate_hertz)
         decoder = ReplayedDecoder(
-            opened.source,
+            source,
             AttentionChoice(
                 options.attention_layer, tuple(options.attention_heads), setting.attention
             ),
             len(self._model.opening(self._language)),
             self._model.served.tokens,
-            self._costs,
+            self._cost_of,
             uses_drafts=setting.uses_drafts,
         )
         collector = Collector(default_unit(self._language))
         await run_session(
             options,
-            RecordedEncoder(opened.table, options.audio_format.frame_bytes),
+            RecordedEncoder(source.table, options.audio_format.frame_bytes),
             decoder,
             collector,
             self._model.served.description,
@@ -269,7 +260,7 @@ class ReplaySweep:
     def open_run(self) -> ReplayRun:
         return ReplayRun(self.recording, self.model, self.language)
 
-    def replay(self, settings: Sequence[ReplaySetting], output: Path) -> SourceTally:
+    def replay(self, settings: Sequence[ReplaySetting], output: Path) -> Counter[str]:
         """Replay what is not finished yet, each setting in a folder named as it."""
         run = self.open_run()
         for setting in settings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -11,7 +11,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.client.event import EventReader
 from earvoice.decoder.strategy import TokenTable
 from earvoice.evaluation.recording import RecordingError
-from earvoice.evaluation.replay.decoding_cost import CostBook, DecodingCost
+from earvoice.evaluation.replay.decoding_cost import DecodingCost
 from earvoice.evaluation.replay.hypotheses import HypothesisSource
 from earvoice.evaluation.replay.revisions import RecordedEncoder
 from earvoice.evaluation.replay.search import AttentionChoice, HypothesisRequest
@@ -47,7 +47,7 @@ class ReplayedDecoder:
         shown: AttentionChoice,
         forced_count: int,
         table: TokenTable,
-        costs: CostBook,
+        cost_of: Callable[[int], DecodingCost],
         *,
         uses_drafts: bool,
     ) -> None:
@@ -55,7 +55,7 @@ class ReplayedDecoder:
         self._shown = shown
         self._forced_count = forced_count
         self._table = table
-        self._costs = costs
+        self._cost_of = cost_of
         self._uses_drafts = uses_drafts
         self._halted = False
         self.replay_count = 0
@@ -97,7 +97,7 @@ class ReplayedDecoder:
         shown = found.shown(self._attention(request), self._table)
         tokens = shown[passed : passed + request.max_new_tokens]
         draft = request.draft if self._uses_drafts else ()
-        cost = self._costs.cost(1)
+        cost = self._cost_of(1)
         read_count = self._forced_count + len(request.prefix)
         computed_ms = cost.opening.at(read_count + len(draft), state_count)
         known = min(_agreeing(tokens, draft) + 1, len(tokens))
@@ -117,7 +117,7 @@ class ReplayedDecoder:
         beam = await self._source.beam(wanted)
         tokens = beam.shown(self._attention(request), self._table)
         read_count = self._forced_count + len(request.prefix)
-        cost = self._costs.cost(request.beam_size)
+        cost = self._cost_of(request.beam_size)
         computed_ms = _beam_cost_ms(cost, read_count, beam.step_count, state_count)
         steps = self._steps(tokens, computed_ms)
         yield GenerationSteps(

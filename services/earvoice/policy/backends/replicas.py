@@ -11,7 +11,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ from earvoice.api.v1 import decoder_service_pb2_grpc as decoder_grpc
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backend_target import BackendTarget, NamedPort
+from earvoice.policy.backend_target import NamedPort
 from earvoice.runtime.errors import (
     BackendUnavailableError,
     EarvoiceError,
@@ -264,25 +264,26 @@ class Replica:
 async def look_up(named: NamedPort) -> list[str]:
     """Return ``host:port`` of every A and AAAA record, each once."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(named.name, named.port, type=socket.SOCK_STREAM)
+    name, port = named
+    found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     hosts = (
         f"[{place[0]}]" if family == socket.AF_INET6 else f"{place[0]}"
         for family, _, _, _, place in found
     )
-    return [f"{host}:{named.port}" for host in dict.fromkeys(hosts)]
+    return [f"{host}:{port}" for host in dict.fromkeys(hosts)]
 
 
 class Replicas:
     def __init__(
         self,
         kind: BackendKind,
-        target: BackendTarget,
+        target: tuple[Sequence[str], Sequence[NamedPort]],
         access: BackendAccess,
         on_change: Callable[[], None],
         addresses_of: Callable[[NamedPort], Awaitable[list[str]]] = look_up,
     ) -> None:
         self.kind = kind
-        self._target = target
+        self._addresses, self._names = target
         self._access = access
         self._on_change = on_change
         self._addresses_of = addresses_of
@@ -301,9 +302,9 @@ class Replicas:
     async def run(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                for address in self._target.addresses:
+                for address in self._addresses:
                     self._add(group, address, self._access)
-                while self._target.names:
+                while self._names:
                     await self._look_all_up(group)
                     await asyncio.sleep(SHORTEST_LOOKUP_INTERVAL_S)
                     await _wait_at_most(self._lookup_due, LOOKUP_INTERVAL_S)
@@ -397,17 +398,17 @@ class Replicas:
         )
 
     async def _look_all_up(self, group: asyncio.TaskGroup) -> None:
-        for named in self._target.names:
+        for named in self._names:
             try:
                 self._found[named] = await self._addresses_of(named)
             except OSError as error:
                 # Those found before stay: whether they serve, they say themselves.
-                _LOG.warning("%s cannot be looked up: %s", named.name, error)
+                _LOG.warning("%s cannot be looked up: %s", named[0], error)
                 continue
             for address in self._found[named]:
                 if address not in self._replicas:
-                    self._add(group, address, self._access.named(named.name))
-        await self._unlist_all_but({*self._target.addresses}.union(*self._found.values()))
+                    self._add(group, address, self._access.named(named[0]))
+        await self._unlist_all_but({*self._addresses}.union(*self._found.values()))
 
     async def _unlist_all_but(self, listed: set[str]) -> None:
         """Send no more sessions to a replica that is no longer listed; forget it without any."""
