@@ -3,7 +3,8 @@
 A policy service that answers each audio message with a word at once, a gateway and the readers are
 processes of their own; the speakers are here, at real time. The time from a message to its word is
 measured: straight by gRPC, through the gateway, and through it with readers of the same stream.
-Rounds take turns, so that a machine that slows down slows all of them.
+Rounds take turns, so that a machine that slows down slows all of them. With `--page` it is the lag
+that the page shows in a real Chromium, compared with the service's own for the same words.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,11 +25,13 @@ from pathlib import Path
 
 import grpc
 import psutil
+from playwright.async_api import async_playwright
 from websockets.asyncio.client import connect as connect_socket
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
 from earvoice.client import Committed, TranslationOptions, connect
+from earvoice.policy.audio_buffer import ArrivalClock
 
 CHUNK_MS = 400
 CHUNK = bytes(CHUNK_MS * 32)
@@ -37,27 +41,44 @@ Response = api.StreamingTranslateResponse
 
 
 class EchoService(api_grpc.SpeechTranslationServiceServicer):
-    """Answers each audio message with a word."""
+    """Answers each piece of audio with a word."""
 
     async def StreamingTranslate(  # noqa: N802 - the rpc's name
         self, requests: AsyncIterator[api.StreamingTranslateRequest], _: object
     ) -> AsyncIterator[Response]:
-        samples = seq = 0
+        samples = seq = rate_hz = 0
+        arrivals = ArrivalClock(1)
         async for request in requests:
-            seq += 1
             if request.HasField("config"):
                 clock = api.ELAPSED_CLOCK_LIVE
+                rate_hz = request.config.sample_rate_hertz
+                arrivals = ArrivalClock(rate_hz)
                 started = {"session_id": "s", "config": request.config, "elapsed_clock": clock}
+                seq += 1
                 yield Response(seq=seq, session_started=started)
                 continue
-            samples += len(request.audio) // 2
+            before, samples = samples, samples + len(request.audio) // 2
+            arrivals.note(samples, time.monotonic())
+            piece_samples = CHUNK_MS * rate_hz // 1000
+            if before // piece_samples == samples // piece_samples:
+                continue
             word = api.CommittedItem(
-                text="word", starts_word=True, target_language_code="de", source_end_sample=samples
+                text="word",
+                starts_word=True,
+                target_language_code="de",
+                source_end_sample=samples,
+                elapsed_ms=1000 * (time.monotonic() - arrivals.origin_s),
             )
+            seq += 1
             yield Response(
-                seq=seq, committed={"items": [word], "acknowledged_samples": samples - 1600}
+                seq=seq,
+                committed={"items": [word], "acknowledged_samples": samples - rate_hz // 10},
             )
         yield Response(seq=seq + 1, summary={"audio_samples": samples})
+
+    async def ListModels(self, request: object, context: object) -> api.ListModelsResponse:  # noqa: N802 - the same
+        del request, context
+        return api.ListModelsResponse(models=[{"name": "m", "target_language_codes": ["de"]}])
 
 
 async def serve_echo() -> None:
@@ -214,7 +235,7 @@ async def measure(options: argparse.Namespace) -> None:
                 after = door.cpu_times()
                 spent = after.user + after.system - before.user - before.system
                 spent_s[name] = spent_s.get(name, 0.0) + spent
-        print(f"gateway's memory: {door.memory_info().rss / 1e6:.0f} MB")
+            print(f"gateway's memory: {door.memory_info().rss / 1e6:.0f} MB", flush=True)
     print("message to word        p50 ms  p95 ms   to gRPC's p95   gateway's cores")
     for name, found_ms in waits_ms.items():
         twentieths = statistics.quantiles(found_ms, n=20)
@@ -225,12 +246,44 @@ async def measure(options: argparse.Namespace) -> None:
         print(f"{name:22}{middle:7.1f}{twentieths[18]:8.1f}{ratio:16.2f}{cores:18.3f}")
 
 
+async def measure_page(seconds: float) -> None:
+    """Print how much later than the service's own a word's lag on the page is."""
+    async with (
+        process(__file__, "--echo") as (_, server),
+        gateway(server) as (_, address),
+        async_playwright() as playwright,
+    ):
+        microphone = [
+            "--use-fake-ui-for-media-stream",
+            "--use-fake-device-for-media-stream",
+            "--autoplay-policy=no-user-gesture-required",
+        ]
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", *microphone]
+        )
+        context = await browser.new_context(permissions=["microphone"])
+        page = await context.new_page()
+        await page.goto(f"http://localhost:{address.rpartition(':')[2]}/?to=de&autostart=1")
+        await page.locator(".word").first.wait_for(timeout=120_000)
+        await asyncio.sleep(seconds)
+        added_ms = await page.locator(".word").evaluate_all(
+            "words => words.map(({dataset}) => dataset.lagMs - dataset.serviceLagMs)"
+        )
+        await browser.close()
+    twentieths = statistics.quantiles(added_ms, n=20)
+    print(f"{len(added_ms)} words; lag on the page beyond the service's own, ms:")
+    print(
+        f"p50 {statistics.median(added_ms):.0f}  p95 {twentieths[18]:.0f}  max {max(added_ms):.0f}"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--readers", type=int, default=1000)
     parser.add_argument("--pages", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--page", action="store_true", help="the page's lag in Chromium, alone")
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--read", metavar="ADDRESS", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -238,6 +291,8 @@ def main() -> None:
         asyncio.run(serve_echo())
     elif options.read:
         asyncio.run(read_streams(options.read, options.readers))
+    elif options.page:
+        asyncio.run(measure_page(options.seconds))
     else:
         asyncio.run(measure(options))
 

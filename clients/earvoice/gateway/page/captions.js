@@ -64,6 +64,7 @@ class Column {
       const lag = lagOf(word);
       if (lag !== undefined) {
         span.dataset.lagMs = Math.round(lag);
+        span.dataset.serviceLagMs = Math.round(word.elapsed_ms - word.source_end_ms);
         span.title = `${(lag / 1000).toFixed(1)} s after its sound`;
       }
       if (word.confidence < UNSURE) {

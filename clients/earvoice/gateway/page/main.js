@@ -72,10 +72,14 @@ async function start(open) {
   }
   captions.clear();
   lags.length = 0;
-  let begin; // when the first sample came into being, on performance.now()'s clock
+  // When the first sample came into being, on performance.now()'s clock: no chunk is here before its
+  // end, so the earliest tells. It may rise by 100 ppm, as sound cards drift.
+  let begin = Infinity;
+  let heard = 0; // ms
+  const { rateHz } = source;
   const lagOf = (word) => performance.now() - begin - word.source_end_ms;
   stream = new TranslationStream({
-    rateHz: source.rateHz,
+    rateHz,
     languages,
     token,
     publish: parameters.get("publish") ?? "",
@@ -91,7 +95,9 @@ async function start(open) {
     },
   });
   source.start((chunk) => {
-    begin ??= performance.now() - (chunk.byteLength / 2 / source.rateHz) * 1000;
+    const length = (chunk.byteLength / 2 / rateHz) * 1000;
+    heard += length;
+    begin = Math.min(begin + length * 1e-4, performance.now() - heard);
     stream.send(chunk);
   }, stop);
   element("start").textContent = "Stop";
