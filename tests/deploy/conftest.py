@@ -6,9 +6,9 @@ from tests.deploy.manifest import Combination, everything, render, render_overla
 
 
 @pytest.fixture(params=["base", "dev", "prod", "everything"])
-def objects(request, tmp_path):
+def objects(request):
     """The rendered objects of combinations that together have every file in them."""
     if request.param in ("dev", "prod"):
         return render_overlay(request.param)
     combination = everything() if request.param == "everything" else Combination()
-    return render(combination, tmp_path)
+    return render(combination)

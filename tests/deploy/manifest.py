@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -53,24 +54,27 @@ def render_overlay(name: str) -> tuple[Object, ...]:
     return _build(K8S / "overlays" / name)
 
 
-def render(combination: Combination, folder: Path) -> tuple[Object, ...]:
-    """An overlay of a combination, written into a folder as the README says; skips the same."""
-    shutil.copy(K8S / "overlays" / "prod" / "in-namespace.yaml", folder)
-    transformer = folder / "in-namespace.yaml"
-    text = transformer.read_text(encoding="utf8")
-    transformer.write_text(text.replace("namespace: earvoice}", f"namespace: {NAMESPACE}}}"))
-    resources = ["base", *(["second-model"] * combination.second_model)]
-    overlay = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "transformers": ["in-namespace.yaml"],
-        "resources": [_relative(folder, K8S / name) for name in resources],
-        "components": [
-            _relative(folder, K8S / "components" / name) for name in combination.components
-        ],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf8")
-    return _build(folder)
+@cache
+def render(combination: Combination) -> tuple[Object, ...]:
+    """An overlay of a combination, written as the README says; skips the same."""
+    with TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        shutil.copy(K8S / "overlays" / "prod" / "in-namespace.yaml", folder)
+        transformer = folder / "in-namespace.yaml"
+        text = transformer.read_text(encoding="utf8")
+        transformer.write_text(text.replace("namespace: earvoice}", f"namespace: {NAMESPACE}}}"))
+        resources = ["base", *(["second-model"] * combination.second_model)]
+        overlay = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "transformers": ["in-namespace.yaml"],
+            "resources": [_relative(folder, K8S / name) for name in resources],
+            "components": [
+                _relative(folder, K8S / "components" / name) for name in combination.components
+            ],
+        }
+        (folder / "kustomization.yaml").write_text(yaml.safe_dump(overlay), encoding="utf8")
+        return _build(folder)
 
 
 def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:

@@ -26,13 +26,11 @@ INGRESS = K8S / "components" / "gateway" / "ingress.example.yaml"
 
 
 @pytest.fixture(params=["gateway", "everything", "prod"])
-def objects(request, tmp_path):
+def objects(request):
     """The gateway alone before the services, and with TLS."""
     if request.param == "prod":
         return render_overlay("prod")
-    return render(
-        everything() if request.param == "everything" else Combination(("gateway",)), tmp_path
-    )
+    return render(everything() if request.param == "everything" else Combination(("gateway",)))
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ OUTSIDE = {"APIService", "ClusterRole", "ClusterRoleBinding", "Namespace"}
 
 
 @pytest.mark.parametrize("combination", list(promised_combinations()), ids=str)
-def test_every_combination_is_valid(combination, tmp_path):
+def test_every_combination_is_valid(combination):
     """No misspelt field, no wrong type, no kind that Kubernetes does not have."""
-    objects = render(combination, tmp_path)
+    objects = render(combination)
     names = [(item["kind"], name_of(item)) for item in objects]
     assert len(set(names)) == len(names)
     for item in objects:
@@ -49,16 +49,14 @@ def test_every_overlay_is_valid(overlay):
         assert not image.endswith(":latest")
 
 
-def test_the_order_of_components_is_free(tmp_path):
+def test_the_order_of_components_is_free():
     """But that `envoy` and `gateway` come before `mtls`, the same objects come of any."""
     texts = []
     for name in ("one", "other"):
-        folder = tmp_path / name
-        folder.mkdir()
         components = everything().components
         if name == "other":
             components = (*components[3:], *components[:3])
-        objects = render(replace(everything(), components=components), folder)
+        objects = render(replace(everything(), components=components))
         texts.append(sorted(json.dumps(item, sort_keys=True) for item in objects))
     assert everything().components[:3] == ("envoy", "gateway", "mtls")
     assert len(texts[0]) == len(texts[1])
@@ -67,7 +65,7 @@ def test_the_order_of_components_is_free(tmp_path):
     assert differing <= {"Deployment"}
 
 
-def test_a_misspelt_field_is_found(tmp_path):
+def test_a_misspelt_field_is_found():
     """The check itself can fail."""
     deployment = dict(of_kind(render_overlay("dev"), "Deployment")[0])
     deployment["spec"] = {**deployment["spec"], "minReadySecond": 1}

@@ -38,8 +38,8 @@ NEEDED = {
 
 
 @pytest.fixture(params=["base", "prod"])
-def rendered(request, tmp_path):
-    objects = render(Combination(), tmp_path) if request.param == "base" else render_overlay("prod")
+def rendered(request):
+    objects = render(Combination()) if request.param == "base" else render_overlay("prod")
     return request.param, objects
 
 
