@@ -199,22 +199,29 @@ class ScriptedDecoder:
 
 
 LABEL_BLANK = 4
-ENCODER_DESCRIPTION = types_pb2.ModelDescription(
-    name="fake",
-    hash="c0ffee",
-    version="1",
-    source_language_code="en",
-    target_language_codes=("de",),
-    decoder_layer_count=4,
-    parameter_count=0,
-    precision=types_pb2.ELEMENT_TYPE_FLOAT32,
-    default_policy="edatt",
-    default_alpha=0.2,
-    default_lambda_states=2,
-    default_attention_layer=2,
-    default_frames=4,
-    default_segment_ms=800,
-)
+
+
+def described_model(**changes) -> types_pb2.ModelDescription:
+    """A model as it is told on the wire."""
+    described = {
+        "name": "scripted",
+        "hash": "h1",
+        "version": "1",
+        "source_language_code": "en",
+        "target_language_codes": ["de"],
+        "decoder_layer_count": 6,
+        "precision": types_pb2.ELEMENT_TYPE_FLOAT32,
+        "default_policy": "edatt",
+        "default_alpha": 0.25,
+        "default_lambda_states": 2,
+        "default_attention_layer": 4,
+        "default_frames": 4,
+        "default_segment_ms": 800,
+    }
+    return types_pb2.ModelDescription(**described | changes)
+
+
+ENCODER_DESCRIPTION = described_model(hash="c0ffee")
 
 
 class FakeFeatures:
@@ -296,21 +303,11 @@ VOCABULARY_SIZE = 50
 def served_model() -> ServedModel:
     """A model of 50 tokens and 4 layers that writes German, and French with a tag."""
     return ServedModel(
-        description=types_pb2.ModelDescription(
-            name="scripted",
+        description=described_model(
             hash="ab" * 32,
-            version="1",
-            source_language_code="en",
-            target_language_codes=("de", "fr"),
+            target_language_codes=["de", "fr"],
             decoder_layer_count=4,
-            parameter_count=1,
-            precision=types_pb2.ELEMENT_TYPE_FLOAT32,
-            default_policy="edatt",
-            default_alpha=0.2,
-            default_lambda_states=2,
             default_attention_layer=3,
-            default_frames=4,
-            default_segment_ms=800,
         ),
         language_tokens={"de": (), "fr": (49,)},
         dimension=STATE_DIMENSION,

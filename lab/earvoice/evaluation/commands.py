@@ -29,7 +29,7 @@ from earvoice.runtime.errors import EarvoiceError
 from earvoice.runtime.settings import shipped_model_path
 
 if TYPE_CHECKING:
-    from earvoice.evaluation.precision import PrecisionResult
+    from earvoice.models.precision import PrecisionTrial
 
 DEFAULT_GRIDS = "250,280,800"
 """LA-n, Hold-n and SP-n at 250, 500, 1000 and 2000 ms; wait-k; EDAtt and AlignAtt."""
@@ -285,18 +285,17 @@ def _run_precision(options: argparse.Namespace) -> int:
             raise CommandError(f"--to {language} is not written; allowed: {', '.join(languages)}")
         results = compare_precisions(options.model, language, sources, options.precisions)
         if not options.dry_run:
-            add_precision_trials(options.model, tuple(result.trial for result in results[1:]))
+            add_precision_trials(options.model, tuple(trial for _, trial in results[1:]))
     sys.stdout.write(_precision_table(results))
     return ExitCode.DONE
 
 
-def _precision_table(results: Sequence[PrecisionResult]) -> str:
+def _precision_table(results: Sequence[tuple[float, PrecisionTrial]]) -> str:
     lines = [f"{'':8}{'inputs':>8}{'equal %':>10}{'BLEU':>9}{'ΔBLEU':>9}  passed"]
-    for result in results:
-        trial = result.trial
+    for bleu, trial in results:
         lines.append(
             f"{trial.precision:8}{trial.input_count:8}{100 * trial.equal_share:10.2f}"
-            f"{result.bleu:9.2f}{trial.bleu_difference:9.2f}  {'yes' if trial.passed else 'no'}"
+            f"{bleu:9.2f}{trial.bleu_difference:9.2f}  {'yes' if trial.passed else 'no'}"
         )
     return "\n".join(lines) + "\n"
 

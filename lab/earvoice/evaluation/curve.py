@@ -77,10 +77,8 @@ class CurvePoint:
         return rows
 
 
-@dataclass(frozen=True)
-class CurveLine:
-    name: str
-    points: tuple[CurvePoint, ...]
+CurveLine = tuple[str, tuple[CurvePoint, ...]]
+"""A name, and what lies on it."""
 
 
 def find_points(folder: Path) -> list[Path]:
@@ -103,7 +101,7 @@ def group_points(points: Sequence[CurvePoint], keys: Sequence[str]) -> list[Curv
     for point in points:
         apart = [f"{key}={point.choices[key]}" for key in keys if key in point.choices]
         groups.setdefault(" ".join([point.policy, *apart]), []).append(point)
-    return [CurveLine(name, tuple(group)) for name, group in groups.items()]
+    return [(name, tuple(group)) for name, group in groups.items()]
 
 
 def check_same_set(points: Sequence[CurvePoint]) -> None:
@@ -115,15 +113,19 @@ def check_same_set(points: Sequence[CurvePoint]) -> None:
 
 
 def quality_at(
-    line: CurveLine, latency_ms: float, metric: str, clock: Clock, bootstrap: Bootstrap
+    points: Sequence[CurvePoint],
+    latency_ms: float,
+    metric: str,
+    clock: Clock,
+    bootstrap: Bootstrap,
 ) -> Floats:
-    """Return BLEU at a latency in every draw, [R + 1]; nan outside the line's points.
+    """Return BLEU at a latency in every draw, [R + 1]; nan outside a line's points.
 
     Points without BLEU or without the clock are left out.
     """
     known = [
         point
-        for point in line.points
+        for point in points
         if point.bleu is not None and point.latency(metric, clock) is not None
     ]
     if not known:

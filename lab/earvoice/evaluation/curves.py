@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -51,7 +50,7 @@ _MISSING = "-"
 
 def point_rows(lines: Sequence[CurveLine], bootstrap: Bootstrap) -> list[dict[str, Cell]]:
     """Return a row for each point: its scores on every clock, with BLEU's band."""
-    return [_describe(line, point, bootstrap) for line in lines for point in line.points]
+    return [_describe(name, point, bootstrap) for name, points in lines for point in points]
 
 
 def latency_rows(
@@ -66,22 +65,23 @@ def latency_rows(
     ``p`` is the two-sided share of resampled test sets that contradict the gap's sign.
     """
     for clock, latency_ms in product(clocks, latencies_ms):
-        first = quality_at(lines[0], latency_ms, metric, clock, bootstrap)
-        for line in lines:
-            bleu = quality_at(line, latency_ms, metric, clock, bootstrap)
+        first_name, first_points = lines[0]
+        first = quality_at(first_points, latency_ms, metric, clock, bootstrap)
+        for place, (name, points) in enumerate(lines):
+            bleu = quality_at(points, latency_ms, metric, clock, bootstrap)
             gaps = bleu - first
             gap, gap_band = _known(gaps[0]), band(gaps[1:])
             low, high = band(bleu[1:]) or (None, None)
             gap_low, gap_high = gap_band or (None, None)
-            other = line is not lines[0] and gap is not None
+            other = place > 0 and gap is not None
             yield {
                 "latency": f"{metric} {clock}",
                 "ms": latency_ms,
-                "line": line.name,
+                "line": name,
                 "BLEU": _known(bleu[0]),
                 "low": low,
                 "high": high,
-                f"gap to {lines[0].name}": gap if other else None,
+                f"gap to {first_name}": gap if other else None,
                 "gap low": gap_low if other else None,
                 "gap high": gap_high if other else None,
                 "p": _contradiction(gaps[1:]) if other and gap_band else None,
@@ -125,11 +125,11 @@ def shown_columns(metric: str, clocks: Sequence[Clock]) -> list[str]:
     return [*_SHOWN[:5], *latencies, *overheads, *_SHOWN[5:]]
 
 
-def _describe(line: CurveLine, point: CurvePoint, bootstrap: Bootstrap) -> dict[str, Cell]:
+def _describe(line: str, point: CurvePoint, bootstrap: Bootstrap) -> dict[str, Cell]:
     score = point.report.score
     low, high = band(bootstrap.bleu(point.statistics)[1:]) or (None, None)
     row: dict[str, Cell] = {
-        "line": line.name,
+        "line": line,
         "point": point.name,
         "instances": score.instance_count,
         "silent": score.silent_count,
@@ -189,8 +189,9 @@ def draw_curves(
 def _draw_line(
     panel: Axes, line: CurveLine, metric: str, clock: Clock, bootstrap: Bootstrap
 ) -> None:
+    name, points = line
     drawn: list[tuple[float, float, float, float]] = []
-    for point in line.points:
+    for point in points:
         latency_ms = point.latency(metric, clock)
         borders = band(bootstrap.bleu(point.statistics)[1:])
         if latency_ms is not None and point.bleu is not None and borders is not None:
@@ -198,7 +199,7 @@ def _draw_line(
     if not drawn:
         return
     latencies, scores, lows, highs = zip(*sorted(drawn), strict=True)
-    (curve,) = panel.plot(latencies, scores, marker="o", label=line.name)
+    (curve,) = panel.plot(latencies, scores, marker="o", label=name)
     panel.fill_between(latencies, lows, highs, color=curve.get_color(), alpha=0.15)
 
 
@@ -246,14 +247,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_session_arguments(parser)
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    metric: str
-    clocks: tuple[Clock, ...]
-    keys: tuple[str, ...]
-    latencies_ms: tuple[float, ...]
-
-
 def _run(options: argparse.Namespace) -> int:
     try:
         return _draw(options)
@@ -264,7 +257,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    drawing = _read_drawing(options)
+    latencies_ms = _read_latencies(options.at)
     settings = _read_sweeps(options.sweep)
     folders = [found for folder in options.folders for found in find_points(folder)]
     if not folders and not settings:
@@ -278,21 +271,16 @@ def _draw(options: argparse.Namespace) -> int:
     # A folder may be named twice, or be what a sweep has just written: it is one point.
     once = {folder.resolve(): folder for folder in folders}.values()
     points = [read_point(folder, scoring) for folder in once]
-    _write(group_points(points, drawing.keys), drawing, options.output)
+    keys = list(filter(None, options.lines.split(",")))
+    _write(group_points(points, keys), options, latencies_ms)
     return ExitCode.DONE
 
 
-def _read_drawing(options: argparse.Namespace) -> _Drawing:
+def _read_latencies(text: str) -> list[float]:
     try:
-        latencies_ms = tuple(float(part) for part in options.at.split(",") if part)
+        return [float(part) for part in text.split(",") if part]
     except ValueError as error:
-        raise CommandError(f"--at {options.at}: must be numbers divided by commas") from error
-    return _Drawing(
-        options.latency,
-        ("ideal", options.clock),
-        tuple(filter(None, options.lines.split(","))),
-        latencies_ms,
-    )
+        raise CommandError(f"--at {text}: must be numbers divided by commas") from error
 
 
 def _read_sweeps(texts: Sequence[str]) -> list[ReplaySetting]:
@@ -316,26 +304,31 @@ def _sweep(options: argparse.Namespace, settings: Sequence[ReplaySetting]) -> in
             base = await choose_session(client, options)
             for setting in settings:
                 choices = setting.applied_to(base)
-                result = await evaluate(client, sources, choices, options.output / setting.name)
-                status = tell_failures(result, sources) or status
+                folder = options.output / setting.name
+                report, failures = await evaluate(client, sources, choices, folder)
+                status = tell_failures(report, failures, sources) or status
         return status
 
     return run_async(run)
 
 
-def _write(lines: Sequence[CurveLine], drawing: _Drawing, folder: Path) -> None:
+def _write(
+    lines: Sequence[CurveLine], options: argparse.Namespace, latencies_ms: Sequence[float]
+) -> None:
+    folder, metric = options.output, options.latency
+    clocks: tuple[Clock, ...] = ("ideal", options.clock)
     folder.mkdir(parents=True, exist_ok=True)
-    bootstrap = Bootstrap(len(lines[0].points[0].instances))
+    bootstrap = Bootstrap(len(lines[0][1][0].instances))
     rows = point_rows(lines, bootstrap)
     (folder / "curves.tsv").write_text(as_tsv(rows), encoding="utf8")
-    print(as_text(rows, shown_columns(drawing.metric, drawing.clocks)))  # noqa: T201 - the result
-    at = list(latency_rows(lines, drawing.latencies_ms, drawing.metric, drawing.clocks, bootstrap))
+    print(as_text(rows, shown_columns(metric, clocks)))  # noqa: T201 - the result
+    at = list(latency_rows(lines, latencies_ms, metric, clocks, bootstrap))
     if at:
         (folder / "quality_at_latency.tsv").write_text(as_tsv(at), encoding="utf8")
         print(f"\n{as_text([row for row in at if row['BLEU'] is not None] or at)}")  # noqa: T201 - the result
     for ending in ("svg", "png"):
         path = folder / f"curves.{ending}"
-        draw_curves(lines, drawing.metric, drawing.clocks, bootstrap, path)
+        draw_curves(lines, metric, clocks, bootstrap, path)
 
 
 COMMAND = Command(_add_arguments, _run, "draw quality over latency, from sweeps and from logs")

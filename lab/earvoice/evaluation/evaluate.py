@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,22 +133,15 @@ def describe_options(options: TranslationOptions) -> dict[str, Any]:
     return values
 
 
-@dataclass(frozen=True)
-class EvaluationResult:
-    """What an evaluation came to.
-
-    Attributes:
-        failures: recordings that were not translated; running again tries them again.
-    """
-
-    report: Report | None
-    failures: tuple[TranslationError, ...]
-
-
 async def evaluate(
     client: TranslationClient, sources: SourceSet, options: TranslationOptions, path: Path
-) -> EvaluationResult:
-    """Translate what is not finished yet in a folder, then score everything in it."""
+) -> tuple[Report | None, Sequence[TranslationError]]:
+    """Translate what is not finished yet in a folder, then score everything in it.
+
+    Returns:
+        The scores, if there are any, and why recordings were not translated; running again tries
+        those again.
+    """
     unit = sources.scoring.unit or default_unit(options.target_languages[0])
     folder = EvaluationFolder(path, {**sources.settings, "options": describe_options(options)})
     finished = folder.finished()
@@ -167,13 +160,13 @@ async def evaluate(
         except ExceptionGroup as errors:
             # One failure cancels the other streams: there is only one to tell.
             raise errors.exceptions[0] from None
-    failures = tuple(failure for stream in streams for failure in stream.result())
+    failures = [failure for stream in streams for failure in stream.result()]
     folder.complete(unit)
     if len(failures) == len(sources.recordings) or (failures and not sources.partly_scorable):
-        return EvaluationResult(None, failures)
+        return None, failures
     report = score_log(folder.log, sources.scoring).report
     (path / SCORES_NAME).write_text(score_table(report), encoding="utf8")
-    return EvaluationResult(report, failures)
+    return report, failures
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -220,10 +213,10 @@ def _evaluate_and_tell(options: argparse.Namespace) -> int:
     async def run(_: Interruption) -> int:
         async with choose_server(options) as address, open_client(address, options) as client:
             choices = await choose_session(client, options)
-            result = await evaluate(client, sources, choices, options.output)
-        if result.report is not None:
-            print(result.report.as_text())  # noqa: T201 - the result
-        return tell_failures(result, sources)
+            report, failures = await evaluate(client, sources, choices, options.output)
+        if report is not None:
+            print(report.as_text())  # noqa: T201 - the result
+        return tell_failures(report, failures, sources)
 
     status = run_async(run)
     if options.record:
@@ -294,13 +287,15 @@ async def choose_session(
     return read_translation_options(options, AudioFormat(), target, paced=options.live)
 
 
-def tell_failures(result: EvaluationResult, sources: SourceSet) -> int:
-    if not result.failures:
+def tell_failures(
+    report: Report | None, failures: Sequence[TranslationError], sources: SourceSet
+) -> int:
+    if not failures:
         return ExitCode.DONE
-    scores = "the scores are without them" if result.report is not None else "there are no scores"
-    message = f"{len(result.failures)} of {len(sources.recordings)} recordings failed: {scores}"
+    scores = "the scores are without them" if report is not None else "there are no scores"
+    message = f"{len(failures)} of {len(sources.recordings)} recordings failed: {scores}"
     print(f"earvoice: {message}; the same command tries them again", file=sys.stderr)  # noqa: T201 - for people
-    return exit_code_of(result.failures[-1])
+    return exit_code_of(failures[-1])
 
 
 COMMAND = Command(_add_arguments, _run, "translate a test set through the services, and score it")

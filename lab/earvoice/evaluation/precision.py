@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -56,27 +55,21 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
     return vocabulary.decode([token for token in tokens if token != EOS])
 
 
-@dataclass(frozen=True)
-class PrecisionResult:
-    bleu: float
-    trial: PrecisionTrial
-
-
 def compare_precisions(
     model: Path, language: str, sources: Sequence[SourceRecording], precisions: Sequence[Precision]
-) -> list[PrecisionResult]:
-    """Translate recordings with references; return fp32 and then the others."""
+) -> list[tuple[float, PrecisionTrial]]:
+    """Translate recordings with references; return BLEU and trial of fp32, then of the others."""
     references = [source.reference for source in sources]
     exact: list[str] = []
-    results: list[PrecisionResult] = []
+    results: list[tuple[float, PrecisionTrial]] = []
     for precision in ("fp32", *precisions):
         found = _hypotheses(model, language, sources, precision)
         exact = exact or found
         bleu = score_quality(found, references, language).bleu
         equal = sum(a == b for a, b in zip(exact, found, strict=True)) / len(exact)
-        lost = bleu - results[0].bleu if results else 0.0
+        lost = bleu - results[0][0] if results else 0.0
         trial = PrecisionTrial(precision, language, len(sources), round(equal, 4), round(lost, 4))
-        results.append(PrecisionResult(bleu, trial))
+        results.append((bleu, trial))
     return results
 
 

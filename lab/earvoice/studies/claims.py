@@ -32,7 +32,6 @@ from earvoice.evaluation.bootstrap import (
 )
 from earvoice.evaluation.clock import Clock
 from earvoice.evaluation.curve import (
-    CurveLine,
     CurvePoint,
     check_same_set,
     interpolate,
@@ -676,10 +675,11 @@ def _latency_table(study: Study) -> list[str]:
     for name in _CURVES:
         curve = study.curve(name, "LAAL")
         if curve is not None:
-            line = CurveLine(name, tuple(study.family(name)))
+            points = study.family(name)
             low, high = curve[0][:, 0].min() / 1000, curve[0][:, 0].max() / 1000
             found = (
-                quality_at(line, at_ms, "LAAL", "ideal", study.bootstrap) for at_ms in LATENCIES_MS
+                quality_at(points, at_ms, "LAAL", "ideal", study.bootstrap)
+                for at_ms in LATENCIES_MS
             )
             cells = [with_interval(estimate(bleu), "BLEU") for bleu in found]
             rows.append((name, f"{low:.2f} to {high:.2f}", *cells))
@@ -753,10 +753,10 @@ def report(folder: Path, layers: int, heads: int, options: ScoringOptions, page:
     """Write the page, and beside it the figure and the table of all numbers."""
     study = read_study(folder, layers, heads, options)
     session = read_settings(folder / next(iter(study.points)) / SETTINGS_NAME)["session"]
-    lines = [CurveLine(name, tuple(study.family(name))) for name in _DRAWN if study.family(name)]
+    lines = [(name, tuple(study.family(name))) for name in _DRAWN if study.family(name)]
     figure = page.with_suffix(".svg")
     draw_curves(lines, "LAAL", ("ideal", "true"), study.bootstrap, figure)
-    every = [CurveLine(point.policy, (point,)) for point in study.points.values()]
+    every = [(point.policy, (point,)) for point in study.points.values()]
     page.with_suffix(".tsv").write_text(as_tsv(point_rows(every, study.bootstrap)), "utf8")
     page.write_text(write_page(study, session, figure.name), encoding="utf8")
 

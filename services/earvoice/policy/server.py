@@ -91,17 +91,17 @@ def build_authenticator(settings: PolicySettings) -> Authenticator | None:
 def _jwt_verifier(settings: PolicySettings) -> Authenticator:
     try:
         # It takes long to import, and few need it.
-        from earvoice.runtime.jwt_verifier import JwtVerifier, KeyUrl, key_file  # noqa: PLC0415
+        from earvoice.runtime.jwt_verifier import KeyUrl, jwt_verifier, key_file  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("JWTs need the extra: pip install 'earvoice[auth]'") from error
     file = settings.auth_jwks_file
     find_key = key_file(file) if file else KeyUrl(settings.auth_jwks_url).find
-    return JwtVerifier(
+    return jwt_verifier(
         find_key,
         settings.auth_jwt_issuer,
         settings.auth_jwt_audience,
         settings.auth_jwt_tenant_claim,
-    ).tenant_of
+    )
 
 
 async def _serve_once_ready(server: ServiceServer, backends: Backends) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jwt
 
+from earvoice.runtime.authentication import Authenticator
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
 from earvoice.runtime.files import WatchedFile
 
@@ -29,42 +28,32 @@ FindKey = Callable[[str], Awaitable[jwt.PyJWK | None]]
 """Gives the key of an id; None if there is no such."""
 
 
-@dataclass(frozen=True)
-class JwtVerifier:
-    """Knows tokens that an issuer has signed for an audience; a claim names their tenant."""
+def jwt_verifier(find_key: FindKey, issuer: str, audience: str, tenant_claim: str) -> Authenticator:
+    """Know tokens that an issuer has signed for an audience; a claim names their tenant."""
 
-    find_key: FindKey
-    issuer: str
-    audience: str
-    tenant_claim: str
-
-    async def tenant_of(self, token: str) -> str | None:
-        """Return the tenant that a valid token names; None for any other token."""
-        claims = await self._claims(token)
-        if claims is None:
-            return None
-        tenant = claims.get(self.tenant_claim)
-        if not isinstance(tenant, str) or not tenant:
-            raise PermissionDeniedError(f"the token has no claim {self.tenant_claim!r}")
-        return tenant
-
-    async def _claims(self, token: str) -> dict[str, Any] | None:
+    async def tenant_of(token: str) -> str | None:
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
-            key = await self.find_key(key_id) if isinstance(key_id, str) else None
+            key = await find_key(key_id) if isinstance(key_id, str) else None
             if key is None:
                 return None
-            return jwt.decode(
+            claims = jwt.decode(
                 token,
                 key,
                 algorithms=ALGORITHMS,
-                issuer=self.issuer,
-                audience=self.audience,
+                issuer=issuer,
+                audience=audience,
                 leeway=CLOCK_LEEWAY_S,
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.InvalidTokenError:
             return None
+        tenant = claims.get(tenant_claim)
+        if not isinstance(tenant, str) or not tenant:
+            raise PermissionDeniedError(f"the token has no claim {tenant_claim!r}")
+        return tenant
+
+    return tenant_of
 
 
 def key_file(path: Path) -> FindKey:

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 import jwt
 import pytest
 
+from earvoice.runtime.authentication import Authenticator
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
-from earvoice.runtime.jwt_verifier import FindKey, JwtVerifier, KeyUrl, key_file
+from earvoice.runtime.jwt_verifier import FindKey, KeyUrl, jwt_verifier, key_file
 from tests.deploy.tool import free_port
 from tests.integration.runtime.key_server import AUDIENCE, ISSUER, Issuer, published
 
@@ -31,15 +32,15 @@ def file_keys(tmp_path, issuer) -> FindKey:
     return key_file(path)
 
 
-def verifier(keys: FindKey, tenant_claim: str = "sub") -> JwtVerifier:
-    return JwtVerifier(keys, ISSUER, AUDIENCE, tenant_claim)
+def verifier(keys: FindKey, tenant_claim: str = "sub") -> Authenticator:
+    return jwt_verifier(keys, ISSUER, AUDIENCE, tenant_claim)
 
 
 async def test_a_valid_token_names_its_tenant(issuer, file_keys):
     """By the claim that the settings choose."""
-    assert await verifier(file_keys).tenant_of(issuer.token()) == "calls"
+    assert await verifier(file_keys)(issuer.token()) == "calls"
     token = issuer.token(customer="other")
-    assert await verifier(file_keys, "customer").tenant_of(token) == "other"
+    assert await verifier(file_keys, "customer")(token) == "other"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ async def test_a_valid_token_names_its_tenant(issuer, file_keys):
 )
 async def test_a_token_for_elsewhere_or_another_time_is_not_known(issuer, file_keys, changes):
     """Issuer, audience and times are checked, and must be there."""
-    assert await verifier(file_keys).tenant_of(issuer.token(**changes)) is None
+    assert await verifier(file_keys)(issuer.token(**changes)) is None
 
 
 async def test_a_forged_token_is_not_known(issuer, file_keys, tmp_path):
@@ -72,7 +73,7 @@ async def test_a_forged_token_is_not_known(issuer, file_keys, tmp_path):
         "no token",
         "",
     ]
-    assert [await verifier(file_keys).tenant_of(token) for token in forged] == [None] * len(forged)
+    assert [await verifier(file_keys)(token) for token in forged] == [None] * len(forged)
 
 
 def encoded(part: object) -> str:
@@ -88,18 +89,18 @@ def signed_with_secret(signed: str, issuer: Issuer) -> str:
 async def test_a_valid_token_without_a_tenant_may_not_come_in(issuer, file_keys):
     """PERMISSION_DENIED names the claim that is missing."""
     with pytest.raises(PermissionDeniedError, match="customer"):
-        await verifier(file_keys, "customer").tenant_of(issuer.token())
+        await verifier(file_keys, "customer")(issuer.token())
 
 
 async def test_keys_are_fetched_once(issuer):
     """Tokens of an unknown key do not have them fetched time and again."""
     with published(issuer) as (url, asked):
         known = verifier(KeyUrl(url).find)
-        assert [await known.tenant_of(issuer.token()) for _ in range(3)] == ["calls"] * 3
+        assert [await known(issuer.token()) for _ in range(3)] == ["calls"] * 3
         assert asked == ["/keys"]
         issuer.rotate("second")
         for _ in range(3):
-            await known.tenant_of(issuer.token())
+            await known(issuer.token())
     assert len(asked) <= 2
 
 
@@ -110,14 +111,14 @@ async def test_an_issuer_that_does_not_answer_is_asked_again_only_later(issuer):
     known = verifier(keys.find)
     for _ in range(2):
         with pytest.raises(NotReadyError) as refused:
-            await known.tenant_of(issuer.token())
+            await known(issuer.token())
         assert refused.value.retry_after_ms
     with published(issuer) as (url, _):
         keys._client.uri = url
         with pytest.raises(NotReadyError):
-            await known.tenant_of(issuer.token())
+            await known(issuer.token())
         now_s[0] += 10
-        assert await known.tenant_of(issuer.token()) == "calls"
+        assert await known(issuer.token()) == "calls"
 
 
 async def test_a_key_that_is_known_needs_no_issuer(issuer):
@@ -125,14 +126,14 @@ async def test_a_key_that_is_known_needs_no_issuer(issuer):
     with published(issuer) as (url, _):
         keys = KeyUrl(url)
         known = verifier(keys.find)
-        assert await known.tenant_of(issuer.token()) == "calls"
+        assert await known(issuer.token()) == "calls"
     # As if the keys had been fetched long enough ago to be fetched again for a new key's sake.
     keys._client.cooldown_duration = 0
     stranger = Issuer()
     stranger.rotate("unknown")
     with pytest.raises(NotReadyError):
-        await known.tenant_of(stranger.token())
-    assert await known.tenant_of(issuer.token()) == "calls"
+        await known(stranger.token())
+    assert await known(issuer.token()) == "calls"
 
 
 def test_a_file_that_holds_no_keys_is_an_error(tmp_path):

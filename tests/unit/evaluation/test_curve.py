@@ -18,7 +18,6 @@ pytest.importorskip("sacrebleu")
 
 from earvoice.evaluation.bootstrap import Bootstrap  # noqa: E402 - behind the skips
 from earvoice.evaluation.curve import (  # noqa: E402
-    CurveLine,
     find_points,
     group_points,
     quality_at,
@@ -78,11 +77,11 @@ def test_interpolation_goes_through_the_points(drawn):
 def test_a_line_a_policy_or_a_line_a_choice(sweep):
     """Folder names say policy and choices; a key makes lines of their own."""
     lines = group_points(read_all(sweep), [])
-    assert [(line.name, len(line.points)) for line in lines] == [
+    assert [(name, len(points)) for name, points in lines] == [
         ("edatt", 2),
         ("local_agreement", 2),
     ]
-    names = [line.name for line in group_points(read_all(sweep), ["n"])]
+    names = [name for name, _ in group_points(read_all(sweep), ["n"])]
     assert names == ["edatt", "local_agreement n=2", "local_agreement n=3"]
 
 
@@ -110,24 +109,24 @@ def test_the_draws_are_the_same_for_every_point(sweep):
     edatt, _ = group_points(read_all(sweep), [])
     rows = list(latency_rows([edatt, edatt], [1500.0], "LAAL", ["ideal"], Bootstrap(3)))
     assert {row["BLEU"] for row in rows} == {rows[0]["BLEU"]}
-    first, second = (Bootstrap(3).bleu(edatt.points[0].statistics) for _ in range(2))
+    first, second = (Bootstrap(3).bleu(edatt[1][0].statistics) for _ in range(2))
     assert (first == second).all()
 
 
 def test_a_point_without_the_clock_is_none_of_the_line(sweep):
     """A log that never measured computation bends no band on a computation-aware clock."""
-    edatt, _ = group_points(read_all(sweep), [])
+    (_, edatt), _ = group_points(read_all(sweep), [])
     bootstrap = Bootstrap(3, 200)
     expected = quality_at(edatt, 1700.0, "LAAL", "simuleval", bootstrap)
     uncounted = write_run(sweep / "edatt:alpha=0.3", 200.0)
     log = uncounted / "instances.log"
     lines = [json.loads(text) for text in log.read_text().splitlines()]
     write(log, *({**line, "elapsed": []} for line in lines))
-    line, _ = group_points(read_all(sweep), [])
-    assert len(line.points) == 3
-    found = quality_at(line, 1700.0, "LAAL", "simuleval", bootstrap)
+    (_, points), _ = group_points(read_all(sweep), [])
+    assert len(points) == 3
+    found = quality_at(points, 1700.0, "LAAL", "simuleval", bootstrap)
     assert np.array_equal(found, expected, equal_nan=True)
-    alone = CurveLine("uncounted", (read_point(uncounted, ScoringOptions()),))
+    alone = [read_point(uncounted, ScoringOptions())]
     assert np.isnan(quality_at(alone, 1700.0, "LAAL", "simuleval", bootstrap)).all()
 
 

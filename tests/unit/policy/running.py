@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from earvoice.api.v1 import types_pb2
 from earvoice.policies import Edatt
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.event import (
@@ -23,7 +22,7 @@ from earvoice.policy.session import SegmentObserver, TranslationSession
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.words import Word
 from earvoice.runtime.audio_format import AudioFormat
-from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder
+from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, described_model
 
 OPTIONS = StreamOptions(
     audio_format=AudioFormat("linear16", RATE_HERTZ, 1),
@@ -109,19 +108,7 @@ def with_options(**changes) -> StreamOptions:
 
 
 FRAME_BYTES = 2
-MODEL = types_pb2.ModelDescription(
-    name="scripted",
-    hash="h1",
-    source_language_code="en",
-    target_language_codes=["de"],
-    decoder_layer_count=6,
-    default_policy="edatt",
-    default_alpha=0.5,
-    default_lambda_states=2,
-    default_attention_layer=1,
-    default_frames=4,
-    default_segment_ms=800,
-)
+MODEL = described_model(default_alpha=0.5, default_attention_layer=1)
 
 Messages = Sequence[bytes | StreamOptions]
 

@@ -21,19 +21,9 @@ from earvoice.policy.stream_options import (
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 from earvoice.runtime.errors import InvalidFieldError
+from tests.fakes import described_model
 
-MODEL = types_pb2.ModelDescription(
-    name="m",
-    hash="0",
-    source_language_code="en",
-    target_language_codes=["de"],
-    decoder_layer_count=6,
-    default_policy="edatt",
-    default_alpha=0.25,
-    default_lambda_states=2,
-    default_attention_layer=4,
-    default_segment_ms=800,
-)
+MODEL = described_model()
 LAYER = 4
 
 # Alpha is a 32-bit float on the wire.
