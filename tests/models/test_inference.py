@@ -22,7 +22,7 @@ ACTIVATIONS = {
     "relu": torch.relu,
     "swish": functional.silu,
 }
-TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 0.1, torch.int8: 0.15}
+TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 0.1, torch.float16: 5e-3, torch.int8: 0.15}
 ROWS = (1, 3, 4, 32, 33, 100)
 
 

@@ -53,9 +53,11 @@ def test_auto_needs_machine_and_trial() -> None:
 
 
 def test_int8_is_for_processors() -> None:
-    """On a GPU it is refused, with what is allowed there."""
-    with pytest.raises(ModelError, match=r"int8.*allowed there: 'fp32', 'bf16', 'auto'"):
+    """On a GPU it is refused, and fp16 on a processor, with what is allowed there."""
+    with pytest.raises(ModelError, match=r"int8.*allowed there: 'fp32', 'bf16', 'fp16', 'auto'"):
         chosen_dtype("int8", torch.device("cuda"), bears_bfloat16=False)
+    with pytest.raises(ModelError, match=r"fp16.*allowed there: 'fp32', 'bf16', 'int8', 'auto'"):
+        chosen_dtype("fp16", CPU, bears_bfloat16=False)
 
 
 def test_trials_are_kept_with_the_checkpoint(tmp_path: Path) -> None:

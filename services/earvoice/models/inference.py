@@ -50,7 +50,7 @@ def _scales(rows: torch.Tensor) -> torch.Tensor:
     return torch.where(largest == 0, torch.ones_like(largest), largest / LARGEST)
 
 
-INFERENCE_DTYPES = (torch.float32, torch.bfloat16, torch.int8)
+INFERENCE_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int8)
 FEW_ROWS = 4
 """Below this many rows a small matrix is multiplied faster without packing."""
 SMALL_MATRIX = 2**19
@@ -190,8 +190,8 @@ class InferenceLinear(nn.Module):
 
 
 def packed_weight(weight: torch.Tensor) -> torch.Tensor | None:
-    """The weight in oneDNN's own layout, or None where oneDNN is missing."""
-    if not has_onednn(weight.device):
+    """The weight in oneDNN's own layout, or None where oneDNN is missing or computes no fp16."""
+    if not has_onednn(weight.device) or weight.dtype == torch.float16:
         return None
     packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(  # noqa: SLF001 - no public name
         weight, TYPICAL_ROWS

@@ -33,16 +33,18 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return supported
 
 
-Precision = Literal["fp32", "bf16", "int8"]
+Precision = Literal["fp32", "bf16", "fp16", "int8"]
 
 DTYPES: dict[Precision, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
+    "fp16": torch.float16,
     "int8": torch.int8,
 }
 ELEMENT_TYPES = {
     torch.float32: types_pb2.ELEMENT_TYPE_FLOAT32,
     torch.bfloat16: types_pb2.ELEMENT_TYPE_BFLOAT16,
+    torch.float16: types_pb2.ELEMENT_TYPE_FLOAT16,
     torch.int8: types_pb2.ELEMENT_TYPE_INT8,
 }
 """As a model's description tells them."""
@@ -88,5 +90,11 @@ def chosen_dtype(
     if wanted == "auto":
         wanted = "bf16" if bears_bfloat16 and has_fast_bfloat16(device) else "fp32"
     if wanted == "int8" and device.type != "cpu":
-        raise ModelError("precision = 'int8' on a GPU; allowed there: 'fp32', 'bf16', 'auto'")
+        raise ModelError(
+            "precision = 'int8' on a GPU; allowed there: 'fp32', 'bf16', 'fp16', 'auto'"
+        )
+    if wanted == "fp16" and device.type == "cpu":
+        raise ModelError(
+            "precision = 'fp16' on a processor; allowed there: 'fp32', 'bf16', 'int8', 'auto'"
+        )
     return DTYPES[wanted]

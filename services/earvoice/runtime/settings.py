@@ -175,10 +175,11 @@ class ModelSettings(ServiceSettings):
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the network computes; `auto` takes a GPU when there is one."
     )
-    precision: Literal["fp32", "bf16", "int8", "auto"] = Field(
+    precision: Literal["fp32", "bf16", "fp16", "int8", "auto"] = Field(
         "auto",
         description="Number format of the matrix products; `auto` takes bf16 where the machine is "
-        "fast in it and `earvoice precision` has shown that the model bears it, else fp32.",
+        "fast in it and `earvoice precision` has shown that the model bears it, else fp32. `fp16` "
+        "is for GPUs, `int8` for processors.",
     )
     torch_threads: Annotated[int, Field(ge=1, le=256)] = Field(
         1, description="Threads of one computation on the CPU."
