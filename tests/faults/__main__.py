@@ -7,8 +7,6 @@ import asyncio
 import json
 import os
 import platform
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from earvoice.runtime.settings import shipped_model_path
-from tests.faults.bench import BenchPlan, Row, run_bench, say
+from tests.faults.bench import BenchPlan, Row, isolate, run_bench, say
 
 COLUMNS = (
     "fault",
@@ -39,7 +37,8 @@ exits with 1 when a row loses or doubles a word; the faults are in `tests/faults
   as a supervisor would. Faults come 7 to 11 s after the beginning.
 * **Lost, doubled**: words. In `EVERY_SEGMENT`, and in `MERGE` where nothing was merged, against the
   same recording undisturbed, word for word; else by the audio: every sample is inside one decided
-  utterance, the server counts the words that the client has, and nothing is said again.
+  utterance, the server counts the words that the client has, and nothing is said again of the same
+  audio.
 * **Longest gap**: the longest time in which any client heard of no work done. A segment lasts
   0.8 s, so a gap of about a second is what an undisturbed stream has.
 * **Recovered**: streams that ended with their summary.
@@ -77,30 +76,6 @@ class Table:
 
 def _line(texts: Sequence[str]) -> str:
     return f"| {' | '.join(texts)} |"
-
-
-MARK = "EARVOICE_FAULTS_ISOLATED"
-TOOLS = ("unshare", "ip", "iptables", "mount")
-
-
-def isolate(module: str) -> bool:
-    """Run the module again in namespaces of its own, or return whether we are in them.
-
-    Returns:
-        False where that cannot be had: not root, or a tool is missing.
-    """
-    if os.environ.get(MARK):
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)  # noqa: S607 - the system's
-        return True
-    if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)):
-        return False
-    _start_again(module)
-    raise AssertionError  # It has taken our place, or raised.
-
-
-def _start_again(module: str) -> None:
-    command = ["unshare", "--net", "--mount", sys.executable, "-m", module, *sys.argv[1:]]
-    os.execvpe(command[0], command, {**os.environ, MARK: "1"})  # noqa: S606 - no shell is wanted
 
 
 def read_arguments() -> argparse.Namespace:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, fields
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal, TypeVar
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as connect_websocket
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from earvoice.client import (
     AudioFormat,
@@ -30,8 +35,9 @@ from tests.e2e.calling import RATE_HERTZ, pieces
 CatchUp = Literal["merge", "every-segment"]
 
 AUDIO_FORMAT = AudioFormat("linear16", RATE_HERTZ, 1)
-# Over the recording's length: to reconnect for a minute, and to catch up.
-PATIENCE_S = 100
+# Over the recording's length: to reconnect, and to catch up, on a machine that has no time.
+PATIENCE_S = 600
+Event = TypeVar("Event", EndOfUtterance, Summary)
 PROGRESS = (Committed, Tentative, SegmentDone, EndOfUtterance, Summary)
 
 
@@ -51,6 +57,11 @@ class Heard:
     progress_s: list[float] = field(default_factory=list)
     summary: Summary | None = None
     failure: str = ""
+
+    @property
+    def words_said(self) -> list[tuple[str, bool, int]]:
+        """What must not depend on pace, load or faults."""
+        return [(word.text, word.starts_word, word.utterance) for word in self.words]
 
     @property
     def longest_gap_s(self) -> float:
@@ -79,7 +90,9 @@ async def listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool) 
 
 async def _listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool, to: Heard) -> None:
     loop = asyncio.get_running_loop()
-    options = TranslationOptions(("de",), AUDIO_FORMAT, catch_up=catch_up, paced=paced)
+    options = TranslationOptions(
+        ("de",), AUDIO_FORMAT, catch_up=catch_up, paced=paced, reconnect_limit_s=PATIENCE_S
+    )
     async with (
         connect(address) as client,
         aclosing(client.translate(_chunks(audio, paced=paced), options)) as events,
@@ -96,6 +109,111 @@ async def _listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool,
                     to.reconnect_count += 1
                 case Summary():
                     to.summary = event
+
+
+# A gateway that answers no ping has gone; a page finds that out by what does not come.
+PING_S = 4.0
+RETRY_S = 0.25
+GATEWAY_CATCH_UP = {"merge": "CATCH_UP_MERGE", "every-segment": "CATCH_UP_EVERY_SEGMENT"}
+
+
+async def listen_by_gateway(
+    address: str, audio: bytes, catch_up: CatchUp, *, paced: bool = True
+) -> Heard:
+    """As `listen`, through the gateway, which says in docs/gateway.md how a lost stream goes on."""
+    heard = Heard()
+    loop = asyncio.get_running_loop()
+    begun_s, place = loop.time(), GatewayPlace()
+    try:
+        async with asyncio.timeout(AUDIO_FORMAT.duration_ms(len(audio)) / 1000 + PATIENCE_S):
+            while heard.summary is None and not heard.failure:
+                with suppress(OSError, WebSocketException):
+                    async with connect_websocket(
+                        f"ws://{address}/v1/translate",
+                        max_size=None,
+                        open_timeout=PING_S,
+                        ping_interval=PING_S,
+                        ping_timeout=PING_S,
+                        close_timeout=PING_S,
+                    ) as websocket:
+                        late_s = loop.time() - begun_s if paced else float("inf")
+                        await _converse(websocket, audio, catch_up, late_s, place, heard)
+                if heard.summary is None:
+                    heard.reconnect_count += 1
+                    await asyncio.sleep(RETRY_S)
+    except TimeoutError:
+        heard.failure = "it hung"
+    return heard
+
+
+@dataclass
+class GatewayPlace:
+    """Where a stream goes on after a lost connection."""
+
+    point: str = ""
+    sample: int = 0
+
+
+async def _converse(
+    websocket: ClientConnection,
+    audio: bytes,
+    catch_up: CatchUp,
+    late_s: float,
+    place: GatewayPlace,
+    heard: Heard,
+) -> None:
+    config = {
+        "audioEncoding": "AUDIO_ENCODING_LINEAR16",
+        "sampleRateHertz": RATE_HERTZ,
+        "targetLanguageCodes": ["de"],
+        "catchUp": GATEWAY_CATCH_UP[catch_up],
+    }
+    start = {"type": "start", "config": config}
+    await websocket.send(
+        json.dumps(start | ({"resume": {"de": place.point}} if place.point else {}))
+    )
+    rest = audio[place.sample * AUDIO_FORMAT.frame_bytes :]
+    speaking = asyncio.create_task(_speak(websocket, rest, late_s - place.sample / RATE_HERTZ))
+    try:
+        async for message in websocket:
+            _take(json.loads(message), place, heard)
+    finally:
+        speaking.cancel()
+        await asyncio.wait({speaking})
+
+
+async def _speak(websocket: ClientConnection, audio: bytes, late_s: float) -> None:
+    """Send audio as it comes into being, what is already there at once."""
+    loop = asyncio.get_running_loop()
+    origin_s, sent_bytes = loop.time() - late_s, 0
+    with suppress(ConnectionClosed):  # whoever reads sees it, too
+        for chunk in pieces(audio, AUDIO_FORMAT.chunk_bytes(REALTIME_CHUNK_MS)):
+            sent_bytes += len(chunk)
+            due_s = origin_s + AUDIO_FORMAT.duration_ms(sent_bytes) / 1000
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+            await websocket.send(chunk)
+        await websocket.send(json.dumps({"type": "end"}))
+
+
+def _take(message: dict[str, Any], place: GatewayPlace, heard: Heard) -> None:
+    loop = asyncio.get_running_loop()
+    heard.progress_s.append(loop.time())
+    if message.get("resume_point"):
+        place.point, place.sample = message["resume_point"], message["acknowledged_samples"]
+    match message["type"]:
+        case "words":
+            heard.words += [CommittedWord(**word) for word in message["words"]]
+        case "utterance_end":
+            heard.ends.append(_event(EndOfUtterance, message))
+        case "summary":
+            heard.summary = _event(Summary, message)
+        case "error" if message["advice"] == "give up":
+            heard.failure = f"{message['code']} {message['reason']}: {message['message']}"
+
+
+def _event(kind: type[Event], message: dict[str, Any]) -> Event:
+    names = {field.name for field in fields(kind)}
+    return kind(**{name: value for name, value in message.items() if name in names})
 
 
 def _chunks(audio: bytes, *, paced: bool) -> AsyncIterator[bytes]:
@@ -132,7 +250,7 @@ def compare(heard: Heard, reference: Heard, catch_up: CatchUp) -> Comparison:
 
 def compare_texts(heard: Heard, reference: Heard) -> Comparison:
     """Compare word for word."""
-    said, expected = ([_identity(w) for w in h.words] for h in (heard, reference))
+    said, expected = heard.words_said, reference.words_said
     matcher = SequenceMatcher(None, expected, said, autojunk=False)
     common = sum(block.size for block in matcher.get_matching_blocks())
     return Comparison(
@@ -144,7 +262,8 @@ def compare_audio(heard: Heard, reference: Heard) -> Comparison:
     """Compare by what was decided: every sample in one utterance, no word again.
 
     Lost are the reference's words in audio that nobody decided, and words that the server counts
-    and the client never got; doubled are words in audio that was decided twice, or again said.
+    and the client never got; doubled are words in audio that was decided twice, or said again of
+    the same audio.
     """
     in_holes = sum(_decisions(word, heard.ends) == 0 for word in reference.words)
     decided_twice = sum(_decisions(word, heard.ends) > 1 for word in heard.words)
@@ -179,18 +298,23 @@ def _find_holes(heard: Heard) -> tuple[str, ...]:
 
 
 def count_repeated(words: Sequence[CommittedWord]) -> int:
-    """Count the words that stand in a run which repeats the run right before it."""
-    texts = [word.text for word in words]
+    """Count the words in runs that repeat the run right before them, of the same audio.
+
+    What is merged is said otherwise, and a model may then say something twice for different audio.
+    """
     repeated: set[int] = set()
-    for size in range(SHORTEST_REPEAT_WORDS, len(texts) // 2 + 1):
-        for start in range(len(texts) - 2 * size + 1):
-            if texts[start : start + size] == texts[start + size : start + 2 * size]:
+    for size in range(SHORTEST_REPEAT_WORDS, len(words) // 2 + 1):
+        # Of each word, whether it comes again so many words later.
+        again = [*map(_is_again, words, words[size:])]
+        for start in range(len(again) - size + 1):
+            if all(again[start : start + size]):
                 repeated |= set(range(start + size, start + 2 * size))
     return len(repeated)
 
 
-def _identity(word: CommittedWord) -> tuple[str, bool, int]:
-    return word.text, word.starts_word, word.utterance
+def _is_again(word: CommittedWord, later: CommittedWord) -> bool:
+    same_audio = later.source_start_ms < word.source_end_ms
+    return word.text == later.text and same_audio
 
 
 def _untold(heard: Heard) -> int:
