@@ -14,7 +14,11 @@ from tests.e2e.running import start
 
 RECORDING = Path(__file__).parents[2] / "demo" / "inaugural_1961.wav"
 PATIENCE_MS = 120_000
-VIEWS = [(360, 640, "light"), (1280, 720, "dark"), (3840, 2160, "light")]
+VIEWS = [
+    (width, height, scheme)
+    for width, height in ((320, 640), (1280, 720), (3840, 2160))
+    for scheme in ("light", "dark")
+]
 # Notes what happens to a word after it has come: nothing should.
 WATCH = """
 window.touched = [];

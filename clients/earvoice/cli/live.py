@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--to", action="append", metavar="LANGUAGE", help="chosen on the page (repeat for several)"
+        "--to", action="append", metavar="TAG[,TAG...]", help="languages chosen on the page"
     )
     parser.add_argument("--port", type=int, default=8080, help="of the page (%(default)s; 0: any)")
     parser.add_argument("--no-browser", action="store_true", help="only print the page's address")

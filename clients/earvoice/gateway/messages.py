@@ -29,11 +29,8 @@ from earvoice.client import (
 )
 from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
 from earvoice.client.options import read_config, read_update
-from earvoice.runtime.errors import (
-    EarvoiceError,
-    InvalidFieldError,
-    MalformedMessageError,
-)
+from earvoice.runtime.audio_format import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ
+from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,6 +206,9 @@ def _read_options(config: object) -> TranslationOptions:
         message = json_format.ParseDict(config, api.StreamingConfig())
     except json_format.ParseError as error:
         raise MalformedMessageError(f"config: {error}") from error
+    _check_choices(message)
+    _check_range("sampleRateHertz", message.sample_rate_hertz, *SAMPLE_RATE_RANGE_HZ)
+    _check_range("audioChannelCount", message.audio_channel_count or 1, 1, CHANNEL_LIMIT)
     try:
         options = read_config(message)
     except ValueError as error:
@@ -219,6 +219,24 @@ def _read_options(config: object) -> TranslationOptions:
             "config.targetLanguageCodes", list(languages), "one language or more, each once"
         )
     return options
+
+
+def _check_choices(config: api.StreamingConfig) -> None:
+    """Check enums by their names on the wire: JSON may have them as numbers, too."""
+    for name in ("audio_encoding", "catch_up", "commit_unit"):
+        field = config.DESCRIPTOR.fields_by_name[name]
+        assert field.enum_type is not None  # noqa: S101 - these are enums
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        number = getattr(config, name)
+        if number not in names or (name == "audio_encoding" and not number):
+            allowed = ", ".join(names[each] for each in sorted(names) if each)
+            value = names.get(number, number)
+            raise InvalidFieldError(f"config.{field.json_name}", value, allowed)
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidFieldError(f"config.{name}", value, f"{low} to {high}")
 
 
 def _read_resume_points(content: object, languages: tuple[str, ...]) -> dict[str, ResumePoint]:

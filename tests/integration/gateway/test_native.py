@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.runtime.errors import SessionLimitError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
@@ -86,7 +89,11 @@ async def test_an_update_reaches_the_session():
         (json.dumps({"type": "start", "configs": {}}), "INVALID_FIELD", "configs"),
         (json.dumps({"type": "start"}), "INVALID_FIELD", "config = None"),
         (start(config={"sampleRate": 1}), "MALFORMED_MESSAGE", "sampleRate"),
-        (start(config={"sampleRateHertz": 1}), "MALFORMED_MESSAGE", "8000"),
+        (start(config={"sampleRateHertz": 1}), "INVALID_FIELD", "config.sampleRateHertz = 1"),
+        (start(config={"audioChannelCount": 3}), "INVALID_FIELD", "config.audioChannelCount = 3"),
+        (start(config={"audioEncoding": 0}), "INVALID_FIELD", "AUDIO_ENCODING_LINEAR16, "),
+        (start(config={"catchUp": 9}), "INVALID_FIELD", "config.catchUp = 9"),
+        (start(config={"commitUnit": "X"}), "MALFORMED_MESSAGE", "commitUnit"),
         (start(config={"targetLanguageCodes": []}), "INVALID_FIELD", "targetLanguageCodes"),
         (start(publish="a/b"), "INVALID_FIELD", "publish = 'a/b'"),
         (start(resume={"fr": "AAAA"}), "INVALID_FIELD", "resume"),
@@ -261,6 +268,84 @@ async def test_running_streams_end_before_the_gateway_does():
             await websocket.send(json.dumps({"type": "end"}))
             assert text_of(await receive_all(websocket)) == "gut"
         await asyncio.wait_for(draining, PATIENCE_S)
+
+
+class Talkative(ScriptedService):
+    """Tells more than the buffers of a connection hold."""
+
+    MESSAGES = 120
+
+    async def _play(self, requests):
+        async for response in super()._play(requests):
+            if response.WhichOneof("message") == "summary":
+                for number in range(self.MESSAGES):
+                    tail = {"text": "x" * 100_000, "utterance": number}
+                    yield api.StreamingTranslateResponse(tentative=tail)
+            yield response
+
+
+@asynccontextmanager
+async def unread(address, path, message):
+    """A WebSocket that asks and then reads nothing."""
+    connection = await connect(f"ws://{address}{path}", max_size=None, max_queue=1)
+    if message:
+        await connection.send(message)
+    try:
+        yield connection
+    finally:
+        connection.transport.abort()
+
+
+async def gone(count):
+    """Wait until nobody is left."""
+    async with asyncio.timeout(PATIENCE_S):
+        while count():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_speaker_that_never_reads_is_sent_away_alone():
+    """The other one is told everything."""
+    service = Talkative()
+    limits = {"write_timeout_ms": 500}
+    async with serve(service) as server, run_gateway(server, **limits) as (address, door):
+        async with unread(address, "/v1/translate", start()) as deaf:
+            await deaf.send(json.dumps({"type": "end"}))
+            async with speak(address) as good:
+                await good.send(start())
+                await good.send(json.dumps({"type": "end"}))
+                messages = await receive_all(good)
+            await gone(lambda: door.socket_count)
+    assert messages[-1]["type"] == "summary"
+    assert len(of_kind(messages, "tentative")) == Talkative.MESSAGES
+
+
+@pytest.mark.parametrize("path", ["/v1/streams/hall", "/v1/streams/hall/events"])
+async def test_a_reader_that_never_reads_is_sent_away_alone(path):
+    """The speaker is told everything, and so is the other reader."""
+    service = Talkative()
+    limits = {"write_timeout_ms": 500}
+    async with serve(service) as server, run_gateway(server, **limits) as (address, door):
+        async with AsyncExitStack() as stack:
+            speaker = await stack.enter_async_context(speak(address))
+            await speaker.send(start(publish="hall"))
+            await speaker.recv()
+            if path.endswith("events"):
+                host, _, port = address.partition(":")
+                _, writer = await asyncio.open_connection(host, int(port), limit=1024)
+                stack.callback(writer.close)
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+            else:
+                await stack.enter_async_context(unread(address, path, None))
+            reader = await stack.enter_async_context(speak(address, "/v1/streams/hall"))
+            async with asyncio.timeout(PATIENCE_S):
+                while door.directory.reader_count < 2:
+                    await asyncio.sleep(0.01)
+            await speaker.send(json.dumps({"type": "end"}))
+            spoken, read = await asyncio.gather(receive_all(speaker), receive_all(reader))
+            await gone(lambda: door.socket_count)
+    assert spoken[-1]["type"] == "summary"
+    for messages in (spoken, read):
+        assert len(of_kind(messages, "tentative")) == Talkative.MESSAGES
 
 
 async def test_an_address_that_is_none_is_not_found():
