@@ -20,12 +20,12 @@ from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.training.bridge import Bridge, train_bridge
 from earvoice.training.data import Heard, batches, read_clips
-from earvoice.training.decoder import Memory, Recipe, Row, Trainer
+from earvoice.training.decoder import Memory, PartlyTaught, Recipe, Row, Trainer
 from earvoice.training.export import adopt
 from earvoice.training.greedy import greedy
 from earvoice.training.scores import bleu, labels_alone
 from earvoice.training.teacher import english_of, loops, recased
-from earvoice.training.vocabulary import Merges, needed_ranks, new_merges
+from earvoice.training.vocabulary import Merges, new_merges
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -167,10 +167,24 @@ def test_merges_follow_their_ranks() -> None:
     assert Merges({**ranks, "re": 5}).cut("there") == ["▁the", "re"]
 
 
-def test_a_piece_stays_with_all_that_leads_to_it() -> None:
-    ranks = {"he": 0, "▁t": 1, "▁the": 2, "xy": 3}
-    assert needed_ranks(Counter({"the": 100}), ranks) == {"he": 0, "▁t": 1, "▁the": 2}
-    assert needed_ranks(Counter({"the": 1}), ranks) == {}
+def test_what_is_not_taught_stays_and_counts_in_the_loss() -> None:
+    """With all pieces, the loss is that of a plain embedding; drawn ones estimate it."""
+    torch.manual_seed(5)
+    weight = torch.randn(400, 8)
+    taught = torch.arange(400) % 4 == 0
+    split = PartlyTaught(weight, taught)
+    tokens = torch.tensor([[0, 1, 4, 399]])
+    assert torch.equal(split(tokens), weight[tokens])
+    hidden, wanted = torch.randn(64, 8) / 8, torch.randint(400, (64,))
+    whole = torch.nn.functional.cross_entropy(hidden @ weight.T, wanted, reduction="sum").item()
+    assert split.loss(hidden, wanted, 0.0).item() == pytest.approx(whole, rel=0.01)
+    drawn = [split.loss(hidden, wanted, 0.0, negatives=100).item() for _ in range(20)]
+    assert float(np.mean(drawn)) == pytest.approx(whole, rel=0.03)
+    with torch.no_grad():
+        split.taught += 1
+    given = split.whole(split.taught)
+    assert torch.equal(given[~taught], weight[~taught])
+    assert torch.equal(given[taught], weight[taught] + 1)
 
 
 def test_new_merges_are_the_most_frequent_and_never_join_a_comma() -> None:

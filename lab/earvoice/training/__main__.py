@@ -27,7 +27,7 @@ from earvoice.training.decoder import Memory, Recipe, Trainer, compressed, first
 from earvoice.training.export import TAGS, adopt, export, model_config
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
-from earvoice.training.vocabulary import source_model, target_model
+from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
 
 if TYPE_CHECKING:
     from earvoice.models.whisper import WhisperEncoder
@@ -140,6 +140,7 @@ def run_decoder(options: argparse.Namespace) -> None:
         source,
         target,
         recipe,
+        whisper_ranks(),
     )
     trainer.train(options.run, 60 * options.minutes, SEED)
 

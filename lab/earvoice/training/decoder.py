@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
 from earvoice.corpus.states import pretrained_part
@@ -24,7 +26,7 @@ from earvoice.training.vocabulary import first_embeddings
 from earvoice.training.wait_k_mask import WaitKMask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from earvoice.corpus.texts import Pair
@@ -33,10 +35,14 @@ if TYPE_CHECKING:
     from earvoice.training.bridge import Bridge
     from earvoice.training.data import Heard
 
-COMPRESSION_MAX_FRAMES = 4
+COMPRESSION_MAX_FRAMES = 2
 SAVE_EVERY_S = 120
 LETTERS_PER_STATE = 2
 """About: what a text takes of a batch's room."""
+LEAST_TAUGHT_COUNT = 30
+"""Whisper's pieces that other languages use less often stay as they were pretrained."""
+NEGATIVES = 2048
+"""Of the pieces that are not taught, how many are drawn for a step's other languages."""
 
 
 def first_decoder(
@@ -55,6 +61,77 @@ def first_decoder(
     decoder.load_state_dict(given)
     decoder.tie_embeddings()
     return decoder
+
+
+class PartlyTaught(nn.Module):
+    """An embedding, and output projection, of which some rows learn and the rest stays.
+
+    So the words that training never mentions keep what pretraining has taught.
+    """
+
+    kept: torch.Tensor
+    """[V - taught, d]"""
+    place: torch.Tensor
+    """[V] int64: where a piece is when those that are taught come first."""
+
+    def __init__(self, weight: torch.Tensor, taught: torch.Tensor) -> None:
+        """`weight` [V, d], `taught` [V] bool."""
+        super().__init__()
+        order = torch.cat((taught.nonzero()[:, 0], (~taught).nonzero()[:, 0]))
+        self.taught = nn.Parameter(weight.detach()[order[: int(taught.sum())]].clone())
+        self.register_buffer("kept", weight.detach()[order[len(self.taught) :]].clone())
+        self.register_buffer("place", order.argsort())
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        places, count = self.place[tokens], len(self.taught)
+        own = functional.embedding(places.clamp(max=count - 1), self.taught)
+        if not len(self.kept):
+            return own
+        others = self.kept[(places - count).clamp(min=0)]
+        return torch.where((places < count)[..., None], own, others)
+
+    def whole(self, taught: torch.Tensor) -> torch.Tensor:
+        """[V, d] with these rows of what is taught."""
+        return torch.cat((taught.detach(), self.kept))[self.place]
+
+    def loss(
+        self, hidden: torch.Tensor, wanted: torch.Tensor, smoothing: float, negatives: int = 0
+    ) -> torch.Tensor:
+        """Summed cross-entropy of [n, d] with [n] pieces.
+
+        Args:
+            negatives: pieces drawn to stand for all that are not taught (importance sampling,
+                Bengio 2008); 0 takes all.
+        """
+        places, count = self.place[wanted], len(self.taught)
+        rows, weights = self.kept, torch.zeros(())
+        if 0 < negatives < len(rows):
+            needed = (places[places >= count] - count).unique()
+            free = torch.ones(len(rows), dtype=torch.bool).index_fill(0, needed, value=False)
+            drawn = free.nonzero()[:, 0][torch.randperm(len(rows) - len(needed))[:negatives]]
+            chosen, order = torch.cat((needed, drawn)).sort()
+            share = math.log((len(rows) - len(needed)) / len(drawn))
+            weights = torch.where(order < len(needed), 0.0, share)
+            found = count + torch.searchsorted(chosen, (places - count).clamp(min=0))
+            places, rows = torch.where(places < count, places, found), rows[chosen]
+        with torch.autocast("cpu", torch.bfloat16):
+            own, others = functional.linear(hidden, self.taught), functional.linear(hidden, rows)
+        others = others + weights
+        return functional.cross_entropy(
+            torch.cat((own, others), 1).float(), places, label_smoothing=smoothing, reduction="sum"
+        )
+
+
+def often_written(
+    pairs: Sequence[Pair], target: Vocabulary, pretrained: Collection[str]
+) -> torch.Tensor:
+    """[V] bool: pieces that are new, and those of Whisper's that the translations often use."""
+    counts = torch.zeros(len(target), dtype=torch.long)
+    texts = {text for pair in pairs for text in pair.translations.values()}
+    pieces = torch.tensor([piece for text in texts for piece in target.encode(text)])
+    counts.index_add_(0, pieces, torch.ones_like(pieces))
+    new = torch.tensor([piece not in pretrained for piece in target.pieces])
+    return new | (counts >= LEAST_TAUGHT_COUNT)
 
 
 @dataclass
@@ -112,9 +189,9 @@ class Recipe:
     peak_rate: float = 4e-4
     dropout: float = 0.1
     label_smoothing: float = 0.1
-    speech_room: int = 1700
+    speech_room: int = 3500
     """States of the speech in a batch, padding included."""
-    text_room: int = 1700
+    text_room: int = 3500
     english_share: float = 0.4
     """How often a clip that has translations is written in English."""
     cut_share: float = 0.12
@@ -146,6 +223,7 @@ class Trainer:
         memory: the same clips as the decoder reads them.
         bridge: makes states of texts.
         pairs: texts, most of which nobody speaks.
+        pretrained: pieces whose embeddings are taught only if translations often use them.
     """
 
     def __init__(
@@ -158,6 +236,7 @@ class Trainer:
         source: Vocabulary,
         target: Vocabulary,
         recipe: Recipe,
+        pretrained: Collection[str] = (),
     ) -> None:
         self.clips, self.memory, self.bridge, self.pairs = clips, memory, bridge, pairs
         self.source, self.target, self.recipe = source, target, recipe
@@ -169,8 +248,13 @@ class Trainer:
         for module in self.decoder.modules():
             if isinstance(module, MultiHeadAttention):
                 module.dropout = 0.0  # with it, attention on a CPU takes three times as long
-        self.average = {name: value.clone() for name, value in self.decoder.state_dict().items()}
-        self.optimiser = optimiser(self.decoder.parameters(), recipe.peak_rate)
+        taught = often_written(pairs, target, pretrained)
+        self.embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
+        self.decoder.register_module("embed_tokens", self.embedding)
+        self.decoder.register_module("output_projection", None)
+        self._parameters = list(self.decoder.parameters())
+        self.average = {name: p.detach().clone() for name, p in self.decoder.named_parameters()}
+        self.optimiser = optimiser(self._parameters, recipe.peak_rate)
         self.step, self.used_s = 0, 0.0
         self._mask = WaitKMask(recipe.wait_k, source, target) if recipe.wait_k else None
         self._spoken = [i for i, clip in enumerate(clips) if clip.texts and memory.length(i)]
@@ -255,20 +339,21 @@ class Trainer:
         count = sum(len(row.pieces) + 1 for part in parts for row in part)
         self.optimiser.zero_grad()
         total = 0.0
-        for part in parts:
-            if part:
+        # The CPU's fused attention takes longer to differentiate than its parts.
+        with sdpa_kernel(SDPBackend.MATH):
+            for part in filter(None, parts):
                 loss = self.loss(part) / count
                 torch.autograd.backward(loss)
                 total += loss.item()
-        nn.utils.clip_grad_norm_(self.decoder.parameters(), 1.0)
+        nn.utils.clip_grad_norm_(self._parameters, 1.0)
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.peak_rate * rate(self.step, share)
         self.optimiser.step()
         self.step += 1
         kept = min(self.recipe.average, self.step / (self.step + 10))
-        with torch.no_grad():
-            for name, value in self.decoder.state_dict().items():
-                self.average[name].lerp_(value, 1 - kept)
+        torch._foreach_lerp_(
+            list(self.average.values()), [p.detach() for p in self._parameters], 1 - kept
+        )
         return total
 
     def loss(self, rows: Sequence[Row]) -> torch.Tensor:
@@ -289,18 +374,30 @@ class Trainer:
             )
         with torch.autocast("cpu", torch.bfloat16):
             hidden = self.decoder.hidden(tokens, memory, lengths, visible)
-            logits = self.decoder.logits(hidden[wanted != PAD])
-        return functional.cross_entropy(
-            logits,
-            wanted[wanted != PAD],
-            label_smoothing=self.recipe.label_smoothing,
-            reduction="sum",
-        )
+        hidden = self.decoder.layer_norm(hidden)
+        english = torch.tensor([row.tag == self.tags[SOURCE_LANGUAGE] for row in rows])
+        total = hidden.new_zeros(())
+        for chosen, smoothing, negatives in (
+            (english, 0.0, 0),
+            (~english, self.recipe.label_smoothing, NEGATIVES),
+        ):
+            taken = (wanted != PAD) & chosen[:, None]
+            if taken.any():
+                total = total + self.embedding.loss(
+                    hidden[taken], wanted[taken], smoothing, negatives
+                )
+        return total
+
+    def _whole(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The state of a decoder that has these parameters."""
+        given = dict(parameters)
+        weight = self.embedding.whole(given.pop("embed_tokens.taught"))
+        return given | {"embed_tokens.weight": weight, "output_projection.weight": weight}
 
     def _save(self, path: Path) -> None:
         state = {
-            "decoder": self.decoder.state_dict(),
-            "average": self.average,
+            "decoder": self._whole(dict(self.decoder.named_parameters())),
+            "average": self._whole(self.average),
             "step": self.step,
             "optimiser": self.optimiser.state_dict(),
             "used": self.used_s,
@@ -310,9 +407,14 @@ class Trainer:
 
     def _load(self, path: Path) -> None:
         kept = torch.load(path, weights_only=True)
-        self.decoder.load_state_dict(kept["decoder"])
-        self.decoder.tie_embeddings()
-        self.average = kept["average"]
+        taught = self.embedding.place.argsort()[: len(self.embedding.taught)]
+        for own, name in (
+            (dict(self.decoder.named_parameters()), "decoder"),
+            (self.average, "average"),
+        ):
+            given = kept[name] | {"embed_tokens.taught": kept[name]["embed_tokens.weight"][taught]}
+            for each, value in own.items():
+                value.detach().copy_(given[each])
         if "optimiser" in kept:
             self.optimiser.load_state_dict(kept["optimiser"])
         self.step, self.used_s = kept["step"], kept["used"]

@@ -13,6 +13,7 @@ from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.whisper import WhisperConfig
+from earvoice.training.decoder import COMPRESSION_MAX_FRAMES
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "8"
+VERSION = "9"
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LANGUAGES = tuple(TargetLanguage(tag, f"<{tag}>") for tag in (*TARGET_LANGUAGES, SOURCE_LANGUAGE))
 """Who asks for no language gets the first."""
@@ -36,7 +37,7 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
         LANGUAGES,
         source_pieces,
         target_pieces,
-        encoder=WhisperConfig(compression_max_frames=4),
+        encoder=WhisperConfig(compression_max_frames=COMPRESSION_MAX_FRAMES),
         decoder=WHISPER_DECODER,
         policy_defaults=PolicyDefaults(attention_layer=3),
     )

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-LEAST_COUNT = 30
-"""A piece that English needs less often is cut further."""
-NEW_MERGES = 5000
+NEW_MERGES = 7000
 LEAST_CHARACTERS = 5
 SOURCE_PIECES = 200
 _NO_RANK = 1 << 60
+_WRITTEN = re.compile(
+    rf"{WORD_START}?([A-Z]?[a-z]+|[A-Z]+|[0-9]+|'[a-z]{{1,2}}|[^\w\s{WORD_START}]{{1,3}})"
+)
+"""What people write; the rest of GPT-2's pieces is code and accidents."""
 
 
 def _words(texts: Iterable[str]) -> Counter[str]:
@@ -71,31 +73,14 @@ class Merges:
         return parts
 
 
-def needed_ranks(words: Counter[str], ranks: Mapping[str, int]) -> dict[str, int]:
-    """Those pieces that are used often, and all that lead to them."""
-    merges = Merges(ranks)
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for part in merges.cut(word):
-            counts[part] += count
-    kept: set[str] = set()
-    for piece, count in counts.items():
-        if count >= LEAST_COUNT:
-            _keep(piece, ranks, kept)
-    return {piece: ranks[piece] for piece in kept if piece in ranks}
-
-
-def _keep(piece: str, ranks: Mapping[str, int], kept: set[str]) -> None:
-    """Keep a piece, and every piece on the way that merging takes to it."""
-    if piece in kept or len(piece) == 1:
-        return
-    kept.add(piece)
-    inner = {
-        piece[i:j] for i in range(len(piece)) for j in range(i + 2, len(piece) + 1)
-    } & ranks.keys()
-    earlier = {part: ranks[part] for part in inner if ranks[part] < ranks[piece]}
-    for part in Merges(earlier).joined(list(piece)):
-        _keep(part, ranks, kept)
+def whisper_ranks() -> dict[str, int]:
+    """Whisper's pieces of several characters that people write, and their ranks."""
+    ranks: dict[str, int] = {}
+    for rank, piece in enumerate(whisper_pieces()[:WHISPER_END]):
+        printable = _printable(piece)
+        if printable is not None and len(printable) > 1 and _WRITTEN.fullmatch(printable):
+            ranks.setdefault(printable, rank)
+    return ranks
 
 
 class PairCounts:
@@ -171,12 +156,7 @@ def _is_sound(piece: str) -> bool:
 def target_model(english: Iterable[str], others: Iterable[str], tags: Sequence[str] = ()) -> bytes:
     """A SentencePiece model whose English is cut as Whisper cuts it; tags are its last pieces."""
     english_words, other_words = _words(english), _words(others)
-    ranks: dict[str, int] = {}
-    for rank, piece in enumerate(whisper_pieces()[:WHISPER_END]):
-        printable = _printable(piece)
-        if printable is not None and len(printable) > 1:
-            ranks.setdefault(printable, rank)
-    kept = needed_ranks(english_words, ranks)
+    kept = whisper_ranks()
     merges = Merges(kept)
     added = new_merges(other_words, merges, NEW_MERGES)
     characters = Counter(
