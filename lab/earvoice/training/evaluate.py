@@ -1,7 +1,7 @@
 """`make evaluate-model`: a row for each test set, streaming through the services.
 
-Every set is translated by `earvoice evaluate`, which goes on where it stopped; nothing that has no
-speech is scored: its words are counted.
+Every set is translated by `earvoice evaluate`, which goes on where it stopped. "begun" is the
+percentage of captions with the first word that was said; of what has no speech words are counted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import soundfile
+
+from earvoice.evaluation.word_errors import plain_words
+from earvoice.training.teacher import loops
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SETS = (
     ("readers", "en"),
@@ -24,6 +33,7 @@ SETS = (
     ("cocoa", "es"),
     ("joined", "de"),
 )
+FIRST_WORDS = 3
 EARVOICE = Path(sys.executable).with_name("earvoice")
 
 
@@ -56,13 +66,25 @@ def evaluate(sets: Path, name: str, tag: str, output: Path, *options: str) -> Pa
     return folder
 
 
-def words_of_nothing(folder: Path) -> dict[str, int]:
-    """How many words were written for each input that has none."""
-    counts = {}
-    for line in (folder / "instances.log").open(encoding="utf-8"):
-        record = json.loads(line)
-        counts[str(record["index"])] = len(record["prediction"].split())
-    return counts
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def predictions(folder: Path) -> list[str]:
+    """What was written for each input, in their order."""
+    records = sorted(
+        map(json.loads, lines(folder / "instances.log")), key=lambda record: int(record["index"])
+    )
+    return [record["prediction"] for record in records]
+
+
+def first_words(written: Sequence[str], said: Sequence[str]) -> float:
+    """Percentage of inputs whose first word is one of the first three that are written."""
+    begun = [
+        plain_words(wanted)[0] in plain_words(given)[:FIRST_WORDS]
+        for given, wanted in zip(written, said, strict=True)
+    ]
+    return 100 * sum(begun) / len(begun)
 
 
 def main() -> None:
@@ -70,15 +92,21 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, required=True, help="what earvoice.corpus wrote")
     parser.add_argument("--output", type=Path, required=True, help="logs, kept for the next start")
     options = parser.parse_args()
-    row = "{:20} {:3} {:>6} {:>6} {:>8} {:>8}\n"
-    sys.stdout.write(row.format("set", "to", "WER", "BLEU", "offline", "LAAL ms"))
+    row = "{:20} {:3} {:>6} {:>6} {:>8} {:>8} {:>6}\n"
+    sys.stdout.write(row.format("set", "to", "WER", "BLEU", "offline", "LAAL ms", "begun"))
+    looping, seconds = 0, 0.0
     for name, tag in SETS:
-        if not (options.sets / name / "wavs.txt").exists():
+        files = options.sets / name
+        if not (files / "wavs.txt").exists():
             sys.stdout.write(f"{name:20} {tag:3} is not there: its voices are not installed\n")
             continue
-        scores = Scores.read(evaluate(options.sets, name, tag, options.output) / "scores.tsv")
+        folder = evaluate(options.sets, name, tag, options.output)
+        scores = Scores.read(folder / "scores.tsv")
         whole = evaluate(options.sets, name, tag, options.output, "--policy", "offline")
         quality = "WER" if tag == "en" else "BLEU"
+        written = predictions(folder)
+        looping += sum(map(loops, written))
+        seconds += sum(soundfile.info(path).duration for path in lines(files / "wavs.txt"))
         sys.stdout.write(
             row.format(
                 name,
@@ -87,13 +115,14 @@ def main() -> None:
                 scores.number("BLEU") if tag != "en" else "",
                 Scores.read(whole / "scores.tsv").number(quality),
                 scores.number("LAAL", "ideal"),
+                f"{first_words(written, lines(files / 'source.txt')):.1f}" if tag == "en" else "",
             )
         )
         sys.stdout.flush()
-    counts = words_of_nothing(evaluate(options.sets, "nothing", "en", options.output))
-    kinds = (options.sets / "nothing" / "source.txt").read_text(encoding="utf-8").splitlines()
-    for index, count in sorted(counts.items(), key=lambda item: int(item[0])):
-        sys.stdout.write(f"a minute of {kinds[int(index)]}: {count} words\n")
+    sys.stdout.write(f"inputs that loop: {looping} in {seconds / 3600:.1f} hours\n")
+    silent = predictions(evaluate(options.sets, "nothing", "en", options.output))
+    for kind, text in zip(lines(options.sets / "nothing" / "source.txt"), silent, strict=True):
+        sys.stdout.write(f"a minute of {kind}: {len(text.split())} words\n")
 
 
 if __name__ == "__main__":
