@@ -10,8 +10,8 @@ DATA ?= ../shared/data
 WORK ?= $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/earvoice
 MODEL ?= models/earvoice-en-x-small
 # Minutes of one core.
-CTC_MINUTES ?= 10
-DECODER_MINUTES ?= 46
+CTC_MINUTES ?= 24
+DECODER_MINUTES ?= 108
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
@@ -28,7 +28,7 @@ ROTEL := rotel==0.0.1a15
 FIELD_TOOLS := simuleval simulstream
 CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environment.py)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1 \
-	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0 hls.js@1.6.19
+	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0 openai@7.57.0 hls.js@1.6.19
 LAG_MS := 2000
 # A neural synthesiser, small and fast.
 HIBARI := hibari-tts[fast]==0.2.1
@@ -126,7 +126,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (three hours of one core)
+model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (four hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus and the training states are in $(WORK); run again to continue"
 	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus

@@ -97,7 +97,7 @@ class _Session:
             "expires_at": 0,
             "audio": {
                 "input": {"transcription": {"model": "own"} if self.wants_transcript else None},
-                "output": {"language": self.language or None},
+                "output": {"language": self.language} if self.language else {},
             },
             "output_modalities": ["text"],
         }

@@ -289,7 +289,9 @@ class StreamDirectory:
     def find(self, name: str) -> PublishedStream:
         self._forget_old()
         if name not in self._streams:
-            raise StreamNotFoundError("stream", name, "the name of a stream that is on at this gateway")
+            raise StreamNotFoundError(
+                "stream", name, "the name of a stream that is on at this gateway"
+            )
         return self._streams[name]
 
     def end(self, stream: PublishedStream) -> None:

@@ -106,8 +106,9 @@ class PartlyTaught(nn.Module):
         places, count = self.place[wanted], len(self.taught)
         rows, weights = self.kept, torch.zeros(())
         if 0 < negatives < len(rows):
-            needed = (places[places >= count] - count).unique()
-            free = torch.ones(len(rows), dtype=torch.bool).index_fill(0, needed, value=False)
+            free = torch.ones(len(rows), dtype=torch.bool)
+            free[places[places >= count] - count] = False
+            needed = (~free).nonzero()[:, 0]
             drawn = free.nonzero()[:, 0][torch.randperm(len(rows) - len(needed))[:negatives]]
             chosen, order = torch.cat((needed, drawn)).sort()
             share = math.log((len(rows) - len(needed)) / len(drawn))
@@ -376,7 +377,7 @@ class Trainer:
             hidden = self.decoder.hidden(tokens, memory, lengths, visible)
         hidden = self.decoder.layer_norm(hidden)
         english = torch.tensor([row.tag == self.tags[SOURCE_LANGUAGE] for row in rows])
-        total = hidden.new_zeros(())
+        total: torch.Tensor = hidden.new_zeros(())
         for chosen, smoothing, negatives in (
             (english, 0.0, 0),
             (~english, self.recipe.label_smoothing, NEGATIVES),

@@ -13,16 +13,18 @@ from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.whisper import WhisperConfig
-from earvoice.training.decoder import COMPRESSION_MAX_FRAMES
+from earvoice.training.decoder import COMPRESSION_MAX_FRAMES, first_decoder
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
 VERSION = "9"
+PRETRAINED_SHARE = 0.15
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LANGUAGES = tuple(TargetLanguage(tag, f"<{tag}>") for tag in (*TARGET_LANGUAGES, SOURCE_LANGUAGE))
 """Who asks for no language gets the first."""
@@ -68,10 +70,24 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, run / "decoder.pt")
 
 
+def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
+    """The mean of the run's last weights, its layers a little nearer to the pretrained ones.
+
+    English gains more by that than the other languages lose (Wortsman 2022).
+    """
+    state = torch.load(run / "decoder.pt", weights_only=True)["average"]
+    decoder = first_decoder(config, target)
+    for name, pretrained in decoder.state_dict().items():
+        if not name.startswith(("embed_tokens", "output_projection")):
+            state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
+    decoder.load_state_dict(state)
+    return decoder.eval()
+
+
 def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -> None:
-    """Write the mean of the run's last weights."""
+    """Write what the run has learned; see `exported_decoder`."""
     config = model_config(len(source), len(target))
-    decoder = torch.load(run / "decoder.pt", weights_only=True)["average"]
+    decoder = exported_decoder(run, target, config).state_dict()
     branch = torch.load(run / "ctc.pt", weights_only=True)["branch"]
     encoder = pretrained_encoder().state_dict()
     tensors = {f"encoder.{n}": v for n, v in encoder.items() if not n.startswith("ctc.")}

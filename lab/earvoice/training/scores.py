@@ -10,16 +10,16 @@ import torch
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.quality import word_error_rate
-from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.training.decoder import compressed
-from earvoice.training.export import model_config
+from earvoice.training.export import exported_decoder, model_config
 from earvoice.training.greedy import greedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
     from earvoice.training.decoder import Memory
@@ -63,9 +63,7 @@ def score_table(
     target: Vocabulary,
 ) -> str:
     """A row for each condition: clips, WER of the decoder and of CTC, BLEU of each language."""
-    decoder = TransformerDecoder(model_config(len(source), len(target)))
-    decoder.load_state_dict(torch.load(run / "decoder.pt", weights_only=True)["average"])
-    decoder.eval()
+    decoder = exported_decoder(run, target, model_config(len(source), len(target)))
     conditions: dict[str, list[Heard]] = {}
     for clip in clips:
         kind = clip.condition if clip.condition in WORSENED else ""

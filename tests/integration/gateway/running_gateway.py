@@ -31,6 +31,8 @@ async def run_gateway(server_address, **settings):
         build_app(door),
         ws="websockets-sansio",
         ws_max_size=door.settings.max_message_bytes,
+        ssl_certfile=door.settings.tls_certificate_file,
+        ssl_keyfile=door.settings.tls_key_file,
         log_config=None,
         timeout_graceful_shutdown=1,
     )

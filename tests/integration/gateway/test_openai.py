@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import json
+import os
 
 import openai
 import pytest
 
+from tests.certificates import Authority
+from tests.deploy.tool import NODE_MODULES, node_package, program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import run_gateway
 
+NODE_CLIENT = """
+import OpenAI from 'openai';
+import { OpenAIRealtimeTranslationWS } from 'openai/realtime/translations/ws';
+
+const [, baseURL, chunk] = process.argv;
+const client = new OpenAI({ apiKey: 'none', baseURL });
+const stream = await OpenAIRealtimeTranslationWS.create(client, { model: 'any' });
+stream.on('event', (event) => console.log(JSON.stringify(event)));
+stream.on('session.created', () => {
+  stream.send({ type: 'session.update', session: { audio: { output: { language: 'de' } } } });
+  const sound = { type: 'session.input_audio_buffer.append', audio: chunk };
+  for (let i = 0; i < 2; i++) stream.send(sound);
+  stream.session.close();
+});
+"""
 CHUNK = base64.b64encode(b"\0\0" * 4_800).decode()
 
 
@@ -38,6 +58,31 @@ async def test_the_packages_client_gets_append_only_deltas():
     assert service.configs[0].sample_rate_hertz == 24_000
     assert b"".join(service.audio) == base64.b64decode(CHUNK) * 2
     assert len({event.event_id for event in events}) == len(events)
+
+
+async def test_the_npm_packages_client_gets_append_only_deltas(tmp_path):
+    """The same through Node, whose package checks every event's fields and speaks TLS alone."""
+    node_package("openai")
+    authority = Authority(tmp_path)
+    own = authority.issue("gateway")
+    files = {"tls_certificate_file": own.certificate_file, "tls_key_file": own.key_file}
+    service = ScriptedService([" Guten", " Tag", "."])
+    async with serve(service) as server, run_gateway(server, **files) as (address, _):
+        process = await asyncio.create_subprocess_exec(
+            *(program("node"), "--input-type=module", "--eval", NODE_CLIENT),
+            *(f"https://{address}/v1", CHUNK),
+            env={**os.environ, "NODE_EXTRA_CA_CERTS": str(authority.file)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=NODE_MODULES.parent,
+        )
+        output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    events = [json.loads(line) for line in output.splitlines()]
+    assert events[-1]["type"] == "session.closed"
+    deltas = [e["delta"] for e in events if e["type"] == "session.output_transcript.delta"]
+    assert "".join(deltas) == "Guten Tag."
+    assert b"".join(service.audio) == base64.b64decode(CHUNK) * 2
 
 
 @pytest.mark.parametrize("wanted", [True, False])
