@@ -38,6 +38,7 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
         self.clock = clock
         self.guards_hit = guards_hit or {}
         self.max_target_languages = max_target_languages
+        self.segment_samples = 100
         self.configs = []
         self.audio = []
         self.updates = []
@@ -71,7 +72,9 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
             self._fail_if_due(messages)
             if (text := next(words, None)) is not None:
                 yield self._release(text)
-            yield Response(segment_done={"segment": messages, "end_sample": 100})
+            yield Response(
+                segment_done={"segment": messages, "end_sample": messages * self.segment_samples}
+            )
         for text in words:
             yield self._release(text)
         end = {"end_sample": 200, "cause": "UTTERANCE_END_CAUSE_END_OF_AUDIO"}

@@ -130,6 +130,18 @@ async def test_a_recording_without_words_is_told_of(recording):
     assert (status, output, errors) == (0, "", "earvoice: a.wav: no speech was found\n")
 
 
+async def test_two_minutes_without_words_are_told_once(recording):
+    """While the stream goes on: whoever chose the wrong input can choose another."""
+    service = ScriptedService()
+    service.segment_samples = 16_000 * 60
+    async with serve(service) as address:
+        arguments = ("--server", address, "--encoding", "linear16")
+        status, _, errors = await run("translate", "-", *arguments, stdin=bytes(320_000))
+    assert len(service.audio) > 2
+    assert (status, errors.count("no speech was found")) == (0, 1)
+    assert "in the first 2 minutes: is this the right input" in errors
+
+
 async def test_the_policy_reaches_the_server(recording):
     """Name and parameters, and what belongs to the stream."""
     service = ScriptedService()
