@@ -26,7 +26,7 @@ WEBSOCKET = "globalThis.WebSocket ??= (await import('ws')).default;\n"
 
 def example(page: str, language: str) -> str:
     """The page's first program in a language."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf8")
+    text = (ROOT / page).read_text(encoding="utf8")
     found = re.search(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     assert found is not None
     return found[1]
@@ -57,12 +57,14 @@ async def run_node(code: str) -> str:
     return await run(program("node"), "--no-warnings", "--input-type=module", "--eval", code)
 
 
-@pytest.mark.parametrize("language", ["python", "javascript"])
-async def test_a_client_by_grpc(language):
+@pytest.mark.parametrize(
+    ("page", "language"), [("README.md", "python"), ("docs/clients.md", "javascript")]
+)
+async def test_a_client_by_grpc(page, language):
     """The whole audio is heard, and the words are printed as they come."""
     service = ScriptedService([" Guten", " Tag", "."])
     async with serve(service) as address:
-        code = example("clients.md", language).replace("localhost:50051", address)
+        code = example(page, language).replace("localhost:50051", address)
         if language == "python":
             output = await run_python(code)
         else:
@@ -84,7 +86,7 @@ def build_go(folder: Path, code: str) -> Path:
     (module / "main.go").write_text(code, encoding="utf8")
     for name in ("protoc", "protoc-gen-go", "protoc-gen-go-grpc"):
         program(name)
-    output_of("bash", "-c", example("clients.md", "shell"), folder=module)
+    output_of("bash", "-c", example("docs/clients.md", "shell"), folder=module)
     settings = {"GO111MODULE": "off", "GOPATH": f"{folder}:{GO_PACKAGES}", "CGO_ENABLED": "0"}
     command = [go, "build", "-o", folder / "captions", "captions"]
     done = subprocess.run(
@@ -98,7 +100,7 @@ async def test_a_client_in_go(tmp_path):
     """From the protos to words; a refusal is told by its reason."""
     service, full = ScriptedService([" Guten", " Tag", "."]), SessionLimitError("all taken")
     async with serve(service) as address, serve(ScriptedService(failure=full)) as busy:
-        code = example("clients.md", "go")
+        code = example("docs/clients.md", "go")
         code = code.replace('"localhost:50051"', 'os.Getenv("SERVER")')
         client = await asyncio.to_thread(build_go, tmp_path, code)
         assert await run("env", f"SERVER={address}", client) == " Guten Tag."
@@ -118,7 +120,7 @@ async def test_a_client_by_websocket(language):
     """The same through the gateway."""
     service = ScriptedService([" Guten", " Tag", "."])
     async with serve(service) as server, run_gateway(server) as (address, _):
-        code = example("gateway.md", language).replace("localhost:8080", address)
+        code = example("docs/gateway.md", language).replace("localhost:8080", address)
         if language == "python":
             output = await run_python(code)
         else:
