@@ -60,7 +60,7 @@ class Column {
       if (word.utterance !== this.utterance) this.beginLine(word.utterance);
       const span = document.createElement("span");
       span.className = "word";
-      span.textContent = (word.starts_word && this.line.childNodes.length ? " " : "") + word.text;
+      span.textContent = word.text;
       const lag = lagOf(word);
       if (lag !== undefined) {
         span.dataset.lagMs = Math.round(lag);
@@ -72,6 +72,7 @@ class Column {
         span.title = [span.title, `${Math.round(word.confidence * 100)} % sure`].filter(Boolean).join(", ");
       }
       this.tail.remove();
+      if (word.starts_word && this.line.childNodes.length) this.line.append(" ");
       this.line.append(span);
       this.words.push(word);
     }
