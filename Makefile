@@ -47,7 +47,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check quick test-tools images check-deploy check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
+.PHONY: help setup demo live test lint format check quick test-tools images locks check-deploy try-containers check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -87,21 +87,28 @@ test-tools: setup ## install what tests use beyond .venv/: a browser, Prometheus
 	@$(@D)/bin/python -m pip install --quiet $(FIELD_TOOL_NEEDS) --editable ".[$*]"
 	@touch $@
 
-images: ## build the images of the services and the gateway: IMAGE_OPTIONS="--build-arg TORCH=..."
+images: ## build the images of the services and the gateway: IMAGE_OPTIONS="--build-arg ENGINE_LOCK=..."
 	@for service in policy encoder decoder gateway; do \
 		$(PODMAN) build --format docker $(IMAGE_OPTIONS) --target $$service \
 			--tag localhost/earvoice-$$service:dev --file deploy/docker/Containerfile . || exit 1; \
 	done
 
+locks: setup ## write anew what the images install, with hashes
+	@$(BIN)/python -m pip install --quiet uv==0.13.9
+	@$(BIN)/python tools/lock_images.py
+
 check-deploy: test-tools ## the checks of deploy/ and of what reads our telemetry
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy tests/e2e/test_shifted_clocks.py
 
-check-images: setup ## build the images, and run them under podman
+try-containers: setup
 	@$(PYTHON3) tools/setup_environment.py --system-packages podman runc conmon netavark aardvark-dns \
 		catatonit iptables mmdebstrap
-	@$(BIN)/python -m pip install --quiet podman-compose==1.6.0
 	@$(PODMAN) pull --quiet docker.io/library/python:3.11-slim 2> /dev/null \
 		|| $(PODMAN_ENVIRONMENT) $(PYTHON3) tools/make_base_image.py
+	@$(PODMAN) run --rm docker.io/library/python:3.11-slim true
+
+check-images: try-containers ## build the images, and run them under podman
+	@$(BIN)/python -m pip install --quiet podman-compose==1.6.0
 	@$(MAKE) --no-print-directory images
 	@OMP_NUM_THREADS=1 $(PODMAN_ENVIRONMENT) $(BIN)/python -m pytest -m images tests/deploy
 

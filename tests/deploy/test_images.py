@@ -1,9 +1,11 @@
 """The container images: confined as in production, and they translate."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tests.deploy.container import (
     IMAGES,
@@ -13,6 +15,7 @@ from tests.deploy.container import (
     network,
     podman,
 )
+from tests.deploy.test_locks import locked
 from tests.deploy.tool import ROOT
 from tests.deploy.translation import translate_demo
 
@@ -101,3 +104,18 @@ def test_the_policy_image_is_light():
     )
     image = IMAGES.format("policy")
     assert podman("run", "--rm", "--entrypoint=python", image, "-c", look) == "[] False"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("service", ["policy", "encoder", "gateway"])
+def test_its_bill_of_materials_is_what_is_locked(service):
+    """CycloneDX: EarVoice and every locked package, in its locked version."""
+    image = IMAGES.format(service)
+    told = json.loads(
+        podman("run", "--rm", "--entrypoint=cat", image, "/opt/earvoice/sbom.cdx.json")
+    )
+    assert told["bomFormat"] == "CycloneDX"
+    listed = {canonicalize_name(item["name"]): item["version"] for item in told["components"]}
+    assert "earvoice" in listed
+    lock = "engine" if service == "encoder" else service
+    assert listed == {"earvoice": listed["earvoice"], **locked(lock)}

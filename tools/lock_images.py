@@ -1,0 +1,69 @@
+"""Write what the images install, with hashes, into `deploy/docker/locked/`: `make locks`.
+
+Versions are those of constraints.txt; what that does not name is resolved anew. The torch without
+CUDA comes from where pip finds it (`PIP_FIND_LINKS`, or `PIP_EXTRA_INDEX_URL`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCKED = ROOT / "deploy" / "docker" / "locked"
+# torch has builds for one kind of processor at a time; the others' hashes would be of no use.
+PLATFORM = "x86_64-manylinux_2_28"
+PYTHON = "3.11"
+# What makes the wheel and the bill of materials; nothing of it is shipped.
+BUILD = ("hatchling", "grpcio-tools", "mypy-protobuf", "cyclonedx-bom==7.5.0")
+EXTRAS = {"policy": ("policy", "auth"), "gateway": ("gateway",)}
+ENGINES = ("encoder", "decoder")
+TORCH = {"engine": "torch==2.13.0+cpu", "engine-cuda": "torch==2.13.0"}
+
+
+def main() -> int:
+    LOCKED.mkdir(exist_ok=True)
+    try:
+        for name, extras in EXTRAS.items():
+            lock(name, extras)
+        for name, torch in TORCH.items():
+            # Without the links, lest the build without CUDA is taken for the other.
+            lock(name, ENGINES, torch, links=name == "engine")
+        lock("build", (), *BUILD)
+    except subprocess.CalledProcessError as error:
+        print(f"locks could not be written: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def lock(name: str, extras: tuple[str, ...], *wanted: str, links: bool = False) -> None:
+    """Write `NAME.txt`: what the extras of EarVoice need, and what is wanted besides."""
+    command = [str(Path(sys.executable).parent / "uv"), "pip", "compile", "--quiet"]
+    command += ["--generate-hashes", "--python-version", PYTHON, "--python-platform", PLATFORM]
+    command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
+    command += ["--constraint", str(ROOT / "constraints.txt"), "--output-file"]
+    command += [str(LOCKED / f"{name}.txt")]
+    for variable, option in (
+        ("PIP_FIND_LINKS", "--find-links"),
+        ("PIP_EXTRA_INDEX_URL", "--extra-index-url"),
+    ):
+        if links and os.environ.get(variable):
+            command += [option, os.environ[variable]]
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as file:
+        file.write("\n".join(wanted))
+        file.flush()
+        if extras:
+            command.append(str(ROOT / "pyproject.toml"))
+            for extra in extras:
+                command += ["--extra", extra]
+            command += ["--constraint", file.name]
+        else:
+            command.append(file.name)
+        subprocess.run(command, check=True, cwd=ROOT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
