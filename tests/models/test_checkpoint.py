@@ -275,6 +275,6 @@ def test_memory_is_compared(available: int | None, *, refused: bool) -> None:
 
 
 def test_other_dtypes_are_refused() -> None:
-    """Linear layers infer in float32, bfloat16 or int8."""
-    with pytest.raises(ModelConfigError, match=r"torch\.float16; allowed: torch\.float32"):
-        check_inference_dtype(torch.float16)
+    """Linear layers infer in float32, bfloat16, float16 or int8."""
+    with pytest.raises(ModelConfigError, match=r"torch\.float64; allowed: torch\.float32"):
+        check_inference_dtype(torch.float64)
