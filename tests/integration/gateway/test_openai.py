@@ -9,9 +9,11 @@ import os
 
 import openai
 import pytest
+import soundfile
 
 from tests.certificates import Authority
 from tests.deploy.tool import NODE_MODULES, node_package, program
+from tests.e2e.calling import SPEECH
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import run_gateway
 
@@ -30,7 +32,8 @@ stream.on('session.created', () => {
   stream.session.close();
 });
 """
-CHUNK = base64.b64encode(b"\0\0" * 4_800).decode()
+SOUND, _ = soundfile.read(SPEECH, frames=4_800, dtype="int16")
+CHUNK = base64.b64encode(SOUND.tobytes()).decode()
 
 
 async def converse(address, *, language="de", transcription=None, chunks=2):
