@@ -21,6 +21,15 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     assert running.stop() == 0
 
 
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a gateway before services of its own."""
+    folder = tmp_path_factory.mktemp("gateway")
+    running = start(folder, options=("--gateway", "--gateway-port", "0"))
+    yield running.addresses["gateway"]
+    assert running.stop() == 0
+
+
 @pytest.fixture(scope="session")
 def samples() -> Path:
     shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))

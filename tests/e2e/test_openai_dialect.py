@@ -11,20 +11,11 @@ import soundfile
 import soxr
 
 from tests.e2e.calling import SPEECH
-from tests.e2e.running import start
 
 RATE_HZ = 24_000
 CHUNK_SAMPLES = RATE_HZ // 10
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("dialect")
-    running = start(folder, options=("--gateway", "--gateway-port", "0"))
-    yield running.addresses["gateway"]
-    assert running.stop() == 0
 
 
 async def test_a_reader_is_written_down(gateway: str):

@@ -10,7 +10,6 @@ import pytest
 
 from tests.browser import chromium
 from tests.deploy.tool import program
-from tests.e2e.running import start
 
 RECORDING = Path(__file__).parents[2] / "demo" / "inaugural_1961.wav"
 PATIENCE_MS = 120_000
@@ -35,14 +34,6 @@ new MutationObserver((records) => {
 """
 
 pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("live")
-    running = start(folder, options=("--gateway", "--gateway-port", "0"))
-    yield running.addresses["gateway"]
-    assert running.stop() == 0
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import AsyncExitStack
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
@@ -23,24 +22,10 @@ from tests.integration.gateway.running_gateway import (
     speak,
     start,
 )
-from tests.integration.policy.collector import Collector, serve_collector
 from tests.integration.policy.metrics_page import read_values
 from tests.integration.policy.test_telemetry import CALLER, attributes, has_type
 
 CHUNK = b"\0\0" * 800
-
-
-@pytest.fixture
-async def collector(monkeypatch):
-    """One that takes everything, and that the environment names; it is given time to."""
-    for exporter in ("tracing", "metric_export"):
-        monkeypatch.setattr(f"earvoice.telemetry.{exporter}.CLOSE_TIMEOUT_S", 30.0)
-    async with AsyncExitStack() as stack:
-        serving = Collector()
-        serving.gate.set()
-        endpoint = await stack.enter_async_context(serve_collector(serving))
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        yield serving
 
 
 async def caption(address: str, content: str, **options) -> list[dict]:

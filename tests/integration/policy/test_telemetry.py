@@ -52,19 +52,6 @@ async def close(running: RunningPolicy) -> None:
     await asyncio.to_thread(running.telemetry.close)
 
 
-@pytest.fixture
-async def collector(monkeypatch):
-    """One that takes everything, and that the environment names; it is given time to."""
-    for exporter in ("tracing", "metric_export"):
-        monkeypatch.setattr(f"earvoice.telemetry.{exporter}.CLOSE_TIMEOUT_S", 30.0)
-    async with AsyncExitStack() as stack:
-        serving = Collector()
-        serving.gate.set()
-        endpoint = await stack.enter_async_context(serve_collector(serving))
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        yield serving
-
-
 async def test_every_segment_is_a_trace_linked_to_its_session(collector, start: Start):
     """With the calls, the decision and the words in it."""
     running = await start()
