@@ -133,11 +133,11 @@ class CaptionWriter:
             units[-1].start_ms = min(units[-1].start_ms, start_ms)
             units[-1].end_ms = max(units[-1].end_ms, end_ms)
         # A word that fits no line is divided wherever the line ends.
-        while units[-1].columns > self._line_columns:
+        if units[-1].columns > self._line_columns:
             long = units.pop()
-            cut = _cut_at(long.text, self._line_columns)
-            for part, blank in ((long.text[:cut], long.blank), (long.text[cut:], "")):
-                units.append(_Unit(part, blank, long.start_ms, long.end_ms, _columns(part)))
+            for part in _cut(long.text, self._line_columns):
+                units.append(_Unit(part, long.blank, long.start_ms, long.end_ms, _columns(part)))
+                long.blank = ""
 
     def _take_full(self) -> list[Cue]:
         """Return the cues that nothing can be added to; the last unit may yet grow."""
@@ -301,12 +301,16 @@ def _columns(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _cut_at(text: str, columns: int) -> int:
-    """Return how many characters of a text fit, at least one."""
-    count = 1
-    while _columns(text[: count + 1]) <= columns:
-        count += 1
-    return count
+def _cut(text: str, columns: int) -> Iterator[str]:
+    """Yield parts that fill a line each, and the rest; at least one character each."""
+    begin, filled = 0, 0
+    for place, letter in enumerate(text):
+        width = _columns(letter)
+        if begin < place and filled + width > columns:
+            yield text[begin:place]
+            begin, filled = place, 0
+        filled += width
+    yield text[begin:]
 
 
 def _join(units: Sequence[_Unit]) -> str:

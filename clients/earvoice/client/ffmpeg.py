@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from earvoice.client.audio import whole_frames
 from earvoice.client.errors import AudioSourceError
@@ -27,6 +27,8 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PROBE_TIMEOUT_S = 30.0
 _TOLD_BYTES = 2_000
 """Of what ffmpeg writes about an input; its last words say most."""
+STDIN_PATH = "/dev/stdin"
+"""An open file without a name of its own, which ffmpeg can seek in, other than in a pipe."""
 _LOG = logging.getLogger("earvoice.client")
 
 
@@ -50,8 +52,14 @@ def find_program(name: str, source: str) -> str:
     return path
 
 
-def probe_file(path: str, options: Sequence[str] = ()) -> float | None:
+def probe_file(
+    path: str, options: Sequence[str] = (), stdin: IO[bytes] | None = None
+) -> float | None:
     """Return how long a file's sound is in milliseconds; None where the file does not say.
+
+    Args:
+        options: of ffprobe for its input.
+        stdin: what `STDIN_PATH` stands for.
 
     Raises:
         AudioSourceError: ffmpeg is not installed, or finds no sound in the file.
@@ -60,7 +68,12 @@ def probe_file(path: str, options: Sequence[str] = ()) -> float | None:
     command += ["-show_entries", "stream=codec_name:format=duration", "-of", "flat", f"file:{path}"]
     try:
         done = subprocess.run(
-            command, check=False, capture_output=True, timeout=_PROBE_TIMEOUT_S, text=True
+            command,
+            check=False,
+            stdin=stdin or subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_TIMEOUT_S,
+            text=True,
         )
     except subprocess.TimeoutExpired as error:
         raise AudioSourceError(f"{path}: ffprobe did not read it in {error.timeout:g} s") from error
@@ -80,6 +93,7 @@ class FfmpegAudio:
         audio: what ffmpeg is asked to make of it.
         name: for errors.
         options: of ffmpeg for its input.
+        stdin: what `STDIN_PATH` stands for in the source's name.
     """
 
     def __init__(
@@ -88,11 +102,13 @@ class FfmpegAudio:
         audio: AudioFormat,
         name: str,
         options: Sequence[str] = (),
+        stdin: IO[bytes] | None = None,
     ) -> None:
         self._source = source
         self._audio = audio
         self._name = name
         self._options = options
+        self._stdin = stdin or (subprocess.DEVNULL if isinstance(source, str) else subprocess.PIPE)
         self._process: asyncio.subprocess.Process | None = None
         self._is_stopped = False
 
@@ -112,14 +128,13 @@ class FfmpegAudio:
         if self._is_stopped:
             return
         limit_bytes = self._audio.chunk_bytes(chunk_ms)
-        given = isinstance(self._source, str)
         process = self._process = await asyncio.create_subprocess_exec(
             *(program, "-nostdin", "-v", "error", *self._options),
             *("-i", self._source if isinstance(self._source, str) else "pipe:0"),
             *("-map", "0:a:0", "-ac", str(self._audio.channel_count)),
             *("-ar", str(self._audio.sample_rate_hz), "-flush_packets", "1"),
             *("-f", _SAMPLE_FORMATS[self._audio.encoding], "pipe:1"),
-            stdin=subprocess.DEVNULL if given else subprocess.PIPE,
+            stdin=self._stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             limit=limit_bytes,

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 from starlette.responses import StreamingResponse
 
 from earvoice.client import AudioFormat, AudioSourceError
-from earvoice.client.ffmpeg import FfmpegAudio, probe_file
+from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
 from earvoice.runtime.errors import IdleError, InvalidAudioError, OutOfOrderError
 
@@ -49,14 +49,15 @@ class RecordingDecoder:
         door = self._door
         door.gatekeeper.check_origin(request)
         admission = door.gatekeeper.admit(shown_token(request), "speak")
-        with door.counted(), tempfile.NamedTemporaryFile(prefix="earvoice-") as recording:
+        # Files without a name: a gateway that is killed leaves none.
+        with door.counted(), tempfile.TemporaryFile() as recording:
             # Who may not translate has nothing decoded either.
             await door.client.with_token(admission.server_token).list_models()
             await self._receive(request, recording)
-            sound = tempfile.TemporaryFile(prefix="earvoice-")  # noqa: SIM115 - closed once sent
+            sound = tempfile.TemporaryFile()  # noqa: SIM115 - closed once sent
             try:
                 async with self._free:
-                    await _decode(recording.name, sound)
+                    await _decode(recording, sound)
             except BaseException:
                 sound.close()
                 raise
@@ -82,20 +83,20 @@ class RecordingDecoder:
                     "are allowed"
                 )
             recording.write(block)
-        recording.flush()
 
 
-async def _decode(path: str, sound: IO[bytes]) -> None:
+async def _decode(recording: IO[bytes], sound: IO[bytes]) -> None:
     try:
-        await asyncio.to_thread(probe_file, path, _FROM_FILE)
-        source = FfmpegAudio(f"file:{path}", DECODED, path, _FROM_FILE)
+        recording.seek(0)
+        await asyncio.to_thread(probe_file, STDIN_PATH, _FROM_FILE, recording)
+        recording.seek(0)
+        source = FfmpegAudio(f"file:{STDIN_PATH}", DECODED, "the recording", _FROM_FILE, recording)
         async with aclosing(source.chunks(_CHUNK_MS)) as chunks:
             async for chunk in chunks:
                 sound.write(chunk)
                 _check_length(sound.tell())
     except AudioSourceError as error:
-        # Its name is nobody's but ours.
-        raise InvalidAudioError(error.message.replace(path, "the recording")) from error
+        raise InvalidAudioError(error.message.replace(STDIN_PATH, "the recording")) from error
 
 
 def _check_length(decoded_bytes: int) -> None:

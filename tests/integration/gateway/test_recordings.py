@@ -6,6 +6,9 @@ import asyncio
 import base64
 import json
 import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -83,6 +86,34 @@ async def test_what_is_no_recording_is_refused(content, told):
     assert (answer.status_code, error["reason"]) == (400, "INVALID_AUDIO")
     assert told in error["message"]
     assert "/tmp" not in error["message"]
+
+
+async def test_an_upload_has_no_name_that_a_killed_gateway_would_leave(tmp_path, monkeypatch):
+    """Its file is there, and goes with the process."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def files_held():
+        descriptors = Path("/proc/self/fd").iterdir()
+        return [link for link in map(read_link, descriptors) if link.startswith(str(tmp_path))]
+
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        _, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(b"POST /v1/audio HTTP/1.1\r\nHost: x\r\nContent-Length: 99999\r\n\r\nhalf")
+        async with asyncio.timeout(60):
+            while not files_held():
+                await asyncio.sleep(0.01)
+        assert not [*tmp_path.iterdir()]
+        writer.close()
+        async with asyncio.timeout(60):
+            while files_held():
+                await asyncio.sleep(0.01)
+
+
+def read_link(descriptor):
+    """What a descriptor stands for; nothing where it was closed meanwhile."""
+    with suppress(FileNotFoundError):
+        return str(descriptor.readlink())
+    return ""
 
 
 async def test_a_recording_needs_the_token_that_speaking_needs(make_recording):

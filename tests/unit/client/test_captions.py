@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import sys
 from dataclasses import replace
 
 import pytest
@@ -245,3 +246,23 @@ def test_what_was_not_understood_has_a_cue_of_its_own():
     (long,) = writer.end_utterance(NotUnderstood(30_000.0, 50_000.0))
     assert long.end_ms == 30_000 + LONGEST_MS
     assert CaptionWriter().end_utterance(NotUnderstood(0.0, 9.0)) == []
+
+
+def test_a_word_of_any_length_takes_work_in_proportion():
+    """Twice the letters, twice the calls; what cannot be a word comes from a model all the same."""
+
+    def work(letter_count: int) -> int:
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            captions([word("x" * letter_count, 0, 300)])
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    assert work(20_000) < 2.5 * work(10_000)
