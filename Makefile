@@ -119,7 +119,7 @@ faults: setup ## break things under live streams, write docs/faults.md: half an 
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(FAULT_TOOLS)
 	@$(BIN)/python -m tests.faults --page docs/faults.md
 
-storm: setup ## many faults under 8 live streams, drawn from a seed: SEED=n DURATION=seconds (ten minutes)
+storm: setup ## many faults under 8 live streams, drawn from a seed: SEED="1 2 3" DURATION=seconds (ten minutes)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(FAULT_TOOLS) || echo "it goes on without"
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m tests.faults.storm \
 		$(if $(SEED),--seed $(SEED)) $(if $(DURATION),--duration $(DURATION))

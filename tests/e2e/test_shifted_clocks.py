@@ -16,10 +16,10 @@ from earvoice.latency.traced_session import join_traces
 from earvoice.telemetry.schema import STAGES
 from tests.e2e.calling import Outcome, call, paced, released_words, speech
 from tests.e2e.running import service_yard
+from tests.faults.cluster import FAKETIME
 
 pytestmark = pytest.mark.torch
 
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 SHIFTS_S = {"policy": 0, "encoder": 90, "decoder": -1000}
 SAMPLES_PER_MS = 16
 

@@ -264,7 +264,7 @@ async def _storm(
 
 
 async def shortest(
-    schedule: Sequence[Planned], fails: Callable[[Sequence[Planned]], Awaitable[bool]]
+    schedule: Sequence[Planned], flaws: Callable[[Sequence[Planned]], Awaitable[object]]
 ) -> list[Planned]:
     """Leave faults out as long as it still fails: half of them at once, at last one by one."""
     kept = list(schedule)
@@ -273,7 +273,7 @@ async def shortest(
         place = 0
         while place < len(kept):
             fewer = kept[:place] + kept[place + size :]
-            if fewer and await fails(fewer):
+            if fewer and await flaws(fewer):
                 kept = fewer
             else:
                 place += size
@@ -281,42 +281,46 @@ async def shortest(
     return kept
 
 
-async def run(seed: int, duration_s: int, folder: Path, *, isolated: bool, shortens: bool) -> int:
+async def run(
+    seeds: Sequence[int], duration_s: int, folder: Path, *, isolated: bool, shortens: bool
+) -> int:
+    """Run a storm for each seed, on the same recordings; return how many failed."""
     source = join(read_clips(sample_folders()), 2 * duration_s).audio
     recordings = cut(source, RECORDING_COUNT, duration_s)
     audios = [recordings[index % RECORDING_COUNT] for index in range(STREAM_COUNT)]
-    drawn = draw_schedule(seed, duration_s)
-    schedule = [p for p in drawn if not impossible(p.fault, isolated=isolated)]
-    left_out = sorted({p.fault.name for p in drawn} - {p.fault.name for p in schedule})
-    say(f"seed {seed}: {len(schedule)} faults in {duration_s} s; logs in {folder}")
-    if left_out:
-        say(f"LEFT OUT, for want of root, iptables or libfaketime: {'; '.join(left_out)}")
+    say(f"storms of {duration_s} s; first, undisturbed runs; logs in {folder}")
     references = await hear_references(audios, folder)
     numbers = itertools.count()
 
     async def flaws(some: Sequence[Planned]) -> list[str]:
         attempt = folder / f"attempt-{next(numbers)}"
+        say(f"{attempt.name}: {len(some)} faults")
         return await storm(some, audios, references, attempt, isolated=isolated)
 
-    async def fails(some: Sequence[Planned]) -> bool:
-        return bool(await flaws(some))
-
-    wrong = await flaws(schedule)
-    if not wrong:
-        say(f"seed {seed}: nothing lost, nothing doubled, nothing kept open")
-        return 0
-    say("\n".join([f"seed {seed} fails:", *wrong]))
-    if not shortens:
-        return 1
-    say("looking for the shortest schedule that fails")
-    kept = await shortest(schedule, fails)
-    say("\n".join([f"the shortest that fails, of seed {seed}:", *map(str, kept)]))
-    return 1
+    failed = 0
+    for seed in seeds:
+        drawn = draw_schedule(seed, duration_s)
+        schedule = [p for p in drawn if not impossible(p.fault, isolated=isolated)]
+        left_out = sorted({p.fault.name for p in drawn} - {p.fault.name for p in schedule})
+        say(f"seed {seed}:")
+        if left_out:
+            say(f"LEFT OUT, for want of root, iptables or libfaketime: {'; '.join(left_out)}")
+        wrong = await flaws(schedule)
+        if not wrong:
+            say(f"seed {seed}: nothing lost, nothing doubled, nothing kept open")
+            continue
+        failed += 1
+        say("\n".join([f"seed {seed} fails:", *wrong]))
+        if shortens:
+            say("looking for the shortest schedule that fails")
+            kept = await shortest(schedule, flaws)
+            say("\n".join([f"the shortest that fails, of seed {seed}:", *map(str, kept)]))
+    return failed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Many faults, drawn from a seed.")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, nargs="+", default=[1], help="one storm for each (1)")
     parser.add_argument("--duration", type=int, default=600, help="seconds (%(default)s)")
     parser.add_argument(
         "--as-it-is", action="store_true", help="look for no shorter schedule that fails, too"
@@ -333,7 +337,7 @@ def main() -> int:
             isolated=isolated,
             shortens=not arguments.as_it_is,
         )
-        return asyncio.run(storming)
+        return 1 if asyncio.run(storming) else 0
 
 
 if __name__ == "__main__":

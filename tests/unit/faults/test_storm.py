@@ -31,8 +31,8 @@ async def test_only_the_guilty_remain(size: int, data: st.DataObject):
     places = st.sets(st.integers(0, size - 1), min_size=1, max_size=min(3, size))
     guilty = data.draw(places)
 
-    async def fails(some: Sequence[Planned]) -> bool:
+    async def flaws(some: Sequence[Planned]) -> bool:
         return all(any(schedule[place] is planned for planned in some) for place in guilty)
 
-    kept = await shortest(schedule, fails)
+    kept = await shortest(schedule, flaws)
     assert [*map(id, kept)] == [id(schedule[place]) for place in sorted(guilty)]
