@@ -224,6 +224,8 @@ def _chunks(audio: bytes, *, paced: bool) -> AsyncIterator[bytes]:
 
 # Shorter repeats are language: "sehr, sehr".
 SHORTEST_REPEAT_WORDS = 3
+# What is decided again, of other segments, is heard a few frames aside; nobody speaks as fast.
+SHIFT_MS = 200.0
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,10 @@ def count_repeated(words: Sequence[CommittedWord]) -> int:
 
 
 def _is_again(word: CommittedWord, later: CommittedWord) -> bool:
-    same_audio = later.source_start_ms < word.source_end_ms
+    same_audio = (
+        later.source_start_ms < word.source_end_ms + SHIFT_MS
+        and word.source_start_ms < later.source_end_ms + SHIFT_MS
+    )
     return word.text == later.text and same_audio
 
 

@@ -105,6 +105,24 @@ def test_merge_sees_a_passage_that_is_said_again():
     assert compare_audio(twice, heard()).doubled == 3
 
 
+def test_merge_sees_frames_that_are_said_again():
+    """Attention is at single frames of 40 ms; decided again, it is beside them."""
+    twice = heard([*TEXTS[:3], *TEXTS[:3], "und", "noch"])
+    for number in range(6):
+        start_ms = WORD_MS * (number % 3) + 80 * (number // 3)
+        twice.words[number] = replace(
+            twice.words[number], source_start_ms=start_ms, source_end_ms=start_ms + 40
+        )
+    assert compare_audio(twice, heard()).doubled == 3
+
+
+def test_merge_doubles_a_word_that_comes_again():
+    """A single one: the server tells how many there are."""
+    disturbed = heard()
+    disturbed.words.insert(3, disturbed.words[2])
+    assert compare_audio(disturbed, heard()).doubled == 1
+
+
 def test_other_words_in_merge_are_no_fault():
     """What is merged is decided elsewhere, and may be said otherwise."""
     comparison = compare_audio(heard(["anders", *TEXTS[1:]]), heard())
