@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, fields
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -35,7 +35,7 @@ from tests.e2e.calling import RATE_HERTZ, pieces
 CatchUp = Literal["merge", "every-segment"]
 
 AUDIO_FORMAT = AudioFormat("linear16", RATE_HERTZ, 1)
-# Over the recording's length: to reconnect, and to catch up, on a machine that has no time.
+# Without any work done; how long a whole stream takes is up to the machine.
 PATIENCE_S = 600
 Event = TypeVar("Event", EndOfUtterance, Summary)
 PROGRESS = (Committed, Tentative, SegmentDone, EndOfUtterance, Summary)
@@ -58,6 +58,20 @@ class Heard:
     summary: Summary | None = None
     failure: str = ""
 
+    @asynccontextmanager
+    async def patiently(self) -> AsyncIterator[None]:
+        """Fail what makes no progress."""
+        try:
+            async with asyncio.timeout(PATIENCE_S) as self._patience:
+                yield
+        except TimeoutError:
+            self.failure = "it hung"
+
+    def note_progress(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self.progress_s.append(now_s)
+        self._patience.reschedule(now_s + PATIENCE_S)
+
     @property
     def words_said(self) -> list[tuple[str, bool, int]]:
         """What must not depend on pace, load or faults."""
@@ -79,17 +93,14 @@ async def listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool) 
     """
     heard = Heard()
     try:
-        async with asyncio.timeout(AUDIO_FORMAT.duration_ms(len(audio)) / 1000 + PATIENCE_S):
+        async with heard.patiently():
             await _listen(address, audio, catch_up, paced=paced, to=heard)
     except TranslationError as error:
         heard.failure = f"{error.code or type(error).__name__} {error.reason}: {error}"
-    except TimeoutError:
-        heard.failure = "it hung"
     return heard
 
 
 async def _listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool, to: Heard) -> None:
-    loop = asyncio.get_running_loop()
     options = TranslationOptions(
         ("de",), AUDIO_FORMAT, catch_up=catch_up, paced=paced, reconnect_limit_s=PATIENCE_S
     )
@@ -99,7 +110,7 @@ async def _listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool,
     ):
         async for event in events:
             if isinstance(event, PROGRESS) or not to.progress_s:
-                to.progress_s.append(loop.time())
+                to.note_progress()
             match event:
                 case Committed():
                     to.words += event.words
@@ -114,6 +125,7 @@ async def _listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool,
 # A gateway that answers no ping has gone; a page finds that out by what does not come.
 PING_S = 4.0
 RETRY_S = 0.25
+GATEWAY_PROGRESS = ("words", "tentative", "segment", "utterance_end", "summary")
 GATEWAY_CATCH_UP = {"merge": "CATCH_UP_MERGE", "every-segment": "CATCH_UP_EVERY_SEGMENT"}
 
 
@@ -124,25 +136,22 @@ async def listen_by_gateway(
     heard = Heard()
     loop = asyncio.get_running_loop()
     begun_s, place = loop.time(), GatewayPlace()
-    try:
-        async with asyncio.timeout(AUDIO_FORMAT.duration_ms(len(audio)) / 1000 + PATIENCE_S):
-            while heard.summary is None and not heard.failure:
-                with suppress(OSError, WebSocketException):
-                    async with connect_websocket(
-                        f"ws://{address}/v1/translate",
-                        max_size=None,
-                        open_timeout=PING_S,
-                        ping_interval=PING_S,
-                        ping_timeout=PING_S,
-                        close_timeout=PING_S,
-                    ) as websocket:
-                        late_s = loop.time() - begun_s if paced else float("inf")
-                        await _converse(websocket, audio, catch_up, late_s, place, heard)
-                if heard.summary is None:
-                    heard.reconnect_count += 1
-                    await asyncio.sleep(RETRY_S)
-    except TimeoutError:
-        heard.failure = "it hung"
+    async with heard.patiently():
+        while heard.summary is None and not heard.failure:
+            with suppress(OSError, WebSocketException):
+                async with connect_websocket(
+                    f"ws://{address}/v1/translate",
+                    max_size=None,
+                    open_timeout=PING_S,
+                    ping_interval=PING_S,
+                    ping_timeout=PING_S,
+                    close_timeout=PING_S,
+                ) as websocket:
+                    late_s = loop.time() - begun_s if paced else float("inf")
+                    await _converse(websocket, audio, catch_up, late_s, place, heard)
+            if heard.summary is None:
+                heard.reconnect_count += 1
+                await asyncio.sleep(RETRY_S)
     return heard
 
 
@@ -196,8 +205,8 @@ async def _speak(websocket: ClientConnection, audio: bytes, late_s: float) -> No
 
 
 def _take(message: dict[str, Any], place: GatewayPlace, heard: Heard) -> None:
-    loop = asyncio.get_running_loop()
-    heard.progress_s.append(loop.time())
+    if message["type"] in GATEWAY_PROGRESS:
+        heard.note_progress()
     if message.get("resume_point"):
         place.point, place.sample = message["resume_point"], message["acknowledged_samples"]
     match message["type"]:
