@@ -32,7 +32,8 @@ from tests.integration.policy.fleet import Fleet, all_ready, running_fleet
 from tests.integration.policy.scripted_backends import MODEL, RATE_HERTZ, ScriptedReplica
 
 SERVICES = ("encoder", "decoder")
-AUDIO = bytes(RATE_HERTZ * 2 * 8)
+SECOND_BYTES = RATE_HERTZ * 2
+AUDIO = bytes(SECOND_BYTES * 8)
 HALF = audio_messages(AUDIO[: len(AUDIO) // 2])
 REST = audio_messages(AUDIO[len(AUDIO) // 2 :])
 ALONE = [Request(config=config())]
@@ -188,6 +189,28 @@ async def test_the_third_loss_in_an_utterance_ends_the_stream(service: str):
     assert (outcome.code.name, outcome.reason) == ("UNAVAILABLE", "BACKEND_UNAVAILABLE")
     assert "2 others" in outcome.details
     assert not outcome.has_retry
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_losses_that_an_answer_follows_do_not_end_the_stream(service: str):
+    """Three in an utterance: each replica after the first has survived its audio."""
+    async with (
+        running_fleet() as fleet,
+        open_stream(fleet.address) as stream,
+        asyncio.timeout(200),
+    ):
+        for second in range(4):
+            await stream.send(*audio_messages(AUDIO[second * SECOND_BYTES :][:SECOND_BYTES]))
+            await read_segments(stream, 1)
+            for replica in fleet.replicas(service):
+                replica.servicer.failure = None
+            if second < 3:
+                fleet.busy(service).fail(grpc.StatusCode.INTERNAL)
+        await stream.send(*audio_messages(AUDIO[4 * SECOND_BYTES :]))
+        await stream.end_audio()
+        outcome = await stream.read_rest()
+    assert_undisturbed(outcome)
+    assert fleet.backends.replays[service] == 3
 
 
 async def test_a_final_error_is_told_as_it_is(fleet: Fleet):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.backends.replica_session import (
-    MAX_REPLAYS_PER_UTTERANCE,
+    MAX_REPLAYS_WITHOUT_ANSWER,
     AnswerSplice,
     ReplayBudget,
 )
@@ -119,10 +119,9 @@ def test_the_draft_that_counts_is_the_one_asked_for():
 
 
 def spent_budget() -> ReplayBudget:
-    """A budget with nothing left; audio up to sample 1000 has been sent."""
+    """A budget with nothing left."""
     budget = ReplayBudget(Counter())
-    budget.sent_sample = 1000
-    for service in ("encoder", "decoder")[:MAX_REPLAYS_PER_UTTERANCE]:
+    for service in ("encoder", "decoder")[:MAX_REPLAYS_WITHOUT_ANSWER]:
         budget.spend(service)
     return budget
 
@@ -136,17 +135,19 @@ def test_both_services_share_it():
 
 
 def test_another_utterance_has_its_own():
-    """Wherever it begins: an utterance may end before the last audio that was sent."""
+    """More audio of the same one has not."""
     budget = spent_budget()
-    budget.begin(1, 500)
-    budget.spend("encoder")
-
-
-def test_an_endless_utterance_gets_it_back_with_the_audio_it_forgets():
-    """What is no longer heard cannot be what ends replicas."""
-    budget = spent_budget()
-    budget.begin(0, 999)
+    budget.begin(0)
     with pytest.raises(BackendUnavailableError):
         budget.spend("encoder")
-    budget.begin(0, 1000)
+    budget.begin(1)
     budget.spend("encoder")
+
+
+def test_an_answer_gives_back_what_its_service_has_spent():
+    """The other may still be what the audio ends."""
+    budget = spent_budget()
+    budget.note_answer("encoder")
+    budget.spend("decoder")
+    with pytest.raises(BackendUnavailableError):
+        budget.spend("decoder")

@@ -25,7 +25,7 @@ from earvoice.runtime.errors import BackendUnavailableError, EarvoiceError
 
 _LOG = logging.getLogger("earvoice.policy.backends")
 
-MAX_REPLAYS_PER_UTTERANCE = 2
+MAX_REPLAYS_WITHOUT_ANSWER = 2
 """A recording that crashes a replica must not crash all of them."""
 
 PIECE_BYTES = 8 * 1024 * 1024
@@ -37,34 +37,33 @@ Answer = TypeVar("Answer", bound=Encoded | GenerationSteps | GenerationEnd)
 
 
 class ReplayBudget:
-    """Counts the losses of one session, both services together.
+    """Counts the losses of an utterance that no answer followed, both services together.
 
-    Of an endless utterance, losses count as long as audio of that time is kept.
-
-    Attributes:
-        sent_sample: audio of the utterance sent so far ends here.
+    Who answers when asked again has survived the audio that was there at the loss.
     """
 
     def __init__(self, totals: Counter[str]) -> None:
         self._totals = totals
         self._utterance = 0
-        self._loss_samples: list[int] = []
-        self.sent_sample = 0
+        self._losses: Counter[str] = Counter()
 
-    def begin(self, utterance: int, start_sample: int) -> None:
+    def begin(self, utterance: int) -> None:
         if utterance != self._utterance:
-            self._loss_samples.clear()
-        self._utterance, self.sent_sample = utterance, start_sample
-        self._loss_samples = [end for end in self._loss_samples if end > start_sample]
+            self._losses.clear()
+        self._utterance = utterance
 
     def spend(self, service: str) -> None:
-        if len(self._loss_samples) >= MAX_REPLAYS_PER_UTTERANCE:
+        losses = self._losses.total()
+        if losses >= MAX_REPLAYS_WITHOUT_ANSWER:
             raise BackendUnavailableError(
-                f"the {service} is gone, after {len(self._loss_samples)} others that this "
-                "utterance was sent to: its audio may be what ends them",
-                replays=str(len(self._loss_samples)),
+                f"the {service} is gone, after {losses} others that this utterance was sent to: "
+                "its audio may be what ends them",
+                replays=str(losses),
             )
-        self._loss_samples.append(self.sent_sample)
+        self._losses[service] += 1
+
+    def note_answer(self, service: str) -> None:
+        del self._losses[service]
 
     def note_replay(self, service: str) -> None:
         self._totals[service] += 1
@@ -168,9 +167,12 @@ class ReplicaSession(Generic[Stream]):
         while True:
             await self._replace(error)
             try:
-                return await work()
+                result = await work()
             except EarvoiceError as another:
                 error = another
+            else:
+                self._terms.budget.note_answer(self._replicas.kind.name)
+                return result
 
     async def _move(self) -> None:
         """Leave a replica that is no longer ready for one that is; nothing is lost by that.
@@ -238,7 +240,7 @@ class EncoderSession(ReplicaSession[EncoderStream]):
         """Forget the utterance and begin another; a replica that drains is left here."""
         self._utterance, self._start_sample = utterance, start_sample
         self._pieces.clear()
-        self._terms.budget.begin(utterance, start_sample)
+        self._terms.budget.begin(utterance)
         await self._move()
         try:
             await self._begin()
@@ -252,7 +254,6 @@ class EncoderSession(ReplicaSession[EncoderStream]):
         self, audio: bytes, ask: Callable[[EncoderStream, bytes], Awaitable[Encoded]]
     ) -> Encoded:
         self._pieces.append(audio)
-        self._terms.budget.sent_sample += len(audio) // self._frame_bytes
         sent_s = time.perf_counter()
 
         async def replay() -> Encoded:
@@ -296,6 +297,8 @@ class DecoderSession(ReplicaSession[DecoderStream]):
             try:
                 async with aclosing(self._stream.generate(splice.begin())) as answers:
                     async for answer in answers:
+                        if isinstance(answer, GenerationEnd):
+                            self._terms.budget.note_answer(self._replicas.kind.name)
                         joined = splice.joined(answer)
                         if joined is not None:
                             yield joined if lost is None else _lasting_since(joined, sent_s)
