@@ -122,8 +122,9 @@ async def _listen(address: str, audio: bytes, catch_up: CatchUp, *, paced: bool,
                     to.summary = event
 
 
-# A gateway that answers no ping has gone; a page finds that out by what does not come.
-PING_S = 4.0
+# A gateway that tells nothing has gone. A ping would wait behind audio that it is not ready for.
+SILENCE_S = 30.0
+CLOSE_S = 4.0
 RETRY_S = 0.25
 GATEWAY_PROGRESS = ("words", "tentative", "segment", "utterance_end", "summary")
 GATEWAY_CATCH_UP = {"merge": "CATCH_UP_MERGE", "every-segment": "CATCH_UP_EVERY_SEGMENT"}
@@ -142,10 +143,9 @@ async def listen_by_gateway(
                 async with connect_websocket(
                     f"ws://{address}/v1/translate",
                     max_size=None,
-                    open_timeout=PING_S,
-                    ping_interval=PING_S,
-                    ping_timeout=PING_S,
-                    close_timeout=PING_S,
+                    open_timeout=SILENCE_S,
+                    ping_interval=None,
+                    close_timeout=CLOSE_S,
                 ) as websocket:
                     late_s = loop.time() - begun_s if paced else float("inf")
                     await _converse(websocket, audio, catch_up, late_s, place, heard)
@@ -184,7 +184,9 @@ async def _converse(
     rest = audio[place.sample * AUDIO_FORMAT.frame_bytes :]
     speaking = asyncio.create_task(_speak(websocket, rest, late_s - place.sample / RATE_HERTZ))
     try:
-        async for message in websocket:
+        while True:
+            async with asyncio.timeout(SILENCE_S):
+                message = await websocket.recv()
             _take(json.loads(message), place, heard)
     finally:
         speaking.cancel()

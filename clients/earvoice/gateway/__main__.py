@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -20,9 +21,10 @@ from earvoice.runtime.files import atomic_write
 from earvoice.runtime.settings import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _BACKLOG = 1024
+_GONE_MS = 40_000
 
 
 class _DrainingServer(uvicorn.Server):
@@ -57,17 +59,6 @@ def main() -> int:
 async def _serve(settings: GatewaySettings) -> None:
     door = Door(settings)
     listener = _listen(settings)
-    config = uvicorn.Config(
-        build_app(door),
-        ws="websockets-sansio",
-        ws_max_size=settings.max_message_bytes,
-        timeout_graceful_shutdown=1,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ssl_certfile=settings.tls_certificate_file,
-        ssl_keyfile=settings.tls_key_file,
-    )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     address = address_of(*listener.getsockname()[:2])
     logging.getLogger(__name__).info("listening", extra={"address": address})
@@ -75,19 +66,63 @@ async def _serve(settings: GatewaySettings) -> None:
         # The socket listens already: who comes early waits in its backlog.
         with atomic_write(settings.address_file) as partial:
             partial.write_text(f"{address}\n", encoding="utf8")
-    await _DrainingServer(config, door).serve([listener])
+    asyncio.get_running_loop().set_exception_handler(_loop_faults())
+    await _DrainingServer(server_config(door), door).serve([listener])
+
+
+def server_config(door: Door) -> uvicorn.Config:
+    settings = door.settings
+    return uvicorn.Config(
+        build_app(door),
+        ws="websockets-sansio",
+        ws_max_size=settings.max_message_bytes,
+        # A pong would wait behind audio that the services are not ready for: see `_listen`.
+        ws_ping_timeout=None,
+        timeout_graceful_shutdown=1,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ssl_certfile=settings.tls_certificate_file,
+        ssl_keyfile=settings.tls_key_file,
+    )
+
+
+def _loop_faults() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Make what tells of the loop's faults.
+
+    That no descriptor is left asyncio tells for each place of the backlog, and tries again after a
+    second; this, once a second and in a line.
+    """
+    told_s = 0.0
+
+    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal told_s
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+            loop.default_exception_handler(context)
+        elif loop.time() - told_s >= 1:
+            told_s = loop.time()
+            logging.getLogger(__name__).warning("connections wait: %s", error.strerror)
+
+    return tell
 
 
 def _listen(settings: GatewaySettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server(
+            (settings.host, settings.port), family=family, backlog=_BACKLOG
+        )
     except OSError as error:
         address = address_of(settings.host, settings.port)
         reason = str(error.strerror).partition(" (")[0]  # what follows repeats the address
         raise OSError(
             f"{settings.variable('port')}: cannot listen on {address}: {reason}"
         ) from error
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its connections inherit it
+        # A caller whose machine acknowledges nothing has gone.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)
+    return listener
 
 
 if __name__ == "__main__":

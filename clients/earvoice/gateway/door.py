@@ -130,7 +130,7 @@ class Door:
         self.is_draining = True
         if self._sockets:
             await asyncio.wait(self._sockets, timeout=self.settings.drain_grace_ms / 1000)
-        ended = set(self._sockets)
+        ended, self._sockets = self._sockets, set()
         for task in ended:
             task.cancel()
         if ended:
@@ -145,7 +145,7 @@ class Door:
         """Count a connection while it is open."""
         if self.is_draining:
             self.refused_count += 1
-            raise NotReadyError("the gateway is going away", retry_after_ms=RETRY_MS)
+            raise _going_away()
         if self.socket_count >= self.settings.max_sockets:
             self.refused_count += 1
             raise SessionLimitError(
@@ -158,6 +158,12 @@ class Door:
         self._sockets.add(task)
         try:
             yield
+        except asyncio.CancelledError as error:
+            if task in self._sockets:
+                raise
+            # The grace is over: whoever called is told, and the server has no fault to log.
+            task.uncancel()
+            raise _going_away() from error
         finally:
             self.socket_count -= 1
             self._sockets.discard(task)
@@ -213,6 +219,10 @@ class Door:
                     "words": speaker.word_count,
                 },
             )
+
+
+def _going_away() -> NotReadyError:
+    return NotReadyError("the gateway is going away", retry_after_ms=RETRY_MS)
 
 
 def _connect(settings: GatewaySettings) -> TranslationClient:

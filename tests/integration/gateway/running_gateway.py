@@ -11,7 +11,7 @@ import uvicorn
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from earvoice.gateway.app import build_app
+from earvoice.gateway.__main__ import server_config
 from earvoice.gateway.door import Door
 from earvoice.gateway.settings import GatewaySettings
 
@@ -24,19 +24,14 @@ CONFIG = {
 
 
 @asynccontextmanager
-async def run_gateway(server_address, **settings):
-    """Give the gateway's ``host:port`` and its door."""
+async def run_gateway(server_address, configure=lambda config: config, **settings):
+    """Give the gateway's ``host:port`` and its door.
+
+    Args:
+        configure: changes the server's configuration.
+    """
     door = Door(GatewaySettings(server=server_address, **settings))
-    config = uvicorn.Config(
-        build_app(door),
-        ws="websockets-sansio",
-        ws_max_size=door.settings.max_message_bytes,
-        ssl_certfile=door.settings.tls_certificate_file,
-        ssl_keyfile=door.settings.tls_key_file,
-        log_config=None,
-        timeout_graceful_shutdown=1,
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configure(server_config(door)))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         serving = asyncio.create_task(server.serve([listener]))
