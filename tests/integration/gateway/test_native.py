@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -11,6 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.gateway.__main__ import _loop_faults
 from earvoice.runtime.errors import SessionLimitError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
@@ -268,6 +271,86 @@ async def test_running_streams_end_before_the_gateway_does():
             await websocket.send(json.dumps({"type": "end"}))
             assert text_of(await receive_all(websocket)) == "gut"
         await asyncio.wait_for(draining, PATIENCE_S)
+
+
+async def test_who_outlives_the_grace_is_told_to_come_again(caplog):
+    """And the server has no fault to log."""
+    settings = {"drain_grace_ms": 1}
+    async with (
+        serve(ScriptedService()) as server,
+        run_gateway(server, **settings) as (address, door),
+    ):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.recv()
+            draining = asyncio.create_task(door.drain())
+            *_, error = await receive_all(websocket)
+            await asyncio.wait_for(draining, PATIENCE_S)
+    assert (error["reason"], error["advice"]) == ("NOT_READY", "retry")
+    assert websocket.close_code == 1013
+    assert "ASGI" not in caplog.text
+
+
+class Busy(ScriptedService):
+    """Takes a message of audio, and no more before the test lets it."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def _play(self, requests):
+        async for response in super()._play(requests):
+            yield response
+            if self.audio:
+                await self.gate.wait()
+
+
+async def test_who_is_ahead_of_the_services_is_not_taken_for_gone():
+    """Its pongs wait behind its audio, which nobody takes yet."""
+    pinged_s = 0.05
+
+    def impatient(config):
+        config.ws_ping_interval = pinged_s
+        config.ws_ping_timeout = config.ws_ping_timeout and pinged_s
+        return config
+
+    service = Busy()
+    async with serve(service) as server, run_gateway(server, impatient) as (address, _):
+        async with speak(address, ping_interval=None, compression=None) as websocket:
+            await websocket.send(start())
+            await websocket.recv()
+            await websocket.send(CHUNK)
+            await websocket.recv()
+            speaking = asyncio.create_task(speak_fast(websocket, megabytes=64))
+            # To wait longer could only show more.
+            done, _ = await asyncio.wait({speaking}, timeout=20 * pinged_s)
+            service.gate.set()
+            await speaking
+            messages = await receive_all(websocket)
+    assert not done
+    assert messages[-1]["type"] == "summary"
+    assert sum(map(len, service.audio)) == 64_000_000 + len(CHUNK)
+
+
+async def speak_fast(websocket, megabytes):
+    for _ in range(megabytes):
+        await websocket.send(bytes(1_000_000))
+    await websocket.send(json.dumps({"type": "end"}))
+
+
+def test_exhausted_descriptors_are_told_in_a_line(caplog):
+    """However often the loop tells of them; its other faults are told as they are."""
+    tell = _loop_faults()
+    loop = asyncio.new_event_loop()
+    exhausted = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    for _ in range(1000):
+        tell(loop, {"message": "socket.accept() out of system resource", "exception": exhausted})
+    tell(loop, {"message": "another fault"})
+    loop.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "connections wait: Too many open files",
+        "another fault",
+    ]
 
 
 class Talkative(ScriptedService):
