@@ -108,14 +108,14 @@ def write_tiny_checkpoint(directory: Path, seed: int = 5) -> None:
     save_checkpoint(
         directory,
         config,
-        _lively_network(config, seed).state_dict(),
+        lively_network(config, seed).state_dict(),
         normalisation=FeatureNormalisation.identity(),
         source_model=pieces,
         target_model=pieces,
     )
 
 
-def _lively_network(config: ModelConfig, seed: int) -> SpeechTranslationModel:
+def lively_network(config: ModelConfig, seed: int) -> SpeechTranslationModel:
     """Weights wide enough that the next token depends on all that came before."""
     torch.manual_seed(seed)
     network = SpeechTranslationModel(config)

@@ -1,5 +1,7 @@
 """Rows of a beam are read as if each had a cache of its own."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,9 +17,10 @@ FORCED = [2, 7, 9, 4]
 TOKENS = st.integers(4, 30)
 
 
-@pytest.fixture(scope="module")
-def decoder(config: ModelConfig) -> CachedDecoder:
-    return random_network(config).decoder
+@pytest.fixture(scope="module", params=[0, 1], ids=["decoder", "transducer"])
+def decoder(config: ModelConfig, request: pytest.FixtureRequest) -> CachedDecoder:
+    layers = replace(config.decoder, predictor_layers=request.param)
+    return random_network(replace(config, decoder=layers)).decoder
 
 
 def _states(count: int) -> torch.Tensor:

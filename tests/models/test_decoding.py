@@ -1,5 +1,8 @@
 """Incremental decoding equals teacher forcing; a batch equals each session alone."""
 
+from dataclasses import replace
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,10 +19,17 @@ pytestmark = pytest.mark.torch
 TOKENS = [2, 7, 9, 4, 21, 9, 30, 11, 5, 6, 17, 8]
 
 
-@pytest.fixture(scope="module", params=["plain", "prepared"])
+def transducer(config: ModelConfig) -> ModelConfig:
+    return replace(config, decoder=replace(config.decoder, predictor_layers=3))
+
+
+@pytest.fixture(
+    scope="module",
+    params=["plain", "prepared", "plain transducer", "prepared transducer"],
+)
 def network(config: ModelConfig, request: pytest.FixtureRequest) -> SpeechTranslationModel:
-    network = random_network(config)
-    if request.param == "prepared":
+    network = random_network(transducer(config) if "transducer" in request.param else config)
+    if "prepared" in request.param:
         network.prepare_inference(torch.float32)
     return network
 
@@ -40,6 +50,23 @@ def test_steps_equal_teacher_forcing(network: SpeechTranslationModel) -> None:
         torch.testing.assert_close(logits[0], forced[index], atol=1e-5, rtol=0)
         torch.testing.assert_close(attention[0], rows[index], atol=1e-5, rtol=0)
     torch.testing.assert_close(prefilled, forced, atol=1e-5, rtol=0)
+
+
+def test_each_node_of_a_lattice_is_a_pass_of_its_own(config: ModelConfig) -> None:
+    """A transducer after part of the text, with what was heard by then: the same logits."""
+    decoder = random_network(transducer(config)).decoder
+    counts = torch.tensor([[2, 5, 9], [1, 3, 1]])
+    memory = torch.randn(2, 3, 9, 32, generator=torch.Generator().manual_seed(1))
+    tokens = torch.tensor([TOKENS[:6], TOKENS[6:]])
+    with torch.inference_mode():
+        lattice = decoder.lattice(tokens, memory, counts)
+    for row, step in product(range(2), range(3)):
+        states = memory[row, step, : counts[row, step]]
+        for length in (1, 4, 6):
+            text = tokens[row, :length].tolist()
+            logits, attention = decoder.prefill(text, decoder.open_cache(states), 1)
+            torch.testing.assert_close(lattice[row, step, :length], logits, atol=1e-5, rtol=0)
+            assert attention.shape == (length, len(states))
 
 
 def test_batched_step_equals_alone(network: SpeechTranslationModel) -> None:

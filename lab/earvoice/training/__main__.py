@@ -103,7 +103,8 @@ def run_vocabulary(options: argparse.Namespace) -> None:
     english = [pair.english for pair in pairs] + [clip.english or "" for clip in clips]
     others = [text for pair in pairs for text in pair.translations.values()]
     (folder / "target.model").write_bytes(target_model(english, others, TAGS))
-    source_model([clip.said for clip in clips if clip.said], folder)
+    said = [clip.said for clip in clips if clip.said]
+    (folder / "source.model").write_bytes(source_model(said))
 
 
 def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:

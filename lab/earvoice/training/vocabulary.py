@@ -7,11 +7,12 @@ The other languages add merges behind Whisper's.
 from __future__ import annotations
 
 import heapq
+import io
 import re
 from collections import Counter, defaultdict
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import sentencepiece
 import torch
@@ -24,7 +25,6 @@ proto: Any = import_module("sentencepiece.sentencepiece_model_pb2")
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 NEW_MERGES = 7000
 LEAST_CHARACTERS = 5
@@ -191,14 +191,20 @@ def target_model(english: Iterable[str], others: Iterable[str], tags: Sequence[s
     return content
 
 
-def source_model(transcripts: Sequence[str], work: Path) -> bytes:
+def source_model(transcripts: Sequence[str]) -> bytes:
     """Short lower-case pieces for CTC, by byte-pair encoding."""
-    prefix = work / "source"
+    return pieces_of(transcripts, SOURCE_PIECES)
+
+
+def pieces_of(texts: Iterable[str], count: int, kind: Literal["bpe", "char"] = "bpe") -> bytes:
+    """A SentencePiece model with our specials, of all characters; `count` is the most pieces."""
+    model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(transcripts),
-        model_prefix=str(prefix),
-        vocab_size=SOURCE_PIECES,
-        model_type="bpe",
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        vocab_size=count,
+        hard_vocab_limit=False,
+        model_type=kind,
         bos_id=0,
         pad_id=1,
         eos_id=2,
@@ -208,7 +214,7 @@ def source_model(transcripts: Sequence[str], work: Path) -> bytes:
         num_threads=1,
         minloglevel=2,
     )
-    return prefix.with_suffix(".model").read_bytes()
+    return model.getvalue()
 
 
 def first_embeddings(

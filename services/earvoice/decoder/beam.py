@@ -3,6 +3,9 @@
 Of the 2 x size best continuations those that end the sentence are finished where they are among
 the first `size`, and the best `size` others go on. The search is over when `size` hypotheses are
 finished, or at the limit, where what still goes on counts as it is.
+
+A transducer's hypotheses are what one step of the source may bring, nothing included: they are
+compared by their probability, longer ones with shorter ones (Liu 2021).
 """
 
 from __future__ import annotations
@@ -39,10 +42,6 @@ class _Node:
     attention: torch.Tensor
     parent: _Node | None
 
-    @property
-    def score(self) -> float:
-        return self.total / self.length
-
     def path(self) -> list[_Node]:
         """The nodes from the first after the forced tokens to this one."""
         nodes: list[_Node] = []
@@ -59,6 +58,7 @@ class BeamRun:
     Args:
         trunk: keys and values of what is forced; taken over.
         forced_total: sum of log-probabilities of the forced tokens but for the start.
+        is_transducer: whether the model is one.
     """
 
     def __init__(
@@ -68,11 +68,14 @@ class BeamRun:
         trunk: DecoderCache,
         forced_total: float,
         prefix_attention: list[list[float]],
+        *,
+        is_transducer: bool = False,
     ) -> None:
         self.prompt = prompt
         self.cache = BeamCache(trunk)
         self._plan = plan
         self._prefix_attention = prefix_attention
+        self._is_transducer = is_transducer
         self._forced_length = len(prompt.forced) - 1
         nothing = trunk.cross_keys.new_empty(0)
         root = _Node(prompt.forced[-1], 0.0, forced_total, self._forced_length, 0, nothing, None)
@@ -107,7 +110,8 @@ class BeamRun:
     def _candidates(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> list[_Node]:
         log_probs = logits.log_softmax(-1)
         # The released code makes no empty hypothesis where nothing is forced but the start.
-        forbid(log_probs, end=self.prompt.forbid_end or self._live[0].length == 0)
+        is_empty = self._live[0].length == 0 and not self._is_transducer
+        forbid(log_probs, end=self.prompt.forbid_end or is_empty)
         totals = log_probs.new_tensor([node.total for node in self._live])
         top = (
             (log_probs + totals[:, None])
@@ -125,12 +129,15 @@ class BeamRun:
         return nodes
 
     def _ranked(self, leaves: list[_Node]) -> list[Hypothesis]:
-        best = sorted(leaves, key=lambda leaf: -leaf.score)
+        best = sorted(leaves, key=lambda leaf: -self._score(leaf))
         wanted = self._plan.size if self._plan.all_hypotheses else 1
         return [
-            Hypothesis(_tokens_of(leaf.path(), attended=rank == 0), leaf.score)
+            Hypothesis(_tokens_of(leaf.path(), attended=rank == 0), self._score(leaf))
             for rank, leaf in enumerate(best[:wanted])
         ]
+
+    def _score(self, leaf: _Node) -> float:
+        return leaf.total if self._is_transducer else leaf.total / leaf.length
 
 
 def begin_beam(
@@ -145,7 +152,9 @@ def begin_beam(
     if not bool(logits[last].isfinite().all()):
         raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
     prefix_rows = attention[last - prompt.reported_prefix_tokens : last].tolist()
-    run = BeamRun(prompt, plan, cache, _forced_total(logits[:last], forced[1:]), prefix_rows)
+    total = _forced_total(logits[:last], forced[1:])
+    is_transducer = decoder.config.decoder.is_transducer
+    run = BeamRun(prompt, plan, cache, total, prefix_rows, is_transducer=is_transducer)
     return run, run.take(logits[last:], [attention[last]])
 
 

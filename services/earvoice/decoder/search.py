@@ -32,7 +32,7 @@ class SearchStrategy(Strategy[Run]):
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
-        cache = DecoderCache(*self._memory_of(states))
+        cache = self._decoder.cache_of(*self._memory_of(states))
         if prompt.beam is not None:
             return begin_beam(self._decoder, cache, prompt, prompt.beam)
         return begin_greedy(self._decoder, cache, prompt)

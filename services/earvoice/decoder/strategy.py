@@ -141,8 +141,8 @@ class Hypothesis:
 
     Attributes:
         tokens: its tokens after those forced, the end of sentence included where it was reached.
-        score: sum of log-probabilities divided by length; forced tokens but for the start, and
-            the end of sentence, count in both.
+        score: sum of log-probabilities divided by length, a transducer's undivided; forced tokens
+            but for the start, and the end of sentence, count in both.
     """
 
     tokens: list[PredictedToken]

@@ -125,6 +125,11 @@ class DecoderConfig(ModelRecord):
     """
 
     layers: int = parameter(6, minimum=1, maximum=96)
+    """Those that attend to the source."""
+    predictor_layers: int = parameter(0, minimum=0, maximum=96)
+    """A transducer's (Liu 2021): so many layers attend to the text alone, then `layers`, the
+    joiner, to the source alone; the end of a sentence is its blank. 0: every layer attends to both.
+    """
     heads: int = parameter(8, minimum=1, maximum=64)
     ffn_width: int = parameter(2048, minimum=1, maximum=65536)
     tied_embeddings: bool = False
@@ -133,6 +138,10 @@ class DecoderConfig(ModelRecord):
     max_tokens: int = parameter(448, minimum=16, maximum=65536)
     """Learned positions: no hypothesis is longer, start and language token included."""
     key_bias: bool = True
+
+    @property
+    def is_transducer(self) -> bool:
+        return self.predictor_layers > 0
 
     @property
     def max_new_tokens(self) -> int | None:

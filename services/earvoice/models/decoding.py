@@ -1,6 +1,6 @@
 """Decoding one token after another, with the keys and values of earlier tokens kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import torch
@@ -30,15 +30,18 @@ class DecoderCache:
         cross_keys: torch.Tensor,
         cross_values: torch.Tensor,
         buffer: torch.Tensor | None = None,
+        *,
+        text_layers: int | None = None,
     ) -> None:
         """`cross_keys` and `cross_values` [layers, heads, S, d_head] are of the encoder states.
 
-        `buffer` [2, layers, heads, capacity, d_head] will hold the tokens'.
+        `buffer` [2, text layers, heads, capacity, d_head] will hold the tokens'; there are as many
+        text layers as others unless `text_layers` says so.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
         layers, heads, _, width = cross_keys.shape
-        shape = (2, layers, heads, FIRST_CAPACITY_TOKENS, width)
+        shape = (2, text_layers or layers, heads, FIRST_CAPACITY_TOKENS, width)
         self._take(cross_keys.new_empty(shape) if buffer is None else buffer)
         self.length = 0
 
@@ -166,6 +169,13 @@ class CachedDecoder(TransformerDecoder):
     def decoding_layers(self) -> list[DecodingLayer]:
         return [layer for layer in self.layers if isinstance(layer, DecodingLayer)]
 
+    def _places(self) -> Iterator[tuple[DecodingLayer, int, int]]:
+        """Each layer and its places among those that attend to the text and to the source."""
+        text = source = 0
+        for layer in self.decoding_layers():
+            yield layer, text, source
+            text, source = text + layer.text, source + layer.source
+
     @torch.inference_mode()
     def open_cache(self, states: torch.Tensor) -> DecoderCache:
         """Compute keys and values of encoder states, [S, d] float32, once for all layers."""
@@ -174,8 +184,14 @@ class CachedDecoder(TransformerDecoder):
             message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
             raise ModelInputError(message)
         states = states.to(self.embed_tokens.weight.device)
-        memory = torch.stack([layer.project_memory(states) for layer in self.decoding_layers()], 1)
-        return DecoderCache(memory[0], memory[1])
+        layers = [layer for layer in self.decoding_layers() if layer.source]
+        memory = torch.stack([layer.project_memory(states) for layer in layers], 1)
+        return self.cache_of(memory[0], memory[1])
+
+    def cache_of(self, cross_keys: torch.Tensor, cross_values: torch.Tensor) -> DecoderCache:
+        """A fresh cache over keys and values that `open_cache` has computed."""
+        predictor = self.config.decoder.predictor_layers
+        return DecoderCache(cross_keys, cross_values, text_layers=predictor or None)
 
     @torch.inference_mode()
     def prefill(
@@ -208,20 +224,23 @@ class CachedDecoder(TransformerDecoder):
         attention = hidden.new_empty(0)
         # Rows before this are needed for the keys and values of other layers alone.
         first = min(first_logits, first_attention)
-        layers = self.decoding_layers()
-        for index, layer in enumerate(layers):
-            query, keys, values = layer.project_self(hidden)
-            keys, values = cache.extend(index, keys, values)
-            if index == len(layers) - 1:
-                hidden, query, seen = hidden[first:], query[:, first:], seen[first:]
-            hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
-            queries = layer.project_cross(hidden)
-            if index == attention_layer - 1:
-                attended, weights = _weighted(queries, cache, index)
-                attention = _mean_of(weights, attention_heads)
-            else:
-                attended = _attended(queries, cache.cross_keys[index], cache.cross_values[index])
-            hidden = layer.add_feed_forward(layer.add_cross(hidden, attended))
+        for layer, text, source in self._places():
+            if layer.text:
+                query, keys, values = layer.project_self(hidden)
+                keys, values = cache.extend(text, keys, values)
+                if text == len(cache.buffer[0]) - 1:
+                    hidden, query, seen = hidden[first:], query[:, first:], seen[first:]
+                hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
+            if layer.source:
+                queries = layer.project_cross(hidden)
+                if source == attention_layer - 1:
+                    attended, weights = _weighted(queries, cache, source)
+                    attention = _mean_of(weights, attention_heads)
+                else:
+                    keys, values = cache.cross_keys[source], cache.cross_values[source]
+                    attended = _attended(queries, keys, values)
+                hidden = layer.add_cross(hidden, attended)
+            hidden = layer.add_feed_forward(hidden)
         cache.advance(len(tokens))
         attention = attention[first_attention - len(tokens) :]
         return self.logits(hidden[first_logits - len(tokens) :]), attention
@@ -252,20 +271,24 @@ class CachedDecoder(TransformerDecoder):
             cache.reserve(cache.rows)
         hidden = self._step_embedding(tokens, caches)
         attention: dict[int, torch.Tensor] = {}
-        for index, layer in enumerate(self.decoding_layers()):
-            attended_rows = self._step_self_attention(layer, index, hidden, caches)
-            hidden = layer.add_self(hidden, attended_rows)
-            queries = layer.project_cross(hidden)
-            attended = []
-            for b, (cache, rows) in enumerate(_with_rows(caches)):
-                own = queries[:, rows]
-                if attention_layers[b] == index + 1:
-                    values, weights = _weighted(own, cache, index)
-                    attention[b] = _mean_of(weights, heads[b])
-                else:
-                    values = _attended(own, cache.cross_keys[index], cache.cross_values[index])
-                attended.append(values)
-            hidden = layer.add_feed_forward(layer.add_cross(hidden, _joined(attended)))
+        for layer, text, source in self._places():
+            if layer.text:
+                attended_rows = self._step_self_attention(layer, text, hidden, caches)
+                hidden = layer.add_self(hidden, attended_rows)
+            if layer.source:
+                queries = layer.project_cross(hidden)
+                attended = []
+                for b, (cache, rows) in enumerate(_with_rows(caches)):
+                    own = queries[:, rows]
+                    if attention_layers[b] == source + 1:
+                        values, weights = _weighted(own, cache, source)
+                        attention[b] = _mean_of(weights, heads[b])
+                    else:
+                        keys, values = cache.cross_keys[source], cache.cross_values[source]
+                        values = _attended(own, keys, values)
+                    attended.append(values)
+                hidden = layer.add_cross(hidden, _joined(attended))
+            hidden = layer.add_feed_forward(hidden)
         for cache in caches:
             cache.advance(cache.rows)
         return self.logits(hidden), [row for b in range(len(caches)) for row in attention[b]]

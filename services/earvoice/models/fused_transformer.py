@@ -80,28 +80,34 @@ class FusedDecoderLayer(nn.Module):
     def __init__(self, plain: DecoderLayer, dtype: torch.dtype) -> None:
         super().__init__()
         self.heads = plain.heads
-        self.self_norm = plain.self_attn_layer_norm
-        self.self_projections = FusedProjections(plain.self_attn, dtype)
-        self.self_output = InferenceLinear.from_linear(plain.self_attn.out_proj, dtype)
-        cross = plain.encoder_attn
-        self.cross_norm = plain.encoder_attn_layer_norm
-        self.cross_query = InferenceLinear.from_linear(cross.q_proj, dtype)
-        self.cross_output = InferenceLinear.from_linear(cross.out_proj, dtype)
+        self.text, self.source = plain.text, plain.source
+        if plain.text:
+            self.self_norm = plain.self_attn_layer_norm
+            self.self_projections = FusedProjections(plain.self_attn, dtype)
+            self.self_output = InferenceLinear.from_linear(plain.self_attn.out_proj, dtype)
+        if plain.source:
+            cross = plain.encoder_attn
+            self.cross_norm = plain.encoder_attn_layer_norm
+            self.cross_query = InferenceLinear.from_linear(cross.q_proj, dtype)
+            self.cross_output = InferenceLinear.from_linear(cross.out_proj, dtype)
+            self.memory = InferenceLinear(*joined_linears((cross.k_proj, cross.v_proj)), dtype)
         self.last = FusedFeedForward(plain, dtype)
-        self.memory = InferenceLinear(*joined_linears((cross.k_proj, cross.v_proj)), dtype)
 
     def forward(
         self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
     ) -> torch.Tensor:
         """Teacher forcing: [B, L, d] → [B, L, d]; see `DecoderLayer.forward`."""
-        query, keys, values = self.project_self(hidden)
-        attended = functional.scaled_dot_product_attention(query, keys, values, is_causal=True)
-        hidden = self.add_self(hidden, attended.transpose(1, 2).flatten(2))
-        keys, values = self.project_memory(memory).unbind(0)
-        attended = functional.scaled_dot_product_attention(
-            self.project_cross(hidden), keys, values, attn_mask=allowed
-        )
-        return self.add_feed_forward(self.add_cross(hidden, attended.transpose(1, 2).flatten(2)))
+        if self.text:
+            query, keys, values = self.project_self(hidden)
+            attended = functional.scaled_dot_product_attention(query, keys, values, is_causal=True)
+            hidden = self.add_self(hidden, attended.transpose(1, 2).flatten(2))
+        if self.source:
+            keys, values = self.project_memory(memory).unbind(0)
+            attended = functional.scaled_dot_product_attention(
+                self.project_cross(hidden), keys, values, attn_mask=allowed
+            )
+            hidden = self.add_cross(hidden, attended.transpose(1, 2).flatten(2))
+        return self.add_feed_forward(hidden)
 
     def project_memory(self, states: torch.Tensor) -> torch.Tensor:
         """[…, S, d] encoder states → keys and values [2, …, heads, S, d_head] float32."""

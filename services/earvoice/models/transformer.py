@@ -161,18 +161,27 @@ class TransformerEncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention, feed-forward; LayerNorm before each."""
+    """Self-attention, cross-attention, feed-forward; LayerNorm before each.
 
-    def __init__(self, config: ModelConfig, dropout: float) -> None:
+    A transducer's predictor has layers without cross-attention, its joiner without self-attention.
+    """
+
+    def __init__(
+        self, config: ModelConfig, dropout: float, *, text: bool = True, source: bool = True
+    ) -> None:
+        """`text` and `source` say what it attends to."""
         super().__init__()
         width = config.encoder.d_model
+        self.text, self.source = text, source
         self.heads = config.decoder.heads
         self.activation = config.decoder.activation
         bias = config.decoder.key_bias
-        self.self_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
-        self.self_attn_layer_norm = nn.LayerNorm(width)
-        self.encoder_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
-        self.encoder_attn_layer_norm = nn.LayerNorm(width)
+        if text:
+            self.self_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
+            self.self_attn_layer_norm = nn.LayerNorm(width)
+        if source:
+            self.encoder_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
+            self.encoder_attn_layer_norm = nn.LayerNorm(width)
         self.fc1 = nn.Linear(width, config.decoder.ffn_width)
         self.fc2 = nn.Linear(config.decoder.ffn_width, width)
         self.final_layer_norm = nn.LayerNorm(width)
@@ -182,10 +191,12 @@ class DecoderLayer(nn.Module):
         self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
     ) -> torch.Tensor:
         """[B, L, d] → [B, L, d]; `memory` [B, S, d], `allowed` [B, 1, 1 or L, S] bool."""
-        normed = self.self_attn_layer_norm(hidden)
-        hidden = hidden + self.dropout(self.self_attn(normed, normed, causal=True))
-        normed = self.encoder_attn_layer_norm(hidden)
-        hidden = hidden + self.dropout(self.encoder_attn(normed, memory, allowed))
+        if self.text:
+            normed = self.self_attn_layer_norm(hidden)
+            hidden = hidden + self.dropout(self.self_attn(normed, normed, causal=True))
+        if self.source:
+            normed = self.encoder_attn_layer_norm(hidden)
+            hidden = hidden + self.dropout(self.encoder_attn(normed, memory, allowed))
         output: torch.Tensor = hidden + self.dropout(self.feed_forward(hidden))
         return output
 
@@ -235,8 +246,10 @@ class TransformerDecoder(nn.Module):
         nn.init.normal_(self.embed_tokens.weight, std=width**-0.5)
         with torch.no_grad():
             self.embed_tokens.weight[PAD].zero_()
+        predictor, joiner = config.decoder.predictor_layers, config.decoder.layers
         self.layers = nn.ModuleList(
-            DecoderLayer(config, dropout) for _ in range(config.decoder.layers)
+            [DecoderLayer(config, dropout, source=False) for _ in range(predictor)]
+            + [DecoderLayer(config, dropout, text=not predictor) for _ in range(joiner)]
         )
         self.layer_norm = nn.LayerNorm(width)
         self.output_projection = nn.Linear(width, config.target_pieces, bias=False)
@@ -273,6 +286,35 @@ class TransformerDecoder(nn.Module):
             [B, L, V] float32 logits; row t predicts token t + 1.
         """
         return self.logits(self.hidden(tokens, memory, memory_lengths, visible))
+
+    def lattice(
+        self, tokens: torch.Tensor, memory: torch.Tensor, memory_lengths: torch.Tensor
+    ) -> torch.Tensor:
+        """What a transducer writes next after every part of the text and of the source.
+
+        The predictor reads the text once; the joiner attends from each of its states to the source
+        of each step (Liu 2021, section 3).
+
+        Args:
+            tokens: [B, L] int64, beginning with the start token, padded on the right.
+            memory: [B, N, S, d] encoder states that are known at each of N steps.
+            memory_lengths: [B, N] int64 of them, 1 or more.
+
+        Returns:
+            [B, N, L, V] float32 logits.
+        """
+        steps, width = memory.shape[1], memory.shape[-1]
+        frames = torch.arange(memory.shape[2], device=memory.device)
+        allowed = (frames < memory_lengths.flatten()[:, None])[:, None, None]
+        positions = self.positions.up_to(tokens.shape[1], tokens.device)
+        hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
+        predictor = self.config.decoder.predictor_layers
+        for layer in self.layers[:predictor]:
+            hidden = layer(hidden, memory, allowed)
+        hidden = hidden.repeat_interleave(steps, 0)
+        for layer in self.layers[predictor:]:
+            hidden = layer(hidden, memory.view(-1, memory.shape[2], width), allowed)
+        return self.logits(hidden).view(-1, steps, tokens.shape[1], self.config.target_pieces)
 
     def hidden(
         self,

@@ -20,6 +20,7 @@ from earvoice.policies.registry import (
 )
 from earvoice.policies.shared_prefix import SharedPrefix
 from earvoice.policies.strided_wait_k import StridedWaitK
+from earvoice.policies.transducer import Transducer
 from earvoice.policies.wait_k import WaitK, WordDetection
 from earvoice.runtime.parameter import ParameterError, parameter
 
@@ -41,6 +42,7 @@ __all__ = [
     "SharedPrefix",
     "StridedWaitK",
     "Token",
+    "Transducer",
     "WaitK",
     "WordDetection",
     "choose_policy",

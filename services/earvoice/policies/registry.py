@@ -26,6 +26,7 @@ from earvoice.policies.local_agreement import LocalAgreement
 from earvoice.policies.offline import Offline
 from earvoice.policies.shared_prefix import SharedPrefix
 from earvoice.policies.strided_wait_k import StridedWaitK
+from earvoice.policies.transducer import Transducer
 from earvoice.policies.wait_k import WaitK
 from earvoice.runtime.parameter import (
     ParameterError,
@@ -52,6 +53,7 @@ POLICIES: Policies = MappingProxyType(
             WaitK,
             StridedWaitK,
             FrameSchedule,
+            Transducer,
             Offline,
         )
     }

@@ -1,5 +1,6 @@
 """Beam search: what it finds, and that neither caches nor company change it."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earvoice.decoder.loading import LoadedDecoder
+from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, Progress, Prompt
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
@@ -23,6 +25,7 @@ from tests.integration.decoder.searching import (
     search_together,
     slow_search,
 )
+from tests.tiny_model import TARGET_TEXT, random_network, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
 
@@ -67,6 +70,29 @@ def test_slow_search_finds_the_same(
         assert [item.score for item in found.beam] == pytest.approx(
             [leaf.total / length for leaf, length in zip(expected, lengths, strict=True)], abs=1e-4
         )
+
+
+@pytest.mark.parametrize(("seed", "prefix"), [(1, []), (2, []), (3, [7, 20]), (4, [5])])
+def test_a_transducer_compares_texts_by_their_probability(seed: int, prefix: list[int]) -> None:
+    """Nothing at all is one of them, also at the very beginning."""
+    config = tiny_config(*[train_sentencepiece(TARGET_TEXT)] * 2)
+    layers = replace(config.decoder, predictor_layers=1)
+    decoder = random_network(replace(config, decoder=layers)).decoder
+    states, forced = random_states(seed, 6), [END, *prefix]
+    plan = BeamPlan(8, 3, all_hypotheses=True)
+    strategy = SearchStrategy(decoder, torch.device("cpu"))
+    found = search(strategy, states, beam_opening(forced, plan, 1))
+    for item in found.beam:
+        tokens = [choice.token for choice in item.tokens]
+        scores = log_probabilities(decoder, states, [*forced, *tokens])
+        text = [*forced[1:], *tokens]
+        total = sum(float(scores[place, token]) for place, token in enumerate(text))
+        assert item.score == pytest.approx(total, abs=1e-4)
+    ranked = [item.score for item in found.beam]
+    assert ranked == sorted(ranked, reverse=True)
+    first = log_probabilities(decoder, states, forced)[-1]
+    if first[END] > np.sort(first)[-8]:
+        assert (END,) in tokens_of(found)
 
 
 @torch.inference_mode()

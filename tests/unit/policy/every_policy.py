@@ -17,6 +17,7 @@ from earvoice.policies import (
     Offline,
     SharedPrefix,
     StridedWaitK,
+    Transducer,
     WaitK,
 )
 from earvoice.policies.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
@@ -39,6 +40,7 @@ PARAMETERS = [
     StridedWaitK(2, None, 2, catch_up=1.5),
     FrameSchedule(100, 40, 2),
     FrameSchedule(40, 40, 1, max_length_ratio=3.0),
+    Transducer(),
     Offline(),
 ]
 STATE_COUNT = 6

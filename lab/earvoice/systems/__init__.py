@@ -1,0 +1,1 @@
+"""The papers' other systems, trained small and served like any checkpoint: see docs/papers.md."""

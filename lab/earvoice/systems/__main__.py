@@ -1,0 +1,35 @@
+"""`python -m earvoice.systems SYSTEM`: train one of the papers' systems small, and print its rows.
+
+What is printed stands in docs/papers.md; checkpoints for the services go to the work folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+import torch
+
+SYSTEMS = {"caat": "earvoice.systems.caat"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m earvoice.systems", description=__doc__)
+    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("--data", type=Path, required=True, help="texts and recordings")
+    parser.add_argument("--work", type=Path, required=True, help="where checkpoints go")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        default=Path("models/earvoice-en-x-small"),
+        help="whose encoder hears (%(default)s)",
+    )
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    import_module(SYSTEMS[options.system]).run(options)
+
+
+if __name__ == "__main__":
+    main()

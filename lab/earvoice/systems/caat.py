@@ -1,0 +1,305 @@
+"""CAAT, a cross-attention augmented transducer (Liu 2021), over the shipped model's encoder.
+
+At each step the encoder hears the source so far from its beginning, as it does when it serves; the
+lattice's step n is what it made of the first n + 1 steps of sound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice, zip_longest
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from earvoice.evaluation.metrics import length_adaptive_average_lagging
+from earvoice.evaluation.quality import score_quality
+from earvoice.models.assembly import build_network
+from earvoice.models.checkpoint import read_parts, save_checkpoint
+from earvoice.models.config import (
+    SAMPLE_RATE_HZ,
+    DecoderConfig,
+    ModelConfig,
+    PolicyDefaults,
+    TargetLanguage,
+)
+from earvoice.models.families import family_of
+from earvoice.models.frontend import FeatureStream
+from earvoice.models.transformer import TransformerDecoder
+from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.systems.turns import read_turns
+from earvoice.training.data import batches
+from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.transducer import align, search
+from earvoice.training.vocabulary import pieces_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from earvoice.corpus.sound import Sound
+    from earvoice.models.assembly import CheckpointParts
+    from earvoice.systems.turns import Turn
+    from earvoice.training.transducer import Text
+
+STEP_MS = 320
+"""Liu 2021 decides every 32 frames of 10 ms."""
+DECODER = DecoderConfig(layers=2, predictor_layers=2, heads=6, ffn_width=768, tied_embeddings=True)
+PEAK_RATE = 1e-3
+DROPOUT = 0.1
+ROOM_NODES = 1500
+"""Of the lattices in a batch, padding included."""
+OFFLINE_WEIGHT = 0.5
+"""Of the cross-entropy with the whole source, which a transducer learns translation by."""
+MOST_PIECES = 40
+
+
+@dataclass(frozen=True)
+class Example:
+    """What is heard at each step, and what is to be written."""
+
+    heard: Sequence[torch.Tensor]
+    """[S, d] states of each step."""
+    pieces: Sequence[int]
+
+
+def caat_config(base: ModelConfig, pieces: int) -> ModelConfig:
+    return replace(
+        base,
+        name="caat",
+        version="1",
+        target_languages=(TargetLanguage("de"),),
+        target_pieces=pieces,
+        decoder=DECODER,
+        policy_defaults=PolicyDefaults("transducer", attention_layer=1, segment_ms=STEP_MS),
+        confidence=type(base.confidence)(),
+    )
+
+
+class Hearing:
+    """An encoder as it serves: everything so far, from the beginning, at every step."""
+
+    def __init__(self, parts: CheckpointParts) -> None:
+        network = build_network(parts.config, parts.tensors)
+        network.prepare_inference(torch.float32)
+        self._encoder, self._normalisation = network.encoder, parts.normalisation
+        self._family = family_of(parts.config.encoder.architecture)
+
+    def __call__(self, sound: Sound) -> list[torch.Tensor]:
+        """[S, d] states after each step of [n] float32 sound."""
+        step = STEP_MS * SAMPLE_RATE_HZ // 1000
+        stream = FeatureStream(self._family.analysis(), self._normalisation)
+        features, heard = torch.empty(0, 80), []
+        for begin in range(0, len(sound), step):
+            features = torch.cat((features, stream.accept(sound[begin : begin + step])))
+            heard.append(self._encoder.encode(features).states)
+        return heard
+
+
+def train(
+    config: ModelConfig,
+    examples: Sequence[Example],
+    lag_weight: float,
+    step_count: int,
+    seed: int = 1,
+) -> tuple[TransformerDecoder, list[tuple[float, float]]]:
+    """Minimise -ln P(text) + `lag_weight` E[lag in steps] + the offline cross-entropy.
+
+    Returns:
+        The decoder; of each step of training, a piece's loss -ln P / U and the lag in steps.
+    """
+    torch.manual_seed(seed)
+    generator = np.random.default_rng(seed)
+    decoder = TransformerDecoder(config, DROPOUT)
+    optim = optimiser(decoder.parameters(), PEAK_RATE)
+    sizes = [len(example.heard) * (len(example.pieces) + 1) for example in examples]
+    course: list[tuple[float, float]] = []
+    for part in islice(batches(sizes, ROOM_NODES, generator), step_count):
+        loss, piece_loss, lag = _losses(decoder, [examples[i] for i in part], lag_weight)
+        optim.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
+        for group in optim.param_groups:
+            group["lr"] = PEAK_RATE * rate(len(course), len(course) / step_count)
+        optim.step()
+        course.append((piece_loss, lag))
+    return decoder.eval(), course
+
+
+def _losses(
+    decoder: TransformerDecoder, examples: Sequence[Example], lag_weight: float
+) -> tuple[torch.Tensor, float, float]:
+    memory, counts = _padded([example.heard for example in examples])
+    text = nn.utils.rnn.pad_sequence(
+        [torch.tensor(example.pieces) for example in examples], batch_first=True
+    )
+    steps = torch.tensor([len(example.heard) for example in examples])
+    lengths = torch.tensor([len(example.pieces) for example in examples])
+    tokens = functional.pad(text, (1, 0), value=EOS)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = decoder.lattice(tokens, memory, counts)
+    found = align(logits, text, steps, lengths)
+    lag = found.lag(steps, lengths)
+    whole = logits[torch.arange(len(steps)), steps - 1]
+    wanted = functional.pad(text, (0, 1)).scatter(1, lengths[:, None], EOS)
+    told = torch.arange(wanted.shape[1]) <= lengths[:, None]
+    offline = functional.cross_entropy(whole[told], wanted[told], reduction="sum")
+    loss = (lag_weight * lag - found.log_probability).sum() + OFFLINE_WEIGHT * offline
+    piece_loss = -float(found.log_probability.detach().sum() / lengths.sum())
+    return loss / lengths.sum(), piece_loss, float(lag.detach().mean())
+
+
+def _padded(heard: Sequence[Sequence[torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """[B, N, S, d] states and [B, N] their numbers; a step that is padded has one, of zeros."""
+    steps = max(map(len, heard))
+    longest = max(len(states) for each in heard for states in each)
+    memory = torch.zeros(len(heard), steps, longest, heard[0][0].shape[-1])
+    counts = torch.ones(len(heard), steps, dtype=torch.long)
+    for row, each in enumerate(heard):
+        for step, states in enumerate(each):
+            memory[row, step, : len(states)] = states
+            counts[row, step] = len(states)
+    return memory, counts
+
+
+class Writer:
+    """Writes what a transducer does; the decoder is in evaluation mode."""
+
+    def __init__(self, decoder: TransformerDecoder, heard: Sequence[torch.Tensor]) -> None:
+        self._decoder, self._heard = decoder, heard
+
+    @torch.inference_mode()
+    def extend(self, step: int, texts: Sequence[Text]) -> np.ndarray:
+        """[n, V] log-probabilities of what follows texts of one length at a step."""
+        tokens = torch.tensor([[EOS, *text] for text in texts])
+        states = self._heard[step].expand(len(texts), -1, -1)
+        lengths = torch.full((len(texts),), states.shape[1])
+        rows = self._decoder(tokens, states, lengths)[:, -1].log_softmax(-1)
+        rows[:, :EOS] = -torch.inf
+        return np.asarray(rows)
+
+    def committed(self, beam: int) -> list[tuple[int, int]]:
+        """Each piece and the step it is written at, when every step's best text is committed."""
+        written: list[tuple[int, int]] = []
+        for step in range(len(self._heard)):
+            extend = partial(self._extend_after, tuple(piece for piece, _ in written), step)
+            room = MOST_PIECES - len(written)
+            ((new, _),) = search(extend, 1, within=beam, between=1, most_pieces=room)
+            written += [(piece, step) for piece in new]
+        return written
+
+    def _extend_after(self, text: Text, step: int, _: int, texts: Sequence[Text]) -> np.ndarray:
+        return self.extend(step, [(*text, *new) for new in texts])
+
+    def searched(self, within: int, between: int) -> Text:
+        """The text that a beam over the whole recording finds."""
+        steps = len(self._heard)
+        found = search(self.extend, steps, within=within, between=between, most_pieces=MOST_PIECES)
+        return found[0][0]
+
+
+def export(
+    parts: CheckpointParts,
+    config: ModelConfig,
+    decoder: TransformerDecoder,
+    target: bytes,
+    to: Path,
+) -> None:
+    """Write a checkpoint that the services load: the given encoder, this decoder."""
+    tensors = {name: t for name, t in parts.tensors.items() if name.startswith("encoder.")}
+    tensors |= {f"decoder.{name}": t for name, t in decoder.state_dict().items()}
+    save_checkpoint(
+        to,
+        config,
+        tensors,
+        normalisation=parts.normalisation,
+        source_model=parts.source_vocabulary.model,
+        target_model=target,
+    )
+
+
+TURNS, HELD_OUT, PIECES, STEPS = 400, 100, 400, 400
+LAG_WEIGHTS = (0.0, 0.3, 1.0)
+BEAMS = ((1, 1), (5, 1), (5, 5))
+"""Texts kept within a step, and from one step to the next."""
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train with each weight of the lag on some hundred spoken turns; a row for each."""
+    parts = read_parts(options.model)
+    hearing = Hearing(parts)
+    turns = read_turns(options.data / "text", "train", TURNS)
+    held_out = read_turns(options.data / "text", "dev", HELD_OUT)
+    heard, heard_dev = ([hearing(turn.sound) for turn in each] for each in (turns, held_out))
+    target = pieces_of([turn.german for turn in turns], PIECES)
+    vocabulary = Vocabulary(target)
+    config = caat_config(parts.config, len(vocabulary))
+    examples = [
+        Example(states, vocabulary.encode(turn.german))
+        for states, turn in zip(heard, turns, strict=True)
+    ]
+    minutes = sum(len(turn.sound) for turn in turns) / SAMPLE_RATE_HZ / 60
+    report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
+    commonest = Counter(turn.german for turn in turns).most_common(1)[0][0]
+    baseline = [commonest] * len(held_out)
+    report(f"trivial baseline, always {commonest!r}: {_quality(baseline, held_out)}")
+    for weight in LAG_WEIGHTS:
+        decoder, course = train(config, examples, weight, STEPS)
+        report(f"lag weight {weight}")
+        first, last = course[:20], course[-20:]
+        report(
+            f"  loss a piece, first and last 20 of {len(course)} steps: "
+            f"{fmean(loss for loss, _ in first):.2f} {fmean(loss for loss, _ in last):.2f}; "
+            f"expected lag {STEP_MS * fmean(lag for _, lag in last):.0f} ms"
+        )
+        for name, states, told in (
+            ("learned", heard[:50], turns[:50]),
+            ("held out", heard_dev, held_out),
+        ):
+            report(f"  {name}: {_streamed(decoder, vocabulary, states, told)}")
+        for within, between in BEAMS:
+            texts = [
+                vocabulary.decode(Writer(decoder, states).searched(within, between))
+                for states in heard_dev
+            ]
+            beams = f"beams of {within} within a step, {between} between"
+            report(f"  held out, {beams}: {_quality(texts, held_out)}")
+        export(parts, config, decoder, target, options.work / f"caat-{weight}")
+
+
+def _quality(texts: Sequence[str], turns: Sequence[Turn]) -> str:
+    references = [turn.german for turn in turns]
+    quality = score_quality(texts, references, "de")
+    exact = sum(text == wanted for text, wanted in zip(texts, references, strict=True))
+    return f"BLEU {quality.bleu:.1f}, WER {quality.wer:.1f}, {exact} of {len(texts)} exact"
+
+
+def _streamed(
+    decoder: TransformerDecoder,
+    vocabulary: Vocabulary,
+    heard: Sequence[Sequence[torch.Tensor]],
+    turns: Sequence[Turn],
+) -> str:
+    """Quality and lag when each step's text is committed, as the services do it."""
+    texts, lags_ms = [], []
+    for states, turn in zip(heard, turns, strict=True):
+        written = Writer(decoder, states).committed(1)
+        texts.append(vocabulary.decode(piece for piece, _ in written))
+        duration_ms = len(turn.sound) * 1000 / SAMPLE_RATE_HZ
+        # A word is there with its last piece.
+        ends = [
+            min(duration_ms, (step + 1) * STEP_MS)
+            for (_, step), following in zip_longest(written, written[1:])
+            if following is None or vocabulary.starts_word(following[0])
+        ]
+        if ends:
+            words = len(turn.german.split())
+            lags_ms.append(length_adaptive_average_lagging(ends, duration_ms, words))
+    return f"{_quality(texts, turns)}; LAAL {fmean(lags_ms):.0f} ms of {len(lags_ms)} not empty"

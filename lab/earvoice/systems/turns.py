@@ -1,0 +1,62 @@
+"""Short turns of restaurant dialogues, spoken: what a system learns in minutes, and is asked."""
+
+from __future__ import annotations
+
+import csv
+import random
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+
+from earvoice.corpus.clips import say
+from earvoice.corpus.spoken import spoken_form
+from earvoice.corpus.texts import comparison_key, fits, tidy
+from earvoice.corpus.voice import Voice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from earvoice.corpus.sound import Sound
+
+MOST_WORDS = 6
+VOICES = ("en-us+m1", "en-us+m3", "en-us+f2", "en-gb+f4")
+FILE = "restaurant.{split}.dialogue-turn-en-de.tsv"
+
+
+@dataclass(frozen=True)
+class Turn:
+    english: str
+    german: str
+    sound: Sound
+    """[n] float32 at 16 kHz, of espeak-ng."""
+
+
+def read_turns(text: Path, split: Literal["train", "dev"], count: int) -> list[Turn]:
+    """Turns of at most six words, no two alike; none of dev is in train.
+
+    Args:
+        text: the folder of the texts.
+        count: so many, in an order drawn once for all.
+    """
+    known = {comparison_key(english) for english, _ in _pairs(text, "train")}
+    pairs: dict[str, tuple[str, str]] = {}
+    for english, german in _pairs(text, split):
+        key = comparison_key(english)
+        if split == "train" or key not in known:
+            pairs.setdefault(key, (english, german))
+    generator = random.Random(1)
+    drawn = generator.sample(sorted(pairs), len(pairs))
+    turns = []
+    for english, german in islice((pairs[key] for key in drawn), count):
+        voice = Voice("espeak-ng", generator.choice(VOICES), pitch=50)
+        turns.append(Turn(english, german, say(voice, spoken_form(english))))
+    return turns
+
+
+def _pairs(text: Path, split: str) -> Iterator[tuple[str, str]]:
+    with (text / FILE.format(split=split)).open(encoding="utf-8", newline="") as stream:
+        for row in csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
+            english, german = tidy(row[2]), tidy(row[3])
+            if fits(english, german) and len(english.split()) <= MOST_WORDS:
+                yield english, german
