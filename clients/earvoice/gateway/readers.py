@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
@@ -148,17 +149,29 @@ class _EventStream(Response):
             await send({"type": "http.response.start", **headers})
             async for message in self._stream.read(self._languages, _HEARTBEAT_S):
                 await write(f"data: {message}\n\n" if message else ": still here\n\n")
+            await end()
+
+        async def end() -> None:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         with self._door.counted():
             telling = asyncio.ensure_future(tell())
             leaving = asyncio.ensure_future(_wait_for_end(receive))
+            is_sent_away = False
             try:
                 await asyncio.wait({telling, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                is_sent_away = self._door.is_draining
+                if not is_sent_away:
+                    raise
             finally:
                 telling.cancel()
                 leaving.cancel()
                 await asyncio.wait({telling, leaving})
+            if is_sent_away:
+                with suppress(TimeoutError):  # it reads nothing
+                    async with asyncio.timeout(write_timeout_s):
+                        await end()
             if not telling.cancelled():
                 error = telling.exception()
                 if error is not None and not isinstance(error, TimeoutError | SlowReaderError):

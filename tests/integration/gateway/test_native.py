@@ -8,6 +8,7 @@ import json
 import os
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -288,6 +289,25 @@ async def test_who_outlives_the_grace_is_told_to_come_again(caplog):
             await asyncio.wait_for(draining, PATIENCE_S)
     assert (error["reason"], error["advice"]) == ("NOT_READY", "retry")
     assert websocket.close_code == 1013
+    assert "ASGI" not in caplog.text
+
+
+async def test_a_page_that_reads_is_let_go_in_good_order(caplog):
+    """Its events end: it comes back by itself."""
+    settings = {"drain_grace_ms": 1}
+    async with (
+        serve(ScriptedService()) as server,
+        run_gateway(server, **settings) as (address, door),
+    ):
+        async with speak(address) as speaker, httpx.AsyncClient(timeout=PATIENCE_S) as http:
+            await speaker.send(start(publish="hall"))
+            await speaker.recv()
+            async with http.stream("GET", f"http://{address}/v1/streams/hall/events") as events:
+                lines = events.aiter_lines()
+                assert "lines" in await anext(lines)
+                draining = asyncio.create_task(door.drain())
+                assert [line async for line in lines][-1] == ""
+            await asyncio.wait_for(draining, PATIENCE_S)
     assert "ASGI" not in caplog.text
 
 
