@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from earvoice.decoder.search import SearchStrategy, WrappedStrategy
+from earvoice.decoder.search import SearchStrategy, SequentialStrategy
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import (
     BeamPlan,
@@ -19,6 +19,7 @@ from earvoice.decoder.strategy import (
     TokenTable,
 )
 from earvoice.models.checkpoint import Checkpoint
+from earvoice.models.decoding import CachedDecoder
 from earvoice.models.serving import load_served
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.runtime.session_limit import SegmentCost, fit_cost
@@ -50,8 +51,12 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
     strategy: Strategy[Any]
     if isinstance(loaded, Checkpoint):
         model = describe(loaded, settings.model_name)
-        strategy = SearchStrategy(loaded.network.decoder, device)
-        _warm_up(model, strategy)
+        decoder = loaded.network.decoder
+        if isinstance(decoder, CachedDecoder):
+            strategy = SearchStrategy(decoder, device)
+            _warm_up(model, strategy)
+        else:
+            strategy = SequentialStrategy(decoder)
         computed = {"device": str(device), "dtype": str(loaded.dtype)}
     else:
         model = ServedModel(
@@ -62,7 +67,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
             tokens=TokenTable(loaded.pieces.texts, loaded.pieces.starts_word, EOS),
             max_tokens=loaded.max_tokens - 1 - max(map(len, loaded.language_tokens.values())),
         )
-        strategy = WrappedStrategy(loaded.decoder)
+        strategy = SequentialStrategy(loaded.decoder)
     served = {"model": model.description.name, "hash": model.description.hash}
     _LOG.info("model loaded", extra=served | computed)
     return LoadedDecoder(model, strategy)

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import torch
 
 from earvoice.decoder.beam import BeamRun, begin_beam
-from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
+from earvoice.decoder.greedy import (
+    GreedyRun,
+    PrefillDecoder,
+    TokenCache,
+    begin_greedy,
+    take_greedy,
+)
 from earvoice.decoder.strategy import ElementType, Progress, Prompt, StateBlock, Strategy
 from earvoice.models.decoding import CachedDecoder, DecoderCache
 from earvoice.runtime.errors import InvalidFieldError
 
-if TYPE_CHECKING:
-    # It imports transformers.
-    from earvoice.models.wrapped.decoder import WrappedCache, WrappedDecoder
+
+class CountedCache(TokenCache, Protocol):
+    """A cache that knows how many tokens it has read."""
+
+    @property
+    def length(self) -> int:
+        """So many."""
+
+
+class SequentialDecoder(PrefillDecoder[Any], Protocol):
+    """What `LstmDecoder` and `WrappedDecoder` have in common."""
+
+    def open_cache(self, states: torch.Tensor) -> Any:
+        """A fresh cache over encoder states, [S, d] float32."""
+
 
 Run = GreedyRun[DecoderCache] | BeamRun
 Memory = tuple[torch.Tensor, torch.Tensor]
@@ -71,25 +89,24 @@ class SearchStrategy(Strategy[Run]):
         return memory
 
 
-class WrappedStrategy(Strategy[GreedyRun["WrappedCache"]]):
-    """Steps one run after the other: `transformers` batches only what is of one length.
+class SequentialStrategy(Strategy[GreedyRun[CountedCache]]):
+    """Greedy search, one run after the other: LSTMs of our own, decoders of other families.
 
-    Args:
-        decoder: the model's.
+    `transformers` batches only what is of one length.
     """
 
-    def __init__(self, decoder: WrappedDecoder) -> None:
+    def __init__(self, decoder: SequentialDecoder) -> None:
         self._decoder = decoder
 
     @torch.inference_mode()
-    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[WrappedCache], Progress]:
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[CountedCache], Progress]:
         if prompt.beam is not None:
             raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
         cache = self._decoder.open_cache(state_tensor(states))
         return begin_greedy(self._decoder, cache, prompt)
 
     @torch.inference_mode()
-    def step(self, runs: Sequence[GreedyRun[WrappedCache]]) -> list[Progress]:
+    def step(self, runs: Sequence[GreedyRun[CountedCache]]) -> list[Progress]:
         logits, rows, lengths = [], [], [run.cache.length for run in runs]
         try:
             for run in runs:

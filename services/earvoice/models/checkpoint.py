@@ -286,6 +286,7 @@ class Checkpoint:
                 offset=confidence.offset,
             ),
             default_min_confidence=confidence.least,
+            greedy_only=config.decoder.architecture == "lstm",
         )
 
     def open_features(self) -> FeatureStream:

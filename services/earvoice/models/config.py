@@ -119,11 +119,12 @@ class EncoderConfig(FamilyConfig):
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig(ModelRecord):
-    """The autoregressive Transformer decoder; as wide as the encoder.
+    """The autoregressive decoder, a Transformer or LSTMs; as wide as the encoder.
 
     Learned positions come without a scale of the embeddings, as in Whisper.
     """
 
+    architecture: Literal["transformer", "lstm"] = "transformer"
     layers: int = parameter(6, minimum=1, maximum=96)
     """Those that attend to the source."""
     predictor_layers: int = parameter(0, minimum=0, maximum=96)
@@ -132,12 +133,17 @@ class DecoderConfig(ModelRecord):
     """
     heads: int = parameter(8, minimum=1, maximum=64)
     ffn_width: int = parameter(2048, minimum=1, maximum=65536)
+    """Of a Transformer's feed-forward; of LSTMs the cells of each layer."""
     tied_embeddings: bool = False
     activation: Activation = "relu"
     positions: Literal["sinusoid", "learned"] = "sinusoid"
     max_tokens: int = parameter(448, minimum=16, maximum=65536)
     """Learned positions: no hypothesis is longer, start and language token included."""
     key_bias: bool = True
+
+    def check_together(self) -> None:
+        if self.architecture == "lstm" and self.predictor_layers:
+            raise ParameterError("predictor_layers", self.predictor_layers, "0 with LSTMs")
 
     @property
     def is_transducer(self) -> bool:

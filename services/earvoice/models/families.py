@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FAMILIES: dict[str, str] = {
     "conformer": "earvoice.models.encoder",
+    "lstm": "earvoice.models.lstm",
     "transformer": "earvoice.models.encoder",
     "whisper": "earvoice.models.whisper",
 }

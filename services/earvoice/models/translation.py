@@ -11,8 +11,10 @@ from torch.overrides import TorchFunctionMode
 from earvoice.models.config import ModelConfig
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.encoder import PaperEncoder
+from earvoice.models.errors import ModelConfigError
 from earvoice.models.families import family_of
 from earvoice.models.inference import check_inference_dtype
+from earvoice.models.lstm import LstmDecoder
 
 SightMask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From the states' CTC labels [B, S] and tokens [B, L] to what each row sees, [B, L, S] bool."""
@@ -35,7 +37,11 @@ class SpeechTranslationModel(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = family_of(config.encoder.architecture).encoder(config, dropout)
-        self.decoder = CachedDecoder(config, dropout)
+        self.decoder: CachedDecoder | LstmDecoder = (
+            LstmDecoder(config, dropout)
+            if config.decoder.architecture == "lstm"
+            else CachedDecoder(config, dropout)
+        )
 
     def forward(
         self,
@@ -62,6 +68,15 @@ class SpeechTranslationModel(nn.Module):
         _ = self.config.papers_encoder
         assert isinstance(self.encoder, PaperEncoder)  # noqa: S101 - the configuration says so
         return self.encoder
+
+    @property
+    def transformer_decoder(self) -> CachedDecoder:
+        """The decoder, for what works on a Transformer alone."""
+        if not isinstance(self.decoder, CachedDecoder):
+            architecture = self.config.decoder.architecture
+            message = f"decoder is {architecture!r}; allowed here: 'transformer'"
+            raise ModelConfigError(message)
+        return self.decoder
 
     def prepare_inference(self, dtype: torch.dtype) -> None:
         """Turn this network into one that only infers, faster: see `earvoice.models.inference`.

@@ -78,7 +78,7 @@ class ReplayModel:
                 f"model {self._path} has hash {checkpoint.hash}; the recording was made with "
                 f"{told.name}, {told.hash}"
             )
-        return checkpoint.network.decoder
+        return checkpoint.network.transformer_decoder
 
     @cached_property
     def strategy(self) -> SearchStrategy:

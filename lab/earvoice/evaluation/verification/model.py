@@ -80,7 +80,7 @@ class ForwardPass:
         return {name: tensor.numpy() for name, tensor in found.items()}
 
     def _decoded(self, states: torch.Tensor, tokens: Sequence[int]) -> dict[str, torch.Tensor]:
-        decoder, shape = self._network.decoder, self._network.config.decoder
+        decoder, shape = self._network.transformer_decoder, self._network.config.decoder
         found = {}
         for layer in range(1, shape.layers + 1):
             rows = []
@@ -95,7 +95,7 @@ class ForwardPass:
 
     def _searched(self, states: torch.Tensor, count: int) -> dict[str, torch.Tensor]:
         """As many tokens as the reference has, each the most probable."""
-        decoder = self._network.decoder
+        decoder = self._network.transformer_decoder
         cache = decoder.open_cache(states)
         tokens, rows = [EOS], []
         while len(tokens) < count:
