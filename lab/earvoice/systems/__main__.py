@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SYSTEMS = {"caat": "earvoice.systems.caat"}
+SYSTEMS = {"caat": "earvoice.systems.caat", "nguyen": "earvoice.systems.nguyen"}
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.evaluation.metrics import length_adaptive_average_lagging
-from earvoice.evaluation.quality import score_quality
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_parts, save_checkpoint
 from earvoice.models.config import (
@@ -33,7 +31,7 @@ from earvoice.models.families import family_of
 from earvoice.models.frontend import FeatureStream
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.systems.turns import read_turns
+from earvoice.systems.turns import lag_ms, mean_lag, quality, read_turns
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
 from earvoice.training.transducer import align, search
@@ -249,7 +247,7 @@ def run(options: argparse.Namespace) -> None:
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
     commonest = Counter(turn.german for turn in turns).most_common(1)[0][0]
     baseline = [commonest] * len(held_out)
-    report(f"trivial baseline, always {commonest!r}: {_quality(baseline, held_out)}")
+    report(f"trivial baseline, always {commonest!r}: {quality(baseline, held_out)}")
     for weight in LAG_WEIGHTS:
         decoder, course = train(config, examples, weight, STEPS)
         report(f"lag weight {weight}")
@@ -270,15 +268,8 @@ def run(options: argparse.Namespace) -> None:
                 for states in heard_dev
             ]
             beams = f"beams of {within} within a step, {between} between"
-            report(f"  held out, {beams}: {_quality(texts, held_out)}")
+            report(f"  held out, {beams}: {quality(texts, held_out)}")
         export(parts, config, decoder, target, options.work / f"caat-{weight}")
-
-
-def _quality(texts: Sequence[str], turns: Sequence[Turn]) -> str:
-    references = [turn.german for turn in turns]
-    quality = score_quality(texts, references, "de")
-    exact = sum(text == wanted for text, wanted in zip(texts, references, strict=True))
-    return f"BLEU {quality.bleu:.1f}, WER {quality.wer:.1f}, {exact} of {len(texts)} exact"
 
 
 def _streamed(
@@ -292,14 +283,6 @@ def _streamed(
     for states, turn in zip(heard, turns, strict=True):
         written = Writer(decoder, states).committed(1)
         texts.append(vocabulary.decode(piece for piece, _ in written))
-        duration_ms = len(turn.sound) * 1000 / SAMPLE_RATE_HZ
-        # A word is there with its last piece.
-        ends = [
-            min(duration_ms, (step + 1) * STEP_MS)
-            for (_, step), following in zip_longest(written, written[1:])
-            if following is None or vocabulary.starts_word(following[0])
-        ]
-        if ends:
-            words = len(turn.german.split())
-            lags_ms.append(length_adaptive_average_lagging(ends, duration_ms, words))
-    return f"{_quality(texts, turns)}; LAAL {fmean(lags_ms):.0f} ms of {len(lags_ms)} not empty"
+        times = [(piece, (step + 1) * STEP_MS) for piece, step in written]
+        lags_ms.append(lag_ms(times, vocabulary, turn))
+    return f"{quality(texts, turns)}; {mean_lag(lags_ms)}"

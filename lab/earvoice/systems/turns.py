@@ -1,23 +1,28 @@
-"""Short turns of restaurant dialogues, spoken: what a system learns in minutes, and is asked."""
+"""Short turns of restaurant dialogues, spoken: what a system learns in minutes; and its scores."""
 
 from __future__ import annotations
 
 import csv
 import random
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
+from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from earvoice.corpus.clips import say
 from earvoice.corpus.spoken import spoken_form
 from earvoice.corpus.texts import comparison_key, fits, tidy
 from earvoice.corpus.voice import Voice
+from earvoice.evaluation.metrics import length_adaptive_average_lagging
+from earvoice.evaluation.quality import score_quality
+from earvoice.models.config import SAMPLE_RATE_HZ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from earvoice.corpus.sound import Sound
+    from earvoice.models.vocabulary import Vocabulary
 
 MOST_WORDS = 6
 VOICES = ("en-us+m1", "en-us+m3", "en-us+f2", "en-gb+f4")
@@ -30,6 +35,10 @@ class Turn:
     german: str
     sound: Sound
     """[n] float32 at 16 kHz, of espeak-ng."""
+
+    @property
+    def duration_ms(self) -> float:
+        return len(self.sound) * 1000 / SAMPLE_RATE_HZ
 
 
 def read_turns(text: Path, split: Literal["train", "dev"], count: int) -> list[Turn]:
@@ -60,3 +69,33 @@ def _pairs(text: Path, split: str) -> Iterator[tuple[str, str]]:
             english, german = tidy(row[2]), tidy(row[3])
             if fits(english, german) and len(english.split()) <= MOST_WORDS:
                 yield english, german
+
+
+def quality(texts: Sequence[str], turns: Sequence[Turn]) -> str:
+    references = [turn.german for turn in turns]
+    scores = score_quality(texts, references, "de")
+    exact = sum(text == wanted for text, wanted in zip(texts, references, strict=True))
+    return f"BLEU {scores.bleu:.1f}, WER {scores.wer:.1f}, {exact} of {len(texts)} exact"
+
+
+def lag_ms(
+    written: Sequence[tuple[int, float]], vocabulary: Vocabulary, turn: Turn
+) -> float | None:
+    """LAAL over words, each there with its last piece; None where nothing is written.
+
+    Args:
+        written: each piece, and when, in ms of audio.
+    """
+    ends = [
+        min(turn.duration_ms, time_ms)
+        for (_, time_ms), following in zip_longest(written, written[1:])
+        if following is None or vocabulary.starts_word(following[0])
+    ]
+    if not ends:
+        return None
+    return length_adaptive_average_lagging(ends, turn.duration_ms, len(turn.german.split()))
+
+
+def mean_lag(lags_ms: Sequence[float | None]) -> str:
+    known = [lag for lag in lags_ms if lag is not None]
+    return f"LAAL {fmean(known or [0.0]):.0f} ms of {len(known)} not empty"

@@ -1,0 +1,288 @@
+"""Nguyen 2021: trained offline, used while speech goes on by (k, s, N), nothing trained again.
+
+The paper's hypothesis, that LSTMs bear short context better than a Transformer, is put to the test
+with two encoders of like size below the same decoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from earvoice.corpus.spoken import spoken_form, transcript
+from earvoice.evaluation.bootstrap import Bootstrap, estimate
+from earvoice.evaluation.word_errors import count_errors, plain_words
+from earvoice.models.checkpoint import read_parts, save_checkpoint
+from earvoice.models.config import (
+    FRAME_SHIFT_MS,
+    DecoderConfig,
+    EncoderConfig,
+    FamilyConfig,
+    ModelConfig,
+    PolicyDefaults,
+    SubsamplerConfig,
+    TargetLanguage,
+)
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
+from earvoice.models.lstm import LstmConfig, LstmDecoder
+from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.systems.turns import lag_ms, mean_lag, quality, read_turns
+from earvoice.training.data import batches
+from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.vocabulary import pieces_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from earvoice.systems.turns import Turn
+
+ENCODERS: Mapping[str, FamilyConfig] = {
+    "lstm": LstmConfig(d_model=192, channels=16, layers=2, cells=160),
+    "transformer": EncoderConfig(
+        architecture="transformer",
+        d_model=192,
+        heads=4,
+        layers=4,
+        ctc_layer=4,
+        compression="none",
+        subsampler=SubsamplerConfig(layers=2, channels=256),
+    ),
+}
+DECODER = DecoderConfig(architecture="lstm", layers=2, heads=1, ffn_width=192, tied_embeddings=True)
+UNITS: Mapping[str, tuple[Literal["bpe", "char"], int]] = {
+    "characters": ("char", 4000),
+    "BPE": ("bpe", 400),
+}
+SETTINGS = tuple(product((100, 200), (10, 20), (3, 2, 1)))
+"""Section 2.2: k and s in frames of 10 ms, N in pieces."""
+MAX_LENGTH_RATIO = 1.0
+"""Of the text's pieces to the encoder's states, into German."""
+CTC_WEIGHT = 0.3
+SMOOTHING = 0.1
+PEAK_RATE = 2e-3
+DROPOUT = 0.1
+ROOM_FRAMES = 6000
+TURNS, HELD_OUT, STEPS = 400, 60, 600
+
+
+@dataclass(frozen=True)
+class Example:
+    """What is heard, [T, 80] normalised; its transcript and its translation in pieces."""
+
+    features: torch.Tensor
+    transcript: Sequence[int]
+    pieces: Sequence[int]
+
+
+def nguyen_config(encoder: FamilyConfig, source_pieces: int, target_pieces: int) -> ModelConfig:
+    return ModelConfig(
+        "nguyen-2021",
+        "1",
+        "en",
+        (TargetLanguage("de"),),
+        source_pieces,
+        target_pieces,
+        encoder=encoder,
+        decoder=DECODER,
+        policy_defaults=PolicyDefaults("hold_n", attention_layer=1),
+    )
+
+
+def train(
+    config: ModelConfig,
+    examples: Sequence[Example],
+    step_count: int,
+    peak_rate: float = PEAK_RATE,
+    seed: int = 1,
+) -> tuple[SpeechTranslationModel, list[float]]:
+    """Cross-entropy with the whole source, and CTC beside it.
+
+    Returns:
+        The network, and the loss of each step.
+    """
+    torch.manual_seed(seed)
+    network = SpeechTranslationModel(config, dropout=DROPOUT).train()
+    optim = optimiser(network.parameters(), peak_rate)
+    sizes = [len(example.features) for example in examples]
+    course: list[float] = []
+    for part in islice(batches(sizes, ROOM_FRAMES, np.random.default_rng(seed)), step_count):
+        loss = _loss(network, [examples[i] for i in part])
+        optim.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        for group in optim.param_groups:
+            group["lr"] = peak_rate * rate(len(course), len(course) / step_count)
+        optim.step()
+        course.append(float(loss.detach()))
+    return network.eval(), course
+
+
+def _loss(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch.Tensor:
+    padded = nn.utils.rnn.pad_sequence([each.features for each in examples], batch_first=True)
+    frames = torch.tensor([len(each.features) for each in examples])
+    texts = [torch.tensor([EOS, *each.pieces, EOS]) for each in examples]
+    tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
+    output = network(padded, frames, tokens[:, :-1].clamp(min=0))
+    written = functional.cross_entropy(
+        output.logits.flatten(0, 1),
+        tokens[:, 1:].flatten(),
+        ignore_index=-1,
+        label_smoothing=SMOOTHING,
+    )
+    labels = torch.tensor([label for each in examples for label in each.transcript])
+    heard = functional.ctc_loss(
+        output.ctc_log_probs.transpose(0, 1),
+        labels,
+        output.ctc_lengths,
+        torch.tensor([len(each.transcript) for each in examples]),
+        blank=network.config.blank,
+        zero_infinity=True,
+    )
+    return written + CTC_WEIGHT * heard
+
+
+class Schedule:
+    """Writes one source by (k, s, N); states of a prefix are computed once for all settings."""
+
+    def __init__(self, network: SpeechTranslationModel, features: torch.Tensor) -> None:
+        decoder = network.decoder
+        assert isinstance(decoder, LstmDecoder)  # noqa: S101 - the configuration says so
+        self._encoder, self._decoder = network.encoder, decoder
+        self._features = features
+        self._states: dict[int, torch.Tensor] = {}
+
+    @torch.inference_mode()
+    def write(self, wait: int, stride: int, count: int) -> list[tuple[int, float]]:
+        """Each piece, and the ms of audio heard by then (section 2.2, equations 1 to 4).
+
+        At step t g(t) = min{wait + (t - 1) stride, |X|} frames are encoded from the beginning, and
+        `count` pieces at most are written; an end of sentence before the end ends the step alone.
+        """
+        whole, written = len(self._features), list[tuple[int, float]]()
+        frames = min(wait, whole)
+        while True:
+            states = self._prefix(frames)
+            room = int(MAX_LENGTH_RATIO * len(states)) - len(written)
+            room = room if frames == whole else min(count, room)
+            new = self._continued(states, [piece for piece, _ in written], room)
+            written += [(piece, float(frames * FRAME_SHIFT_MS)) for piece in new]
+            if frames == whole:
+                return written
+            frames = min(frames + stride, whole)
+
+    def offline(self) -> list[tuple[int, float]]:
+        return self.write(len(self._features), 1, 1)
+
+    def _prefix(self, frames: int) -> torch.Tensor:
+        if frames not in self._states:
+            self._states[frames] = self._encoder.encode(self._features[:frames]).states
+        return self._states[frames]
+
+    def _continued(self, states: torch.Tensor, text: list[int], room: int) -> list[int]:
+        cache, given, new = self._decoder.open_cache(states), [EOS, *text], list[int]()
+        while len(new) < room:
+            logits, _ = self._decoder.prefill(given, cache, 1, first_logits=len(given) - 1)
+            logits[:, :EOS] = -torch.inf
+            piece = int(logits[0].argmax())
+            if piece == EOS:
+                break
+            new.append(piece)
+            given = [piece]
+        return new
+
+
+def run(options: argparse.Namespace) -> None:
+    """Both encoders, both units: what was learned, the twelve settings, and the hypothesis."""
+    parts = read_parts(options.model)
+    source = parts.source_vocabulary
+    turns = read_turns(options.data / "text", "train", TURNS)
+    held_out = read_turns(options.data / "text", "dev", HELD_OUT)
+    normalisation, features = _features(turns)
+    heard = [_normalised(turn, normalisation) for turn in held_out]
+    asked = [(turns[:HELD_OUT], features[:HELD_OUT], "learned"), (held_out, heard, "held out")]
+    report(f"{len(turns)} turns, {len(held_out)} held out; of the learned the first {HELD_OUT}")
+    for unit, (kind, count) in UNITS.items():
+        target = pieces_of([turn.german for turn in turns], count, kind)
+        vocabulary = Vocabulary(target)
+        errors: dict[tuple[str, str], list[np.ndarray]] = {}
+        for name, encoder in ENCODERS.items():
+            config = nguyen_config(encoder, len(source), len(vocabulary))
+            examples = [
+                Example(each, source.encode(transcript_of(turn)), vocabulary.encode(turn.german))
+                for turn, each in zip(turns, features, strict=True)
+            ]
+            network, course = train(config, examples, STEPS)
+            size = sum(parameter.numel() for parameter in network.encoder.parameters())
+            report(f"{unit}, {name} of {size:,}: loss {course[0]:.2f} to {course[-1]:.2f}")
+            for told, sounds, which in asked:
+                schedules = [Schedule(network, each) for each in sounds]
+                errors[name, which] = _table(schedules, vocabulary, told, which)
+            save_checkpoint(
+                options.work / f"nguyen-{name}-{kind}",
+                config,
+                network.state_dict(),
+                normalisation=normalisation,
+                source_model=source.model,
+                target_model=target,
+            )
+        for told, _, which in asked:
+            report(f"{unit}, {which}: {_hypothesis(errors, told, which)}")
+
+
+def transcript_of(turn: Turn) -> str:
+    return transcript(spoken_form(turn.english))
+
+
+def _features(turns: Sequence[Turn]) -> tuple[FeatureNormalisation, list[torch.Tensor]]:
+    raw = [_normalised(turn, FeatureNormalisation.identity()) for turn in turns]
+    every = torch.cat(raw)
+    normalisation = FeatureNormalisation(every.mean(0), every.std(0))
+    return normalisation, [normalisation(each) for each in raw]
+
+
+def _normalised(turn: Turn, normalisation: FeatureNormalisation) -> torch.Tensor:
+    return FeatureStream(Filterbank(), normalisation).accept(turn.sound)
+
+
+def _table(
+    schedules: Sequence[Schedule], vocabulary: Vocabulary, turns: Sequence[Turn], which: str
+) -> list[np.ndarray]:
+    """Print a row for each setting and offline; return the word errors of each turn, [turns]."""
+    found = []
+    for setting in (*SETTINGS, None):
+        written = [
+            schedule.offline() if setting is None else schedule.write(*setting)
+            for schedule in schedules
+        ]
+        texts = [vocabulary.decode(piece for piece, _ in each) for each in written]
+        lags = [lag_ms(each, vocabulary, turn) for each, turn in zip(written, turns, strict=True)]
+        name = "offline" if setting is None else " ".join(map(str, setting))
+        report(f"  {which} {name}: {quality(texts, turns)}; {mean_lag(lags)}")
+        pairs = zip(texts, turns, strict=True)
+        found.append(
+            np.array([count_errors(plain_words(t), plain_words(turn.german)) for t, turn in pairs])
+        )
+    return found
+
+
+def _hypothesis(
+    errors: Mapping[tuple[str, str], Sequence[np.ndarray]], turns: Sequence[Turn], which: str
+) -> str:
+    """What short context costs the Transformer beyond what it costs the LSTM, in WER."""
+    cost = {
+        name: np.mean(errors[name, which][:-1], 0) - errors[name, which][-1] for name in ENCODERS
+    }
+    words = np.array([len(plain_words(turn.german)) for turn in turns])
+    found = estimate(100 * Bootstrap(len(turns)).ratio(cost["transformer"] - cost["lstm"], words))
+    return (
+        f"short context costs the Transformer {found.value:+.1f} WER more than the LSTM, "
+        f"95 % {found.low:+.1f} to {found.high:+.1f}"
+    )
