@@ -172,7 +172,7 @@ class SimultaneousRun:
     def __init__(self, network: SpeechTranslationModel, seconds: float) -> None:
         self._network = network
         self._seconds = seconds
-        self._strategy = SearchStrategy(network.decoder, torch.device("cpu"))
+        self._strategy = SearchStrategy(network.decoder)
         noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * RATE_HZ))
         size = round(SEGMENT_S * RATE_HZ)
         self._sound = [
@@ -270,7 +270,7 @@ class NetworkCost:
         self._script(1)
         self._gflop = {seconds: self._counted_gflop(seconds) for seconds in effort.prefixes_s}
         self._network.prepare_inference(self._dtype)
-        self._strategy = SearchStrategy(self._network.decoder, torch.device("cpu"))
+        self._strategy = SearchStrategy(self._network.decoder)
 
     @torch.inference_mode()
     def measure(self) -> dict[str, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 import grpc
@@ -13,6 +14,9 @@ import pytest
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.client.options import Endpointing, TranslationOptions, write_config
+from earvoice.client.preset import find_preset
+from earvoice.runtime.audio_format import AudioFormat
 from tests.e2e.calling import RATE_HERTZ, call, requests, speech
 from tests.e2e.running import Running, start
 from tests.tiny_model import TARGET_TEXT, train_sentencepiece
@@ -34,8 +38,6 @@ REFUSED = {
     "policy.strided_wait_k.stride_words": {
         "policy": policy_pb.DecisionPolicy(strided_wait_k={"stride_words": 2})
     },
-    "policy.shared_prefix": {"policy": policy_pb.DecisionPolicy(shared_prefix={})},
-    "policy.edatt": {"policy": POLICIES["edatt"], "beam_size": 5},
     "enable_source_transcript": {"enable_source_transcript": True},
 }
 
@@ -53,12 +55,13 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def _served(family: str, folder: Path) -> Iterator[Served]:
-    from tests.models.tiny_families import speech_to_text, whisper
+    from tests.models import tiny_families
 
     if family == "whisper":
-        path = whisper(folder / "model")
+        path = tiny_families.whisper(folder / "model")
     else:
-        path = speech_to_text(folder / "model", train_sentencepiece(TARGET_TEXT))
+        pieces = train_sentencepiece(TARGET_TEXT)
+        path = getattr(tiny_families, family)(folder / "model", pieces)
     settings = {"MODEL_PATH": str(path), "SOURCE_LANGUAGE": "de", "TARGET_LANGUAGE": "en"}
     environment = {
         f"EARVOICE_{service}_{name}": value
@@ -113,6 +116,69 @@ async def test_what_needs_a_ctc_head_is_refused(served: Served, field: str):
     assert outcome.code is grpc.StatusCode.INVALID_ARGUMENT
     assert field in outcome.details
     assert "model" in outcome.details
+
+
+@pytest.fixture(scope="module")
+def polak(tmp_path_factory: pytest.TempPathFactory):
+    """Polák 2022's model B in small, random weights: wav2vec 2.0 with an mBART-50 decoder."""
+    yield from _served("wav2vec_mbart", tmp_path_factory.mktemp("polak"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "polak-2022-la-2-1000",
+        "polak-2022-la-3-500",
+        "polak-2022-hold-6-1000",
+        "polak-2022-sp-1-1000",
+        "polak-2022-la-2-500-wait",
+        "polak-2022-submission-en-de-low",
+    ],
+)
+async def test_polak_presets_commit_what_the_paper_says(polak: Served, name: str):
+    """Every segment of every preset commits what equations 1 to 3 say of its hypotheses."""
+    preset = find_preset(name)
+    options = preset.apply(
+        TranslationOptions(
+            target_languages=("de",),
+            catch_up="every-segment",
+            commit_unit="token",
+            endpointing=Endpointing(disabled=True),
+            disable_guards=True,
+            hypotheses=True,
+        )
+    )
+    wire = write_config(replace(options, commit_unit="token", audio=AudioFormat()))
+    sent = requests(_sound())
+    sent[0].config.CopyFrom(wire)
+    outcome = await call(polak.running.address, sent)
+    assert outcome.code is grpc.StatusCode.OK, outcome.details
+    done = outcome.of("segment_done")
+    first_ms = (preset.segment_ms or 0) + (preset.initial_wait_ms or 0)
+    assert done[0].end_sample == first_ms * RATE_HERTZ // 1000
+    # All but the last, in which everything is committed.
+    texts = [list(one.hypothesis_tokens) for one in done[:-1]]
+    committed, expected = [one.committed_token_count for one in done[:-1]], []
+    reading = preset.policy.to_dict()["n"]
+    prefix = 0
+    for index, text in enumerate(texts):
+        assert done[index].prefix_token_count == prefix
+        if preset.policy.name == "hold_n":
+            stable = max(prefix, len(text) - reading)
+        elif index + 1 < reading:
+            stable = 0
+        else:
+            alike = zip(*texts[index + 1 - reading : index + 1], strict=False)
+            stable = len(list(takewhile(lambda tokens: len(set(tokens)) == 1, alike)))
+        expected.append(max(0, stable - prefix))
+        prefix += committed[index]
+    if preset.policy.name == "shared_prefix":
+        # Of the beam only its best item is told: what all share is at most that.
+        assert all(found <= most for found, most in zip(committed, expected, strict=True))
+    else:
+        assert committed == expected
+    assert prefix <= len(done[-1].hypothesis_tokens)
+    assert outcome.items
 
 
 async def test_offline_equals_transformers(served: Served):

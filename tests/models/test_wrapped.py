@@ -176,6 +176,37 @@ def test_languages_are_asked_for_by_token(checkpoints: dict[str, Path]) -> None:
         _load(checkpoints["whisper"], source_language="und")
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_beam_rows_equal_hypotheses_of_their_own(checkpoints: dict[str, Path], family: str) -> None:
+    """Rows that are chosen, repeated and dropped give the logits of reading each one whole."""
+    model = _load(checkpoints[family])
+    forced = [EOS, *next(iter(model.language_tokens.values()))]
+    states = model.encoder.states(SOUND)
+    beam, hypotheses = model.decoder.open_cache(states), [forced]
+    model.decoder.prefill(forced, beam, 1)
+    for rows, tokens in (([0, 0, 0], [8, 9, 10]), ([2, 0], [9, 9]), ([1, 1, 0], [10, 8, 8])):
+        beam.select(rows)
+        hypotheses = [[*hypotheses[row], token] for row, token in zip(rows, tokens, strict=True)]
+        logits, attention = model.decoder.step(tokens, [beam], [2], [()])
+    for index, hypothesis in enumerate(hypotheses):
+        alone = model.decoder.prefill(hypothesis, model.decoder.open_cache(states), 2)
+        torch.testing.assert_close(logits[index], alone[0][-1], atol=1e-4, rtol=0)
+        torch.testing.assert_close(attention[index], alone[1][-1], atol=1e-5, rtol=0)
+
+
+def test_a_step_that_raises_has_read_nothing(checkpoints: dict[str, Path]) -> None:
+    """The cache before the one that fails gives the same after the failure."""
+    decoder = _load(checkpoints["speech_to_text"]).decoder
+    states = torch.randn(7, 16, generator=torch.Generator().manual_seed(1))
+    first, second, again = (decoder.open_cache(states) for _ in range(3))
+    for cache in (first, second, again):
+        decoder.prefill([EOS], cache, 1)
+    with pytest.raises(IndexError):
+        decoder.step([8, 9], [first, second], [1, 99], [(), ()])
+    retried, _ = decoder.step([8, 9], [first, second], [1, 1], [(), ()])
+    torch.testing.assert_close(retried[0], decoder.step([8], [again], [1], [()])[0][0])
+
+
 def test_compression_needs_labels(checkpoints: dict[str, Path]) -> None:
     """There is nothing to compress by, and half a byte is no number format of theirs."""
     with pytest.raises(ModelConfigError, match="compression is 'avg'; allowed without a CTC head"):
@@ -194,10 +225,10 @@ def test_bfloat16_is_near(checkpoints: dict[str, Path]) -> None:
 
 
 def test_facts_are_honest(checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    """No CTC head, no beams, a hash of every file; only other families' directories are wrapped."""
+    """No CTC head, a hash of every file; only other families' directories are wrapped."""
     facts = _load(checkpoints["whisper"]).description
     assert facts.lacks_ctc
-    assert facts.greedy_only
+    assert not facts.greedy_only
     assert facts.hash == _load(checkpoints["whisper"]).description.hash
     assert facts.hash != _load(checkpoints["speech_to_text"]).description.hash
     assert is_wrapped(checkpoints["whisper"])

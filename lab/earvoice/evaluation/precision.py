@@ -43,7 +43,7 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
     tags = {target.code: target.tag for target in checkpoint.config.target_languages}
     vocabulary, tag = checkpoint.target_vocabulary, tags[language]
     forced = (EOS, vocabulary.id_of(tag)) if tag else (EOS,)
-    strategy = SearchStrategy(checkpoint.network.transformer_decoder, torch.device("cpu"))
+    strategy = SearchStrategy(checkpoint.network.transformer_decoder)
     states = checkpoint.network.encoder.encode(features).states
     count, width = states.shape
     data = states.numpy().astype("<f4", copy=False).tobytes()

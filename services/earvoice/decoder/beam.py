@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import torch
 
-from earvoice.decoder.greedy import NEAR_TIE_LOGITS, forbid
+from earvoice.decoder.greedy import NEAR_TIE_LOGITS, PrefillDecoder, forbid
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
-from earvoice.models.decoding import BeamCache, CachedDecoder, DecoderCache
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
 
@@ -56,7 +56,7 @@ class BeamRun:
     """One beam: its hypotheses so far, those finished, and keys and values.
 
     Args:
-        trunk: keys and values of what is forced; taken over.
+        cache: keys and values of what is forced; see `BeamCache`.
         forced_total: sum of log-probabilities of the forced tokens but for the start.
         is_transducer: whether the model is one.
     """
@@ -65,20 +65,20 @@ class BeamRun:
         self,
         prompt: Prompt,
         plan: BeamPlan,
-        trunk: DecoderCache,
+        cache: Any,
         forced_total: float,
         prefix_attention: list[list[float]],
         *,
         is_transducer: bool = False,
     ) -> None:
         self.prompt = prompt
-        self.cache = BeamCache(trunk)
+        self.cache = cache
         self._plan = plan
         self._prefix_attention = prefix_attention
         self._is_transducer = is_transducer
         self._forced_length = len(prompt.forced) - 1
-        nothing = trunk.cross_keys.new_empty(0)
-        root = _Node(prompt.forced[-1], 0.0, forced_total, self._forced_length, 0, nothing, None)
+        last, length = prompt.forced[-1], self._forced_length
+        root = _Node(last, 0.0, forced_total, length, 0, torch.empty(0), None)
         self._live = [root]
         self._finished: list[_Node] = []
 
@@ -141,7 +141,12 @@ class BeamRun:
 
 
 def begin_beam(
-    decoder: CachedDecoder, cache: DecoderCache, prompt: Prompt, plan: BeamPlan
+    decoder: PrefillDecoder[Any],
+    cache: Any,
+    prompt: Prompt,
+    plan: BeamPlan,
+    *,
+    is_transducer: bool,
 ) -> tuple[BeamRun, Progress]:
     """Read what is forced in one parallel pass, and start from one row."""
     forced = list(prompt.forced)
@@ -153,8 +158,7 @@ def begin_beam(
         raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
     prefix_rows = attention[last - prompt.reported_prefix_tokens : last].tolist()
     total = _forced_total(logits[:last], forced[1:])
-    is_transducer = decoder.config.decoder.is_transducer
-    run = BeamRun(prompt, plan, cache, total, prefix_rows, is_transducer=is_transducer)
+    run = BeamRun(prompt, plan, cache.as_beam(), total, prefix_rows, is_transducer=is_transducer)
     return run, run.take(logits[last:], [attention[last]])
 
 

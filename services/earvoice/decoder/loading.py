@@ -53,7 +53,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
         model = describe(loaded, settings.model_name)
         decoder = loaded.network.decoder
         if isinstance(decoder, CachedDecoder):
-            strategy = SearchStrategy(decoder, device)
+            strategy = SearchStrategy(decoder)
             _warm_up(model, strategy)
         else:
             strategy = SequentialStrategy(decoder)
@@ -67,7 +67,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
             tokens=TokenTable(loaded.pieces.texts, loaded.pieces.starts_word, EOS),
             max_tokens=loaded.max_tokens - 1 - max(map(len, loaded.language_tokens.values())),
         )
-        strategy = SequentialStrategy(loaded.decoder)
+        strategy = SearchStrategy(loaded.decoder)
     served = {"model": model.description.name, "hash": model.description.hash}
     _LOG.info("model loaded", extra=served | computed)
     return LoadedDecoder(model, strategy)

@@ -10,6 +10,7 @@ import torch
 
 from earvoice.decoder.beam import BeamRun, begin_beam
 from earvoice.decoder.greedy import (
+    CacheT,
     GreedyRun,
     PrefillDecoder,
     TokenCache,
@@ -17,42 +18,49 @@ from earvoice.decoder.greedy import (
     take_greedy,
 )
 from earvoice.decoder.strategy import ElementType, Progress, Prompt, StateBlock, Strategy
-from earvoice.models.decoding import CachedDecoder, DecoderCache
 from earvoice.runtime.errors import InvalidFieldError
 
+Run = GreedyRun[Any] | BeamRun
 
-class CountedCache(TokenCache, Protocol):
-    """A cache that knows how many tokens it has read."""
+
+class SearchDecoder(PrefillDecoder[CacheT], Protocol[CacheT]):
+    """What a search needs of a decoder; see `CachedDecoder`."""
 
     @property
-    def length(self) -> int:
-        """So many."""
+    def is_transducer(self) -> bool:
+        """Whether the model is one."""
 
+    def open_cache(self, states: torch.Tensor) -> CacheT:
+        """Keys and values of encoder states, [S, d] float32."""
 
-class SequentialDecoder(PrefillDecoder[Any], Protocol):
-    """What `LstmDecoder` and `WrappedDecoder` have in common."""
+    def step(
+        self,
+        tokens: list[int],
+        caches: Sequence[Any],
+        attention_layers: list[int],
+        attention_heads: Sequence[Sequence[int]],
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Logits and attention of one token more in each row of the caches.
 
-    def open_cache(self, states: torch.Tensor) -> Any:
-        """A fresh cache over encoder states, [S, d] float32."""
-
-
-Run = GreedyRun[DecoderCache] | BeamRun
-Memory = tuple[torch.Tensor, torch.Tensor]
+        When it raises, no cache has read its tokens.
+        """
 
 
 class SearchStrategy(Strategy[Run]):
     """Searches as each prompt says; every row of every run goes through the network at once."""
 
-    def __init__(self, decoder: CachedDecoder, device: torch.device) -> None:
+    def __init__(self, decoder: SearchDecoder[Any]) -> None:
         self._decoder = decoder
-        self._device = device
-        self._memories: WeakKeyDictionary[StateBlock, Memory] = WeakKeyDictionary()
+        self._memories: WeakKeyDictionary[StateBlock, Any] = WeakKeyDictionary()
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
-        cache = self._decoder.cache_of(*self._memory_of(states))
+        cache = self._memory_of(states).fresh()
         if prompt.beam is not None:
-            return begin_beam(self._decoder, cache, prompt, prompt.beam)
+            is_transducer = self._decoder.is_transducer
+            return begin_beam(
+                self._decoder, cache, prompt, prompt.beam, is_transducer=is_transducer
+            )
         return begin_greedy(self._decoder, cache, prompt)
 
     @torch.inference_mode()
@@ -65,7 +73,7 @@ class SearchStrategy(Strategy[Run]):
             [run.prompt.attention_heads for run in runs],
         )
         found: dict[int, Progress] = {}
-        greedy: list[tuple[int, GreedyRun[DecoderCache], int]] = []
+        greedy: list[tuple[int, GreedyRun[Any], int]] = []
         first = 0
         for index, (run, count) in enumerate(zip(runs, counts, strict=True)):
             if isinstance(run, GreedyRun):
@@ -80,20 +88,31 @@ class SearchStrategy(Strategy[Run]):
             found.update(zip(indices, taken, strict=True))
         return [found[index] for index in range(len(runs))]
 
-    def _memory_of(self, states: StateBlock) -> Memory:
+    def _memory_of(self, states: StateBlock) -> Any:
         """Keys and values of these states: computed once, shared by all that attends to them."""
         memory = self._memories.get(states)
         if memory is None:
-            opened = self._decoder.open_cache(state_tensor(states).to(self._device))
-            memory = self._memories[states] = (opened.cross_keys, opened.cross_values)
+            memory = self._memories[states] = self._decoder.open_cache(state_tensor(states))
         return memory
 
 
-class SequentialStrategy(Strategy[GreedyRun[CountedCache]]):
-    """Greedy search, one run after the other: LSTMs of our own, decoders of other families.
+class CountedCache(TokenCache, Protocol):
+    """A cache that knows how many tokens it has read."""
 
-    `transformers` batches only what is of one length.
-    """
+    @property
+    def length(self) -> int:
+        """So many."""
+
+
+class SequentialDecoder(PrefillDecoder[Any], Protocol):
+    """A decoder without steps of many hypotheses: `LstmDecoder`."""
+
+    def open_cache(self, states: torch.Tensor) -> Any:
+        """A fresh cache over encoder states, [S, d] float32."""
+
+
+class SequentialStrategy(Strategy[GreedyRun[CountedCache]]):
+    """Greedy search, one run after the other."""
 
     def __init__(self, decoder: SequentialDecoder) -> None:
         self._decoder = decoder

@@ -1,5 +1,7 @@
 """Decoding one token after another, with the keys and values of earlier tokens kept."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -57,6 +59,14 @@ class DecoderCache:
     @property
     def position(self) -> int:
         return self.length
+
+    def fresh(self) -> DecoderCache:
+        """Another hypothesis over the same states."""
+        text_layers = self.buffer.shape[1]
+        return DecoderCache(self.cross_keys, self.cross_values, text_layers=text_layers)
+
+    def as_beam(self) -> BeamCache:
+        return BeamCache(self)
 
     def reserve(self, count: int) -> None:
         """Make room for `count` more tokens; growing copies, so capacity doubles."""
@@ -157,6 +167,10 @@ DecodingLayer = DecoderLayer | FusedDecoderLayer
 class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
+    @property
+    def is_transducer(self) -> bool:
+        return self.config.decoder.is_transducer
+
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: see `earvoice.models.inference`."""
         self.layers = nn.ModuleList(
@@ -186,12 +200,8 @@ class CachedDecoder(TransformerDecoder):
         states = states.to(self.embed_tokens.weight.device)
         layers = [layer for layer in self.decoding_layers() if layer.source]
         memory = torch.stack([layer.project_memory(states) for layer in layers], 1)
-        return self.cache_of(memory[0], memory[1])
-
-    def cache_of(self, cross_keys: torch.Tensor, cross_values: torch.Tensor) -> DecoderCache:
-        """A fresh cache over keys and values that `open_cache` has computed."""
         predictor = self.config.decoder.predictor_layers
-        return DecoderCache(cross_keys, cross_values, text_layers=predictor or None)
+        return DecoderCache(memory[0], memory[1], text_layers=predictor or None)
 
     @torch.inference_mode()
     def prefill(

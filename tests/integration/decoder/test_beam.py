@@ -80,7 +80,7 @@ def test_a_transducer_compares_texts_by_their_probability(seed: int, prefix: lis
     decoder = random_network(replace(config, decoder=layers)).decoder
     states, forced = random_states(seed, 6), [END, *prefix]
     plan = BeamPlan(8, 3, all_hypotheses=True)
-    strategy = SearchStrategy(decoder, torch.device("cpu"))
+    strategy = SearchStrategy(decoder)
     found = search(strategy, states, beam_opening(forced, plan, 1))
     for item in found.beam:
         tokens = [choice.token for choice in item.tokens]

@@ -58,7 +58,7 @@ def decode(
     decoder: CachedDecoder, states: np.ndarray, opening: Prompt, count: int
 ) -> list[PredictedToken]:
     """The first `count` choices."""
-    strategy = SearchStrategy(decoder, torch.device("cpu"))
+    strategy = SearchStrategy(decoder)
     block = StateBlock(
         StatesId(0, 1), *states.shape, ElementType.FLOAT32, states.astype("<f4").tobytes()
     )

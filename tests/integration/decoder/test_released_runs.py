@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, Progress, Prompt
@@ -70,7 +69,7 @@ def test_every_hypothesis_of_a_run(
 ) -> None:
     """Tokens exactly, scores to 1e-4, attention to 2e-5; an utterance's segments in one batch."""
     network = _network(shared_golden, "none" if "_none_" in name else "avg")
-    strategy = SearchStrategy(network.decoder, torch.device("cpu"))
+    strategy = SearchStrategy(network.decoder)
     attention_path = shared_golden / "runs" / f"{name}_attn.npz"
     attention = np.load(attention_path) if attention_path.exists() else {}
     checked = 0

@@ -42,7 +42,7 @@ def decoder(tiny_path: Path) -> CountingDecoder:
 
 @pytest.fixture
 def strategy(decoder: CountingDecoder) -> SearchStrategy:
-    return SearchStrategy(decoder, torch.device("cpu"))  # type: ignore[arg-type]
+    return SearchStrategy(decoder)  # type: ignore[arg-type]
 
 
 def test_generations_share_keys_and_values(decoder: CountingDecoder, strategy: SearchStrategy):

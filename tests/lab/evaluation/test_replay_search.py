@@ -83,7 +83,7 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
         request = HypothesisRequest(0, one["prefix"], one["limit"], one["forbid_end"])
         tasks.append(SearchTask(request, block_of(one["state_count"]), guess))
         expected.append(found)
-    Searcher(SearchStrategy(decoder, torch.device("cpu")), decoder, [EOS]).run(tasks)
+    Searcher(SearchStrategy(decoder), decoder, [EOS]).run(tasks)
     for task, (chosen, attention) in zip(tasks, expected, strict=True):
         result = task.result()
         assert list(result.tokens) == chosen
@@ -93,7 +93,7 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
 def test_a_beam_is_searched_in_any_company(tiny_path: Path):
     """Beams and greedy hypotheses are stepped together, and each is what it is alone."""
     decoder = decoder_of(tiny_path)
-    searcher = Searcher(SearchStrategy(decoder, torch.device("cpu")), decoder, [EOS])
+    searcher = Searcher(SearchStrategy(decoder), decoder, [EOS])
 
     def tasks() -> list[SearchTask]:
         requests = [

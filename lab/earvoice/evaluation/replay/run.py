@@ -82,7 +82,7 @@ class ReplayModel:
 
     @cached_property
     def strategy(self) -> SearchStrategy:
-        return SearchStrategy(self.decoder, torch.device("cpu"))
+        return SearchStrategy(self.decoder)
 
     def opening(self, language: str) -> tuple[int, ...]:
         return (self.served.tokens.end_token, *self.served.language_tokens[language])

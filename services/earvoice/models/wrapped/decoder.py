@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,16 +17,31 @@ from earvoice.models.wrapped.families import Prompt
 
 
 class WrappedCache:
-    """Keys and values of one hypothesis, kept by `transformers`.
+    """Keys and values of one hypothesis, or of a beam's, kept by `transformers`.
 
     Attributes:
-        states: [1, S, d], what it attends to.
+        states: [rows, S, d], what each attends to.
     """
 
     def __init__(self, states: torch.Tensor) -> None:
         self.states = states
         self.kept = EncoderDecoderCache(DynamicCache(), DynamicCache())
         self.length = 0
+
+    @property
+    def rows(self) -> int:
+        return self.states.shape[0]
+
+    def fresh(self) -> WrappedCache:
+        return WrappedCache(self.states)
+
+    def as_beam(self) -> WrappedCache:
+        return self
+
+    def select(self, rows: list[int]) -> None:
+        """See `BeamCache.select`."""
+        self.kept.batch_select_indices(torch.tensor(rows, device=self.states.device))
+        self.states = self.states[:1].expand(len(rows), -1, -1)
 
     def truncate(self, length: int) -> None:
         if not 0 <= length <= self.length:
@@ -40,6 +56,8 @@ class WrappedCache:
 
 class WrappedDecoder:
     """Reads tokens, gives logits and cross-attention; in our token ids."""
+
+    is_transducer = False
 
     def __init__(self, model: Any, pieces: PieceTable, prompt: Prompt) -> None:
         self._model = model
@@ -66,25 +84,59 @@ class WrappedDecoder:
         first_attention: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See `CachedDecoder.prefill`."""
+        logits, attention = self._read([tokens], cache, attention_layer, attention_heads)
+        return logits[0, first_logits:], attention[0, first_attention:]
+
+    @torch.inference_mode()
+    def step(
+        self,
+        tokens: list[int],
+        caches: Sequence[WrappedCache],
+        attention_layers: list[int],
+        attention_heads: Sequence[Sequence[int]],
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """See `CachedDecoder.step`; `transformers` batches only what is of one length."""
+        logits: list[torch.Tensor] = []
+        rows: list[torch.Tensor] = []
+        unread = iter(tokens)
+        lengths = [cache.length for cache in caches]
+        try:
+            for cache, layer, heads in zip(caches, attention_layers, attention_heads, strict=True):
+                own = [[token] for token in islice(unread, cache.rows)]
+                found, attention = self._read(own, cache, layer, heads)
+                logits.append(found[:, 0])
+                rows += attention[:, 0]
+        except Exception:
+            # What raised can be stepped again: no cache has read its tokens.
+            for cache, length in zip(caches, lengths, strict=True):
+                cache.truncate(min(length, cache.length))
+            raise
+        return torch.cat(logits), rows
+
+    def _read(
+        self, tokens: list[list[int]], cache: WrappedCache, layer: int, heads: Sequence[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """[rows, n] tokens → logits [rows, n, V] and attention [rows, n, S], both float32."""
         ids = self._order[torch.tensor(tokens, device=self._device)]
         if cache.length == 0:
-            ids[0] = self._start
+            ids[:, 0] = self._start
         output = self._model(
-            decoder_input_ids=ids[None],
+            decoder_input_ids=ids,
             encoder_outputs=BaseModelOutput(last_hidden_state=cache.states),
             past_key_values=cache.kept,
             use_cache=True,
             output_attentions=True,
         )
         first = self._prompt_tokens - 1 - cache.length
-        cache.length += len(tokens)
-        logits = output.logits[0].float()[:, self._order]
-        logits[:, self._suppressed] = -torch.inf
-        if 0 <= first < len(tokens):
-            logits[first, self._suppressed_first] = -torch.inf
-        weights = output.cross_attentions[attention_layer - 1][0].float()
-        chosen = weights[[head - 1 for head in attention_heads]] if attention_heads else weights
-        return logits[first_logits:], chosen.mean(0)[first_attention:]
+        cache.length += ids.shape[1]
+        logits = output.logits.float()[..., self._order]
+        # The prompt itself is forced, and may hold what is never chosen.
+        logits[:, max(0, first) :, self._suppressed] = -torch.inf
+        if 0 <= first < ids.shape[1]:
+            logits[:, first, self._suppressed_first] = -torch.inf
+        weights = output.cross_attentions[layer - 1].float()
+        chosen = weights[:, [head - 1 for head in heads]] if heads else weights
+        return logits, chosen.mean(1)
 
 
 @dataclasses.dataclass(frozen=True)

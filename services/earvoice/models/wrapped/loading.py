@@ -167,5 +167,4 @@ def _describe(
         default_segment_ms=DEFAULT_SEGMENT_MS,
         confidence_map=types_pb2.ConfidenceMap(unsure_scale=1, sure_scale=1),
         lacks_ctc=True,
-        greedy_only=True,
     )
