@@ -158,7 +158,8 @@ def interpolate(latencies_ms: Floats, values: Floats, wanted_ms: Floats) -> Floa
     near_ms, far_ms = latencies_ms[left, draws], latencies_ms[right, draws]
     span_ms = far_ms - near_ms
     # Two points of one latency leave nothing to interpolate.
-    share = np.divide(wanted_ms - near_ms, span_ms, out=np.zeros_like(span_ms), where=span_ms > 0)
+    passed_ms = np.clip(wanted_ms - near_ms, 0, span_ms)
+    share = np.divide(passed_ms, span_ms, out=np.zeros_like(span_ms), where=span_ms > 0)
     found = values[left, draws] + share * (values[right, draws] - values[left, draws])
     reached = (last >= 0) & (latencies_ms[0][:, None] <= wanted_ms)
     return np.where(

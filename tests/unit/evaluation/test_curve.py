@@ -44,6 +44,7 @@ def read_all(folder):
     return [read_point(found, ScoringOptions()) for found in find_points(folder)]
 
 
+@example([(0.0, 0.0), (5e-324, 0.0)], 1.0)
 @given(points, st.floats(0, 5000))
 def test_interpolated_quality_is_between_its_neighbours(drawn, latency_ms):
     """No quality is made up: never outside what was measured, none beyond the last point."""
