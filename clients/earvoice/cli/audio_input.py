@@ -24,7 +24,9 @@ from earvoice.client.audio import (
 )
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.ffmpeg import FfmpegAudio, find_program, is_address, probe_file
-from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
+from earvoice.client.text import duration_ms as text_duration_ms
+from earvoice.client.text import words_as_they_come, write_words
+from earvoice.runtime.audio_format import WORDS, AudioFormat, SoundEncoding
 
 if TYPE_CHECKING:
     import argparse
@@ -168,6 +170,26 @@ def _as_it_comes(
     return AudioInput(shown, audio, None, paced, chunks, stop)
 
 
+def open_text(source: str) -> AudioInput:
+    """Return the words of a text: all of a file's, those of standard input as they come."""
+    if source != STANDARD_INPUT:
+        try:
+            text = Path(source).read_text(encoding="utf8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise AudioSourceError(f"{source} cannot be read as text: {error}") from error
+        words = write_words(text)
+        size = WORDS.chunk_bytes(FAST_CHUNK_MS)
+        blocks = [words[start : start + size] for start in range(0, len(words), size)]
+        length_ms = text_duration_ms(text)
+        return AudioInput(source, WORDS, length_ms, paced=False, chunks=lambda: send_fast(blocks))
+    stream = ByteStream(sys.stdin.buffer)
+
+    def read(_: int) -> AsyncIterator[bytes]:
+        return words_as_they_come(stream.blocks(_HEAD_BYTES))
+
+    return _as_it_comes("standard input", WORDS, "fast", print, read, stream.stop)
+
+
 async def _after(head: bytes, blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     if head:
         yield head
@@ -265,6 +287,12 @@ def add_audio_arguments(parser: argparse.ArgumentParser) -> None:
         "addresses such as rtmp://, srt://, rtsp://, https://), or - for standard input: raw audio "
         "or a recording",
     )
+    parser.add_argument(
+        "--text",
+        action="store_true",
+        help="the sources are text, a sentence a line, for a model that reads words; - is read as "
+        "it comes",
+    )
     speed = parser.add_mutually_exclusive_group()
     for name, meaning in (
         ("realtime", "send as if spoken now (the default for addresses and -)"),
@@ -283,7 +311,7 @@ def add_audio_arguments(parser: argparse.ArgumentParser) -> None:
     )
     raw.add_argument(
         "--encoding",
-        choices=get_args(AudioEncoding),
+        choices=get_args(SoundEncoding),
         default=standard.encoding,
         help="(%(default)s)",
     )
@@ -314,6 +342,11 @@ def open_input(
         AudioSourceError: a recording cannot be read.
         CommandError: the format of raw audio is not allowed, or nobody can have meant it.
     """
+    if options.text:
+        if options.speed == "realtime":
+            raise CommandError("--text has no pace: --realtime cannot be used with it")
+        yield open_text(source)
+        return
     if is_address(source):
         find_program("ffmpeg", source)  # before any service is started
         yield open_address(source, options.speed or "realtime", tell)

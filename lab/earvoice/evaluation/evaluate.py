@@ -6,8 +6,8 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError, TranslationError
 from earvoice.client.event import Started
 from earvoice.client.options import TranslationOptions
+from earvoice.client.text import write_words
 from earvoice.client.translation_client import TranslationClient
 from earvoice.evaluation.instance import Unit, default_unit
 from earvoice.evaluation.log import LogError
@@ -51,7 +52,7 @@ from earvoice.evaluation.translated_recording import (
     describe_instance,
 )
 from earvoice.policies.registry import is_file_form, resolved_file
-from earvoice.runtime.audio_format import AudioFormat
+from earvoice.runtime.audio_format import WORDS, AudioFormat
 from earvoice.runtime.settings import SettingsError, load_settings
 
 # What differs from recording to recording, or changes no result.
@@ -94,21 +95,33 @@ async def _translate(
     unit: Unit,
     folder: EvaluationFolder,
 ) -> TranslatedRecording:
-    live = options.paced
-    collector = Collector(unit, live)
-    with AudioFile(recording.path) as audio:
-        chunks = (
-            pace(audio.chunks(REALTIME_CHUNK_MS), audio.audio)
-            if live
-            else send_fast(audio.chunks(FAST_CHUNK_MS))
-        )
-        session = client.translate(chunks, replace(options, audio=audio.audio))
+    collector = Collector(unit, options.paced)
+    with _open(recording, options) as (chunks, audio):
+        session = client.translate(chunks, replace(options, audio=audio))
         async with aclosing(session) as events:
             async for event in events:
                 collector.add(event)
                 if collector.started is event:
                     folder.check_session(describe_session(collector.started))
     return collector.finish(recording, options.target_languages[0])
+
+
+@contextmanager
+def _open(
+    recording: SourceRecording, options: TranslationOptions
+) -> Iterator[tuple[AsyncIterator[bytes], AudioFormat]]:
+    if recording.text is not None:
+        yield send_fast([write_words(recording.text)]), WORDS
+        return
+    with AudioFile(recording.path) as audio:
+        yield (
+            (
+                pace(audio.chunks(REALTIME_CHUNK_MS), audio.audio)
+                if options.paced
+                else send_fast(audio.chunks(FAST_CHUNK_MS))
+            ),
+            audio.audio,
+        )
 
 
 def describe_session(started: Started) -> dict[str, Any]:
@@ -228,6 +241,7 @@ def _check_recordable(options: argparse.Namespace) -> None:
     if not options.no_endpointing:
         raise CommandError("--record needs --no-endpointing: audio must not be cut by a policy")
     for flag, given in (
+        ("--text", options.text),
         ("--live", options.live),
         ("--history", options.history),
         ("--target-lag-ms", options.target_lag_ms),

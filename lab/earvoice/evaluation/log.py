@@ -66,6 +66,8 @@ class Log:
     word_rule: str
     notes: tuple[str, ...] = ()
     ends_with_eos: bool = False
+    source_word_ms: float | None = None
+    """What a word of a text source lasts on its clock; None of speech."""
 
 
 @dataclass(frozen=True)

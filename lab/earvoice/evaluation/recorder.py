@@ -15,6 +15,7 @@ from earvoice.encoder.audio import Resampler, frame_count
 from earvoice.encoder.model import load_model
 from earvoice.encoder.network import Network
 from earvoice.encoder.settings import EncoderSettings
+from earvoice.encoder.text import TextNetwork
 from earvoice.encoder.utterance import Utterance
 from earvoice.evaluation.recording import (
     MODEL_FILE,
@@ -85,6 +86,8 @@ def record_inputs(
         raise RecordingError(str(error)) from error
     except ModelError as error:
         raise RecordingError(f"model {model_path}: {error}") from error
+    if isinstance(model, TextNetwork):
+        raise RecordingError(f"model {model_path} reads words; recordings take models that hear")
     told = model.description
     if told.precision == types_pb2.ELEMENT_TYPE_INT8:
         raise RecordingError(

@@ -80,9 +80,8 @@ class RunProgress:
         self._shown = line
 
 
-# What SimulEval asks of config.yaml. It rewrites the file whenever it scores, so nothing else that
-# must last can stand there.
-CONFIG = "source_type: speech\ntarget_type: text\n"
+# SimulEval asks for source and target in config.yaml. It rewrites the file whenever it scores, so
+# nothing else that must last can stand there.
 LOG_NAME = "instances.log"
 SIMULSTREAM_NAME = "simulstream.jsonl"
 SETTINGS_NAME = "evaluation.json"
@@ -116,7 +115,8 @@ class EvaluationFolder:
             self._settings |= {"session": stored["session"]} if "session" in stored else {}
             self._check_same(stored, self._settings)
         self._write(self._settings_path, [json.dumps(self._settings, indent=2, ensure_ascii=False)])
-        self._write(path / "config.yaml", [CONFIG.rstrip("\n")])
+        source = "text" if settings.get("source_type") == "text" else "speech"
+        self._write(path / "config.yaml", [f"source_type: {source}", "target_type: text"])
 
     def finished(self) -> frozenset[int]:
         """Return the indices of what was finished, in this run or in one before."""
@@ -127,9 +127,9 @@ class EvaluationFolder:
         wanted = {source.index: source for source in sources}
         for record in self._records():
             index = int(record.number("index"))
-            path = Path(record.texts("source")[0])
+            path, *text = record.texts("source")
             length_ms, reference = record.number("source_length"), record.text("reference")
-            found = SourceRecording(index, path, length_ms, reference)
+            found = SourceRecording(index, Path(path), length_ms, reference, *text)
             if index in wanted and not found.is_same(wanted[index]):
                 raise CommandError(
                     f"{self.path} holds a run of another test set: recording {index} is {path} "

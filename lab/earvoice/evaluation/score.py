@@ -45,6 +45,7 @@ class Report:
     score: CorpusScore
     quality: Quality | None
     notes: tuple[str, ...]
+    source_word_ms: float | None = None
 
     def as_json(self) -> str:
         return json.dumps({"tool": "earvoice score", **asdict(self)}, ensure_ascii=False, indent=2)
@@ -73,17 +74,25 @@ class Report:
         rows = [
             _row(
                 "AP (no unit)" if name == "AP" else name,
-                (_number(mean.value) for mean in means.values()),
+                [*(_number(mean.value) for mean in means.values()), *self._in_words(name)],
             )
             for name, means in self.score.rows.items()
             if any(mean.count for mean in means.values())
         ]
+        words = [] if self.source_word_ms is None else ["ideal, words"]
         return [
-            _row("mean, ms", self.score.clocks),
+            _row("mean, ms", [*self.score.clocks, *words]),
             *rows,
             f"{_row('RTF', [_number(self.score.real_time_factor)])}  (computation / audio)",
             f"{_row('length ratio', [_number(self.score.length_ratio)])}  (units / reference's)",
         ]
+
+    def _in_words(self, name: str) -> list[str]:
+        """A mean of the ideal clock in source words, where the source is text."""
+        mean = self.score.rows[name].get("ideal")
+        if self.source_word_ms is None or mean is None or mean.value is None or name == "AP":
+            return []
+        return [_number(mean.value / self.source_word_ms)]
 
     def _quality_lines(self) -> list[str]:
         if self.quality is None:
@@ -257,6 +266,7 @@ def score_log(path: Path, options: ScoringOptions) -> ScoredLog:
         score=score,
         quality=quality,
         notes=(*log.notes, *_clock_notes(log), *quality_notes),
+        source_word_ms=log.source_word_ms,
     )
     return ScoredLog(report, log.instances, language)
 

@@ -114,7 +114,8 @@ def read_simuleval_1_1(path: Path, records: Sequence[Record], options: ReadingOp
     )
     complete = all("segments" in record or "computation_ms" in record for record in records)
     notes = () if complete else (_COMPUTATION_NOTE,)
-    return Log("SimulEval 1.1 instances.log", instances, _WORD_RULE, notes)
+    word_ms = records[0].number("source_word_ms") if "source_word_ms" in records[0] else None
+    return Log("SimulEval 1.1 instances.log", instances, _WORD_RULE, notes, source_word_ms=word_ms)
 
 
 def _read_instance(position: int, record: Record, options: ReadingOptions) -> Instance:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from earvoice.cli.command import CommandError, ExitCode
+from earvoice.client.text import duration_ms as text_duration_ms
 from earvoice.evaluation.instance import Unit
 from earvoice.evaluation.long_form import read_segmentation
 from earvoice.evaluation.score import ScoringOptions, add_long_form_arguments
@@ -25,11 +26,14 @@ class SourceRecording:
     path: Path
     duration_ms: float
     reference: str = ""
+    text: str | None = None
+    """The source itself, where it is text; `path` then has the whole set."""
 
     def is_same(self, other: SourceRecording) -> bool:
         """Whether both are one recording with one reference; its folder may have moved."""
         return (
             self.path.name == other.path.name
+            and self.text == other.text
             and self.reference == other.reference
             and abs(self.duration_ms - other.duration_ms) < _ROUNDING_MS
         )
@@ -55,6 +59,25 @@ def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRe
         place = f"{path}:{index + 1}"
         recordings.append(SourceRecording(index, found, _duration_ms(found, place), reference))
     return tuple(recordings)
+
+
+def read_texts(path: Path, references: Sequence[str] | None) -> tuple[SourceRecording, ...]:
+    """Return the sentences of a text, a line each."""
+    lines = read_lines(path)
+    if references is not None and len(references) != len(lines):
+        raise _bad_input(
+            f"{path} has {len(lines)} sentences, but there are {len(references)} references: "
+            "there must be as many"
+        )
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            raise _bad_input(f"{path}:{number}: the line is empty; it must be a sentence")
+    return tuple(
+        SourceRecording(
+            index, path, text_duration_ms(line), references[index] if references else "", line
+        )
+        for index, line in enumerate(lines)
+    )
 
 
 def read_lines(path: Path) -> tuple[str, ...]:
@@ -116,6 +139,12 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         help="the test set: paths of recordings, a line each",
     )
     parser.add_argument(
+        "--text",
+        action="store_true",
+        help="--source is the source itself, a sentence a line, for a model that reads words; "
+        "latency is then told in words too",
+    )
+    parser.add_argument(
         "--target",
         type=Path,
         metavar="FILE",
@@ -143,7 +172,12 @@ def read_source_set(options: argparse.Namespace) -> SourceSet:
         raise CommandError(f"--streams = {options.streams}: must be 1 or more")
     scoring = read_scoring(options)
     references = None if options.target is None else read_lines(options.target)
-    if options.segmentation is None:
+    if options.text:
+        for flag in ("live", "segmentation", "words"):
+            if getattr(options, flag):
+                raise CommandError(f"--text cannot be used with --{flag}")
+        recordings = read_texts(options.source_list, references)
+    elif options.segmentation is None:
         recordings = read_sources(options.source_list, references)
     else:
         recordings = _join_references(
@@ -154,15 +188,22 @@ def read_source_set(options: argparse.Namespace) -> SourceSet:
     return SourceSet(
         recordings=recordings,
         settings={
-            "recordings": [[str(one.path), one.path.stat().st_size] for one in recordings],
+            "recordings": [_identity(one) for one in recordings],
             "references": _digest([one.reference for one in recordings]),
             "unit": options.unit,
             "live": options.live,
+            **({"source_type": "text"} if options.text else {}),
         },
         scoring=scoring,
         stream_count=options.streams or (1 if options.live else _STREAMS),
         live=options.live,
     )
+
+
+def _identity(source: SourceRecording) -> list[object]:
+    if source.text is not None:
+        return [str(source.path), _digest([source.text])]
+    return [str(source.path), source.path.stat().st_size]
 
 
 def read_scoring(options: argparse.Namespace) -> ScoringOptions:

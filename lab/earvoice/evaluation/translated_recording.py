@@ -25,6 +25,7 @@ from earvoice.evaluation.clock import (
 from earvoice.evaluation.instance import Unit, split_text
 from earvoice.evaluation.source_set import SourceRecording
 from earvoice.evaluation.word_errors import plain_words
+from earvoice.runtime.audio_format import WORDS
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class TranslatedRecording:
     utterances: tuple[tuple[float, float], ...] = ()
     every_segment_decided: bool = True
     live: bool = False
+    text: str | None = None
+    """The source, where it is text."""
 
     @property
     def prediction(self) -> str:
@@ -140,6 +143,7 @@ class Collector:
             utterances=tuple(self._utterances),
             every_segment_decided=every_segment_decided,
             live=self.live,
+            text=recording.text,
         )
 
     def _add_word(self, word: CommittedWord) -> None:
@@ -201,7 +205,8 @@ def describe_instance(recording: TranslatedRecording) -> dict[str, Any]:
         "elapsed": list(recording.elapsed_ms),
         "prediction_length": len(recording.units),
         "reference": recording.reference,
-        "source": [recording.source],
+        "source": [recording.source, *([] if recording.text is None else [recording.text])],
+        **({} if recording.text is None else {"source_word_ms": WORDS.position_ms(1)}),
         "source_length": recording.source_length_ms,
         "elapsed_clock": recording.elapsed_clock,
         "computation_ms": recording.computation_ms,

@@ -93,7 +93,7 @@ class Hearing:
     def __call__(self, sound: Sound) -> list[torch.Tensor]:
         """[S, d] states after each step of [n] float32 sound."""
         step = STEP_MS * SAMPLE_RATE_HZ // 1000
-        stream = FeatureStream(self._family.analysis(), self._normalisation)
+        stream = FeatureStream(self._family.open_analysis(), self._normalisation)
         features, heard = torch.empty(0, 80), []
         for begin in range(0, len(sound), step):
             features = torch.cat((features, stream.accept(sound[begin : begin + step])))

@@ -12,6 +12,7 @@ from earvoice.runtime.bootstrap import run_service
 
 if TYPE_CHECKING:
     from earvoice.encoder.network import Network
+    from earvoice.encoder.text import TextNetwork
 
 
 async def serve(settings: EncoderSettings) -> None:
@@ -43,7 +44,7 @@ async def serve(settings: EncoderSettings) -> None:
         telemetry.close()
 
 
-def _load(settings: EncoderSettings) -> tuple[Network, int | None]:
+def _load(settings: EncoderSettings) -> tuple[Network | TextNetwork, int | None]:
     """Return the model, and how many sessions it bears where that is to be measured."""
     # Torch takes seconds to import: until then the service listens and tells its health.
     from earvoice.encoder.model import load_model, measure_segment_cost  # noqa: PLC0415

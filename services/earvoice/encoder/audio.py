@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from earvoice.api.v1 import types_pb2
 from earvoice.runtime.audio_format import (
-    CHANNEL_LIMIT,
-    SAMPLE_RATE_RANGE_HZ,
     AudioEncoding,
     AudioFormat,
+    allowed_channels,
+    allowed_rates_hz,
 )
 from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError
 
@@ -42,16 +42,17 @@ ENCODINGS: Mapping[Any, AudioEncoding] = {
 
 def read_format(wire: types_pb2.AudioFormat) -> AudioFormat:
     """Return a format as it stands on the wire, checked."""
-    (low_hz, high_hz), rate_hz = SAMPLE_RATE_RANGE_HZ, wire.sample_rate_hertz
     if wire.encoding not in ENCODINGS:
         allowed = ", ".join(f"{name.upper()} ({number})" for number, name in ENCODINGS.items())
         raise InvalidFieldError("audio_format.encoding", int(wire.encoding), allowed)
+    encoding, rate_hz = ENCODINGS[wire.encoding], wire.sample_rate_hertz
+    low_hz, high_hz = allowed_rates_hz(encoding)
     if not low_hz <= rate_hz <= high_hz:
         raise InvalidFieldError("audio_format.sample_rate_hertz", rate_hz, f"{low_hz} to {high_hz}")
-    channel_count = wire.channel_count or 1
-    if not 1 <= channel_count <= CHANNEL_LIMIT:
-        raise InvalidFieldError("audio_format.channel_count", channel_count, "1 or 2")
-    return AudioFormat(ENCODINGS[wire.encoding], rate_hz, channel_count)
+    channel_count, channels = wire.channel_count or 1, allowed_channels(encoding)
+    if not 1 <= channel_count <= channels:
+        raise InvalidFieldError("audio_format.channel_count", channel_count, f"1 to {channels}")
+    return AudioFormat(encoding, rate_hz, channel_count)
 
 
 def frame_count(audio_format: AudioFormat, data: bytes) -> int:

@@ -12,15 +12,17 @@ import torch
 from earvoice.encoder.audio import Samples
 from earvoice.encoder.network import NO_STATES, Encoding, LabelKind, Network
 from earvoice.encoder.settings import EncoderSettings
+from earvoice.encoder.text import TextEncoding, TextNetwork
 from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelConfigError
-from earvoice.models.families import family_of
 from earvoice.models.frontend import SHIFT_SAMPLES, FeatureStream, frame_count
 from earvoice.models.serving import load_served
 from earvoice.models.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
+from earvoice.models.text import source_pieces
 from earvoice.models.vocabulary import Vocabulary
+from earvoice.runtime.audio_format import WORDS_PER_SECOND
 from earvoice.runtime.session_limit import SegmentCost
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class EncoderModel:
         ]
         self._encoder = checkpoint.network.encoder
         self._device = device
-        self._analysis = family_of(config.encoder.architecture).analysis()
+        self._analysis = checkpoint.family.open_analysis()
         self.feature_context_frames = -(-self._analysis.lead_samples // SHIFT_SAMPLES)
         self._normalisation = checkpoint.normalisation
         self._detector = detector
@@ -108,6 +110,25 @@ def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:
     if not vocabulary.starts_word(label):
         return LabelKind.INNER
     return LabelKind.START if vocabulary.text(label).strip() else LabelKind.BORDER
+
+
+class TextModel:
+    """`earvoice.encoder.text.TextNetwork`, computed by torch."""
+
+    def __init__(self, checkpoint: Checkpoint, *, device: torch.device, name: str = "") -> None:
+        self.description = checkpoint.describe(name)
+        self.dimension = checkpoint.config.encoder.d_model
+        self._vocabulary = checkpoint.source_vocabulary
+        self._encoder = checkpoint.network.encoder
+        self._device = device
+
+    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> TextEncoding:
+        pieces, places = source_pieces(words, self._vocabulary, ended=ended)
+        if not pieces:
+            return TextEncoding(b"", ())
+        output = self._encoder.encode(torch.tensor(pieces, device=self._device)[:, None])
+        states = output.states.float().cpu().numpy().astype("<f4", copy=False)
+        return TextEncoding(states.tobytes(), tuple(places))
 
 
 class SoundFrames:
@@ -161,14 +182,17 @@ class WrappedNetwork:
         return ""
 
 
-def load_model(settings: EncoderSettings) -> Network:
+def load_model(settings: EncoderSettings) -> Network | TextNetwork:
     """Load what the settings name: a checkpoint of our own, of the papers or of another family."""
     loaded, device = load_served(settings)
-    network: Network
+    network: Network | TextNetwork
     computed: dict[str, str] = {}
     if isinstance(loaded, Checkpoint):
-        detector = load_speech_detector()
-        network = EncoderModel(loaded, detector, device=device, name=settings.model_name)
+        name = settings.model_name
+        if loaded.family.reads_words:
+            network = TextModel(loaded, device=device, name=name)
+        else:
+            network = EncoderModel(loaded, load_speech_detector(), device=device, name=name)
         computed = {"device": str(device), "dtype": str(loaded.dtype)}
     else:
         check_utterance_limit(loaded, settings)
@@ -188,29 +212,38 @@ def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> Non
         )
 
 
-def _warm_up(network: Network) -> None:
-    """Compute on silence, so that the first session does not wait for one-time work."""
+def _warm_up(network: Network | TextNetwork) -> None:
+    """Compute on nothing, so that the first session does not wait for one-time work."""
     for seconds in WARM_UP_SECONDS:
+        if isinstance(network, TextNetwork):
+            network.encode_words(("a",) * seconds * WORDS_PER_SECOND, ended=False)
+            continue
         silence = np.zeros(seconds * SAMPLE_RATE_HZ, np.float32)
         network.open_voice_activity().accept(silence)
         network.encode(network.open_features().accept(silence))
 
 
-def measure_segment_cost(network: Network, clock_s: Callable[[], float]) -> SegmentCost:
+def measure_segment_cost(
+    network: Network | TextNetwork, clock_s: Callable[[], float]
+) -> SegmentCost:
     """Encode an utterance of noise as often as there is time for; the fastest pass counts.
 
     What else the machine does can only slow a pass down.
     """
-    noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
-    segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
     began_s = clock_s()
-    passes_s = [_pass_s(network, noise, segment, clock_s)]
+    passes_s = [_pass_s(network, clock_s)]
     while len(passes_s) < PASSES and clock_s() - began_s < TIME_LIMIT_S:
-        passes_s.append(_pass_s(network, noise, segment, clock_s))
+        passes_s.append(_pass_s(network, clock_s))
     return SegmentCost(min(passes_s))
 
 
-def _pass_s(network: Network, noise: Samples, segment: int, clock_s: Callable[[], float]) -> float:
+def _pass_s(network: Network | TextNetwork, clock_s: Callable[[], float]) -> float:
+    if isinstance(network, TextNetwork):
+        began_s = clock_s()
+        network.encode_words(("a",) * PREFIX_S * WORDS_PER_SECOND, ended=False)
+        return clock_s() - began_s
+    noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
+    segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
     features, voice_activity = network.open_features(), network.open_voice_activity()
     earlier = features.accept(noise[:-segment])
     voice_activity.accept(noise[:-segment])

@@ -15,6 +15,7 @@ from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
 from earvoice.encoder.network import Network
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
+from earvoice.encoder.text import TextNetwork
 from earvoice.runtime.engine import Computation, EngineThread
 from earvoice.runtime.errors import NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
@@ -40,10 +41,10 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
         self._settings = settings
         self._engine = engine
         self._tracer = tracer
-        self._network: Network | None = None
+        self._network: Network | TextNetwork | None = None
         self.sessions = SessionLimit(settings.session_limit)
 
-    def serve(self, network: Network) -> None:
+    def serve(self, network: Network | TextNetwork) -> None:
         """Before, every call is refused as not ready."""
         self._network = network
 
@@ -96,7 +97,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
                 yield response
                 request = await anext(request_iterator, None)
 
-    def _ready(self) -> Network:
+    def _ready(self) -> Network | TextNetwork:
         if self._network is None:
             raise NotReadyError("the model is still being loaded", retry_after_ms=RETRY_AFTER_MS)
         return self._network

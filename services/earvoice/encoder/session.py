@@ -5,6 +5,7 @@ from __future__ import annotations
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.encoder.audio import Resampler, frame_count, read_format
 from earvoice.encoder.network import Network
+from earvoice.encoder.text import TextNetwork, TextUtterance
 from earvoice.encoder.utterance import Utterance
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.runtime.errors import (
@@ -29,11 +30,11 @@ class EncodeSession:
         sample_count: samples received so far, all utterances together.
     """
 
-    def __init__(self, network: Network, max_utterance_ms: int) -> None:
+    def __init__(self, network: Network | TextNetwork, max_utterance_ms: int) -> None:
         self._network = network
         self._max_utterance_ms = max_utterance_ms
         self._options = pb.EncodeOpen()
-        self._utterance: Utterance | None = None
+        self._utterance: Utterance | TextUtterance | None = None
         self._utterance_index = 0
         self._revision = 0
         self._finished = False
@@ -78,12 +79,21 @@ class EncodeSession:
                 served=served,
                 expected=message.model_hash[:200],
             )
+        reads = isinstance(self._network, TextNetwork)
+        if reads != (audio_format.encoding == "words"):
+            allowed = "words, which this model reads" if reads else "sound: this model hears"
+            raise InvalidFieldError("audio_format.encoding", audio_format.encoding, allowed)
         self._options = message
-        resampler = Resampler(audio_format.sample_rate_hz, SAMPLE_RATE_HZ)
-        self._utterance = Utterance(self._network, audio_format, resampler, start_sample=0)
+        if isinstance(self._network, TextNetwork):
+            self._utterance = TextUtterance(self._network, start_sample=0)
+        else:
+            resampler = Resampler(audio_format.sample_rate_hz, SAMPLE_RATE_HZ)
+            self._utterance = Utterance(self._network, audio_format, resampler, start_sample=0)
         return pb.EncodeResponse(opened=pb.EncodeOpened(model=self._network.description))
 
-    def _reset(self, utterance: Utterance, message: pb.EncodeReset) -> pb.EncodeResponse:
+    def _reset(
+        self, utterance: Utterance | TextUtterance, message: pb.EncodeReset
+    ) -> pb.EncodeResponse:
         if message.utterance < 0:
             raise InvalidFieldError("reset.utterance", message.utterance, "0 or more")
         if not 0 <= message.start_sample <= LAST_START_SAMPLE:
@@ -96,7 +106,7 @@ class EncodeSession:
         return pb.EncodeResponse(reset_done=pb.EncodeResetDone(utterance=message.utterance))
 
     def _encode(
-        self, utterance: Utterance, message: pb.EncodeAudio | pb.EncodeFinish
+        self, utterance: Utterance | TextUtterance, message: pb.EncodeAudio | pb.EncodeFinish
     ) -> pb.EncodeResponse:
         if self._finished:
             raise OutOfOrderError("the utterance is finished; allowed: reset")
@@ -120,7 +130,7 @@ class EncodeSession:
         states_id.utterance, states_id.revision = self._utterance_index, self._revision
         return pb.EncodeResponse(encoded=encoded)
 
-    def _add(self, utterance: Utterance, data: bytes) -> None:
+    def _add(self, utterance: Utterance | TextUtterance, data: bytes) -> None:
         added = frame_count(utterance.audio_format, data)
         rate_hz = utterance.audio_format.sample_rate_hz
         allowed = self._max_utterance_ms * rate_hz // 1000
@@ -135,7 +145,7 @@ class EncodeSession:
         self.sample_count += added
 
 
-def _checked_end(utterance: Utterance, end_sample: int) -> int:
+def _checked_end(utterance: Utterance | TextUtterance, end_sample: int) -> int:
     if not utterance.start_sample <= end_sample <= utterance.end_sample:
         raise InvalidFieldError(
             "finish.end_sample",

@@ -33,7 +33,7 @@ from earvoice.models.assembly import (
 )
 from earvoice.models.config import Compression, Confidence, ModelConfig, PolicyDefaults
 from earvoice.models.errors import CheckpointError
-from earvoice.models.families import family_of
+from earvoice.models.families import EncoderFamily, family_of
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream
 from earvoice.models.loaders.fairseq import read_fairseq, read_fairseq_target_vocabulary
 from earvoice.models.precision import (
@@ -287,11 +287,15 @@ class Checkpoint:
             ),
             default_min_confidence=confidence.least,
             greedy_only=config.decoder.architecture == "lstm",
+            reads_words=self.family.reads_words,
         )
 
     def open_features(self) -> FeatureStream:
-        analysis = family_of(self.config.encoder.architecture).analysis()
-        return FeatureStream(analysis, self.normalisation)
+        return FeatureStream(self.family.open_analysis(), self.normalisation)
+
+    @property
+    def family(self) -> EncoderFamily:
+        return family_of(self.config.encoder.architecture)
 
 
 def load_checkpoint(

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from earvoice.models.errors import ModelConfigError
+
 if TYPE_CHECKING:
     from earvoice.models.config import FamilyConfig, ModelConfig
     from earvoice.models.encoder import SpeechEncoder
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 FAMILIES: dict[str, str] = {
     "conformer": "earvoice.models.encoder",
     "lstm": "earvoice.models.lstm",
+    "text": "earvoice.models.text",
     "transformer": "earvoice.models.encoder",
     "whisper": "earvoice.models.whisper",
 }
@@ -28,8 +31,18 @@ class EncoderFamily:
     config: type[FamilyConfig]
     encoder: Callable[[ModelConfig, float], SpeechEncoder]
     """From a model's configuration and the dropout."""
-    analysis: Callable[[], Analysis]
-    """From sound to features, before normalisation."""
+    analysis: Callable[[], Analysis] | None
+    """From sound to features, before normalisation; None where it reads words."""
+
+    @property
+    def reads_words(self) -> bool:
+        return self.analysis is None
+
+    def open_analysis(self) -> Analysis:
+        if self.analysis is None:
+            message = "the encoder reads words; allowed here: one that hears"
+            raise ModelConfigError(message)
+        return self.analysis()
 
 
 def family_of(architecture: str) -> EncoderFamily:

@@ -140,9 +140,10 @@ class TransformerEncoderLayer(nn.Module):
         *,
         activation: Activation = "relu",
         key_bias: bool = True,
+        causal: bool = False,
     ) -> None:
         super().__init__()
-        self.activation = activation
+        self.activation, self.causal = activation, causal
         self.self_attn = MultiHeadAttention(width, heads, dropout, key_bias=key_bias)
         self.self_attn_layer_norm = nn.LayerNorm(width)
         self.fc1 = nn.Linear(width, ffn_width)
@@ -152,9 +153,11 @@ class TransformerEncoderLayer(nn.Module):
 
     def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
         """[B, T, d] → [B, T, d] float32; `valid` [B, T] bool, or None when nothing is padded."""
-        allowed = None if valid is None else valid[:, None, None, :]
+        # Padding is on the right, so what is seen one way is never padded.
+        allowed = None if valid is None or self.causal else valid[:, None, None, :]
         normed = self.self_attn_layer_norm(hidden)
-        hidden = hidden + self.dropout(self.self_attn(normed, normed, allowed))
+        attended = self.self_attn(normed, normed, allowed, causal=self.causal)
+        hidden = hidden + self.dropout(attended)
         inner = ACTIVATIONS[self.activation](self.fc1(self.final_layer_norm(hidden)))
         output: torch.Tensor = hidden + self.dropout(self.fc2(self.dropout(inner)))
         return output

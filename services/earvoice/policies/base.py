@@ -239,6 +239,11 @@ def longest_common_prefix_tokens(sequences: Sequence[Sequence[int]]) -> int:
     return length
 
 
+def reads_words(model: object) -> bool:
+    """Say whether a described model's source is text, whose words are known."""
+    return bool(getattr(model, "reads_words", False))
+
+
 def passed_units(duration_ms: float, unit_ms: float) -> int:
     return int((duration_ms + ROUNDING_MS) // unit_ms)
 

@@ -13,6 +13,7 @@ from earvoice.policies.base import (
     Hypothesis,
     Token,
     passed_units,
+    reads_words,
 )
 from earvoice.policies.wait_k import WORD_DURATION_MS
 from earvoice.runtime.parameter import ParameterError, parameter
@@ -53,7 +54,7 @@ class StridedWaitK(DecisionPolicy):
         minimum=40,
         maximum=4000,
         unit="ms",
-        default_text=f"{DEFAULT_STRIDE_MS} unless `stride_words` is given",
+        default_text=f"{DEFAULT_STRIDE_MS} unless `stride_words` is given; of a text never",
         help="s as audio",
     )
     stride_words: int | None = parameter(
@@ -61,6 +62,7 @@ class StridedWaitK(DecisionPolicy):
         minimum=1,
         maximum=16,
         unit="words",
+        default_text="of a text 1",
         help="s as complete source words of the CTC transcript, instead of `stride_ms`",
     )
     catch_up: float = parameter(
@@ -89,9 +91,11 @@ class StridedWaitK(DecisionPolicy):
 
     def resolved(self, model: object) -> Self:
         policy = super().resolved(model)
-        if policy.stride_ms is None and policy.stride_words is None:
-            return replace(policy, stride_ms=DEFAULT_STRIDE_MS)
-        return policy
+        if policy.stride_ms is not None or policy.stride_words is not None:
+            return policy
+        if reads_words(model):
+            return replace(policy, stride_words=1)
+        return replace(policy, stride_ms=DEFAULT_STRIDE_MS)
 
     def wants_hypothesis(self, heard: Heard) -> bool:
         self.now.heard = heard

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, Self
 
 from earvoice.policies.base import (
     Decision,
@@ -14,6 +14,7 @@ from earvoice.policies.base import (
     Token,
     integer_in,
     passed_units,
+    reads_words,
 )
 from earvoice.runtime.parameter import parameter
 
@@ -74,6 +75,11 @@ class WaitK(DecisionPolicy):
     @property
     def ends_early(self) -> bool:
         return self.end_while_reading == "commit"
+
+    def resolved(self, model: object) -> Self:
+        policy = super().resolved(model)
+        # Of a text the words are known.
+        return replace(policy, detection="adaptive") if reads_words(model) else policy
 
     @property
     def source_word_parameter(self) -> str | None:

@@ -154,7 +154,9 @@ class Endpointer:
         rate_hertz = options.audio_format.sample_rate_hz
         if options.endpointing is not None:
             limit_ms = options.endpointing.max_utterance_ms
-            return cls(rate_hertz, options.endpointing.pause_ms, limit_ms)
+            # The end of a sentence of words is known, and lasts no time.
+            reads = options.audio_format.encoding == "words"
+            return cls(rate_hertz, 0 if reads else options.endpointing.pause_ms, limit_ms)
         return cls(rate_hertz, None, MAX_KEPT_MS if options.history_selection is not None else None)
 
     def limit_sample(self, start_sample: int) -> int | None:

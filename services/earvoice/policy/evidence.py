@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,5 +66,7 @@ class Evidence:
         return shown.index(max(shown))
 
     def span(self, state: int, utterance_start_sample: int) -> tuple[int, int]:
-        start = self.span_end_samples[state - 1] if state else utterance_start_sample
-        return start, self.span_end_samples[state]
+        """Return where the audio of a state begins and ends; pieces of one word share theirs."""
+        end = self.span_end_samples[state]
+        first = bisect.bisect_left(self.span_end_samples, end)
+        return self.span_end_samples[first - 1] if first else utterance_start_sample, end

@@ -112,7 +112,7 @@ def _count_within_length(
 ) -> int:
     """Keep at most twice the source words plus three."""
     heard = evidence.source_word_count
-    if not evidence.has_labels:
+    if not heard and not evidence.has_labels:
         # Nobody has counted: as many as an English speaker says in that time.
         heard = int(evidence.frame_count * FRAME_MS / WORD_DURATION_MS)
     room = WORDS_PER_SOURCE_WORD * heard + ADDITIONAL_WORD_COUNT - committed_word_count

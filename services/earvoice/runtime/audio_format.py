@@ -5,17 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-AudioEncoding = Literal["linear16", "float32", "mulaw", "alaw"]
+SoundEncoding = Literal["linear16", "float32", "mulaw", "alaw"]
 """Of one sample of one channel, little-endian."""
+
+AudioEncoding = Literal[SoundEncoding, "words"]
+"""A "sample" of words is a word of a text source, UTF-8, padded with zeros."""
+
+WORD_BYTES = 64
+WORDS_PER_SECOND = 4
+"""What milliseconds mean in words: about what an English one takes to say (280 ms)."""
 
 BYTES_PER_SAMPLE: dict[AudioEncoding, int] = {
     "linear16": 2,
     "float32": 4,
     "mulaw": 1,
     "alaw": 1,
+    "words": WORD_BYTES,
 }
 SAMPLE_RATE_RANGE_HZ = (8_000, 48_000)
 CHANNEL_LIMIT = 2
+
+
+def allowed_rates_hz(encoding: AudioEncoding) -> tuple[int, int]:
+    """Return the lowest and the highest."""
+    return (WORDS_PER_SECOND, WORDS_PER_SECOND) if encoding == "words" else SAMPLE_RATE_RANGE_HZ
+
+
+def allowed_channels(encoding: AudioEncoding) -> int:
+    """Return the most."""
+    return 1 if encoding == "words" else CHANNEL_LIMIT
 
 
 @dataclass(frozen=True)
@@ -23,8 +41,8 @@ class AudioFormat:
     """The format of every byte of a session's audio.
 
     Attributes:
-        sample_rate_hz: frames per second, 8000 to 48000.
-        channel_count: interleaved channels, 1 or 2; the server mixes 2 down.
+        sample_rate_hz: frames per second, 8000 to 48000; of words 4.
+        channel_count: interleaved channels, 1 or 2; the server mixes 2 down. Of words 1.
 
     Raises:
         ValueError: a value that no server takes.
@@ -35,18 +53,18 @@ class AudioFormat:
     channel_count: int = 1
 
     def __post_init__(self) -> None:
-        low, high = SAMPLE_RATE_RANGE_HZ
         if self.encoding not in get_args(AudioEncoding):
             allowed = ", ".join(get_args(AudioEncoding))
             raise ValueError(f"encoding = {self.encoding!r} is not allowed; allowed: {allowed}")
+        low, high = allowed_rates_hz(self.encoding)
         if not low <= self.sample_rate_hz <= high:
             raise ValueError(
                 f"sample_rate_hz = {self.sample_rate_hz} is not allowed; allowed: {low} to {high}"
             )
-        if not 1 <= self.channel_count <= CHANNEL_LIMIT:
+        channels = allowed_channels(self.encoding)
+        if not 1 <= self.channel_count <= channels:
             raise ValueError(
-                f"channel_count = {self.channel_count} is not allowed; "
-                f"allowed: 1 to {CHANNEL_LIMIT}"
+                f"channel_count = {self.channel_count} is not allowed; allowed: 1 to {channels}"
             )
 
     @property
@@ -63,3 +81,6 @@ class AudioFormat:
     def chunk_bytes(self, chunk_ms: int) -> int:
         """Bytes of a chunk of whole frames that lasts ``chunk_ms``, at least one frame."""
         return max(1, self.sample_rate_hz * chunk_ms // 1000) * self.frame_bytes
+
+
+WORDS = AudioFormat("words", WORDS_PER_SECOND)

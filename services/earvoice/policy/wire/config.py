@@ -21,7 +21,12 @@ from earvoice.policy.stream_options import (
     StreamOptions,
 )
 from earvoice.policy.wire.check import check_range, duration_ms, milliseconds
-from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
+from earvoice.runtime.audio_format import (
+    AudioEncoding,
+    AudioFormat,
+    allowed_channels,
+    allowed_rates_hz,
+)
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -69,13 +74,18 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
     defaults_ms = (model.default_segment_ms, 0)
     segment_ms, wait_ms = checked_segments_ms(segment, wait, policy, defaults_ms)
     options = StreamOptions(
-        audio_format=_audio_format(config),
+        audio_format=_audio_format(config, model),
         target_language_code=_target(config, model),
         policy=policy,
         attention_layer=layer,
         segment_ms=segment_ms,
         initial_wait_ms=wait_ms,
-        merges_segments=_choice(config, "catch_up", {0: True, 1: True, 2: False}),
+        merges_segments=_choice(
+            config,
+            "catch_up",
+            # Words come when they come: no machine is late with them.
+            {0: False, 2: False} if model.reads_words else {0: True, 1: True, 2: False},
+        ),
         commit_unit=_choice(config, "commit_unit", COMMIT_UNITS),
         endpointing=_endpointing(config),
         sends_interim_results=config.enable_interim_results,
@@ -178,12 +188,16 @@ def _target(config: Config, model: Model) -> str:
     return check_language("target_language_codes", codes[0] if codes else "", allowed)
 
 
-def _audio_format(config: Config) -> AudioFormat:
+def _audio_format(config: Config, model: Model) -> AudioFormat:
+    known = {
+        number: name for number, name in ENCODINGS.items() if model.reads_words == (name == "words")
+    }
+    encoding = _choice(config, "audio_encoding", known)
     channels = config.audio_channel_count or 1
     return AudioFormat(
-        _choice(config, "audio_encoding", ENCODINGS),
-        check_range("sample_rate_hertz", config.sample_rate_hertz, 8000, 48_000),
-        check_range("audio_channel_count", channels, 1, 2),
+        encoding,
+        check_range("sample_rate_hertz", config.sample_rate_hertz, *allowed_rates_hz(encoding)),
+        check_range("audio_channel_count", channels, 1, allowed_channels(encoding)),
     )
 
 
@@ -331,6 +345,11 @@ def attention_of(policy: DecisionPolicy, model: Model) -> tuple[int, tuple[int, 
 
 def check_consistency(options: StreamOptions) -> None:
     """Refuse choices that contradict each other."""
+    if options.audio_format.encoding == "words":
+        word_ms = 1000 // options.audio_format.sample_rate_hz
+        if options.segment_ms < word_ms:
+            allowed = f"{word_ms} ms (a word) or more"
+            raise InvalidFieldError("segment_duration", f"{options.segment_ms} ms", allowed)
     first_ms = options.initial_wait_ms + options.segment_ms
     endpointing = options.endpointing
     if endpointing is not None and endpointing.max_utterance_ms < first_ms:

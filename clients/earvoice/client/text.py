@@ -1,0 +1,64 @@
+"""Source words as a session's bytes: what `AudioFormat("words", 4)` means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from earvoice.client.errors import AudioSourceError
+from earvoice.runtime.audio_format import WORD_BYTES, WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator
+
+SENTENCE_END = b"\n"
+
+
+def write_words(text: str) -> bytes:
+    """Return the words of a text, a frame each; the end of a line is that of a sentence.
+
+    Raises:
+        AudioSourceError: a word is too long.
+    """
+    frames = bytearray()
+    *lines, rest = text.split("\n")
+    for line in lines:
+        *words, last = [word.encode() for word in line.split()] or [b""]
+        frames += b"".join(map(_frame, words)) + (_frame(last + SENTENCE_END) if last else b"")
+    return bytes(frames) + b"".join(_frame(word.encode()) for word in rest.split())
+
+
+def _frame(word: bytes) -> bytes:
+    if len(word) > WORD_BYTES:
+        raise AudioSourceError(
+            f"the word {word.decode(errors='replace')!r} has {len(word)} bytes; "
+            f"allowed: 1 to {WORD_BYTES}, the line feed after a sentence's last included"
+        )
+    return word.ljust(WORD_BYTES, b"\0")
+
+
+async def words_as_they_come(blocks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the words of a text that was cut anywhere, each as soon as a blank shows its end.
+
+    A line's end counts where it follows the word at once, or comes with it.
+    """
+    rest = b""
+    async for block in blocks:
+        rest += block
+        end = max(rest.rfind(blank) for blank in (b" ", b"\n", b"\t")) + 1
+        if whole := _words_of(rest[:end]):
+            yield whole
+        rest = rest[end:]
+    if whole := _words_of(rest):
+        yield whole
+
+
+def _words_of(text: bytes) -> bytes:
+    try:
+        return write_words(text.decode())
+    except UnicodeDecodeError as error:
+        raise AudioSourceError(f"the text is no UTF-8: {error}") from error
+
+
+def duration_ms(text: str) -> float:
+    """Return how long a text lasts on its session's clock."""
+    return WORDS.position_ms(len(text.split()))

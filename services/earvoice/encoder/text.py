@@ -1,0 +1,127 @@
+"""An utterance of a text source: its words so far, and what the network makes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol, Self, runtime_checkable
+
+from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.api.v1 import types_pb2
+from earvoice.encoder.audio import frame_count
+from earvoice.models.config import FRAME_SHIFT_MS
+from earvoice.runtime.audio_format import WORD_BYTES, WORDS, WORDS_PER_SECOND
+from earvoice.runtime.errors import InvalidAudioError
+
+SENTENCE_END = "\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextEncoding:
+    states: bytes
+    """State count x dimension float32 values, row-major, little-endian."""
+    places: tuple[int, ...]
+    """For each state, how many words had come with its piece."""
+
+
+@runtime_checkable
+class TextNetwork(Protocol):
+    """A loaded encoder that reads words."""
+
+    description: types_pb2.ModelDescription
+    dimension: int
+    """Values of one state."""
+
+    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> TextEncoding:
+        """Encode the words of a sentence so far; `ended` says that no more will come."""
+
+
+class TextUtterance:
+    """Words since a position; the same methods as of an `Utterance` of sound."""
+
+    audio_format = WORDS
+
+    def __init__(self, network: TextNetwork, start_sample: int) -> None:
+        self.start_sample = start_sample
+        self._network = network
+        self._words: list[str] = []
+
+    def another(self, start_sample: int) -> Self:
+        return type(self)(self._network, start_sample)
+
+    @property
+    def received_count(self) -> int:
+        return len(self._words)
+
+    @property
+    def end_sample(self) -> int:
+        return self.start_sample + self.received_count
+
+    def add(self, data: bytes) -> None:
+        self._words += read_words(data)
+
+    def encode(self, *, skip_silence: bool = False) -> pb.Encoded:
+        """Encode what has come so far; the message has no number and no transcript yet."""
+        del skip_silence
+        return self._encoded(self.end_sample, final=False, transcribe=False)
+
+    def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
+        """Encode the utterance as ending here; words after it count as never received."""
+        return self._encoded(end_sample, final=True, transcribe=transcribe)
+
+    def _encoded(self, end_sample: int, *, final: bool, transcribe: bool) -> pb.Encoded:
+        start = self.start_sample
+        marked = self._words[: end_sample - start]
+        words = tuple(word.removesuffix(SENTENCE_END) for word in marked)
+        encoding = self._network.encode_words(words, ended=final)
+        # A sentence's end is a pause that lasts no time.
+        ends = [start + n for n, word in enumerate(marked, 1) if word.endswith(SENTENCE_END)]
+        return pb.Encoded(
+            states=types_pb2.States(
+                state_count=len(encoding.places),
+                dimension=self._network.dimension,
+                element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
+                data=encoding.states,
+                span_end_samples=[start + place for place in encoding.places],
+                final=final,
+            ),
+            evidence=pb.SourceEvidence(
+                complete_word_count=len(words),
+                label_count=len(words),
+                last_label_end_sample=end_sample,
+                source_transcript=" ".join(words) if transcribe else "",
+                frame_count=len(words) * (1000 // WORDS_PER_SECOND // FRAME_SHIFT_MS),
+                voice_activity=pb.VoiceActivity(
+                    has_speech=bool(words),
+                    speech_start_sample=start,
+                    speech_end_sample=end_sample,
+                    pauses=[pb.Pause(start_sample=end, end_sample=end) for end in ends],
+                ),
+            ),
+        )
+
+
+def read_words(data: bytes) -> list[str]:
+    """Return the words of a message; the last of a sentence keeps its line feed.
+
+    Raises:
+        InvalidAudioError: not whole words; one is empty, no UTF-8 or has a blank in it.
+    """
+    return [
+        _read_word(data[place * WORD_BYTES : (place + 1) * WORD_BYTES], place)
+        for place in range(frame_count(WORDS, data))
+    ]
+
+
+def _read_word(padded: bytes, place: int) -> str:
+    written = padded.rstrip(b"\0")
+    try:
+        word = written.decode()
+    except UnicodeDecodeError:
+        word = ""
+    if word.removesuffix(SENTENCE_END).split() != [word.removesuffix(SENTENCE_END)]:
+        raise InvalidAudioError(
+            f"word {place} of the message is {written!r}; allowed: UTF-8 without blanks, a line "
+            f"feed behind the last of a sentence, padded with zeros to {WORD_BYTES} bytes",
+            value=str(written),
+        )
+    return word
