@@ -133,3 +133,14 @@ def test_speech_is_written_through_the_mask(network: SpeechTranslationModel) -> 
     alone = network.decoder(tokens, memory.states[:, :1], torch.tensor([1, 1]))
     torch.testing.assert_close(logits, alone)
     assert (logits - network(features, lengths, tokens).logits).abs().amax() > 1e-3
+
+
+def test_of_a_text_every_piece_counts(source: Vocabulary, target: Vocabulary) -> None:
+    """A word said twice is two, and the end of the sentence comes with the last."""
+    word = source.encode("the")
+    labels = torch.tensor([[*word, *word, EOS, -1]])
+    tokens = torch.tensor([write(["das", "das", "das"], target)[0]])
+    visible = WaitKMask(1, source, target, reads_words=True)(labels, tokens)[0]
+    size, rows = len(word), write(["das", "das", "das"], target)[1]
+    seen = {1: size, 2: 2 * size + 2, 3: 2 * size + 2, 4: 2 * size + 2}
+    assert visible.sum(1).tolist() == [seen[row] for row in rows]

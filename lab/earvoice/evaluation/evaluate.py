@@ -111,7 +111,7 @@ def _open(
     recording: SourceRecording, options: TranslationOptions
 ) -> Iterator[tuple[AsyncIterator[bytes], AudioFormat]]:
     if recording.text is not None:
-        yield send_fast([write_words(recording.text)]), WORDS
+        yield send_fast([write_words(f"{recording.text}\n")]), WORDS
         return
     with AudioFile(recording.path) as audio:
         yield (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SYSTEMS = {"caat": "earvoice.systems.caat", "nguyen": "earvoice.systems.nguyen"}
+SYSTEMS = {name: f"earvoice.systems.{name}" for name in ("caat", "han", "nguyen")}
 
 
 def main() -> None:

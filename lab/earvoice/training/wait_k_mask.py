@@ -20,16 +20,20 @@ class WaitKMask:
     the greedy CTC transcript (adaptive detection): a word's states reach from the piece that
     begins it to the next such piece, blanks included, and what comes before the first word is
     always seen. All pieces of a target word are written with the same source, its first one
-    included; the end of the sentence counts as one word more.
+    included; the end of the sentence counts as one word more. Where the source is text its words
+    are known, and its end comes with the last of them.
     """
 
-    def __init__(self, k: int, source: Vocabulary, target: Vocabulary) -> None:
+    def __init__(
+        self, k: int, source: Vocabulary, target: Vocabulary, *, reads_words: bool = False
+    ) -> None:
         """Prepare masks for a network's vocabularies.
 
         Args:
             k: words of the source that are heard before the first word is written.
             source: pieces of the transcript; the label behind its last is CTC's blank.
             target: pieces of the translation.
+            reads_words: whether the labels are the pieces of a text, and not CTC's.
 
         Raises:
             ValueError: k is below 1.
@@ -40,6 +44,7 @@ class WaitKMask:
         self._k = k
         # A padded state's label is -1 and finds the blank.
         self._starts_source = torch.tensor([*_word_starts(source), False])
+        self._reads_words = reads_words
         self._starts_target = torch.tensor(_word_starts(target))
         self._starts_target[[EOS, PAD]] = True
 
@@ -55,7 +60,8 @@ class WaitKMask:
             [B, L, S] bool; what a row sees, all later ones see.
         """
         begins = self._starts_source.to(labels.device)[labels]
-        begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
+        if not self._reads_words:
+            begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
         heard = begins.cumsum(1)
         following = functional.pad(tokens[:, 1:], (0, 1), value=EOS)
         word = self._starts_target.to(tokens.device)[following].cumsum(1).clamp(min=1)

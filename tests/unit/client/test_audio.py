@@ -5,7 +5,7 @@ import os
 import pytest
 
 from earvoice.client.audio import ByteStream, pace, send_fast, whole_frames
-from earvoice.runtime.audio_format import AudioFormat
+from earvoice.runtime.audio_format import WORDS, AudioFormat
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from earvoice.runtime.audio_format import AudioFormat
         (AudioFormat("linear16", 44_100, 2), 4),
         (AudioFormat("float32", 8_000, 2), 8),
         (AudioFormat("mulaw", 8_000), 1),
+        (WORDS, 64),
     ],
 )
 def test_frame_size(audio, frame_bytes):
@@ -36,6 +37,8 @@ def test_a_chunk_is_never_empty():
         (("mp3", 16_000, 1), "encoding = 'mp3' is not allowed; allowed: linear16"),
         (("linear16", 0, 1), "sample_rate_hz = 0 is not allowed; allowed: 8000 to 48000"),
         (("linear16", 16_000, 3), "channel_count = 3 is not allowed; allowed: 1 to 2"),
+        (("words", 8_000, 1), "sample_rate_hz = 8000 is not allowed; allowed: 4 to 4"),
+        (("words", 4, 2), "channel_count = 2 is not allowed; allowed: 1 to 1"),
     ],
 )
 def test_a_format_that_no_server_takes_is_refused(values, message):

@@ -20,7 +20,7 @@ from earvoice.client.options import (
     write_update,
 )
 from earvoice.policies import HoldN
-from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
+from earvoice.runtime.audio_format import WORDS, AudioFormat, SoundEncoding
 from tests.unit.client.policies import POLICY
 
 MILLISECONDS = st.none() | st.integers(0, 30_000)
@@ -29,10 +29,11 @@ OPTIONS = st.builds(
     target_languages=st.lists(st.sampled_from(["de", "es", "pt-BR"])).map(tuple),
     audio=st.builds(
         AudioFormat,
-        encoding=st.sampled_from(get_args(AudioEncoding)),
+        encoding=st.sampled_from(get_args(SoundEncoding)),
         sample_rate_hz=st.integers(8_000, 48_000),
         channel_count=st.integers(1, 2),
-    ),
+    )
+    | st.just(WORDS),
     source_language=st.sampled_from(["", "en"]),
     model=st.sampled_from(["", "m"]),
     policy=st.none() | POLICY,

@@ -41,6 +41,14 @@ def test_the_table_names_tool_clock_and_rules(run, tmp_path):
     assert "AL                       1000.0000     1250.0000" in text
 
 
+def test_lag_behind_a_text_is_told_in_words_too(run, tmp_path):
+    """Of the ideal clock; 1000 ms are four words of 250."""
+    write(tmp_path / "instances.log", {**SIMULEVAL_1_1, "source_word_ms": 250.0})
+    text = run(tmp_path)
+    assert "ideal, words" in text
+    assert "AL                       1000.0000     1250.0000        4.0000" in text
+
+
 def test_json_has_all_digits(run, tmp_path):
     """For programs: nothing is rounded."""
     log = write(tmp_path / "instances.log", {**SIMULEVAL_1_1, "delays": [1000 / 3, 2000]})

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from earvoice.cli.command import CommandError, ExitCode
-from earvoice.evaluation.source_set import read_lines, read_sources
+from earvoice.evaluation.source_set import read_lines, read_sources, read_texts
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -57,3 +57,15 @@ def test_a_list_that_cannot_be_read_is_told(tmp_path):
     """A missing file is bad input as well."""
     with pytest.raises(CommandError, match="cannot be read"):
         read_lines(tmp_path / "nothing.txt")
+
+
+def test_a_text_is_its_own_source(listing):
+    """A sentence a line, a quarter of a second a word."""
+    first, second = read_texts(listing("to be\nor not to be\n"), ["eins", "zwei"])
+    assert (first.text, first.duration_ms, first.reference) == ("to be", 500, "eins")
+    assert (second.index, second.text) == (1, "or not to be")
+    assert not first.is_same(second)
+    with pytest.raises(CommandError, match="has 1 sentences, but there are 2 references"):
+        read_texts(listing("to be\n"), ["eins", "zwei"])
+    with pytest.raises(CommandError, match=r"wavs.txt:1: the line is empty"):
+        read_texts(listing(" \n"), None)

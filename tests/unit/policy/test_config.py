@@ -19,7 +19,7 @@ from earvoice.policy.stream_options import (
     StreamOptions,
 )
 from earvoice.policy.wire.config import effective_config, stream_options
-from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
+from earvoice.runtime.audio_format import AudioFormat, SoundEncoding
 from earvoice.runtime.errors import InvalidFieldError
 from tests.fakes import described_model
 
@@ -51,7 +51,7 @@ OPTIONS = st.builds(
     StreamOptions,
     audio_format=st.builds(
         AudioFormat,
-        st.sampled_from(get_args(AudioEncoding)),
+        st.sampled_from(get_args(SoundEncoding)),
         st.integers(8000, 48_000),
         st.integers(1, 2),
     ),

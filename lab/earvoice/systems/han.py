@@ -1,0 +1,269 @@
+"""Han 2020, text to text: a wait-k Transformer whose encoder reads one way, and wait-k by words.
+
+One network is trained for wait-k, another with all of the source; both are written with several k.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from earvoice.corpus.texts import read_pairs
+from earvoice.evaluation.metrics import average_lagging, length_adaptive_average_lagging
+from earvoice.evaluation.quality import score_quality
+from earvoice.models.checkpoint import save_checkpoint
+from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, TargetLanguage
+from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.text import TextConfig, source_pieces
+from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.policies import WaitK
+from earvoice.policies.base import Heard, Hypothesis, Token
+from earvoice.training.data import batches
+from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.vocabulary import pieces_of
+from earvoice.training.wait_k_mask import WaitKMask
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from earvoice.models.translation import SightMask
+
+ENCODER = TextConfig(d_model=256, layers=3, heads=4, ffn_width=768)
+DECODER = DecoderConfig(layers=3, heads=4, ffn_width=768, tied_embeddings=True)
+"""Small; a paper's size is `TextConfig()` with `DecoderConfig()`: eight layers and six."""
+SOURCES = ("tatoeba", "restaurant", "customer-chat")
+MOST_WORDS = 12
+PIECES = 4000
+PEAK_RATE = 1.5e-3
+DROPOUT = 0.1
+SMOOTHING = 0.1
+ROOM_PIECES = 2500
+STEPS, HELD_OUT = 800, 150
+TRAINED = (3, None)
+"""k; None trains with all of the source."""
+WRITTEN = (1, 3, 5, None)
+MOST_PIECES = 40
+
+
+@dataclass(frozen=True)
+class Sentence:
+    english: str
+    german: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """A translation, and for each of its words how many words had been read."""
+
+    text: str
+    delays_words: Sequence[int]
+
+
+def read_sentences(text: Path, count: int) -> tuple[list[Sentence], list[Sentence]]:
+    """Sentences of at most twelve words to learn, and `count` that are held out."""
+    learned, kept = list[Sentence](), list[Sentence]()
+    for pair in read_pairs(text):
+        german = pair.translations.get("de", "")
+        if german and pair.source in SOURCES and len(pair.english.split()) <= MOST_WORDS:
+            (learned if pair.split == "train" else kept).append(Sentence(pair.english, german))
+    return learned, random.Random(1).sample(kept, count)
+
+
+def han_config(sources: int, targets: int) -> ModelConfig:
+    return ModelConfig(
+        "han-2020",
+        "1",
+        "en",
+        (TargetLanguage("de"),),
+        sources,
+        targets,
+        encoder=ENCODER,
+        decoder=DECODER,
+        policy_defaults=PolicyDefaults("wait_k", attention_layer=2, segment_ms=250),
+    )
+
+
+def train(
+    config: ModelConfig,
+    examples: Sequence[tuple[Sequence[int], Sequence[int]]],
+    mask: SightMask | None,
+    step_count: int,
+    peak_rate: float = PEAK_RATE,
+    seed: int = 1,
+) -> tuple[SpeechTranslationModel, list[float]]:
+    """Cross-entropy, each target word with the source that `mask` shows it.
+
+    Args:
+        examples: pieces of the source, its end included, and of the translation, without.
+
+    Returns:
+        The network, and the loss of each step.
+    """
+    torch.manual_seed(seed)
+    network = SpeechTranslationModel(config, dropout=DROPOUT).train()
+    optim = optimiser(network.parameters(), peak_rate)
+    sizes = [max(len(source), len(target)) for source, target in examples]
+    course: list[float] = []
+    for part in islice(batches(sizes, ROOM_PIECES, np.random.default_rng(seed)), step_count):
+        loss = _loss(network, [examples[i] for i in part], mask)
+        optim.zero_grad()
+        torch.autograd.backward(loss)
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        for group in optim.param_groups:
+            group["lr"] = peak_rate * rate(len(course), len(course) / step_count)
+        optim.step()
+        course.append(float(loss.detach()))
+    return network.eval(), course
+
+
+def _loss(
+    network: SpeechTranslationModel,
+    examples: Sequence[tuple[Sequence[int], Sequence[int]]],
+    mask: SightMask | None,
+) -> torch.Tensor:
+    sources = [torch.tensor(source)[:, None] for source, _ in examples]
+    padded = nn.utils.rnn.pad_sequence(sources, batch_first=True)
+    texts = [torch.tensor([EOS, *target, EOS]) for _, target in examples]
+    tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
+    with torch.autocast("cpu", torch.bfloat16):
+        lengths = torch.tensor([len(source) for source in sources])
+        output = network(padded, lengths, tokens[:, :-1].clamp(min=0), mask)
+    return functional.cross_entropy(
+        output.logits.flatten(0, 1),
+        tokens[:, 1:].flatten(),
+        ignore_index=-1,
+        label_smoothing=SMOOTHING,
+    )
+
+
+class Writer:
+    """Writes one sentence as the services do: a word comes, the policy says how much to commit."""
+
+    def __init__(
+        self, network: SpeechTranslationModel, source: Vocabulary, target: Vocabulary
+    ) -> None:
+        self._encoder, self._decoder = network.encoder, network.transformer_decoder
+        self._source, self._target = source, target
+
+    @torch.inference_mode()
+    def write(self, english: str, k: int | None) -> Written:
+        """Translate with wait-k, or with all of the source where k is None."""
+        policy, words = WaitK(k or 1, "adaptive", inclusive=True), english.split()
+        kept, delays = list[int](), list[int]()
+        for count in range(1 if k else len(words), len(words) + 1):
+            heard, ended = Heard(0.0, 1, count), count == len(words)
+            if not (ended or policy.wants_hypothesis(heard)):
+                continue
+            pieces, _ = source_pieces(words[:count], self._source, ended=ended)
+            new = self._continued(pieces, kept, None if ended else policy)
+            if not ended:
+                decided = policy.decide(heard, Hypothesis(kept, new))
+                new = new[: decided.new_token_count]
+            kept += [token.token_id for token in new]
+            delays += [count] * sum(token.starts_word for token in new)
+        return Written(self._target.decode(kept), delays)
+
+    def _continued(
+        self, pieces: Sequence[int], kept: Sequence[int], policy: WaitK | None
+    ) -> list[Token]:
+        """The most probable text after what is kept, as far as the policy looks."""
+        states = self._encoder.encode(torch.tensor(pieces)[:, None]).states
+        cache, given, new = self._decoder.open_cache(states), [EOS, *kept], list[Token]()
+        while len(kept) + len(new) < MOST_PIECES:
+            logits, _ = self._decoder.prefill(given, cache, 1, first_logits=len(given) - 1)
+            logits[:, :EOS] = -torch.inf
+            piece = int(logits[0].argmax())
+            if piece == EOS:
+                break
+            new.append(Token(piece, b"", self._target.starts_word(piece), ()))
+            if policy is not None and policy.is_decided(new[-1], len(new) - 1):
+                break
+            given = [piece]
+        return new
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train both, write what is held out with every k, and leave checkpoints and texts."""
+    learned, held_out = read_sentences(options.data / "text", HELD_OUT)
+    report(f"{len(learned)} sentences, {len(held_out)} held out")
+    commonest = Counter(each.german for each in learned).most_common(1)[0][0]
+    for name, texts in (
+        (f"always {commonest!r}", [commonest] * len(held_out)),
+        ("the source as it is", [each.english for each in held_out]),
+    ):
+        report(f"trivial baseline, {name}: {_quality(texts, held_out)}")
+    models = [
+        pieces_of((each.english for each in learned), PIECES),
+        pieces_of((each.german for each in learned), PIECES),
+    ]
+    source, target = map(Vocabulary, models)
+    config = han_config(len(source), len(target))
+    examples = [
+        (source_pieces(each.english.split(), source, ended=True)[0], target.encode(each.german))
+        for each in learned
+    ]
+    _write_texts(options.work, held_out)
+    for trained in TRAINED:
+        mask = trained and WaitKMask(trained, source, target, reads_words=True)
+        network, course = train(config, examples, mask or None, STEPS)
+        name = f"k {trained}" if trained else "all of the source"
+        ends = fmean(course[:20]), fmean(course[-20:])
+        report(f"trained with {name}: loss {ends[0]:.2f} to {ends[1]:.2f}")
+        writer = Writer(network, source, target)
+        for k in WRITTEN:
+            written = [writer.write(each.english, k) for each in held_out]
+            told = f"k {k}" if k else "all of the source"
+            report(f"  written with {told}: {_scores(written, held_out)}")
+        save_checkpoint(
+            options.work / f"han-{trained or 'all'}",
+            config,
+            network.state_dict(),
+            normalisation=FeatureNormalisation.identity(),
+            source_model=models[0],
+            target_model=models[1],
+        )
+
+
+def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
+    """What `earvoice evaluate --text` reads."""
+    work.mkdir(parents=True, exist_ok=True)
+    for tag, texts in (
+        ("en", [each.english for each in sentences]),
+        ("de", [each.german for each in sentences]),
+    ):
+        (work / f"held-out.{tag}").write_text("\n".join(texts) + "\n", encoding="utf8")
+
+
+def _quality(texts: Sequence[str], sentences: Sequence[Sentence]) -> str:
+    scores = score_quality(texts, [each.german for each in sentences], "de")
+    return f"BLEU {scores.bleu:.1f}, chrF {scores.chrf:.1f}"
+
+
+def _scores(written: Sequence[Written], sentences: Sequence[Sentence]) -> str:
+    """Quality, and lag in words of those that are not empty."""
+    lags = [
+        (
+            average_lagging(each.delays_words, *lengths),
+            length_adaptive_average_lagging(each.delays_words, *lengths),
+        )
+        for each, sentence in zip(written, sentences, strict=True)
+        if each.delays_words
+        for lengths in [(len(sentence.english.split()), len(sentence.german.split()))]
+    ]
+    quality = _quality([each.text for each in written], sentences)
+    if not lags:
+        return quality
+    al, laal = (fmean(lag) for lag in zip(*lags, strict=True))
+    return f"{quality}, AL {al:.1f}, LAAL {laal:.1f} words of {len(lags)}"

@@ -1,0 +1,116 @@
+"""A text source through the three services, from a checkpoint like any other."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from earvoice.models.checkpoint import save_checkpoint
+from earvoice.models.config import DecoderConfig, PolicyDefaults
+from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.text import TextConfig
+from tests.e2e.calling import SPEECH
+from tests.tiny_model import LIVELY_TEXT, lively_network, tiny_config, train_sentencepiece
+
+pytestmark = pytest.mark.torch
+
+TEXT = "die kleine Katze sieht das alte Haus\nheute bringt der Lehrer das Buch\n"
+WORD_MS = 250
+POLICY = ("--policy", "strided-wait-k:k=2", "--commit-unit", "token", "--no-guards")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A tiny checkpoint for both services."""
+    folder = tmp_path_factory.mktemp("text") / "model"
+    pieces = train_sentencepiece(LIVELY_TEXT, 64)
+    config = replace(
+        tiny_config(pieces, pieces),
+        encoder=TextConfig(d_model=32, layers=2, heads=4, ffn_width=48),
+        decoder=DecoderConfig(layers=2, heads=4, ffn_width=48),
+        policy_defaults=PolicyDefaults("wait_k", attention_layer=1, segment_ms=WORD_MS),
+    )
+    save_checkpoint(
+        folder,
+        config,
+        lively_network(config, 5).state_dict(),
+        normalisation=FeatureNormalisation.identity(),
+        source_model=pieces,
+        target_model=pieces,
+    )
+    return {f"EARVOICE_{one}_MODEL_PATH": str(folder) for one in ("ENCODER", "DECODER")}
+
+
+def _run(environment: dict[str, str], *options: object, given: str = "") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "earvoice.cli", *map(str, options)],
+        check=False,
+        capture_output=True,
+        text=True,
+        input=given,
+        env=os.environ | environment,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_words_come_as_they_are_due(environment: dict[str, str], tmp_path: Path) -> None:
+    """Sentences are utterances; nothing is written before two words, then at words' ends.
+
+    From a file and from a pipe, the same.
+    """
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT)
+    command = ("translate", "--text", "--to", "de", "--format", "jsonl", "--transcript", *POLICY)
+    told = []
+    for source, given in ((file, ""), ("-", TEXT)):
+        status, output, errors = _run(environment, *command, source, given=given)
+        assert status == 0, errors
+        told.append([json.loads(line) for line in output.splitlines()])
+    texts = [[one["text"] for one in lines if one["type"] == "word"] for lines in told]
+    assert texts[0] == texts[1]
+    lines = told[0]
+    ends = [line for line in lines if line["type"] == "utterance_end"]
+    assert [(one["source_start_ms"], one["source_end_ms"]) for one in ends] == [
+        (0, 7 * WORD_MS),
+        (7 * WORD_MS, 13 * WORD_MS),
+    ]
+    words = [line for line in lines if line["type"] == "word"]
+    for utterance, start in enumerate((0, 7 * WORD_MS)):
+        delays = [one["delay_ms"] - start for one in words if one["utterance"] == utterance]
+        assert delays
+        assert min(delays) >= 2 * WORD_MS
+        assert all(delay % WORD_MS == 0 for delay in delays)
+        # Token t is not there before k + t - 1 words.
+        assert all(
+            delay >= min((2 + place) * WORD_MS, max(delays)) for place, delay in enumerate(delays)
+        )
+
+
+def test_a_test_set_is_scored_in_words(environment: dict[str, str], tmp_path: Path) -> None:
+    """Each line is an instance; the table has a column of words, and a second run goes on."""
+    (tmp_path / "source").write_text(TEXT)
+    (tmp_path / "target").write_text("eins zwei\ndrei vier\n")
+    options = ("--source", tmp_path / "source", "--target", tmp_path / "target", *POLICY)
+    for _ in range(2):
+        status, output, errors = _run(
+            environment, "evaluate", "--text", "--to", "de", "--output", tmp_path / "run", *options
+        )
+        assert status == 0, errors
+        assert "ideal, words" in output
+    log = (tmp_path / "run" / "instances.log").read_text().splitlines()
+    assert [json.loads(line)["source_length"] for line in log] == [7 * WORD_MS, 6 * WORD_MS]
+    assert (tmp_path / "run" / "config.yaml").read_text().startswith("source_type: text\n")
+
+
+def test_sound_is_refused_by_name(environment: dict[str, str]) -> None:
+    """A model that reads says what it takes."""
+    status, _, errors = _run(environment, "translate", SPEECH, "--to", "de")
+    assert status != 0
+    assert "audio_encoding" in errors
+    assert "allowed: AUDIO_ENCODING_WORDS" in errors
