@@ -27,6 +27,7 @@ class ModelDescription:
         default_frames: AlignAtt's distance from the last state, in states.
         default_min_confidence: mean confidence that an utterance's words must reach.
         default_attention_heads: heads whose mean is read, from 1; empty means all.
+        reads_words: its source is text, and no sound.
     """
 
     name: str
@@ -45,6 +46,7 @@ class ModelDescription:
     default_segment_ms: int
     default_attention_heads: tuple[int, ...] = ()
     default_min_confidence: float = 0.0
+    reads_words: bool = False
 
 
 @dataclass(frozen=True)

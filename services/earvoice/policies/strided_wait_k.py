@@ -54,7 +54,7 @@ class StridedWaitK(DecisionPolicy):
         minimum=40,
         maximum=4000,
         unit="ms",
-        default_text=f"{DEFAULT_STRIDE_MS} unless `stride_words` is given; of a text never",
+        default_text=f"{DEFAULT_STRIDE_MS} unless `stride_words` is given or the source is text",
         help="s as audio",
     )
     stride_words: int | None = parameter(
@@ -62,7 +62,7 @@ class StridedWaitK(DecisionPolicy):
         minimum=1,
         maximum=16,
         unit="words",
-        default_text="of a text 1",
+        default_text="1 of a text",
         help="s as complete source words of the CTC transcript, instead of `stride_ms`",
     )
     catch_up: float = parameter(
