@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.api.v1 import types_pb2 as types
 from earvoice.client import (
     Committed,
     CommittedWord,
@@ -29,7 +30,7 @@ from earvoice.client import (
 )
 from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
 from earvoice.client.options import read_config, read_update
-from earvoice.runtime.audio_format import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ
+from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
 
 if TYPE_CHECKING:
@@ -207,8 +208,11 @@ def _read_options(config: object) -> TranslationOptions:
     except json_format.ParseError as error:
         raise MalformedMessageError(f"config: {error}") from error
     _check_choices(message)
-    _check_range("sampleRateHertz", message.sample_rate_hertz, *SAMPLE_RATE_RANGE_HZ)
-    _check_range("audioChannelCount", message.audio_channel_count or 1, 1, CHANNEL_LIMIT)
+    reads = message.audio_encoding == types.AUDIO_ENCODING_WORDS
+    encoding: AudioEncoding = "words" if reads else "linear16"
+    _check_range("sampleRateHertz", message.sample_rate_hertz, *allowed_rates_hz(encoding))
+    channels = message.audio_channel_count or 1
+    _check_range("audioChannelCount", channels, 1, allowed_channels(encoding))
     try:
         options = read_config(message)
     except ValueError as error:

@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 
     from earvoice.models.translation import SightMask
 
-ENCODER = TextConfig(d_model=256, layers=3, heads=4, ffn_width=768)
-DECODER = DecoderConfig(layers=3, heads=4, ffn_width=768, tied_embeddings=True)
+ENCODER = TextConfig(d_model=192, layers=3, heads=4, ffn_width=576)
+DECODER = DecoderConfig(layers=3, heads=4, ffn_width=576, tied_embeddings=True)
 """Small; a paper's size is `TextConfig()` with `DecoderConfig()`: eight layers and six."""
 SOURCES = ("tatoeba", "restaurant", "customer-chat")
-MOST_WORDS = 12
-PIECES = 4000
-PEAK_RATE = 1.5e-3
+MOST_WORDS = 8
+PIECES = 2000
+PEAK_RATE = 2e-3
 DROPOUT = 0.1
 SMOOTHING = 0.1
-ROOM_PIECES = 2500
-STEPS, HELD_OUT = 800, 150
+ROOM_PIECES = 1500
+STEPS, HELD_OUT = 1800, 150
 TRAINED = (3, None)
 """k; None trains with all of the source."""
 WRITTEN = (1, 3, 5, None)
@@ -72,7 +72,7 @@ class Written:
 
 
 def read_sentences(text: Path, count: int) -> tuple[list[Sentence], list[Sentence]]:
-    """Sentences of at most twelve words to learn, and `count` that are held out."""
+    """Sentences of at most eight words to learn, and `count` that are held out."""
     learned, kept = list[Sentence](), list[Sentence]()
     for pair in read_pairs(text):
         german = pair.translations.get("de", "")
