@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SYSTEMS = {name: f"earvoice.systems.{name}" for name in ("caat", "han", "nguyen")}
+SYSTEMS = {name: f"earvoice.systems.{name}" for name in ("caat", "cascade", "han", "nguyen")}
 
 
 def main() -> None:

@@ -1,0 +1,168 @@
+"""A cascade: captions of the shipped model are the source words of a text model, both live.
+
+Two sets of services run beside each other. A caption's word goes on as soon as it is known to be
+whole, so that the text model writes while the speaker is still talking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from earvoice.cli.local_services import ServiceChoices, run_services
+from earvoice.cli.log_relay import ServiceLogs
+from earvoice.client import (
+    AudioFormat,
+    Committed,
+    EndOfUtterance,
+    SegmentDone,
+    TranslationOptions,
+    WaitK,
+    connect,
+    join_words,
+)
+from earvoice.client.audio import send_fast
+from earvoice.client.text import write_words
+from earvoice.evaluation.metrics import length_adaptive_average_lagging
+from earvoice.evaluation.quality import score_quality
+from earvoice.runtime.audio_format import WORDS
+from earvoice.systems.turns import mean_lag, quality, read_turns
+from earvoice.training.schedule import report
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import AsyncIterable, AsyncIterator, Sequence
+    from pathlib import Path
+
+    from earvoice.client import CommittedWord, TranslationClient, TranslationEvent
+    from earvoice.systems.turns import Turn
+
+TURNS = 40
+SPOKEN = AudioFormat("float32")
+DIRECT = TranslationOptions(("de",), SPOKEN, catch_up="every-segment")
+CAPTIONS = TranslationOptions(("en",), SPOKEN, catch_up="every-segment", min_confidence=0.0)
+WAITED = (1, 3)
+
+
+class CaptionWords:
+    """The words of captions as a text model's source.
+
+    A caption's word is whole when the next begins or its utterance has ended; until then a full
+    stop may come.
+
+    Attributes:
+        heard_ms: of each word that went on, the audio that had been heard by then.
+    """
+
+    def __init__(self, captions: AsyncIterable[TranslationEvent]) -> None:
+        self._captions = captions
+        self.heard_ms: list[float] = []
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield each word's bytes; that of an utterance's last says that a sentence ends."""
+        held, segment_end_ms = "", 0.0
+        async for event in self._captions:
+            match event:
+                case Committed(words=words):
+                    for word in words:
+                        if held and word.starts_word:
+                            self.heard_ms.append(word.delay_ms)
+                            yield write_words(held)
+                            held = ""
+                        held += word.text
+                case SegmentDone():
+                    segment_end_ms = max(segment_end_ms, event.end_ms)
+                case EndOfUtterance() if held:
+                    self.heard_ms.append(segment_end_ms)
+                    yield write_words(f"{held}\n")
+                    held = ""
+
+
+Timed = list[tuple["CommittedWord", float]]
+"""Committed words, and the audio that had been heard by then, in ms."""
+
+
+async def translate_cascaded(
+    speech: TranslationClient, text: TranslationClient, sound: bytes, policy: WaitK
+) -> tuple[str, Timed]:
+    """Return the captions and the translation of them."""
+    shown: list[CommittedWord] = []
+
+    async def captions() -> AsyncIterator[TranslationEvent]:
+        async for event in speech.translate(send_fast([sound]), CAPTIONS):
+            if isinstance(event, Committed):
+                shown.extend(event.words)
+            yield event
+
+    source, written = CaptionWords(captions()), Timed()
+    options = TranslationOptions(("de",), WORDS, policy=policy, catch_up="every-segment")
+    async for event in text.translate(aiter(source), options):
+        if isinstance(event, Committed):
+            for word in event.words:
+                read_words = round(word.delay_ms / WORDS.position_ms(1))
+                written.append((word, source.heard_ms[read_words - 1]))
+    return join_words(shown), written
+
+
+async def translate_directly(speech: TranslationClient, sound: bytes) -> Timed:
+    return [
+        (word, word.delay_ms)
+        async for event in speech.translate(send_fast([sound]), DIRECT)
+        if isinstance(event, Committed)
+        for word in event.words
+    ]
+
+
+def run(options: argparse.Namespace) -> None:
+    """Needs the checkpoint that `han` has left in the work folder."""
+    turns = read_turns(options.data / "text", "dev", TURNS)
+    report(f"{len(turns)} turns of restaurant dialogues, said by espeak-ng, held out from training")
+    asyncio.run(_compare(turns, options.model, options.work / "han-3"))
+
+
+async def _compare(turns: Sequence[Turn], speech_model: Path, text_model: Path) -> None:
+    async with AsyncExitStack() as stack:
+        speech, text = [await _open(stack, model.resolve()) for model in (speech_model, text_model)]
+        sounds = [turn.sound.astype("<f4").tobytes() for turn in turns]
+        direct = [await translate_directly(speech, sound) for sound in sounds]
+        report(f"direct: {_scores(direct, turns)}")
+        for k in WAITED:
+            policy = WaitK(k, "adaptive", inclusive=True)
+            both = [await translate_cascaded(speech, text, sound, policy) for sound in sounds]
+            captions, written = zip(*both, strict=True)
+            wrong = score_quality(captions, [turn.english for turn in turns], "en").wer
+            report(f"cascade, wait-{k}: {_scores(written, turns)}; captions' WER {wrong:.1f}")
+
+
+async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:
+    choices = ServiceChoices(backend_settings={"MODEL_PATH": str(model)})
+    running = await stack.enter_async_context(run_services(choices, ServiceLogs()))
+    return await stack.enter_async_context(connect(running.addresses["policy"]))
+
+
+def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> str:
+    """Quality, and lag behind the sound; of computation nothing is told."""
+    texts = [join_words([word for word, _ in each]) for each in written]
+    lags_ms = [
+        length_adaptive_average_lagging(
+            [min(heard_ms, turn.duration_ms) for heard_ms in _word_times(each)],
+            turn.duration_ms,
+            len(turn.german.split()),
+        )
+        if each
+        else None
+        for each, turn in zip(written, turns, strict=True)
+    ]
+    return f"{quality(texts, turns)}; {mean_lag(lags_ms)}"
+
+
+def _word_times(written: Timed) -> list[float]:
+    """When each word was there with its last piece."""
+    times: list[float] = []
+    for word, heard_ms in written:
+        if word.starts_word or not times:
+            times.append(heard_ms)
+        else:
+            times[-1] = heard_ms
+    return times
