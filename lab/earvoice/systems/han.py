@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.corpus.texts import read_pairs
+from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
 from earvoice.evaluation.metrics import average_lagging, length_adaptive_average_lagging
 from earvoice.evaluation.quality import score_quality
 from earvoice.models.checkpoint import save_checkpoint
@@ -215,6 +216,8 @@ def run(options: argparse.Namespace) -> None:
         for each in learned
     ]
     _write_texts(options.work, held_out)
+    draws = Bootstrap(len(held_out))
+    bleu: dict[tuple[int | None, int | None], np.ndarray] = {}
     for trained in TRAINED:
         mask = trained and WaitKMask(trained, source, target, reads_words=True)
         network, course = train(config, examples, mask or None, STEPS)
@@ -226,6 +229,7 @@ def run(options: argparse.Namespace) -> None:
             written = [writer.write(each.english, k) for each in held_out]
             told = f"k {k}" if k else "all of the source"
             report(f"  written with {told}: {_scores(written, held_out)}")
+            bleu[trained, k] = draws.bleu(_statistics([each.text for each in written], held_out))
         save_checkpoint(
             options.work / f"han-{trained or 'all'}",
             config,
@@ -233,6 +237,12 @@ def run(options: argparse.Namespace) -> None:
             normalisation=FeatureNormalisation.identity(),
             source_model=models[0],
             target_model=models[1],
+        )
+    for k in WRITTEN:
+        gain = estimate(bleu[TRAINED[0], k] - bleu[TRAINED[1], k])
+        report(
+            f"trained with k {TRAINED[0]} for all of the source, written with {k or 'that'}: "
+            f"BLEU {gain.value:+.1f}, 95 % {gain.low:+.1f} to {gain.high:+.1f}"
         )
 
 
@@ -247,8 +257,13 @@ def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
 
 
 def _quality(texts: Sequence[str], sentences: Sequence[Sentence]) -> str:
-    scores = score_quality(texts, [each.german for each in sentences], "de")
-    return f"BLEU {scores.bleu:.1f}, chrF {scores.chrf:.1f}"
+    chrf = score_quality(texts, [each.german for each in sentences], "de").chrf
+    bleu = estimate(Bootstrap(len(texts)).bleu(_statistics(texts, sentences)))
+    return f"BLEU {bleu.value:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], chrF {chrf:.1f}"
+
+
+def _statistics(texts: Sequence[str], sentences: Sequence[Sentence]) -> np.ndarray:
+    return sentence_statistics(texts, [each.german for each in sentences], "de")
 
 
 def _scores(written: Sequence[Written], sentences: Sequence[Sentence]) -> str:
