@@ -23,13 +23,15 @@ from tests.tiny_model import (
 
 pytestmark = pytest.mark.torch
 
-ENCODERS = ("relative", "released", "transformer")
+ENCODERS = ("relative", "released", "transformer", "one way")
 
 
 def _variant(config: ModelConfig, encoder: str) -> ModelConfig:
     """The Conformer with one of its position schemes, or the Transformer."""
-    if encoder == "transformer":
-        changed = dataclasses.replace(config.encoder, architecture="transformer")
+    if encoder in ("transformer", "one way"):
+        changed = dataclasses.replace(
+            config.encoder, architecture="transformer", causal=encoder == "one way"
+        )
     else:
         positions: PositionScheme = "released" if encoder == "released" else "relative"
         changed = dataclasses.replace(config.encoder, positions=positions)
@@ -56,6 +58,25 @@ def test_padded_batch_equals_single(
         assert int(batch.lengths[index]) == count
         torch.testing.assert_close(batch.states[index, :count], output.states, atol=2e-5, rtol=0)
         assert torch.equal(batch.run_lengths[index, :count], output.run_lengths)
+
+
+@pytest.mark.parametrize("prepared", [False, True], ids=["plain", "prepared"])
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_one_way_a_state_never_changes(
+    config: ModelConfig, encoder: str, *, prepared: bool
+) -> None:
+    """What is heard later changes the states of earlier frames unless the encoder hears one way."""
+    variant = _variant(config, encoder)
+    plain = dataclasses.replace(
+        variant, encoder=dataclasses.replace(variant.encoder, compression="none")
+    )
+    network = random_network(plain)
+    if prepared:
+        network.prepare_inference(torch.float32)
+    sound = torch.randn(171, 80)
+    early, late = network.encoder.encode(sound[:90]).states, network.encoder.encode(sound).states
+    same = torch.allclose(early, late[: len(early)], atol=1e-4)
+    assert same == (encoder == "one way")
 
 
 @lru_cache

@@ -86,9 +86,13 @@ class EncoderConfig(FamilyConfig):
     depthwise_kernel: int = parameter(31, minimum=1, maximum=127)
     positions: PositionScheme = "relative"
     subsampler: SubsamplerConfig = dataclasses.field(default_factory=SubsamplerConfig)
+    causal: bool = False
+    """A Transformer's states hear nothing later (Han 2020): they stay as the sound goes on."""
 
     def check_together(self) -> None:
         _check_heads("heads", self.heads, self.d_model)
+        if self.causal and self.architecture == "conformer":
+            raise ParameterError("causal", self.causal, "false with a Conformer")
         if self.ctc_layer > self.layers:
             raise ParameterError("ctc_layer", self.ctc_layer, f"1 to {self.layers}")
         for name, width in (
@@ -114,6 +118,7 @@ class EncoderConfig(FamilyConfig):
             f"{self.architecture}, {self.layers} layers, {self.d_model} wide, "
             f"{self.heads} heads, CTC after layer {self.ctc_layer}, {self.compression}, "
             f"{self.frame_shift_ms} ms a frame, {self.positions} positions"
+            f"{', one way' if self.causal else ''}"
         )
 
 

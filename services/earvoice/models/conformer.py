@@ -31,8 +31,10 @@ class Subsampler(nn.Module):
         sub = config.subsampler
         inputs = [mel_bins, *[sub.channels // 2] * (sub.layers - 1)]
         outputs = [*[sub.channels] * (sub.layers - 1), 2 * config.d_model]
+        half = sub.kernel_frames // 2
+        self.padding = (2 * half, 0) if config.causal else (half, half)
         self.conv_layers = nn.ModuleList(
-            nn.Conv1d(i, o, sub.kernel_frames, stride=2, padding=sub.kernel_frames // 2)
+            nn.Conv1d(i, o, sub.kernel_frames, stride=2)
             for i, o in zip(inputs, outputs, strict=True)
         )
         self._inference: nn.ModuleList | None = None
@@ -55,7 +57,7 @@ class Subsampler(nn.Module):
             return features, None
         hidden = features.transpose(1, 2)
         for conv in self.conv_layers:
-            hidden = functional.glu(conv(hidden), dim=1)
+            hidden = functional.glu(conv(functional.pad(hidden, self.padding)), dim=1)
             if lengths is not None:
                 lengths = (lengths + 1) // 2
                 hidden = hidden * valid_frames(lengths, hidden.shape[2])[:, None]

@@ -147,14 +147,15 @@ class PaperEncoder(SpeechEncoder):
         return EncodedBatch(dataclasses.replace(compressed, states=states), ctc_log_probs, lengths)
 
     def prepare(self, dtype: torch.dtype) -> None:
-        self.layers = nn.ModuleList(_fused(layer, dtype) for layer in self.layers)
-        self.subsample.prepare(dtype)
+        if not self.config.causal:
+            self.layers = nn.ModuleList(_fused(layer, dtype) for layer in self.layers)
+            self.subsample.prepare(dtype)
         super().prepare(dtype)
 
     def _through(
         self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
     ) -> torch.Tensor:
-        if self._prepared:
+        if self._prepared and not self.config.causal:
             return self._through_fused(layers, hidden, lengths)
         frames, width = hidden.shape[1:]
         valid = None if lengths is None else valid_frames(lengths, frames)
@@ -172,7 +173,8 @@ def _layer(config: EncoderConfig, dropout: float) -> nn.Module:
     if config.architecture == "conformer":
         return ConformerLayer(config, dropout)
     width = config.d_model
-    return TransformerEncoderLayer(width, config.heads, config.ffn_multiplier * width, dropout)
+    ffn_width = config.ffn_multiplier * width
+    return TransformerEncoderLayer(width, config.heads, ffn_width, dropout, causal=config.causal)
 
 
 def _fused(layer: nn.Module, dtype: torch.dtype) -> nn.Module:
