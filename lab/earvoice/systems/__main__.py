@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SYSTEMS = {name: f"earvoice.systems.{name}" for name in ("caat", "cascade", "han", "nguyen")}
+SYSTEMS = ("caat", "cascade", "han", "meta", "nguyen")
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    import_module(SYSTEMS[options.system]).run(options)
+    import_module(f"earvoice.systems.{options.system}").run(options)
 
 
 if __name__ == "__main__":

@@ -29,11 +29,17 @@ from earvoice.models.config import (
     SubsamplerConfig,
     TargetLanguage,
 )
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
 from earvoice.models.lstm import LstmConfig, LstmDecoder
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.systems.turns import lag_ms, mean_lag, quality, read_turns
+from earvoice.systems.turns import (
+    features_of,
+    lag_ms,
+    mean_lag,
+    normalised_features,
+    quality,
+    read_turns,
+)
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
 from earvoice.training.vocabulary import pieces_of
@@ -205,8 +211,8 @@ def run(options: argparse.Namespace) -> None:
     source = parts.source_vocabulary
     turns = read_turns(options.data / "text", "train", TURNS)
     held_out = read_turns(options.data / "text", "dev", HELD_OUT)
-    normalisation, features = _features(turns)
-    heard = [_normalised(turn, normalisation) for turn in held_out]
+    normalisation, features = normalised_features(turns)
+    heard = [features_of(turn, normalisation) for turn in held_out]
     asked = [(turns[:HELD_OUT], features[:HELD_OUT], "learned"), (held_out, heard, "held out")]
     report(f"{len(turns)} turns, {len(held_out)} held out; of the learned the first {HELD_OUT}")
     for unit, (kind, count) in UNITS.items():
@@ -239,17 +245,6 @@ def run(options: argparse.Namespace) -> None:
 
 def transcript_of(turn: Turn) -> str:
     return transcript(spoken_form(turn.english))
-
-
-def _features(turns: Sequence[Turn]) -> tuple[FeatureNormalisation, list[torch.Tensor]]:
-    raw = [_normalised(turn, FeatureNormalisation.identity()) for turn in turns]
-    every = torch.cat(raw)
-    normalisation = FeatureNormalisation(every.mean(0), every.std(0))
-    return normalisation, [normalisation(each) for each in raw]
-
-
-def _normalised(turn: Turn, normalisation: FeatureNormalisation) -> torch.Tensor:
-    return FeatureStream(Filterbank(), normalisation).accept(turn.sound)
 
 
 def _table(

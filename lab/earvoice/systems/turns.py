@@ -9,6 +9,8 @@ from itertools import islice, zip_longest
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
+import torch
+
 from earvoice.corpus.clips import say
 from earvoice.corpus.spoken import spoken_form
 from earvoice.corpus.texts import comparison_key, fits, tidy
@@ -16,6 +18,7 @@ from earvoice.corpus.voice import Voice
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import score_quality
 from earvoice.models.config import SAMPLE_RATE_HZ
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,16 +44,18 @@ class Turn:
         return len(self.sound) * 1000 / SAMPLE_RATE_HZ
 
 
-def read_turns(text: Path, split: Literal["train", "dev"], count: int) -> list[Turn]:
-    """Turns of at most six words, no two alike; none of dev is in train.
+def read_turns(
+    text: Path, split: Literal["train", "dev"], count: int, most_words: int = MOST_WORDS
+) -> list[Turn]:
+    """Turns of few words, no two alike; none of dev is in train.
 
     Args:
         text: the folder of the texts.
         count: so many, in an order drawn once for all.
     """
-    known = {comparison_key(english) for english, _ in _pairs(text, "train")}
+    known = {comparison_key(english) for english, _ in _pairs(text, "train", most_words)}
     pairs: dict[str, tuple[str, str]] = {}
-    for english, german in _pairs(text, split):
+    for english, german in _pairs(text, split, most_words):
         key = comparison_key(english)
         if split == "train" or key not in known:
             pairs.setdefault(key, (english, german))
@@ -63,11 +68,23 @@ def read_turns(text: Path, split: Literal["train", "dev"], count: int) -> list[T
     return turns
 
 
-def _pairs(text: Path, split: str) -> Iterator[tuple[str, str]]:
+def normalised_features(turns: Sequence[Turn]) -> tuple[FeatureNormalisation, list[torch.Tensor]]:
+    """[T, 80] of each, and the mean and deviation of all, by which they are normalised."""
+    raw = [features_of(turn, FeatureNormalisation.identity()) for turn in turns]
+    every = torch.cat(raw)
+    normalisation = FeatureNormalisation(every.mean(0), every.std(0))
+    return normalisation, [normalisation(each) for each in raw]
+
+
+def features_of(turn: Turn, normalisation: FeatureNormalisation) -> torch.Tensor:
+    return FeatureStream(Filterbank(), normalisation).accept(turn.sound)
+
+
+def _pairs(text: Path, split: str, most_words: int) -> Iterator[tuple[str, str]]:
     with (text / FILE.format(split=split)).open(encoding="utf-8", newline="") as stream:
         for row in csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
             english, german = tidy(row[2]), tidy(row[3])
-            if fits(english, german) and len(english.split()) <= MOST_WORDS:
+            if fits(english, german) and len(english.split()) <= most_words:
                 yield english, german
 
 

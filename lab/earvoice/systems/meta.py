@@ -1,0 +1,327 @@
+"""Han 2020, speech: a wait-k Transformer that hears one way, with and without meta-training.
+
+wMT is meta-trained on recognition, text translation and speech translation, then fine-tuned on
+speech translation; woMT takes as many gradients of speech translation alone. One vocabulary has the
+pieces of both languages, and one embedding is what is read and what is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
+from earvoice.models.checkpoint import save_checkpoint
+from earvoice.models.config import (
+    FRAME_SHIFT_MS,
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    PolicyDefaults,
+    SubsamplerConfig,
+    TargetLanguage,
+)
+from earvoice.models.conformer import subsampled_lengths
+from earvoice.models.text import source_pieces
+from earvoice.models.transformer import TokenPositions
+from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.systems.han import read_sentences
+from earvoice.systems.turns import (
+    features_of,
+    lag_ms,
+    mean_lag,
+    normalised_features,
+    quality,
+    read_turns,
+)
+from earvoice.training.data import batches
+from earvoice.training.meta import meta_backward
+from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.vocabulary import pieces_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from earvoice.systems.turns import Turn
+
+ENCODER = EncoderConfig(
+    architecture="transformer",
+    d_model=192,
+    heads=4,
+    ffn_multiplier=3,
+    layers=3,
+    ctc_layer=3,
+    compression="none",
+    subsampler=SubsamplerConfig(layers=3, channels=256),
+    causal=True,
+)
+"""Three convolutions of stride 2, as in the paper, along time."""
+DECODER = DecoderConfig(layers=3, heads=4, ffn_width=576, tied_embeddings=True)
+LANGUAGES = (TargetLanguage("de", "<de>"), TargetLanguage("en", "<en>"))
+PIECES = 1500
+TURNS, TRANSLATED, HELD_OUT = 1200, 400, 150
+"""Spoken turns that are recognised; how many of them are translated too; and of the others."""
+MOST_WORDS = 8
+META_STEPS, TUNE_STEPS = 1200, 600
+ALPHA = 0.1
+"""Of equation 1."""
+PEAK_RATE = 1e-3
+DROPOUT = 0.1
+SMOOTHING = 0.1
+ROOM_STATES = 800
+WAIT_K = 5
+HEARD_STRIDE = 3
+"""States of 80 ms for each piece; of what is read it is one piece."""
+MOST_PIECES = 40
+
+
+@dataclass(frozen=True)
+class Example:
+    source: torch.Tensor
+    """[T, 80] of what is heard; [P] int64 pieces of what is read."""
+    tag: int
+    pieces: Sequence[int]
+
+    @property
+    def is_heard(self) -> bool:
+        return self.source.ndim > 1
+
+    @property
+    def state_count(self) -> int:
+        length = torch.tensor(len(self.source))
+        return int(subsampled_lengths(length, ENCODER.subsampler.layers if self.is_heard else 0))
+
+
+def meta_config(pieces: int, target_pieces: int) -> ModelConfig:
+    return ModelConfig(
+        "han-2020-speech",
+        "1",
+        "en",
+        LANGUAGES,
+        pieces,
+        target_pieces,
+        encoder=ENCODER,
+        decoder=DECODER,
+        policy_defaults=PolicyDefaults("strided_wait_k", attention_layer=2),
+    )
+
+
+def encoded(
+    network: SpeechTranslationModel, sources: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Return [B, S, d] states of what is all heard or all read, [B] their numbers, the stride."""
+    encoder = network.papers_encoder
+    lengths = torch.tensor([len(source) for source in sources])
+    padded = nn.utils.rnn.pad_sequence(list(sources), batch_first=True)
+    if padded.ndim > 2:  # noqa: PLR2004 - features have an axis of their own
+        memory = encoder(padded, lengths).compressed
+        return memory.states, memory.lengths, HEARD_STRIDE
+    positions = TokenPositions(ENCODER.d_model).up_to(padded.shape[1], padded.device)
+    hidden = encoder.dropout(network.transformer_decoder.embed(padded, positions))
+    for layer in encoder.layers:
+        hidden = layer(hidden)
+    return encoder.layer_norm(hidden), lengths, 1
+
+
+def visible_states(tokens: int, states: int, stride: int) -> torch.Tensor:
+    """[1, L, S] bool: g(t) = (k + t - 1) s states for piece t; row 0 is before the language."""
+    numbers = torch.arange(tokens).clamp(min=1)
+    return torch.arange(states) < stride * (WAIT_K + numbers[:, None] - 1)[None]
+
+
+def loss_of(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch.Tensor:
+    texts = [torch.tensor([EOS, each.tag, *each.pieces, EOS]) for each in examples]
+    tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
+    with torch.autocast("cpu", torch.bfloat16):
+        states, lengths, stride = encoded(network, [each.source for each in examples])
+        given = tokens[:, :-1].clamp(min=0)
+        visible = visible_states(given.shape[1], states.shape[1], stride)
+        logits = network.transformer_decoder(given, states, lengths, visible)
+    return functional.cross_entropy(
+        logits[:, 1:].flatten(0, 1),
+        tokens[:, 2:].flatten(),
+        ignore_index=-1,
+        label_smoothing=SMOOTHING,
+    )
+
+
+def drawn(examples: Sequence[Example], generator: np.random.Generator) -> Iterator[list[Example]]:
+    sizes = [max(each.state_count, len(each.pieces) + 2) for each in examples]
+    for part in batches(sizes, ROOM_STATES, generator):
+        yield [examples[i] for i in part]
+
+
+def descend(
+    network: SpeechTranslationModel, backward: Callable[[], float], step_count: int
+) -> list[float]:
+    """Adam for so many steps by the gradients that `backward` leaves; return the losses."""
+    optim = optimiser(network.train().parameters(), PEAK_RATE)
+    course: list[float] = []
+    while len(course) < step_count:
+        optim.zero_grad()
+        course.append(backward())
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        for group in optim.param_groups:
+            group["lr"] = PEAK_RATE * rate(len(course), len(course) / step_count)
+        optim.step()
+    network.eval()
+    return course
+
+
+def train(
+    network: SpeechTranslationModel, examples: Sequence[Example], step_count: int, seed: int = 1
+) -> list[float]:
+    parts = drawn(examples, np.random.default_rng(seed))
+
+    def backward() -> float:
+        loss = loss_of(network, next(parts))
+        torch.autograd.backward(loss)
+        return float(loss.detach())
+
+    return descend(network, backward, step_count)
+
+
+def meta_train(
+    network: SpeechTranslationModel,
+    tasks: Sequence[Sequence[Example]],
+    step_count: int,
+    seed: int = 1,
+) -> list[float]:
+    """At each step a task is drawn, and two batches of it."""
+    generator = np.random.default_rng(seed)
+    parts = [drawn(examples, generator) for examples in tasks]
+    parameters = list(network.parameters())
+
+    def backward() -> float:
+        task = parts[generator.integers(len(parts))]
+        first, second = (partial(loss_of, network, part) for part in islice(task, 2))
+        return meta_backward(parameters, first, second, ALPHA)
+
+    return descend(network, backward, step_count)
+
+
+@torch.inference_mode()
+def write(
+    network: SpeechTranslationModel, features: torch.Tensor, tag: int
+) -> list[tuple[int, float]]:
+    """Write one recording; return each piece, and the ms of audio heard by then.
+
+    The states of what has been heard are those of the whole recording, as nothing later is in them.
+    """
+    states, _, stride = encoded(network, [features])
+    tokens, written = [EOS, tag], list[tuple[int, float]]()
+    state_ms = FRAME_SHIFT_MS << ENCODER.subsampler.layers
+    while len(written) < MOST_PIECES:
+        heard = min(stride * (WAIT_K + len(written)), states.shape[1])
+        given = torch.tensor([tokens])
+        visible = visible_states(len(tokens), states.shape[1], stride)
+        logits = network.transformer_decoder(
+            given, states, torch.tensor([states.shape[1]]), visible
+        )[0, -1]
+        logits[:EOS] = -torch.inf
+        if heard < states.shape[1]:
+            logits[EOS] = -torch.inf
+        piece = int(logits.argmax())
+        if piece == EOS:
+            break
+        tokens.append(piece)
+        written.append((piece, float(heard * state_ms)))
+    return written
+
+
+def run(options: argparse.Namespace) -> None:
+    """Both trainings, what each has learned and what is held out, and the difference."""
+    text = options.data / "text"
+    turns = read_turns(text, "train", TURNS, MOST_WORDS)
+    held_out = read_turns(text, "dev", HELD_OUT, MOST_WORDS)
+    sentences, _ = read_sentences(text, 1)
+    texts = [(each.english, each.german) for each in sentences]
+    model = pieces_of([*chain(*texts), *(turn.english for turn in turns)], PIECES)
+    source, vocabulary = Vocabulary(model), Vocabulary(model, [each.tag for each in LANGUAGES])
+    german, english = (vocabulary.id_of(each.tag) for each in LANGUAGES)
+    normalisation, heard = normalised_features(turns)
+    spoken = list(zip(turns, heard, strict=True))
+    tasks = {
+        "recognition": [Example(h, english, source.encode(t.english)) for t, h in spoken],
+        "text translation": [
+            Example(
+                torch.tensor(source_pieces(each.english.split(), source, ended=True)[0]),
+                german,
+                source.encode(each.german),
+            )
+            for each in sentences
+        ],
+        "speech translation": [
+            Example(h, german, source.encode(t.german)) for t, h in spoken[:TRANSLATED]
+        ],
+    }
+    report("; ".join(f"{name}: {len(examples)}" for name, examples in tasks.items()))
+    commonest = Counter(turn.german for turn in turns[:TRANSLATED]).most_common(1)[0][0]
+    baseline = [commonest] * len(held_out)
+    report(f"trivial baseline, always {commonest!r}: {_told(baseline, held_out)}")
+    asked = {
+        "learned": (turns[:HELD_OUT], heard[:HELD_OUT]),
+        "held out": (held_out, [features_of(turn, normalisation) for turn in held_out]),
+    }
+    config = meta_config(len(source), len(vocabulary))
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in ("wMT", "woMT"):
+        torch.manual_seed(1)
+        network, began = SpeechTranslationModel(config, dropout=DROPOUT), time.process_time()
+        course = _trained(name, network, tasks)
+        seconds = time.process_time() - began
+        report(f"{name}: loss {course[0]:.2f} to {fmean(course[-20:]):.2f}, {seconds:.0f} s")
+        for which, (told, sounds) in asked.items():
+            written = [write(network, sound, german) for sound in sounds]
+            given = [vocabulary.decode(piece for piece, _ in each) for each in written]
+            lags = [lag_ms(each, vocabulary, t) for each, t in zip(written, told, strict=True)]
+            report(f"  {which}: {_told(given, told)}; {mean_lag(lags)}")
+            found[name, which] = given
+        save_checkpoint(
+            options.work / f"meta-{name}",
+            config,
+            network.state_dict(),
+            normalisation=normalisation,
+            source_model=model,
+            target_model=model,
+        )
+    for which, (told, _) in asked.items():
+        first, second = (_draws(found[name, which], told) for name in ("wMT", "woMT"))
+        gain = estimate(first - second)
+        report(
+            f"{which}: wMT less woMT BLEU {gain.value:+.1f}, "
+            f"95 % {gain.low:+.1f} to {gain.high:+.1f}"
+        )
+
+
+def _trained(
+    name: str, network: SpeechTranslationModel, tasks: Mapping[str, Sequence[Example]]
+) -> list[float]:
+    """A meta-step takes two gradients."""
+    target = tasks["speech translation"]
+    if name == "woMT":
+        return train(network, target, 2 * META_STEPS + TUNE_STEPS)
+    course = meta_train(network, list(tasks.values()), META_STEPS)
+    return course + train(network, target, TUNE_STEPS)
+
+
+def _draws(texts: Sequence[str], turns: Sequence[Turn]) -> np.ndarray:
+    statistics = sentence_statistics(texts, [turn.german for turn in turns], "de")
+    return Bootstrap(len(texts)).bleu(statistics)
+
+
+def _told(texts: Sequence[str], turns: Sequence[Turn]) -> str:
+    bleu = estimate(_draws(texts, turns))
+    return f"{quality(texts, turns)}, BLEU's 95 % {bleu.low:.1f} to {bleu.high:.1f}"

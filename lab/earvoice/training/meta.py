@@ -1,0 +1,45 @@
+"""Meta-training (Finn 2017), as Han 2020, section 2.2, has it: equations 1 and 2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import nn
+
+
+def meta_backward(
+    parameters: Sequence[nn.Parameter],
+    meta_train: Callable[[], torch.Tensor],
+    meta_test: Callable[[], torch.Tensor],
+    rate: float,
+) -> float:
+    """Leave in `grad` what an optimiser is to descend by; the parameters stay as they are.
+
+    Equation 1 makes auxiliary parameters, one step of `rate` down the loss of `meta_train`;
+    equation 2 descends by the gradient of `meta_test` at them, by no derivative of equation 1.
+
+    Returns:
+        The loss of `meta_test` at the auxiliary parameters.
+    """
+    kept = [parameter.detach().clone() for parameter in parameters]
+    for parameter, gradient in zip(parameters, _gradients(meta_train(), parameters), strict=True):
+        if gradient is not None:
+            parameter.data.sub_(gradient, alpha=rate)
+    loss = meta_test()
+    gradients = _gradients(loss, parameters)
+    for parameter, value, gradient in zip(parameters, kept, gradients, strict=True):
+        parameter.data.copy_(value)
+        parameter.grad = gradient
+    return float(loss.detach())
+
+
+def _gradients(
+    loss: torch.Tensor, parameters: Sequence[nn.Parameter]
+) -> Sequence[torch.Tensor | None]:
+    """None where a task does not use a parameter."""
+    return torch.autograd.grad(loss, parameters, allow_unused=True)
