@@ -124,17 +124,13 @@ class _LocalEncoder:
         self._revision = 0
         self.replay_count = 0
 
-    async def encode(self, audio: bytes) -> Encoded:
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
         self._revision += 1
-        message = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
-        return self._answer(encoder_pb.EncodeRequest(audio=message))
-
-    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        self._revision += 1
-        message = encoder_pb.EncodeFinish(
-            revision=self._revision, data=audio, end_sample=end_sample
-        )
-        return self._answer(encoder_pb.EncodeRequest(finish=message))
+        if end_sample is None:
+            more = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
+            return self._answer(encoder_pb.EncodeRequest(audio=more))
+        rest = encoder_pb.EncodeFinish(revision=self._revision, data=audio, end_sample=end_sample)
+        return self._answer(encoder_pb.EncodeRequest(finish=rest))
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         self._revision = 0
@@ -159,11 +155,9 @@ class _LocalEncoder:
             complete_word_count=heard.complete_word_count,
             has_partial_word=heard.has_partial_word,
             label_count=heard.label_count,
-            last_label_end_sample=heard.last_label_end_sample,
             frame_count=heard.frame_count,
             voice_activity=VoiceActivity(
                 voice.has_speech,
-                voice.speech_start_sample,
                 voice.speech_end_sample,
                 tuple((pause.start_sample, pause.end_sample) for pause in voice.pauses),
             ),

@@ -68,9 +68,7 @@ class ScriptedEncoder:
     Records what it was sent, so that tests can look at segments and utterances.
     """
 
-    voice: Callable[[int, int], VoiceActivity] = lambda start, end: VoiceActivity(
-        end > start, start, end
-    )
+    voice: Callable[[int, int], VoiceActivity] = lambda start, end: VoiceActivity(end > start, end)
     start_sample: int = 0
     end_sample: int = 0
     audio: bytearray = field(default_factory=bytearray)
@@ -78,23 +76,16 @@ class ScriptedEncoder:
     compute_ms: float = 2.0
     replay_count: int = 0
 
-    async def encode(self, audio: bytes) -> Encoded:
-        self._add(audio)
-        self.calls.append(("encode", self.end_sample))
-        return self._encoded(self.end_sample)
-
-    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        self._add(audio)
-        self.calls.append(("finish", end_sample))
-        return self._encoded(end_sample)
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        self.audio += audio
+        self.end_sample += len(audio) // FRAME_BYTES
+        name, end = ("encode", self.end_sample) if end_sample is None else ("finish", end_sample)
+        self.calls.append((name, end))
+        return self._encoded(end)
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         self.calls.append(("reset", utterance, start_sample))
         self.start_sample = self.end_sample = start_sample
-
-    def _add(self, audio: bytes) -> None:
-        self.audio += audio
-        self.end_sample += len(audio) // FRAME_BYTES
 
     def _encoded(self, end: int) -> Encoded:
         samples = end - self.start_sample
@@ -112,7 +103,6 @@ class ScriptedEncoder:
             complete_word_count=words,
             has_partial_word=states % 4 > 0,
             label_count=words * 2,
-            last_label_end_sample=min(end, voice.speech_end_sample),
             frame_count=samples * 100 // RATE_HERTZ,
             voice_activity=voice,
             source_transcript="heard",

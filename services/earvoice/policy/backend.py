@@ -80,11 +80,12 @@ class EncoderBackend(Protocol):
     def replay_count(self) -> int:
         """How often it went on elsewhere because a replica was lost."""
 
-    async def encode(self, audio: bytes) -> Encoded:
-        """Add audio to the utterance and return the next revision."""
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        """Add audio to the utterance and return the next revision.
 
-    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        """Add the rest, end the utterance at ``end_sample`` and return the last revision."""
+        Args:
+            end_sample: where the utterance ends, with its last revision; None while it goes on.
+        """
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         """Forget the utterance and begin another."""

@@ -16,7 +16,6 @@ class VoiceActivity:
     """
 
     has_speech: bool
-    speech_start_sample: int = 0
     speech_end_sample: int = 0
     pauses: Sequence[tuple[int, int]] = ()
 
@@ -38,7 +37,6 @@ class Evidence:
     complete_word_count: int
     has_partial_word: bool
     label_count: int
-    last_label_end_sample: int
     frame_count: int
     voice_activity: VoiceActivity
     source_transcript: str = ""

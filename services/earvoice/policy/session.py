@@ -263,7 +263,7 @@ class TranslationSession:
             segment, start_sample, spoken_for_sample, loops=utterance.loops
         )
         if endpoint is not None:
-            encoded = await self._encoder.finish(audio, endpoint.end_sample)
+            encoded = await self._encoder.encode(audio, endpoint.end_sample)
             timeline.encoder = encoded.timings
         else:
             encoded = await self._encoder.encode(audio)
@@ -277,7 +277,7 @@ class TranslationSession:
                 is_last=self._grid.is_last(segment.index, limit_sample),
             )
             if endpoint is not None:
-                encoded = await self._encoder.finish(b"", endpoint.end_sample)
+                encoded = await self._encoder.encode(b"", endpoint.end_sample)
                 timeline.encoder += encoded.timings
         await self._audio.mark_worked(segment.end_sample)
         return encoded, endpoint

@@ -113,13 +113,13 @@ SECOND = 8000
 ENDPOINTER = Endpointer(SECOND, pause_ms=600)
 
 
-def evidence(voice: VoiceActivity, last_label: int = 0, labels=(), spans=()) -> Evidence:
-    return Evidence(labels, 99, spans, 3, False, 6, last_label, 100, voice)
+def evidence(voice: VoiceActivity, labels=(), spans=()) -> Evidence:
+    return Evidence(labels, 99, spans, 3, False, 6, 100, voice)
 
 
 def test_a_pause_ends_the_utterance_in_its_middle():
     """600 ms of quiet after 2 s of speech: the utterance ends 300 ms into it."""
-    heard = evidence(VoiceActivity(True, 0, 2 * SECOND), last_label=SECOND)
+    heard = evidence(VoiceActivity(True, 2 * SECOND))
     assert ENDPOINTER.find_pause(heard, 0, 2 * SECOND + 4799, 0) is None
     assert ENDPOINTER.find_pause(heard, 0, 2 * SECOND + 4800, 0) == Endpoint(
         2 * SECOND + 2400, EndCause.PAUSE
@@ -129,7 +129,7 @@ def test_a_pause_ends_the_utterance_in_its_middle():
 def test_labels_hold_a_pause_open():
     """Words that only the CTC head hears are not cut off."""
     spans = [2 * SECOND, int(2.5 * SECOND), 4 * SECOND]
-    heard = evidence(VoiceActivity(True, 0, 2 * SECOND), labels=(1, 2, 99), spans=spans)
+    heard = evidence(VoiceActivity(True, 2 * SECOND), labels=(1, 2, 99), spans=spans)
     assert ENDPOINTER.find_pause(heard, 0, 2 * SECOND + 4800, 0) is None
     assert ENDPOINTER.find_pause(heard, 0, int(2.5 * SECOND) + 4800, 0) == Endpoint(
         int(2.5 * SECOND) + 2400, EndCause.PAUSE
@@ -139,7 +139,7 @@ def test_labels_hold_a_pause_open():
 def test_labels_hold_a_pause_open_no_longer_than_a_pause():
     """A network that hears words in noise without end does not stop utterances from ending."""
     spans = [2 * SECOND, 4 * SECOND]
-    heard = evidence(VoiceActivity(True, 0, 2 * SECOND), labels=(1, 2), spans=spans)
+    heard = evidence(VoiceActivity(True, 2 * SECOND), labels=(1, 2), spans=spans)
     assert ENDPOINTER.find_pause(heard, 0, 2 * SECOND + 9599, 0) is None
     assert ENDPOINTER.find_pause(heard, 0, 2 * SECOND + 9600, 0) == Endpoint(
         2 * SECOND + 7200, EndCause.PAUSE
@@ -149,7 +149,7 @@ def test_labels_hold_a_pause_open_no_longer_than_a_pause():
 def test_a_pause_that_is_over_ends_the_utterance_too():
     """Segments are longer than pauses: most pauses are over when their segment has come."""
     pauses = [(SECOND, SECOND + 4799), (2 * SECOND, 2 * SECOND + 4800)]
-    heard = evidence(VoiceActivity(True, 0, 4 * SECOND, pauses))
+    heard = evidence(VoiceActivity(True, 4 * SECOND, pauses))
     assert ENDPOINTER.find_pause(heard, 0, 4 * SECOND, 0) == Endpoint(
         2 * SECOND + 2400, EndCause.PAUSE
     )
@@ -158,7 +158,7 @@ def test_a_pause_that_is_over_ends_the_utterance_too():
 def test_a_pause_before_committed_words_does_not_end_the_utterance():
     """Audio that committed words attend to would be translated twice; inside the pause is fine."""
     pauses = [(2 * SECOND, 2 * SECOND + 4800)]
-    heard = evidence(VoiceActivity(True, 0, 4 * SECOND, pauses))
+    heard = evidence(VoiceActivity(True, 4 * SECOND, pauses))
     assert ENDPOINTER.find_pause(heard, 0, 4 * SECOND, 2 * SECOND + 4000) == Endpoint(
         2 * SECOND + 4000, EndCause.PAUSE
     )
@@ -179,7 +179,7 @@ def test_a_forced_cut_takes_the_longest_pause_of_the_second_half():
         (12 * SECOND, 12 * SECOND + 1600),
         (15 * SECOND, 15 * SECOND + 800),
     ]
-    heard = evidence(VoiceActivity(True, 0, 20 * SECOND, pauses))
+    heard = evidence(VoiceActivity(True, 20 * SECOND, pauses))
     cut = ENDPOINTER.cut(heard, 0, 20 * SECOND, spoken_for_sample=0)
     assert cut == Endpoint(12 * SECOND + 800, EndCause.FORCED)
 
@@ -187,7 +187,7 @@ def test_a_forced_cut_takes_the_longest_pause_of_the_second_half():
 def test_a_forced_cut_never_goes_back_before_committed_words():
     """Audio that committed words attend to would be translated twice."""
     pauses = [(12 * SECOND, 12 * SECOND + 1600), (15 * SECOND, 15 * SECOND + 800)]
-    heard = evidence(VoiceActivity(True, 0, 20 * SECOND, pauses))
+    heard = evidence(VoiceActivity(True, 20 * SECOND, pauses))
     cut = ENDPOINTER.cut(heard, 0, 20 * SECOND, spoken_for_sample=14 * SECOND)
     assert cut.end_sample == 15 * SECOND + 400
 
@@ -195,7 +195,7 @@ def test_a_forced_cut_never_goes_back_before_committed_words():
 def test_without_a_pause_the_longest_run_of_blanks_is_cut():
     """And without blanks the utterance's end."""
     spans = [11 * SECOND, 11 * SECOND + 400, 12 * SECOND, 20 * SECOND]
-    voice = VoiceActivity(True, 0, 20 * SECOND)
+    voice = VoiceActivity(True, 20 * SECOND)
     heard = evidence(voice, labels=[1, 99, 2, 3], spans=spans)
     assert ENDPOINTER.cut(heard, 0, 20 * SECOND, 0).end_sample == 11 * SECOND + 200
     assert (

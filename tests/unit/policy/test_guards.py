@@ -10,7 +10,7 @@ from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.guards import Guards
 from tests.fakes import make_hypothesis, make_token
 
-SPEECH = VoiceActivity(True, 0, 32_000)
+SPEECH = VoiceActivity(True, 32_000)
 ENOUGH = Evidence(
     ctc_labels=(1, 2),
     blank_label=0,
@@ -18,7 +18,6 @@ ENOUGH = Evidence(
     complete_word_count=4,
     has_partial_word=False,
     label_count=8,
-    last_label_end_sample=32_000,
     frame_count=200,
     voice_activity=SPEECH,
 )

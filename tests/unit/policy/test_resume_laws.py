@@ -44,7 +44,7 @@ def voice_with_pauses(start: int, end: int) -> VoiceActivity:
     if not spoken:
         return VoiceActivity(False)
     inside = [(a, b) for a, b in PAUSES if spoken[0][0] < a and b < spoken[-1][1]]
-    return VoiceActivity(True, spoken[0][0], spoken[-1][1], inside)
+    return VoiceActivity(True, spoken[-1][1], inside)
 
 
 def check_every_interruption(messages, options, decoder, data, *, merged=False) -> None:

@@ -83,9 +83,7 @@ def test_silence_says_nothing_and_costs_no_decoding():
 
 def test_a_schedule_makes_nothing_up_after_a_silent_beginning():
     """The evidence guard holds wait-k back for 4 s; then it writes at its pace, not all at once."""
-    encoder = ScriptedEncoder(
-        voice=lambda start, end: VoiceActivity(end > 4 * RATE_HERTZ, start, end)
-    )
+    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(end > 4 * RATE_HERTZ, end))
     options = with_options(policy=WaitK(k=3), endpointing=None)
     events = run_session([seconds(8)], options, encoder)
     released = [len(event.items) for event in of_kind(events, WordsReleased)]
@@ -96,7 +94,7 @@ def test_a_pause_ends_the_utterance_and_everything_starts_anew():
     """The next utterance begins inside the pause, with an empty prefix and re-sent audio."""
     speech_end = int(1.5 * RATE_HERTZ)
     encoder = ScriptedEncoder(
-        voice=lambda start, end: VoiceActivity(start < speech_end, start, min(end, speech_end))
+        voice=lambda start, end: VoiceActivity(start < speech_end, min(end, speech_end))
     )
     decoder = ScriptedDecoder()
     events = run_session([seconds(3.2)], encoder=encoder, decoder=decoder)
@@ -222,7 +220,7 @@ def test_no_tail_outlives_its_utterance():
 def test_a_tail_goes_when_the_end_brings_no_hypothesis():
     """At the end nothing is decoded without evidence; the tail of before must not stay."""
     rate = RATE_HERTZ
-    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(end < 2 * rate, start, end))
+    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(end < 2 * rate, end))
     options = with_options(sends_interim_results=True, policy=HoldN(n=2))
     events = run_session([seconds(2)], options, encoder)
     assert [event.text for event in of_kind(events, TailChanged)][-1] == ""
@@ -291,7 +289,7 @@ def test_a_loop_inside_a_word_is_left_behind():
 def test_a_word_s_delay_never_goes_back_after_a_cut():
     """A cut lies in the past: audio behind it has been received although it is heard again."""
     pause = (11 * RATE_HERTZ, 11 * RATE_HERTZ + 1600)
-    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(True, start, end, [pause]))
+    encoder = ScriptedEncoder(voice=lambda start, end: VoiceActivity(True, end, [pause]))
     decoder = ScriptedDecoder()
     events = run_session([seconds(21)], with_options(policy=Offline()), encoder, decoder)
     assert of_kind(events, UtteranceEnded)[0].end_sample == 11 * RATE_HERTZ + 800

@@ -90,7 +90,7 @@ async def test_a_failing_encoder_ends_the_session():
     """Its error reaches the client as it is."""
 
     class FailingEncoder(ScriptedEncoder):
-        async def encode(self, audio: bytes):
+        async def encode(self, audio: bytes, end_sample: int | None = None):
             raise NotReadyError("gone")
 
     failure = await failure_of(stream_of(FailingEncoder()), sent(seconds(2.0)))

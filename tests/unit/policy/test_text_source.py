@@ -39,9 +39,8 @@ def heard(count: int, ends: tuple[int, ...] = (), spans: tuple[int, ...] | None 
         count,
         False,
         count,
-        count,
         25 * count,
-        VoiceActivity(True, 0, count, pauses),
+        VoiceActivity(True, count, pauses),
     )
 
 

@@ -154,8 +154,8 @@ def test_a_held_words_stages_are_those_of_the_segment_that_committed_it():
 class LosingEncoder(ScriptedEncoder):
     """Loses its replica in the second segment."""
 
-    async def encode(self, audio: bytes) -> Encoded:
-        encoded = await super().encode(audio)
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        encoded = await super().encode(audio, end_sample)
         if len(self.calls) == 2:
             self.replay_count += 1
         return encoded

@@ -67,12 +67,13 @@ class RecordedEncoder:
         self._heard_ms = 0.0
         self.replay_count = 0
 
-    async def encode(self, audio: bytes) -> Encoded:
-        return self._answer(audio, final=False)
-
-    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        del end_sample
-        return self._answer(audio, final=True)
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        self._end_sample += len(audio) // self._frame_bytes
+        number, revision = self._table.revision(self._end_sample, final=end_sample is not None)
+        computation_ms = revision.hearing_ms - self._heard_ms + revision.encoding_ms
+        self._heard_ms = revision.hearing_ms
+        timings = HopTimings(computation_ms, computation_ms, computation_ms)
+        return self._table.encoded(number, timings)
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         del utterance
@@ -80,11 +81,3 @@ class RecordedEncoder:
             f"nothing was recorded of an utterance from sample {start_sample} on; endpointing and "
             "history selection cannot be replayed"
         )
-
-    def _answer(self, audio: bytes, *, final: bool) -> Encoded:
-        self._end_sample += len(audio) // self._frame_bytes
-        number, revision = self._table.revision(self._end_sample, final=final)
-        computation_ms = revision.hearing_ms - self._heard_ms + revision.encoding_ms
-        self._heard_ms = revision.hearing_ms
-        timings = HopTimings(computation_ms, computation_ms, computation_ms)
-        return self._table.encoded(number, timings)

@@ -230,12 +230,6 @@ class EncoderSession(ReplicaSession[EncoderStream]):
         # What the requests held, not copied again.
         self._pieces: list[bytes] = []
 
-    async def encode(self, audio: bytes) -> Encoded:
-        return await self._encoded(audio, EncoderStream.encode)
-
-    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        return await self._encoded(audio, lambda stream, data: stream.finish(data, end_sample))
-
     async def reset(self, utterance: int, start_sample: int) -> None:
         """Forget the utterance and begin another; a replica that drains is left here."""
         self._utterance, self._start_sample = utterance, start_sample
@@ -250,9 +244,7 @@ class EncoderSession(ReplicaSession[EncoderStream]):
     async def _begin(self) -> None:
         await self._stream.reset(self._utterance, self._start_sample)
 
-    async def _encoded(
-        self, audio: bytes, ask: Callable[[EncoderStream, bytes], Awaitable[Encoded]]
-    ) -> Encoded:
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
         self._pieces.append(audio)
         sent_s = time.perf_counter()
 
@@ -264,10 +256,10 @@ class EncoderSession(ReplicaSession[EncoderStream]):
                 first = PIECE_BYTES // self._frame_bytes * self._frame_bytes
                 await self._stream.encode(data[:first])
                 data = data[first:]
-            return await ask(self._stream, data)
+            return await self._stream.encode(data, end_sample)
 
         try:
-            return await ask(self._stream, audio)
+            return await self._stream.encode(audio, end_sample)
         except EarvoiceError as error:
             return _lasting_since(await self._run_elsewhere(error, replay), sent_s)
 

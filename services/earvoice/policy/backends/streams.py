@@ -40,29 +40,22 @@ class EncoderStream:
         )
         await self._ask(encoder_pb.EncodeRequest(open=command))
 
-    async def encode(self, audio: bytes) -> Encoded:
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
         self._revision += 1
-        command = encoder_pb.EncodeAudio(revision=self._revision, data=audio)
-        return await self._encoded(encoder_pb.EncodeRequest(audio=command))
-
-    async def finish(self, audio: bytes, end_sample: int) -> Encoded:
-        self._revision += 1
-        command = encoder_pb.EncodeFinish(
-            revision=self._revision, data=audio, end_sample=end_sample
-        )
-        return await self._encoded(encoder_pb.EncodeRequest(finish=command))
+        request = encoder_pb.EncodeRequest()
+        command = request.audio if end_sample is None else request.finish
+        command.revision, command.data = self._revision, audio
+        if end_sample is not None:
+            request.finish.end_sample = end_sample
+        clock = self.call.clock()
+        answer = await self._ask(request)
+        timings = clock(answer.timings)
+        return Encoded(answer.encoded.states, evidence_of(answer.encoded), timings)
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         self._revision = 0
         command = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         await self._ask(encoder_pb.EncodeRequest(reset=command))
-
-    async def _encoded(self, request: encoder_pb.EncodeRequest) -> Encoded:
-        clock = self.call.clock()
-        answer = await self._ask(request)
-        encoded = answer.encoded
-        timings = clock(answer.timings)
-        return Encoded(encoded.states, evidence_of(encoded), timings)
 
     async def _ask(self, request: encoder_pb.EncodeRequest) -> encoder_pb.EncodeResponse:
         await self.call.write(request)
@@ -79,11 +72,9 @@ def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
         complete_word_count=heard.complete_word_count,
         has_partial_word=heard.has_partial_word,
         label_count=heard.label_count,
-        last_label_end_sample=heard.last_label_end_sample,
         frame_count=heard.frame_count,
         voice_activity=VoiceActivity(
             voice.has_speech,
-            voice.speech_start_sample,
             voice.speech_end_sample,
             [(pause.start_sample, pause.end_sample) for pause in voice.pauses],
         ),
