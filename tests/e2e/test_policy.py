@@ -10,7 +10,7 @@ import soundfile
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from earvoice.policy.wire.check import milliseconds
+from earvoice.policy.wire.config import milliseconds
 from tests.e2e.calling import (
     RATE_HERTZ,
     Request,

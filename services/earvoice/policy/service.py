@@ -23,7 +23,7 @@ from earvoice.policy.event import SessionSnapshot, first_snapshot
 from earvoice.policy.observing import SessionWatch
 from earvoice.policy.resume import ResumedSession, ResumeTokens, TokenOwner
 from earvoice.policy.settings import PolicySettings
-from earvoice.policy.stream import RequestReader, TranslationStream
+from earvoice.policy.stream import TranslationStream, read_config, read_messages
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import ResponseWriter
@@ -71,9 +71,8 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     ) -> AsyncIterator[public_pb.StreamingTranslateResponse]:
         del context
         self._sessions.check()
-        reader = RequestReader(request_iterator, self._policies)
         # A place is taken when it is known what for.
-        config = await reader.config()
+        config = await read_config(request_iterator)
         with self._sessions.admit():
             self._backends.choose_model()
             resumed = self._resumed(config)
@@ -102,9 +101,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
                     yield writer.started(_started(start, model, session_id))
                     if self._leaving_grace_s is not None:
                         await stream.leave(self._leaving_grace_s)
-                    messages = reader.messages(
-                        options, model, start.start_sample, start.decided_sample
-                    )
+                    messages = read_messages(request_iterator, start, model, self._policies)
                     async with aclosing(stream.events(messages)) as events:
                         async for event in events:
                             yield writer.response(event)

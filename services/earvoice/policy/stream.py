@@ -10,7 +10,7 @@ from functools import partial
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
-from earvoice.policies.registry import POLICIES, Policies
+from earvoice.policies.registry import Policies
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import DecoderBackend, EncoderBackend
 from earvoice.policy.event import Event, ReplicaLeaving, SessionSnapshot, SessionTotals, TailChanged
@@ -30,51 +30,44 @@ CAPACITY = 64
 Request = public_pb.StreamingTranslateRequest
 
 
-class RequestReader:
-    """Reads a client's messages, in the order the protocol allows."""
+async def read_config(requests: AsyncIterator[Request]) -> public_pb.StreamingConfig:
+    request = await anext(requests, None)
+    if request is None:
+        raise OutOfOrderError("the stream ended before its config")
+    if request.WhichOneof("message") != "config":
+        raise OutOfOrderError(
+            f"the first message is {request.WhichOneof('message') or 'empty'}; allowed: config"
+        )
+    return request.config
 
-    def __init__(self, requests: AsyncIterator[Request], policies: Policies = POLICIES) -> None:
-        self._policies = policies
-        self._requests = requests
 
-    async def config(self) -> public_pb.StreamingConfig:
-        request = await anext(self._requests, None)
-        if request is None:
-            raise OutOfOrderError("the stream ended before its config")
-        if request.WhichOneof("message") != "config":
-            raise OutOfOrderError(
-                f"the first message is {request.WhichOneof('message') or 'empty'}; allowed: config"
-            )
-        return request.config
+async def read_messages(
+    requests: AsyncIterator[Request],
+    start: SessionSnapshot,
+    model: types_pb2.ModelDescription,
+    policies: Policies,
+) -> AsyncIterator[bytes | StreamOptions]:
+    """Yield what every message after the config brings: audio, or the options after an update.
 
-    async def messages(
-        self,
-        options: StreamOptions,
-        model: types_pb2.ModelDescription,
-        start_sample: int = 0,
-        settled_sample: int = 0,
-    ) -> AsyncIterator[bytes | StreamOptions]:
-        """Yield what every further message brings: audio, or the options after an update.
-
-        Args:
-            settled_sample: updates that lie before this are in the options already.
-        """
-        position_sample, frame_bytes = start_sample, options.audio_format.frame_bytes
-        async for request in self._requests:
-            match request.WhichOneof("message"):
-                case "audio":
-                    audio = request.audio
-                    position_sample += len(audio) // frame_bytes
-                    yield audio
-                case "update" if position_sample < settled_sample:
-                    continue
-                case "update":
-                    options = updated_options(options, request.update, model, self._policies)
-                    yield options
-                case "config":
-                    raise OutOfOrderError("a second config came; allowed: audio, update")
-                case _:
-                    raise InvalidFieldError("message", "nothing", "audio, update")
+    Updates before what the session had decided at its start are in its options already.
+    """
+    options, position_sample = start.options, start.start_sample
+    frame_bytes = options.audio_format.frame_bytes
+    async for request in requests:
+        match request.WhichOneof("message"):
+            case "audio":
+                audio = request.audio
+                position_sample += len(audio) // frame_bytes
+                yield audio
+            case "update" if position_sample < start.decided_sample:
+                continue
+            case "update":
+                options = updated_options(options, request.update, model, policies)
+                yield options
+            case "config":
+                raise OutOfOrderError("a second config came; allowed: audio, update")
+            case _:
+                raise InvalidFieldError("message", "nothing", "audio, update")
 
 
 class Outbox:

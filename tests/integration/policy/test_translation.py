@@ -9,7 +9,7 @@ import pytest
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from earvoice.policy.wire.check import milliseconds
+from earvoice.policy.wire.config import milliseconds
 from tests.e2e.calling import Request, assert_well_formed, call, config, pieces
 from tests.integration.policy.conftest import RunningPolicy
 from tests.integration.policy.scripted_backends import RATE_HERTZ

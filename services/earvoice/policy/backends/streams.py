@@ -116,16 +116,16 @@ class DecoderStream:
                 this = self._generation_id
                 if answer.HasField("steps") and answer.steps.generation_id == this:
                     steps = answer.steps
-                    expected_index = _checked_index(steps.steps, expected_index)
-                    tokens, end = _tokens_and_end(steps.steps)
+                    tokens, end = _read_steps(steps.steps, expected_index)
+                    expected_index += len(steps.steps)
                     rows = _rows(steps.prefix_attention)
                     yield GenerationSteps(tokens, end, clock(steps.timings), (), rows)
                 elif answer.HasField("beam") and answer.beam.generation_id == this:
                     beam = answer.beam
-                    for hypothesis in beam.hypotheses:
-                        _checked_index(hypothesis.steps, expected_index)
-                    tokens, end = _tokens_and_end(beam.hypotheses[0].steps)
-                    items = _beam_items(beam) if request.all_hypotheses else ()
+                    found = [_read_steps(item.steps, expected_index) for item in beam.hypotheses]
+                    tokens, end = found[0]
+                    ids = [[token.token_id for token in item] for item, _ in found]
+                    items = ids if request.all_hypotheses else ()
                     rows = _rows(beam.prefix_attention)
                     yield GenerationSteps(tokens, end, clock(beam.timings), items, rows)
                 elif answer.HasField("done") and answer.done.generation_id == this:
@@ -182,16 +182,17 @@ def _rows(attention: Iterable[decoder_pb.AttentionRow]) -> list[list[float]]:
     return [list(row.weights) for row in attention]
 
 
-def _beam_items(beam: decoder_pb.Beam) -> list[list[int]]:
-    return [
-        [step.token for step in hypothesis.steps if not step.end_of_sequence]
-        for hypothesis in beam.hypotheses
-    ]
+def _read_steps(
+    steps: Iterable[decoder_pb.Step], expected_index: int
+) -> tuple[list[Token], Token | None]:
+    """Return tokens and end of sentence.
 
-
-def _tokens_and_end(steps: Iterable[decoder_pb.Step]) -> tuple[list[Token], Token | None]:
+    Append-only is checked where it could break: steps must follow the prefix one by one.
+    """
     tokens, end = [], None
-    for step in steps:
+    for index, step in enumerate(steps, expected_index):
+        if step.index != index:
+            raise RuntimeError(f"the decoder sent step {step.index}, expected {index}")
         token = Token(
             step.token, step.text, step.starts_word, list(step.attention), step.log_probability
         )
@@ -200,12 +201,3 @@ def _tokens_and_end(steps: Iterable[decoder_pb.Step]) -> tuple[list[Token], Toke
         else:
             tokens.append(token)
     return tokens, end
-
-
-def _checked_index(steps: Iterable[decoder_pb.Step], expected: int) -> int:
-    """Append-only is checked where it could break: steps must follow the prefix one by one."""
-    for step in steps:
-        if step.index != expected:
-            raise RuntimeError(f"the decoder sent step {step.index}, expected {expected}")
-        expected += 1
-    return expected

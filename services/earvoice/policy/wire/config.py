@@ -20,7 +20,6 @@ from earvoice.policy.stream_options import (
     HistorySelection,
     StreamOptions,
 )
-from earvoice.policy.wire.check import check_range, duration_ms, milliseconds
 from earvoice.runtime.audio_format import (
     AudioEncoding,
     AudioFormat,
@@ -55,6 +54,7 @@ COMMIT_UNITS: Mapping[int, CommitUnit] = {
 }
 
 Choice = TypeVar("Choice")
+Number = TypeVar("Number", int, float)
 
 
 def stream_options(config: Config, model: Model, policies: Policies = POLICIES) -> StreamOptions:
@@ -394,3 +394,24 @@ def check_model_fit(options: StreamOptions, model: types_pb2.ModelDescription) -
             f"{options.beam_size} for {policy}",
             f"1: model {model.name!r} decodes greedily alone",
         )
+
+
+def check_range(field: str, value: Number, lowest: Number, highest: Number) -> Number:
+    if not lowest <= value <= highest:
+        raise InvalidFieldError(field, value, f"{lowest} to {highest}")
+    return value
+
+
+def duration_ms(
+    field: str, duration: duration_pb2.Duration, lowest_ms: int, highest_ms: int
+) -> int:
+    value_ms = duration.seconds * 1000 + duration.nanos // 1_000_000
+    if not lowest_ms <= value_ms <= highest_ms:
+        raise InvalidFieldError(field, f"{value_ms} ms", f"{lowest_ms} ms to {highest_ms} ms")
+    return value_ms
+
+
+def milliseconds(value_ms: int) -> duration_pb2.Duration:
+    duration = duration_pb2.Duration()
+    duration.FromMilliseconds(value_ms)
+    return duration
