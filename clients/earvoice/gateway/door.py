@@ -21,8 +21,8 @@ from earvoice.runtime.errors import NotReadyError, PermissionDeniedError, Sessio
 from earvoice.runtime.settings import SettingsError
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
 from earvoice.telemetry.trace_context import (
-    Interval,
     WallAnchor,
+    draw_traced,
     new_child,
     new_root,
     read_traceparent,
@@ -55,7 +55,9 @@ class StreamSpan:
         self.traceparent = traceparent
         self._tracer = telemetry.tracer
         self._begin_s = time.perf_counter()
-        self._is_traced = self._tracer is not None and telemetry.sampler.traces(traceparent)
+        self._is_traced = self._tracer is not None and draw_traced(
+            traceparent, telemetry.trace_ratio
+        )
         if self._is_traced:
             self._anchor = WallAnchor()
             self._parent = read_traceparent(traceparent)
@@ -76,17 +78,17 @@ class StreamSpan:
         if failed:
             attributes["error.type"] = attributes["earvoice.session.status"]
         batch = self._tracer.batch(self._anchor)
-        interval = Interval(self._begin_s, time.perf_counter())
+        interval_s = (self._begin_s, time.perf_counter())
         batch.add(
             "stream",
             self._context,
             self._parent,
-            interval,
+            interval_s,
             attributes,
             kind=SpanKind.SERVER,
             failed=failed,
         )
-        self._tracer.export(batch)
+        self._tracer.put(batch.spans)
 
 
 class Door:

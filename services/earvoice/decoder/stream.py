@@ -15,7 +15,7 @@ from earvoice.decoder.session import DecodeSession
 from earvoice.decoder.strategy import PredictedToken, ServedModel, TokenTable
 from earvoice.runtime.errors import EarvoiceError, IdleError, NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
-from earvoice.telemetry.trace_context import Interval, WallAnchor, new_child, sampled_parent
+from earvoice.telemetry.trace_context import WallAnchor, new_child, sampled_parent
 
 if TYPE_CHECKING:
     from earvoice.telemetry.tracing import Tracer
@@ -182,10 +182,10 @@ def trace_generation(tracer: Tracer, end: Event) -> None:
     if parent is None or generation.prefill_s is None or generation.end_reason is None:
         return
     batch = tracer.batch(WallAnchor(time.monotonic_ns))
-    queued = Interval(generation.read_at_s, generation.prefill_s)
-    batch.add("decoder.queue", new_child(parent), parent, queued, {})
-    prefill = Interval(generation.prefill_s, generation.prefilled_s)
-    batch.add("decoder.prefill", new_child(parent), parent, prefill, {})
+    queued_s = (generation.read_at_s, generation.prefill_s)
+    batch.add("decoder.queue", new_child(parent), parent, queued_s, {})
+    prefill_s = (generation.prefill_s, generation.prefilled_s)
+    batch.add("decoder.prefill", new_child(parent), parent, prefill_s, {})
     attributes: dict[str, str | int | float] = {
         "earvoice.tokens.proposed": generation.step_count,
         "earvoice.draft.accepted": generation.draft_accepted_count,
@@ -198,8 +198,8 @@ def trace_generation(tracer: Tracer, end: Event) -> None:
         "decoder.steps",
         new_child(parent),
         parent,
-        Interval(generation.prefilled_s, generation.ended_s),
+        (generation.prefilled_s, generation.ended_s),
         attributes,
         failed=generation.failure is not None,
     )
-    tracer.export(batch)
+    tracer.put(batch.spans)

@@ -20,8 +20,8 @@ from earvoice.telemetry.metering import Meters, exemplar_context
 from earvoice.telemetry.schema import STAGES
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
 from earvoice.telemetry.trace_context import (
-    Interval,
     WallAnchor,
+    draw_traced,
     new_child,
     new_root,
     read_traceparent,
@@ -89,7 +89,7 @@ class SessionWatch(SegmentObserver):
             self._begin_s = now_s()
             self._parent = read_traceparent(traceparent)
             self._context = new_child(self._parent) if self._parent else new_root()
-            self._traced = telemetry.sampler.traces(traceparent)
+            self._traced = draw_traced(traceparent, telemetry.trace_ratio)
         if self._traced:
             self.traceparents |= dict.fromkeys(self.traceparents, traceparent_of(self._context))
 
@@ -175,12 +175,12 @@ class SessionWatch(SegmentObserver):
             "session",
             self._context,
             self._parent,
-            Interval(self._begin_s, self._now_s()),
+            (self._begin_s, self._now_s()),
             attributes,
             kind=SpanKind.SERVER,
             failed=bool(error),
         )
-        tracer.export(batch)
+        tracer.put(batch.spans)
 
     def _end_segment(self, worked: SegmentWorked | None, error: str = "") -> None:
         segment, self._segment = self._segment, None
@@ -195,7 +195,7 @@ class SessionWatch(SegmentObserver):
             "segment",
             segment.root,
             None,
-            Interval(min(line.grid_arrival_s, line.started_s), end_s),
+            (min(line.grid_arrival_s, line.started_s), end_s),
             attributes,
             links=(Link(self._context),),
             failed=bool(error),
@@ -205,7 +205,7 @@ class SessionWatch(SegmentObserver):
                 "encode",
                 segment.encode,
                 segment.root,
-                Interval(line.encoding_s, line.encoded_s or end_s),
+                (line.encoding_s, line.encoded_s or end_s),
                 _RPC_ENCODE,
                 kind=SpanKind.CLIENT,
                 failed=line.encoded_s is None,
@@ -215,7 +215,7 @@ class SessionWatch(SegmentObserver):
                 "decode",
                 segment.decode,
                 segment.root,
-                Interval(line.decoding_s, line.decoded_s or end_s),
+                (line.decoding_s, line.decoded_s or end_s),
                 _decode_attributes(line),
                 kind=SpanKind.CLIENT,
                 failed=line.decoded_s is None,
@@ -225,7 +225,7 @@ class SessionWatch(SegmentObserver):
                 "decide",
                 new_child(segment.root),
                 segment.root,
-                Interval(line.deciding_s, line.committed_s),
+                (line.deciding_s, line.committed_s),
                 {"earvoice.policy.name": line.policy, "earvoice.guards": line.guards},
             )
         if line.committed_s is not None and line.released_s is not None and line.stages:
@@ -233,10 +233,10 @@ class SessionWatch(SegmentObserver):
                 "emit",
                 new_child(segment.root),
                 segment.root,
-                Interval(line.committed_s, line.released_s),
+                (line.committed_s, line.released_s),
                 {**self._words_attributes(line.words), **_stages_attributes(line.stages)},
             )
-        self._tracer.export(batch)
+        self._tracer.put(batch.spans)
 
     def _segment_attributes(
         self, timeline: SegmentTimeline, worked: SegmentWorked | None

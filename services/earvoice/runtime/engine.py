@@ -32,9 +32,13 @@ class EngineLoad:
         on_batch: told of every computation how many sessions shared it; None for nobody.
     """
 
-    def __init__(self, waiting_count: Callable[[], int]) -> None:
+    def __init__(
+        self, waiting_count: Callable[[], int], clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._waiting_count = waiting_count
-        self.busy_s = 0.0
+        self._clock_s = clock_s
+        self._busy_s = 0.0
+        self._read_s, self._read_busy_s = clock_s(), 0.0
         self.on_batch: Callable[[int], None] | None = None
 
     @property
@@ -42,26 +46,19 @@ class EngineLoad:
         return self._waiting_count()
 
     def record(self, computed_s: float, batch_size: int) -> None:
-        self.busy_s += computed_s
+        self._busy_s += computed_s
         if self.on_batch is not None:
             self.on_batch(batch_size)
 
+    def read_busy_ratio(self) -> float:
+        """Return the share of time computed since this was read last, 0 to 1.
 
-class BusyRatio:
-    """The share of time that an engine computed, since it was read last."""
-
-    def __init__(self, load: EngineLoad, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._load = load
-        self._clock_s = clock_s
-        self._read_s = clock_s()
-        self._busy_s = load.busy_s
-
-    def read(self) -> float:
-        """Return the share, 0 to 1; a computation counts when it has ended."""
-        now_s, busy_s = self._clock_s(), self._load.busy_s
+        A computation counts when it has ended.
+        """
+        now_s, busy_s = self._clock_s(), self._busy_s
         passed_s = now_s - self._read_s
-        computed_s = busy_s - self._busy_s
-        self._read_s, self._busy_s = now_s, busy_s
+        computed_s = busy_s - self._read_busy_s
+        self._read_s, self._read_busy_s = now_s, busy_s
         return min(1.0, computed_s / passed_s) if passed_s > 0 else 0.0
 
 

@@ -10,7 +10,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Histogram, Observation
 from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
 
-from earvoice.runtime.engine import BusyRatio, EngineLoad
+from earvoice.runtime.engine import EngineLoad
 from earvoice.runtime.session_limit import SessionLimit
 from earvoice.telemetry.schema import METRICS, Metric, Service
 
@@ -69,8 +69,7 @@ class Meters:
         self.observe("earvoice.sessions.refused", refused)
 
     def observe_engine(self, load: EngineLoad) -> None:
-        busy = BusyRatio(load)
-        self.observe("earvoice.engine.busy_ratio", lambda: {"": busy.read()})
+        self.observe("earvoice.engine.busy_ratio", lambda: {"": load.read_busy_ratio()})
         self.observe("earvoice.engine.queue_depth", lambda: {"": load.waiting_count})
         load.on_batch = lambda size: self.record("earvoice.engine.batch_size", size)
 

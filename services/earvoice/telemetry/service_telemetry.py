@@ -15,7 +15,6 @@ from earvoice.runtime.machine import descriptor_limit, open_descriptors
 from earvoice.runtime.settings import ProcessSettings, address_of
 from earvoice.telemetry.metering import Meters
 from earvoice.telemetry.schema import SERVICE_NAMES, Service
-from earvoice.telemetry.trace_context import SessionSampler
 
 # The SDK and its exporters are imported where they are wanted: they take a third of a second.
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from earvoice.telemetry.metric_export import MetricExport
-    from earvoice.telemetry.tracing import SpanQueue, Tracer
+    from earvoice.telemetry.tracing import Tracer
 
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -33,7 +32,7 @@ class ServiceTelemetry:
 
     Attributes:
         tracer: None where spans have nowhere to go.
-        sampler: draws which sessions are traced.
+        trace_ratio: share of sessions that are traced then.
     """
 
     def __init__(self, service: Service, settings: ProcessSettings) -> None:
@@ -42,9 +41,8 @@ class ServiceTelemetry:
         losses = ExportLosses()
         self.dropped = losses.dropped
         self._metrics = _metric_export(service, losses, settings)
-        self._queue = _span_queue(settings, losses)
-        self.tracer = _tracer(service, self._queue) if self._queue is not None else None
-        self.sampler = SessionSampler(settings.trace_ratio if self.tracer else 0.0)
+        self.tracer = _tracer(service, losses, settings)
+        self.trace_ratio = settings.trace_ratio
         meter = self._metrics.provider.get_meter("earvoice") if self._metrics else NoOpMeter("")
         self.meters = Meters(service, meter)
         self.meters.observe("earvoice.telemetry.dropped", lambda: dict(self.dropped))
@@ -57,8 +55,8 @@ class ServiceTelemetry:
 
     def close(self) -> None:
         """Send what waits, for some seconds at most."""
-        if self._queue is not None:
-            self._queue.close()
+        if self.tracer is not None:
+            self.tracer.close()
         if self._metrics is not None:
             self._metrics.close()
 
@@ -84,14 +82,8 @@ def _metric_export(
     return export
 
 
-def _tracer(service: Service, queue: SpanQueue) -> Tracer:
-    from earvoice.telemetry.tracing import Tracer  # noqa: PLC0415
-
-    return Tracer(_resource(service), queue)
-
-
-def _span_queue(settings: ProcessSettings, losses: ExportLosses) -> SpanQueue | None:
-    exporter: SpanExporter | None = None
+def _tracer(service: Service, losses: ExportLosses, settings: ProcessSettings) -> Tracer | None:
+    exporter: SpanExporter
     if _has_collector("TRACES"):
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter,
@@ -102,11 +94,11 @@ def _span_queue(settings: ProcessSettings, losses: ExportLosses) -> SpanQueue | 
         from earvoice.telemetry.tracing import SpanFileExporter  # noqa: PLC0415
 
         exporter = SpanFileExporter(settings.trace_file)
-    if exporter is None:
+    else:
         return None
-    from earvoice.telemetry.tracing import SpanQueue  # noqa: PLC0415
+    from earvoice.telemetry.tracing import Tracer  # noqa: PLC0415
 
-    return SpanQueue(exporter, losses)
+    return Tracer(_resource(service), exporter, losses)
 
 
 def _has_collector(signal: str) -> bool:

@@ -6,7 +6,6 @@ import random
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from opentelemetry.trace import SpanContext, TraceFlags
 
@@ -58,8 +57,8 @@ def _sampled(trace_id: int) -> SpanContext:
     return SpanContext(trace_id, _random_id(64), is_remote=False, trace_flags=_SAMPLED)
 
 
-class SessionSampler:
-    """Draws once a session.
+def draw_traced(traceparent: str, ratio: float, draw: Callable[[], float] = random.random) -> bool:
+    """Say whether a session is traced: where its caller's trace is kept, or as it is drawn.
 
     A sampler of OpenTelemetry's decides by trace, and each segment is a trace of its own: parts of
     a session would be traced, and others not.
@@ -67,14 +66,7 @@ class SessionSampler:
     Args:
         ratio: share of sessions that are traced, 0 to 1.
     """
-
-    def __init__(self, ratio: float, draw: Callable[[], float] = random.random) -> None:
-        self._ratio = ratio
-        self._draw = draw
-
-    def traces(self, traceparent: str) -> bool:
-        """Say whether a session is traced; it is where its caller's trace is kept."""
-        return sampled_parent(traceparent) is not None or self._draw() < self._ratio
+    return sampled_parent(traceparent) is not None or draw() < ratio
 
 
 class WallAnchor:
@@ -94,11 +86,3 @@ class WallAnchor:
     def wall_ns(self, moment_s: float) -> int:
         """Return when a moment was, in ns since 1970."""
         return self._offset_ns + round(moment_s * 1e9)
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """From one moment to another, on a monotonic clock in seconds."""
-
-    start_s: float
-    end_s: float

@@ -18,7 +18,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
 from earvoice.telemetry.service_telemetry import CLOSE_TIMEOUT_S, ExportLosses
-from earvoice.telemetry.trace_context import Interval, WallAnchor
+from earvoice.telemetry.trace_context import WallAnchor
 
 Attributes = Mapping[str, str | bool | int | float | Sequence[str] | Sequence[float]]
 
@@ -44,7 +44,7 @@ class SpanBatch:
         name: str,
         context: SpanContext,
         parent: SpanContext | None,
-        interval: Interval,
+        interval_s: tuple[float, float],
         attributes: Attributes,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
@@ -54,6 +54,7 @@ class SpanBatch:
         """Add a span of the schema.
 
         Args:
+            interval_s: from one moment to another, on a monotonic clock.
             kind: CLIENT for a call to another service, SERVER for its work on it.
             links: spans of other traces that it belongs to.
         """
@@ -67,26 +68,11 @@ class SpanBatch:
                 links=links,
                 kind=kind,
                 status=_ERROR if failed else _UNSET,
-                start_time=self._anchor.wall_ns(interval.start_s),
-                end_time=self._anchor.wall_ns(interval.end_s),
+                start_time=self._anchor.wall_ns(interval_s[0]),
+                end_time=self._anchor.wall_ns(interval_s[1]),
                 instrumentation_scope=_SCOPE,
             )
         )
-
-
-class Tracer:
-    """Takes a process's spans to its queue."""
-
-    def __init__(self, resource: Resource, queue: SpanQueue) -> None:
-        self._resource = resource
-        self._queue = queue
-
-    def batch(self, anchor: WallAnchor) -> SpanBatch:
-        return SpanBatch(self._resource, anchor)
-
-    def export(self, batch: SpanBatch) -> None:
-        """Hand the spans on; never waits."""
-        self._queue.put(batch.spans)
 
 
 QUEUE_SPANS = 8192
@@ -95,8 +81,8 @@ INTERVAL_S = 5.0
 """As the SDK's own processor. A thread that wakes more often costs more than the spans do."""
 
 
-class SpanQueue:
-    """A bounded queue and the thread that empties it.
+class Tracer:
+    """A process's spans: a bounded queue, and the thread that exports it.
 
     The SDK's own batch processor drops the oldest span when full and counts nothing. The exporter
     may block or fail as it likes; spans of failed exports, and those that come when the queue is
@@ -104,8 +90,13 @@ class SpanQueue:
     """
 
     def __init__(
-        self, exporter: SpanExporter, losses: ExportLosses, capacity_spans: int = QUEUE_SPANS
+        self,
+        resource: Resource,
+        exporter: SpanExporter,
+        losses: ExportLosses,
+        capacity_spans: int = QUEUE_SPANS,
     ) -> None:
+        self._resource = resource
         self._exporter = exporter
         self._losses = losses
         self._capacity_spans = capacity_spans
@@ -114,6 +105,9 @@ class SpanQueue:
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="span-export", daemon=True)
         self._thread.start()
+
+    def batch(self, anchor: WallAnchor) -> SpanBatch:
+        return SpanBatch(self._resource, anchor)
 
     def put(self, spans: Sequence[ReadableSpan]) -> None:
         """Take spans for export; what does not fit is lost. Never blocks; one thread calls it."""

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from earvoice.runtime.engine import BusyRatio, EngineLoad, EngineThread, LoopLagSelector
+from earvoice.runtime.engine import EngineLoad, EngineThread, LoopLagSelector
 
 
 @pytest.fixture
@@ -60,17 +60,16 @@ async def test_an_error_reaches_its_caller_and_the_engine_goes_on(engine):
 def test_the_ratio_is_that_of_the_time_since_it_was_read():
     """Each reading begins anew."""
     now_s = [100.0]
-    load = EngineLoad(lambda: 0)
-    ratio = BusyRatio(load, lambda: now_s[0])
+    load = EngineLoad(lambda: 0, lambda: now_s[0])
     load.record(0.25, 1)
     now_s[0] += 1.0
-    assert ratio.read() == 0.25
+    assert load.read_busy_ratio() == 0.25
     now_s[0] += 1.0
-    assert ratio.read() == 0.0
+    assert load.read_busy_ratio() == 0.0
     # A computation that began before the reading ends in the next interval.
     load.record(3.0, 2)
     now_s[0] += 2.0
-    assert ratio.read() == 1.0
+    assert load.read_busy_ratio() == 1.0
 
 
 async def test_a_thread_counts_what_it_computes():
@@ -82,7 +81,7 @@ async def test_a_thread_counts_what_it_computes():
     engine.close()
     assert engine.load.waiting_count == 0
     assert batches == [1, 1, 1]
-    assert engine.load.busy_s > 0
+    assert engine.load.read_busy_ratio() > 0
 
 
 class Clock:

@@ -6,7 +6,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link
 
-from earvoice.telemetry.trace_context import Interval, WallAnchor, new_child, new_root
+from earvoice.telemetry.trace_context import WallAnchor, new_child, new_root
 from earvoice.telemetry.tracing import SpanBatch
 
 SESSION = new_root()
@@ -26,7 +26,5 @@ def made_spans(count: int = 1) -> list[ReadableSpan]:
             "flags": [True, False],
             "names": ["a"],
         }
-        batch.add(
-            "made", new_child(root), root, Interval(1.0, 2.5), attributes, links=[Link(SESSION)]
-        )
+        batch.add("made", new_child(root), root, (1.0, 2.5), attributes, links=[Link(SESSION)])
     return batch.spans

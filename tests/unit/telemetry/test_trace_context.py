@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.telemetry.trace_context import (
-    SessionSampler,
     WallAnchor,
+    draw_traced,
     new_child,
     new_root,
     read_traceparent,
@@ -60,23 +60,22 @@ def test_a_context_survives_its_message():
 
 def test_the_share_of_traced_sessions_is_the_ratio():
     """Drawn independently, once a session."""
-    sampler = SessionSampler(0.25, random.Random(1).random)
-    traced = sum(sampler.traces("") for _ in range(4000))
+    draw = random.Random(1).random
+    traced = sum(draw_traced("", 0.25, draw) for _ in range(4000))
     assert 900 < traced < 1100
 
 
 def test_nothing_and_everything():
     """0 draws none, 1 draws all."""
-    never, always = SessionSampler(0.0), SessionSampler(1.0)
-    assert not any(never.traces("") for _ in range(100))
-    assert all(always.traces("") for _ in range(100))
+    assert not any(draw_traced("", 0.0) for _ in range(100))
+    assert all(draw_traced("", 1.0) for _ in range(100))
 
 
 def test_the_callers_sampled_trace_is_joined():
     """Whoever keeps a trace wants its rest; whoever does not, says nothing about ours."""
     sampled = traceparent_of(new_root())
-    assert SessionSampler(0.0).traces(sampled)
-    assert not SessionSampler(0.0).traces(sampled[:-2] + "00")
+    assert draw_traced(sampled, 0.0)
+    assert not draw_traced(sampled[:-2] + "00", 0.0)
 
 
 @given(st.floats(0, 1e7), st.floats(0, 3600), st.integers(0, 2 * 10**18))

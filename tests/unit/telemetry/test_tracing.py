@@ -15,12 +15,15 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from earvoice.telemetry.service_telemetry import ExportLosses
-from earvoice.telemetry.tracing import SpanFileExporter, SpanQueue
+from earvoice.telemetry.tracing import SpanFileExporter, Tracer
 from tests.unit.telemetry.made_span import made_spans
+
+RESOURCE = Resource({"service.name": "tested"})
 
 
 class KeepingExporter(SpanExporter):
@@ -61,11 +64,11 @@ class FailingExporter(SpanExporter):
 def test_what_is_put_in_is_exported_in_order():
     """Closing sends the rest."""
     exporter, losses = KeepingExporter(), ExportLosses()
-    queue = SpanQueue(exporter, losses)
+    tracer = Tracer(RESOURCE, exporter, losses)
     spans = made_spans(1300)
-    queue.put(spans[:700])
-    queue.put(spans[700:])
-    queue.close()
+    tracer.put(spans[:700])
+    tracer.put(spans[700:])
+    tracer.close()
     assert exporter.spans == spans
     assert not losses.dropped
 
@@ -73,14 +76,14 @@ def test_what_is_put_in_is_exported_in_order():
 def test_a_stalled_exporter_holds_nobody_up():
     """What does not fit into the queue is counted at once, and the rest goes out later."""
     exporter, losses = KeepingExporter(stalls=True), ExportLosses()
-    queue = SpanQueue(exporter, losses, capacity_spans=600)
-    queue.put(made_spans(600))
+    tracer = Tracer(RESOURCE, exporter, losses, capacity_spans=600)
+    tracer.put(made_spans(600))
     assert exporter.asked.wait(10)
-    queue.put(made_spans(1000))
+    tracer.put(made_spans(1000))
     taken = 512 + 600
     assert losses.dropped["traces"] == 1600 - taken
     exporter.free.set()
-    queue.close()
+    tracer.close()
     assert len(exporter.spans) == taken
 
 
@@ -88,10 +91,10 @@ def test_a_stalled_exporter_holds_nobody_up():
 def test_failures_are_counted_and_logged_once(raises: bool, caplog: pytest.LogCaptureFixture):
     """A collector that is down for a day fills no log."""
     losses = ExportLosses()
-    queue = SpanQueue(FailingExporter(raises=raises), losses)
+    tracer = Tracer(RESOURCE, FailingExporter(raises=raises), losses)
     with caplog.at_level(logging.INFO, "earvoice.telemetry"):
-        queue.put(made_spans(2000))
-        queue.close()
+        tracer.put(made_spans(2000))
+        tracer.close()
     assert losses.dropped["traces"] == 2000
     assert [record.getMessage() for record in caplog.records] == ["telemetry is lost"]
 
