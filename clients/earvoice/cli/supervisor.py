@@ -69,13 +69,6 @@ class ChildPlan:
     stop_timeout_s: float = 15.0
 
 
-class ServiceStartError(CommandError):
-    """A service did not come to serve; the message ends with its last log lines."""
-
-    def __init__(self, message: str, last_lines: str) -> None:
-        super().__init__(f"{message}\n{last_lines}".strip(), ExitCode.SERVICES)
-
-
 class ChildProcess:
     """One run of a child, from its start to its exit; make one with ``spawn``."""
 
@@ -113,19 +106,17 @@ class ChildProcess:
                 while not self._plan.address_file.exists():
                     if self._process.returncode is not None:
                         await self.wait()
-                        raise ServiceStartError(
-                            f"the {self._plan.name} ended with {self._process.returncode} "
-                            "before it served; its last lines:",
-                            self._relay.tail,
-                        )
+                        status = self._process.returncode
+                        raise self._start_error(f"ended with {status} before it served")
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
-            raise ServiceStartError(
-                f"the {self._plan.name} did not serve within {self._plan.start_timeout_s:g} s; "
-                "its last lines:",
-                self._relay.tail,
-            ) from None
+            limit_s = self._plan.start_timeout_s
+            raise self._start_error(f"did not serve within {limit_s:g} s") from None
         return self._plan.address_file.read_text(encoding="utf8").strip()
+
+    def _start_error(self, problem: str) -> CommandError:
+        lines = f"the {self._plan.name} {problem}; its last lines:\n{self._relay.tail}"
+        return CommandError(lines.strip(), ExitCode.SERVICES)
 
     async def wait(self) -> int:
         """Return the exit status once the child has ended and its lines are passed on."""

@@ -90,10 +90,6 @@ class StreamNotFoundError(InvalidFieldError):
     code = Code.NOT_FOUND
 
 
-class StreamTakenError(InvalidFieldError):
-    """Somebody else speaks under this name."""
-
-
 class PublishedStream:
     """One stream's lines, and who reads them.
 
@@ -279,7 +275,7 @@ class StreamDirectory:
         self._forget_old()
         known = self._streams.get(name)
         if known is not None and not known.is_over:
-            raise StreamTakenError("publish", name, "a name under which nobody speaks")
+            raise InvalidFieldError("publish", name, "a name under which nobody speaks")
         if known is not None and resumes:
             known.is_over, known.ended_at_s = False, None
             return known

@@ -32,8 +32,6 @@ from earvoice.evaluation.evaluate import (
     evaluate,
     tell_failures,
 )
-from earvoice.evaluation.log import LogError
-from earvoice.evaluation.long_form import ResegmenterError
 from earvoice.evaluation.metrics import METRICS
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.source_set import (
@@ -248,15 +246,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
-        return _draw(options)
-    except LogError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
-    except ResegmenterError as error:
-        raise CommandError(str(error)) from error
-
-
-def _draw(options: argparse.Namespace) -> int:
     latencies_ms = _read_latencies(options.at)
     settings = _read_sweeps(options.sweep)
     folders = [found for folder in options.folders for found in find_points(folder)]

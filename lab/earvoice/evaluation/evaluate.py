@@ -35,9 +35,7 @@ from earvoice.client.options import TranslationOptions
 from earvoice.client.text import write_words
 from earvoice.client.translation_client import TranslationClient
 from earvoice.evaluation.instance import Unit, default_unit
-from earvoice.evaluation.log import LogError
-from earvoice.evaluation.long_form import ResegmenterError
-from earvoice.evaluation.recording import RecordingError
+from earvoice.evaluation.recording import RECORDING_FOLDER
 from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
 from earvoice.evaluation.score import SCORES_NAME, Report, score_log, score_table
 from earvoice.evaluation.source_set import (
@@ -209,15 +207,6 @@ def add_session_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
-        return _evaluate_and_tell(options)
-    except LogError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
-    except ResegmenterError as error:
-        raise CommandError(str(error)) from error
-
-
-def _evaluate_and_tell(options: argparse.Namespace) -> int:
     sources = read_source_set(options)
     check_session_options(options)
     if options.record:
@@ -259,14 +248,13 @@ def _record(folder: Path, sources: SourceSet, policy: str) -> None:
 
     try:
         model_path = load_settings(EncoderSettings).model_path
-        policy_file = resolved_file(policy) if is_file_form(policy) else ""
-        recorded = record_run(folder, sources.recordings, model_path, policy_file)
-    except (RecordingError, SettingsError) as error:
+    except SettingsError as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
-    count = recorded.compared_count
-    message = f"recorded in {recorded.recording.folder}: {recorded.setting.name}; replayed"
+    policy_file = resolved_file(policy) if is_file_form(policy) else ""
+    setting, count, different = record_run(folder, sources.recordings, model_path, policy_file)
     print(  # noqa: T201 - for people
-        f"{message}, {count - len(recorded.different)} of {count} are what the services said",
+        f"recorded in {folder / RECORDING_FOLDER}: {setting.name}; replayed, "
+        f"{count - len(different)} of {count} are what the services said",
         file=sys.stderr,
     )
 

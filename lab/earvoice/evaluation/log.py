@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from earvoice.cli.command import CommandError, ExitCode
 from earvoice.evaluation.clock import ElapsedClock
 from earvoice.evaluation.instance import Instance, InvalidInstanceError, Unit, count_units
 
 
-class LogError(Exception):
+class LogError(CommandError):
     """A log that cannot be read."""
 
     def __init__(self, place: str, message: str) -> None:
-        super().__init__(f"{place}: {message}")
+        super().__init__(f"{place}: {message}", ExitCode.INPUT)
 
 
 @dataclass(frozen=True)

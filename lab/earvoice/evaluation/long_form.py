@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+from earvoice.cli.command import CommandError
 from earvoice.evaluation.clock import ElapsedClock, correct_simuleval
 from earvoice.evaluation.instance import (
     Instance,
@@ -90,10 +91,6 @@ _NOTES: dict[Resegmenter, str] = {
     "sentence's start stay below 0); no ATD for sentences cut out of a stream",
 }
 _SEGMENT_CLOCK_NOTE = "clock 'segment' is 'simuleval' as OmniSTEval corrects it"
-
-
-class ResegmenterError(Exception):
-    """A re-segmenter that cannot work; the message says what to install or to choose."""
 
 
 def resegment(
@@ -188,13 +185,13 @@ def _cut_by_word_errors(
     _: str,
 ) -> _Positions:
     if options.unit != "word":
-        raise ResegmenterError("mweralign counts words here: give --resegmenter omnisteval")
+        raise CommandError("mweralign counts words here: give --resegmenter omnisteval")
     mweralign = _require("mweralign.mweralign", "pip install mweralign (GPL-3.0)")
     cut: _Positions = []
     for instance, texts in zip(instances, references, strict=True):
         lines = mweralign.align_texts("\n".join(texts), instance.prediction).split("\n")
         if len(lines) != len(texts):
-            raise ResegmenterError(
+            raise CommandError(
                 f"mweralign made {len(lines)} lines for {len(texts)} sentences of {instance.name}; "
                 "sentences without words need --resegmenter omnisteval"
             )
@@ -211,7 +208,7 @@ def _require(module: str, remedy: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ResegmenterError(f"{error.name} is not installed: {remedy}") from error
+        raise CommandError(f"{error.name} is not installed: {remedy}") from error
 
 
 def _cut_instance(

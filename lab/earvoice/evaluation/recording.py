@@ -25,6 +25,7 @@ from google.protobuf.proto import parse_length_prefixed, serialize_length_prefix
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
+from earvoice.cli.command import CommandError, ExitCode
 from earvoice.decoder.strategy import ServedModel, TokenTable
 from earvoice.evaluation.run_folder import drop_torn_line
 from earvoice.evaluation.source_set import SourceRecording
@@ -38,8 +39,11 @@ RECORDING_FOLDER = "recording"
 """Beside the log of a run that was recorded."""
 
 
-class RecordingError(ValueError):
+class RecordingError(CommandError):
     """A recording that cannot be read, or does not hold what is asked of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ExitCode.INPUT)
 
 
 @dataclass(frozen=True)
@@ -166,16 +170,16 @@ class Recording:
     def messages(self, recorded: RecordedInput) -> list[pb.EncodeResponse]:
         """Return an input's revisions, as the encoder service answers them."""
         path = self._revisions_path(recorded.index)
-        messages: list[pb.EncodeResponse] = []
         try:
             content = BytesIO(path.read_bytes())
-            for _ in recorded.revisions:
-                message = parse_length_prefixed(pb.EncodeResponse, content)
-                if message is None:
-                    raise RecordingError(f"{path} has {len(messages)} revisions; too few")
-                messages.append(message)
+            found = [parse_length_prefixed(pb.EncodeResponse, content) for _ in recorded.revisions]
         except (OSError, DecodeError, ValueError) as error:
             raise RecordingError(f"{path} cannot be read: {error}") from error
+        messages = [message for message in found if message is not None]
+        if len(messages) < len(found):
+            raise RecordingError(
+                f"{path} cannot be read: {path} has {len(messages)} revisions; too few"
+            )
         return messages
 
     def _revisions_path(self, index: int) -> Path:

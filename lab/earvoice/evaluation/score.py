@@ -14,12 +14,7 @@ from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.evaluation.clock import ElapsedClock
 from earvoice.evaluation.instance import Instance, Unit, default_unit
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record, read_records
-from earvoice.evaluation.long_form import (
-    Resegmenter,
-    ResegmenterError,
-    read_segmentation,
-    resegment,
-)
+from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
 from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus
 from earvoice.evaluation.omnisteval_log import read_omnisteval
 from earvoice.evaluation.quality import Quality, QualityError, score_quality
@@ -376,12 +371,7 @@ def _run(options: argparse.Namespace) -> int:
         compatible=options.compatible_splitting,
         elapsed_clock=options.elapsed_clock,
     )
-    try:
-        report = score_log(options.path, choices).report
-    except LogError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
-    except ResegmenterError as error:
-        raise CommandError(str(error)) from error
+    report = score_log(options.path, choices).report
     print(report.as_json() if options.format == "json" else report.as_text())  # noqa: T201 - the result
     return ExitCode.DONE
 

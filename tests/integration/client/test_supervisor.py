@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from earvoice.cli.command import CommandError
 from earvoice.cli.log_relay import LogRelay
-from earvoice.cli.supervisor import Backoff, ChildPlan, ServiceStartError, SupervisedChild
+from earvoice.cli.supervisor import Backoff, ChildPlan, SupervisedChild
 
 # Serves at once: writes its address (and port, so that a restart can be compared), then waits.
 SERVER = """
@@ -88,7 +89,7 @@ async def test_a_dead_child_is_started_again_on_its_port(tmp_path):
 async def test_a_first_start_that_fails_is_told_with_the_last_lines(tmp_path):
     """A wrong configuration is not tried again and again."""
     child = SupervisedChild(plan_of(BROKEN, tmp_path), LogRelay(), print)
-    with pytest.raises(ServiceStartError, match=r"ended with 3(.|\n)*no such model"):
+    with pytest.raises(CommandError, match=r"ended with 3(.|\n)*no such model"):
         await child.start()
     await child.stop()
 
@@ -97,7 +98,7 @@ async def test_a_child_that_never_serves_is_given_up(tmp_path):
     """The message says how long it had, and what it said."""
     plan = replace(plan_of(STUCK, tmp_path), start_timeout_s=0.5)
     child = SupervisedChild(plan, LogRelay(), print)
-    with pytest.raises(ServiceStartError, match=r"did not serve within 0\.5 s"):
+    with pytest.raises(CommandError, match=r"did not serve within 0\.5 s"):
         await child.start()
     await child.stop()
 

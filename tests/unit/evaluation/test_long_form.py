@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from earvoice.cli.command import CommandError
 from earvoice.evaluation.clock import correct_simuleval
 from earvoice.evaluation.instance import Instance
 from earvoice.evaluation.log import Log, LogError, ReadingOptions
 from earvoice.evaluation.long_form import (
     ReferenceSentence,
-    ResegmenterError,
     read_segmentation,
     resegment,
 )
@@ -113,5 +113,5 @@ def test_a_sentence_without_words_cannot_be_cut_by_word_errors():
     """It leaves it out of its answer: the message says who can."""
     pytest.importorskip("mweralign")
     sentences = (SENTENCES[0], replace(SENTENCES[1], text=""))
-    with pytest.raises(ResegmenterError, match=r"1 lines for 2 sentences .*omnisteval"):
+    with pytest.raises(CommandError, match=r"1 lines for 2 sentences .*omnisteval"):
         resegment(talk(), sentences, ReadingOptions(), "", "mweralign")

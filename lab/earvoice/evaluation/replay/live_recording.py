@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,18 @@ from earvoice.evaluation.source_set import SourceRecording
 from earvoice.policies import choose_policy
 
 
-@dataclass(frozen=True)
-class LiveRecording:
-    """What was recorded of a run.
-
-    ``different`` are the indices of inputs whose replay says something else.
-    """
-
-    recording: Recording
-    setting: ReplaySetting
-    compared_count: int
-    different: tuple[int, ...]
-
-
 def record_run(
     folder: Path, sources: Sequence[SourceRecording], model_path: Path, policy_file: str = ""
-) -> LiveRecording:
+) -> tuple[ReplaySetting, int, tuple[int, ...]]:
     """Record a finished run, its revisions and its hypotheses, beside its log.
 
     Args:
         folder: of the run; endpointing and history selection were off.
         policy_file: ``FILE.py:CLASS`` where the run's policy was of a file.
+
+    Returns:
+        Its setting, how many inputs were compared, and the indices of those whose replay says
+        something else.
     """
     session = read_settings(folder / SETTINGS_NAME).get("session")
     if session is None:
@@ -56,8 +46,7 @@ def record_run(
     model = ReplayModel(model_path, recording)
     language = session["options"]["target_languages"][0]
     run = ReplayRun(recording, model, language, keeps_hypotheses=True)
-    compared_count, different = asyncio.run(_replay(run, setting, folder, recording))
-    return LiveRecording(recording, setting, compared_count, different)
+    return setting, *asyncio.run(_replay(run, setting, folder, recording))
 
 
 async def _replay(

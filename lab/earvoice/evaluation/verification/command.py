@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError, ExitCode, run_async
 from earvoice.cli.local_services import START_TIMEOUT_S
-from earvoice.evaluation.log import LogError
 from earvoice.evaluation.verification.decisions import verify_policy
 from earvoice.evaluation.verification.runs import (
     find_checkpoint,
@@ -18,7 +17,7 @@ from earvoice.evaluation.verification.runs import (
     summarize,
     verify_run,
 )
-from earvoice.evaluation.verification.tensors import ForwardReference, read_arrays, summary, table
+from earvoice.evaluation.verification.tensors import read_arrays, read_reference, summary, table
 
 if TYPE_CHECKING:
     from earvoice.cli.command import Interruption
@@ -74,10 +73,7 @@ def _add_model_arguments(model: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    try:
-        status: int = options.verify(options)
-    except LogError as error:
-        raise CommandError(str(error), ExitCode.INPUT) from error
+    status: int = options.verify(options)
     return status
 
 
@@ -99,12 +95,10 @@ def _verify_model(options: argparse.Namespace) -> int:
     features = read_arrays(features_path)
     try:
         differences = list(verify_features(sound, checkpoint, features)) if sound else []
-        reference = ForwardReference(options.forward)
         differences += verify_model(
             read_parts(checkpoint),
-            reference,
+            read_reference(options.forward, options.strategy),
             features,
-            options.strategy,
             shifts_by_batch=checkpoint.suffix == ".pt" and shifts_by_batch(checkpoint),
         )
     except ModelError as error:

@@ -16,7 +16,7 @@ from torch import nn
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.verification.tensors import (
     BATCH_PREFIX,
-    ForwardReference,
+    Reference,
     TensorDifference,
     largest_difference,
     tolerance_of,
@@ -166,9 +166,8 @@ SERVED = "as served"
 
 def verify_model(
     parts: CheckpointParts,
-    reference: ForwardReference,
+    reference: Reference,
     features: Mapping[str, np.ndarray],
-    strategy: str | None,
     *,
     shifts_by_batch: bool,
 ) -> Iterator[TensorDifference]:
@@ -176,18 +175,16 @@ def verify_model(
 
     Args:
         features: [T, mel] float32 by utterance, normalised.
-        strategy: the compression to compare; None takes all.
     """
-    for name in reference.choose(strategy):
+    for name, utterances in reference.items():
         for way in (PLAIN, SERVED):
             network = _network(parts, name)
             if way == SERVED:
                 network.prepare_inference(torch.float32)
             forward = ForwardPass(network, watched=way == PLAIN, shifts_by_batch=shifts_by_batch)
-            for utterance in reference.utterances(name):
+            for utterance, expected in utterances.items():
                 if way == SERVED and utterance.startswith(BATCH_PREFIX):
                     continue  # The services pad nothing on a CPU.
-                expected = reference.tensors(name, utterance)
                 found = _computed(forward, utterance, features, expected)
                 place = f"{name}/{utterance}, {way}"
                 yield from _compared(found, expected, place, complete=way == PLAIN)

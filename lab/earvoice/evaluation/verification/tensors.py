@@ -15,37 +15,28 @@ BATCH_PREFIX = "batch"
 """`batch2` is the first two utterances, padded in one batch."""
 
 
-class ForwardReference:
-    """Arrays under `<compression>/<utterance>/<name>`."""
+Reference = Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
+"""Tensors by compression, utterance and name."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._arrays = read_arrays(path)
-        parts = [key.split("/") for key in self._arrays]
-        wrong = next((part for part in parts if len(part) != 3), None)  # noqa: PLR2004 - three parts
-        if wrong is not None:
-            raise LogError(str(path), f"has {'/'.join(wrong)}; allowed: compression/utterance/name")
-        self.strategies = list(dict.fromkeys(part[0] for part in parts))
 
-    def choose(self, strategy: str | None) -> list[str]:
-        if strategy is None:
-            return self.strategies
-        if strategy not in self.strategies:
-            allowed = ", ".join(self.strategies)
-            raise LogError(str(self._path), f"has no {strategy!r}; allowed: {allowed}")
-        return [strategy]
+def read_reference(path: Path, strategy: str | None) -> Reference:
+    """Read arrays that are kept under `<compression>/<utterance>/<name>`.
 
-    def utterances(self, strategy: str) -> list[str]:
-        keys = (key.split("/") for key in self._arrays)
-        return list(dict.fromkeys(key[1] for key in keys if key[0] == strategy))
-
-    def tensors(self, strategy: str, utterance: str) -> Mapping[str, np.ndarray]:
-        prefix = f"{strategy}/{utterance}/"
-        return {
-            key.removeprefix(prefix): array
-            for key, array in self._arrays.items()
-            if key.startswith(prefix)
-        }
+    Args:
+        strategy: the one compression that is wanted; None takes all.
+    """
+    reference: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    for key, array in read_arrays(path).items():
+        match key.split("/"):
+            case [compression, utterance, name]:
+                reference.setdefault(compression, {}).setdefault(utterance, {})[name] = array
+            case _:
+                raise LogError(str(path), f"has {key}; allowed: compression/utterance/name")
+    if strategy is None:
+        return reference
+    if strategy not in reference:
+        raise LogError(str(path), f"has no {strategy!r}; allowed: {', '.join(reference)}")
+    return {strategy: reference[strategy]}
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
