@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, TypeVar
 
 from earvoice.client.errors import InvalidRequestError, ProtocolError
 from earvoice.client.event import (
@@ -19,14 +20,10 @@ from earvoice.client.event import (
     SegmentDone,
     Started,
     Summary,
+    TranslationEvent,
 )
+from earvoice.client.options import TranslationOptions
 from earvoice.client.translation_client import TranslationClient, connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterable
-
-    from earvoice.client.event import TranslationEvent
-    from earvoice.client.options import TranslationOptions
 
 _SETTLING_S = 5.0
 """How long gRPC may take to tell the end of calls to a loop that is closing."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from simulstream.server.speech_processors import SAMPLE_RATE, SpeechProcessor
 from simulstream.server.speech_processors.incremental_output import IncrementalOutput
 
 from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
 from earvoice.adapter.tool_text import TokenWriter, choose_session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import SimpleNamespace
-
-    from earvoice.client.event import CommittedWord
+from earvoice.client.event import CommittedWord
 
 
 class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream has no types

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Never
+from typing import Never
 
 from earvoice.cli.command import CommandError
 from earvoice.cli.translate_arguments import (
@@ -14,13 +15,9 @@ from earvoice.cli.translate_arguments import (
     add_stream_arguments,
     read_translation_options,
 )
+from earvoice.client.event import CommittedWord
 from earvoice.client.options import TranslationOptions
 from earvoice.runtime.audio_format import AudioFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from earvoice.client.event import CommittedWord
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import stat
 import sys
 import time
 from array import array
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO, get_args
+from typing import Literal, TextIO, get_args
 
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.client.audio import (
@@ -27,10 +29,6 @@ from earvoice.client.ffmpeg import FfmpegAudio, find_program, is_address, probe_
 from earvoice.client.text import duration_ms as text_duration_ms
 from earvoice.client.text import words_as_they_come, write_words
 from earvoice.runtime.audio_format import WORDS, AudioFormat, SoundEncoding
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import AsyncIterator, Callable, Iterator
 
 STANDARD_INPUT = "-"
 _HEAD_BYTES = 4096

@@ -6,18 +6,16 @@ Other packages add theirs by an entry point in the group ``earvoice.commands`` t
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib.util
 import signal
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from earvoice.client.errors import Advice, AudioSourceError, TranslationError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Coroutine
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_STATUS_HELP = """\

@@ -10,10 +10,11 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Never, TextIO
+from typing import Never, TextIO
 
 from earvoice.cli.command import (
     EXIT_STATUS_HELP,
@@ -24,9 +25,6 @@ from earvoice.cli.command import (
     exit_code_of,
 )
 from earvoice.client.errors import Advice, TranslationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 ENTRY_POINT_GROUP = "earvoice.commands"
 

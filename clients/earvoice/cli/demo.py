@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
-from earvoice.cli.audio_input import open_recording
-from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.cli.audio_input import AudioInput, open_recording
+from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
 from earvoice.cli.translate_arguments import (
     add_language_arguments,
@@ -23,22 +24,16 @@ from earvoice.cli.translate_arguments import (
 from earvoice.client.event import (
     Committed,
     CommittedWord,
+    ElapsedClock,
     EndOfUtterance,
     Started,
     Summary,
+    TranslationEvent,
     join_words,
 )
 from earvoice.latency.rendering import html_report
 from earvoice.latency.session_report import report_store
 from earvoice.latency.span import TraceStore, read_span_file
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from earvoice.cli.audio_input import AudioInput
-    from earvoice.cli.command import Interruption
-    from earvoice.client.event import ElapsedClock, TranslationEvent
 
 RECORDING = "inaugural_1961.wav"
 # Field of StageTimings, and what to call it.

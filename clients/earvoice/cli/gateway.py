@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError, ExitCode, require_extra
 from earvoice.cli.local_services import GATEWAY, variable_prefix_of
 from earvoice.cli.up import add_listening_arguments, run_service
 from earvoice.runtime.errors import InvalidFieldError
-
-if TYPE_CHECKING:
-    import argparse
 
 LONGEST_MINUTES = 60 * 24 * 366
 

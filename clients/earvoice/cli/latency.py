@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.latency.rendering import html_report, overview, record_of, text_report
 from earvoice.latency.session_report import report_store
 from earvoice.latency.span import SpanError, TraceStore, read_span_file
 from earvoice.latency.span_receiver import receive_spans
-
-if TYPE_CHECKING:
-    import argparse
-
-    from earvoice.cli.command import Interruption
 
 REFRESH_S = 2.0
 # However long a table takes to compute, nine tenths of the time are left to receive spans.

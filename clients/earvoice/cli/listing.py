@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import asdict
 from itertools import groupby
-from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command, ExitCode, run_async
+from earvoice.cli.command import Command, ExitCode, Interruption, run_async
 from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
-from earvoice.client.preset import PAPERS, PRESETS
+from earvoice.client.model_description import ModelCatalog, ModelDescription
+from earvoice.client.preset import PAPERS, PRESETS, Preset
 from earvoice.policies import format_policy
-
-if TYPE_CHECKING:
-    import argparse
-
-    from earvoice.cli.command import Interruption
-    from earvoice.client.model_description import ModelCatalog, ModelDescription
-    from earvoice.client.preset import Preset
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import webbrowser
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from earvoice.cli.command import Command, ExitCode, SignalledError, run_async
+from earvoice.cli.command import Command, ExitCode, Interruption, SignalledError, run_async
 from earvoice.cli.local_services import GATEWAY, ServiceChoices, run_services
 from earvoice.cli.log_relay import ServiceLogs
-
-if TYPE_CHECKING:
-    import argparse
-
-    from earvoice.cli.command import Interruption
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,18 +7,14 @@ import os
 import secrets
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from earvoice.cli.command import CommandError, require_extra
+from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from earvoice.cli.log_relay import ServiceLogs
 
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections import deque
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from earvoice.runtime.log_sink import LogSink
-
-if TYPE_CHECKING:
-    import asyncio
-    from pathlib import Path
 
 _TAIL_LINES = 20
 _READ_BYTES = 64 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from earvoice.client.captions import (
     NO_MARKS,
@@ -18,16 +18,15 @@ from earvoice.client.captions import (
 from earvoice.client.event import (
     Committed,
     CommittedWord,
+    ElapsedClock,
     EndOfUtterance,
     SegmentDone,
     Started,
     Tentative,
+    TranslationEvent,
     join_words,
 )
-
-if TYPE_CHECKING:
-    from earvoice.client.event import ElapsedClock, TranslationEvent
-    from earvoice.client.options import TranslationOptions
+from earvoice.client.options import TranslationOptions
 
 _DIM, _PLAIN, _ERASE_TO_END, _LEFT = "\x1b[2m", "\x1b[0m", "\x1b[K", "\x1b[{}D"
 _DECIMALS = 3

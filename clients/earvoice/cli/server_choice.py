@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from earvoice.cli.command import CommandError
 from earvoice.cli.local_services import START_TIMEOUT_S, ServiceChoices, run_services
@@ -15,10 +16,6 @@ from earvoice.client.server_channels import split_address
 from earvoice.client.translation_client import TranslationClient, connect
 from earvoice.policies.registry import is_file_form, resolved_file
 from earvoice.runtime.tls import ChannelTls
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import AsyncIterator, Callable
 
 TOKEN_VARIABLE = "EARVOICE_TOKEN"  # noqa: S105 - the variable's name
 

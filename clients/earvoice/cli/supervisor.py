@@ -7,18 +7,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from earvoice.cli import parent_death
 from earvoice.cli.command import CommandError, ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from earvoice.cli.log_relay import LogRelay
+from earvoice.cli.log_relay import LogRelay
 
 # Isolated and without site-packages: it needs neither and starts faster.
 SCRIPT = (sys.executable, "-I", "-S", str(parent_death.__file__))

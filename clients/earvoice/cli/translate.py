@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import shutil
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from earvoice.cli.audio_input import (
     STANDARD_INPUT,
+    AudioInput,
     add_audio_arguments,
     open_input,
 )
-from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.output import (
     FORMATS,
     EventWriter,
@@ -36,18 +38,9 @@ from earvoice.cli.translate_arguments import (
 )
 from earvoice.client.audio import tee
 from earvoice.client.captions import CaptionMarks
-from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import AsyncGenerator
-
-    from earvoice.cli.audio_input import AudioInput
-    from earvoice.cli.command import Interruption
-    from earvoice.client.event import TranslationEvent
-    from earvoice.client.options import TranslationOptions
-    from earvoice.client.translation_client import TranslationClient
-
+from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary, TranslationEvent
+from earvoice.client.options import TranslationOptions
+from earvoice.client.translation_client import TranslationClient
 
 _CAPTION_FORMATS = ("srt", "vtt", "json")
 SILENCE_MS = 120_000

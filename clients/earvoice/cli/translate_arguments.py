@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from earvoice.cli.command import CommandError
 from earvoice.client.options import (
@@ -13,16 +14,11 @@ from earvoice.client.options import (
     HistorySelection,
     TranslationOptions,
 )
-from earvoice.client.preset import find_preset
+from earvoice.client.preset import Preset, find_preset
 from earvoice.policies import POLICIES, DecisionPolicy, parse_policy
 from earvoice.policies.registry import FILE_FORM, with_parameters
+from earvoice.runtime.audio_format import AudioFormat
 from earvoice.runtime.parameter import parameters_of
-
-if TYPE_CHECKING:
-    import argparse
-
-    from earvoice.client.preset import Preset
-    from earvoice.runtime.audio_format import AudioFormat
 
 _POLICY_PARAMETERS = (
     "alpha",

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from earvoice.cli.command import (
     Command,
     CommandError,
     ExitCode,
+    Interruption,
     SignalledError,
     require_extra,
     run_async,
@@ -28,12 +30,6 @@ from earvoice.cli.local_services import (
 )
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.runtime.files import atomic_write
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Mapping
-
-    from earvoice.cli.command import Interruption
 
 
 def _add_up_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,15 +8,11 @@ import os
 import selectors
 import stat
 import time
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-    from typing import BinaryIO
-
-    from earvoice.runtime.audio_format import AudioFormat
+from earvoice.runtime.audio_format import AudioFormat
 
 REALTIME_CHUNK_MS = 80
 # Full speed: fewer messages, each far below the server's 1 MiB.

@@ -6,7 +6,10 @@ others as FLOAT32; more channels are mixed to one, other rates are resampled to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 from earvoice.client.errors import AudioSourceError
 from earvoice.runtime.audio_format import CHANNEL_LIMIT, SAMPLE_RATE_RANGE_HZ, AudioFormat
@@ -19,11 +22,6 @@ except ImportError as error:
     raise AudioSourceError(
         f"reading recordings needs {error.name}: install earvoice[cli]"
     ) from error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from types import TracebackType
 
 RESAMPLED_RATE_HZ = 16_000
 # libsndfile's: unrecognised format, unsupported encoding.

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import NamedTuple
 
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.options import TranslationUpdate
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
-
-    from earvoice.runtime.audio_format import AudioFormat
+from earvoice.runtime.audio_format import AudioFormat
 
 # The server refuses audio messages above 1 MiB.
 MESSAGE_LIMIT_BYTES = 1024 * 1024

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
 
 import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.client.audio_log import AudioLog
 from earvoice.client.errors import ServerUnavailableError, translate_failure
-from earvoice.client.event import SegmentDone, Started, TranslationEvent
-from earvoice.client.options import write_config, write_update
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
-
-    from earvoice.client.audio_log import AudioLog
-    from earvoice.client.event import EventReader
-    from earvoice.client.options import TranslationOptions, TranslationUpdate
-    from earvoice.runtime.audio_format import AudioFormat
+from earvoice.client.event import EventReader, SegmentDone, Started, TranslationEvent
+from earvoice.client.options import (
+    TranslationOptions,
+    TranslationUpdate,
+    write_config,
+    write_update,
+)
+from earvoice.runtime.audio_format import AudioFormat
 
 Call = grpc.aio.StreamStreamCall[api.StreamingTranslateRequest, api.StreamingTranslateResponse]
 

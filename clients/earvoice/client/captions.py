@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from earvoice.client.event import CommittedWord, NotUnderstood
+from earvoice.client.event import CommittedWord, NotUnderstood
 
 SubtitleForm = Literal["srt", "vtt"]
 

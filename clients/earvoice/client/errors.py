@@ -19,16 +19,13 @@ from __future__ import annotations
 
 import logging
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2
+from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode
+from grpc.aio import AioRpcError
 from grpc_status import rpc_status
-
-if TYPE_CHECKING:
-    from google.rpc import status_pb2
-    from grpc.aio import AioRpcError
 
 _LOG = logging.getLogger("earvoice.client")
 _DOMAIN = "earvoice"

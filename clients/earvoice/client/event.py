@@ -5,18 +5,15 @@ All times are milliseconds of audio or of wall clock.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.client.errors import ProtocolError
 from earvoice.client.model_description import ModelDescription, read_fields, read_model
 from earvoice.client.options import TranslationOptions, read_config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from earvoice.runtime.audio_format import AudioFormat
+from earvoice.runtime.audio_format import AudioFormat
 
 ElapsedClock = Literal["live", "true"]
 UtteranceEndCause = Literal["pause", "forced", "end_of_audio"]

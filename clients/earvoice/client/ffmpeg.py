@@ -7,15 +7,13 @@ import logging
 import re
 import shutil
 import subprocess
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 from contextlib import suppress
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from earvoice.client.audio import whole_frames
 from earvoice.client.errors import AudioSourceError
 from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Sequence
 
 _SAMPLE_FORMATS: dict[AudioEncoding, str] = {
     "linear16": "s16le",

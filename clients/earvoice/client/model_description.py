@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+
+from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from earvoice.api.v1 import speech_translation_service_pb2 as api
 
 Read = TypeVar("Read")
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from google.protobuf.duration_pb2 import Duration
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
 from earvoice.policies.message import read_any_policy, write_policy
-from earvoice.policies.registry import POLICIES
+from earvoice.policies.registry import POLICIES, AnyPolicy
 from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from earvoice.policies.registry import AnyPolicy
 
 CatchUp = Literal["merge", "every-segment"]
 CommitUnit = Literal["word", "token", "followed-word"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import product
-from typing import TYPE_CHECKING
 
-from earvoice.client.options import Endpointing
+from earvoice.client.options import CommitUnit, Endpointing, TranslationOptions
+from earvoice.policies import DecisionPolicy
 from earvoice.policies.registry import parse_policy, with_parameters
 from earvoice.runtime.parameter import (
     ParameterError,
@@ -15,12 +16,6 @@ from earvoice.runtime.parameter import (
     parameters_of,
     parse_assignments,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from earvoice.client.options import CommitUnit, TranslationOptions
-    from earvoice.policies import DecisionPolicy
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 HEALTH_TIMEOUT_S = 2.0
 HIGHEST_PORT = 65_535

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterable, AsyncIterator
 
 from earvoice.client.errors import AudioSourceError
 from earvoice.runtime.audio_format import WORD_BYTES, WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
 
 SENTENCE_END = b"\n"
 

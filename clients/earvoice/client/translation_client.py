@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1.speech_translation_service_pb2_grpc import SpeechTranslationServiceStub
 from earvoice.client.errors import ServerUnavailableError, translate_failure
+from earvoice.client.event import TranslationEvent
 from earvoice.client.model_description import ModelCatalog, read_catalog
+from earvoice.client.options import TranslationOptions, TranslationUpdate
 from earvoice.client.server_channels import (
     ServerChannel,
     ServerChannels,
@@ -20,16 +24,8 @@ from earvoice.client.server_channels import (
     split_address,
 )
 from earvoice.client.translation_stream import ResumePoint, TranslationStream
-from earvoice.runtime.tls import is_local_target
+from earvoice.runtime.tls import ChannelTls, is_local_target
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, bearer_metadata, open_channel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
-    from types import TracebackType
-
-    from earvoice.client.event import TranslationEvent
-    from earvoice.client.options import TranslationOptions, TranslationUpdate
-    from earvoice.runtime.tls import ChannelTls
 
 LIST_MODELS_TIMEOUT_S = 10.0
 AFFINITY_HEADER = "x-earvoice-session"

@@ -6,8 +6,9 @@ import asyncio
 import random
 import struct
 import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from earvoice.client.audio_log import AudioLog, AudioPump
 from earvoice.client.call_attempt import CallAttempt, ReceptionClock, StallWatch
@@ -23,12 +24,8 @@ from earvoice.client.event import (
     Summary,
     TranslationEvent,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable
-
-    from earvoice.client.options import TranslationOptions, TranslationUpdate
-    from earvoice.client.server_channels import ServerChannel, ServerChannels
+from earvoice.client.options import TranslationOptions, TranslationUpdate
+from earvoice.client.server_channels import ServerChannel, ServerChannels
 
 REPLAY_LIMIT_BYTES = 32 * 1024 * 1024
 """Audio kept to be sent again, and taken from its source while nobody is there to send it to: a

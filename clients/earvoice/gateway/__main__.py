@@ -8,8 +8,9 @@ import logging
 import signal
 import socket
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
@@ -19,9 +20,6 @@ from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.bootstrap import run_service
 from earvoice.runtime.files import atomic_write
 from earvoice.runtime.settings import address_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _BACKLOG = 1024
 _GONE_MS = 40_000

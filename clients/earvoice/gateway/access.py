@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 import jwt
+from starlette.requests import HTTPConnection
 
 from earvoice.runtime.errors import PermissionDeniedError, UnauthenticatedError
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
 
 Scope = Literal["speak", "read"]
 ANY_STREAM = "*"

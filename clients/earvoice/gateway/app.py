@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket
 
 from earvoice.client import AccessDeniedError, TranslationError
 from earvoice.gateway import native, openai_dialect
 from earvoice.gateway.access import shown_token
 from earvoice.gateway.connection import Connection, telling_failures
+from earvoice.gateway.door import Door
 from earvoice.gateway.messages import describe_error
+from earvoice.gateway.published import PublishedStream
 from earvoice.gateway.readers import SECURITY_HEADERS, find_stream, languages_of, reader_routes
 from earvoice.gateway.recordings import RecordingDecoder
 from earvoice.runtime.errors import EarvoiceError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-
-    from starlette.requests import Request
-    from starlette.websockets import WebSocket
-
-    from earvoice.gateway.door import Door
-    from earvoice.gateway.published import PublishedStream
 
 PAGE = Path(__file__).with_name("page")
 _HTTP_STATUS = {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from earvoice.client import TranslationError
 from earvoice.gateway.messages import describe_error, dump
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import (
     Code,
     EarvoiceError,
@@ -17,12 +20,6 @@ from earvoice.runtime.errors import (
     InternalError,
     SlowReaderError,
 )
-
-if TYPE_CHECKING:
-    import logging
-    from collections.abc import AsyncIterator, Callable
-
-    from earvoice.gateway.settings import GatewaySettings
 
 # RFC 6455 §7.4.1, and the registry that it opens.
 CLOSE_NORMAL = 1000

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from opentelemetry.trace import SpanKind
 
-from earvoice.client import connect
-from earvoice.client.captions import NO_MARKS
-from earvoice.gateway.access import Gatekeeper
+from earvoice.client import ResumePoint, TranslationClient, TranslationOptions, connect
+from earvoice.client.captions import NO_MARKS, CaptionMarks
+from earvoice.gateway.access import Admission, Gatekeeper
 from earvoice.gateway.connection import CANCELLED, reason_of
 from earvoice.gateway.published import StreamDirectory
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError, SessionLimitError
 from earvoice.runtime.settings import SettingsError
@@ -28,14 +29,6 @@ from earvoice.telemetry.trace_context import (
     read_traceparent,
     traceparent_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
-    from earvoice.client import ResumePoint, TranslationClient, TranslationOptions
-    from earvoice.client.captions import CaptionMarks
-    from earvoice.gateway.access import Admission
-    from earvoice.gateway.settings import GatewaySettings
 
 RETRY_MS = 1_000
 _LOG = logging.getLogger(__name__)

@@ -5,13 +5,10 @@ A segment is listed once no cue can begin in it any more, and never changes afte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from earvoice.client.captions import VTT_HEADER, Cue, vtt_block
 from earvoice.runtime.errors import Code, InvalidFieldError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SEGMENT_MS = 6_000
 LIVE_SEGMENTS = 30

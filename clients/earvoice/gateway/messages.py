@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 
@@ -27,17 +28,13 @@ from earvoice.client import (
     Tentative,
     TranslationError,
     TranslationEvent,
+    TranslationOptions,
+    TranslationUpdate,
 )
 from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
 from earvoice.client.options import read_config, read_update
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from earvoice.client import TranslationOptions, TranslationUpdate
-    from earvoice.gateway.speaker import SpokenEvent
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STREAM_NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
@@ -254,6 +251,21 @@ def _read_resume_points(content: object, languages: tuple[str, ...]) -> dict[str
             allowed = "the resume_point of an event, as it came"
             raise InvalidFieldError(f"resume.{language}", place, allowed) from error
     return points
+
+
+class SpokenEvent(NamedTuple):
+    """An event of one of a speaker's sessions.
+
+    Attributes:
+        resume_point: bytes of where the session could go on after this; empty where the event
+            gives no such place.
+        came_s: when it came, on the clock of `time.perf_counter`.
+    """
+
+    language: str
+    event: TranslationEvent
+    resume_point: bytes = b""
+    came_s: float = 0.0
 
 
 def describe_event(spoken: SpokenEvent) -> dict[str, Any]:

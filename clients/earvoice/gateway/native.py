@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from earvoice.gateway.connection import Connection
+from earvoice.gateway.door import Door
 from earvoice.gateway.messages import (
     describe_event,
     dump,
@@ -13,12 +14,8 @@ from earvoice.gateway.messages import (
     read_update_message,
 )
 from earvoice.gateway.recordings import ContainerAudio
+from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import IdleError, InvalidFieldError, OutOfOrderError
-
-if TYPE_CHECKING:
-    from earvoice.gateway.connection import Connection
-    from earvoice.gateway.door import Door
-    from earvoice.gateway.speaker import Speaker
 
 
 async def serve_speaker(door: Door, connection: Connection, token: str) -> None:

@@ -10,21 +10,28 @@ import base64
 import binascii
 import json
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from earvoice.client import AudioFormat, Committed, EndOfUtterance, TranslationOptions
+from earvoice.client import (
+    AudioFormat,
+    Committed,
+    EndOfUtterance,
+    TranslationError,
+    TranslationEvent,
+    TranslationOptions,
+)
 from earvoice.gateway import messages
+from earvoice.gateway.connection import Connection
+from earvoice.gateway.door import Door
 from earvoice.gateway.messages import dump, read_object
-from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError, OutOfOrderError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from earvoice.client import TranslationError, TranslationEvent
-    from earvoice.gateway.connection import Connection
-    from earvoice.gateway.door import Door
-    from earvoice.gateway.speaker import Speaker
-    from earvoice.runtime.errors import EarvoiceError
+from earvoice.gateway.speaker import Speaker
+from earvoice.runtime.errors import (
+    EarvoiceError,
+    InvalidAudioError,
+    InvalidFieldError,
+    OutOfOrderError,
+)
 
 SUBPROTOCOLS = ("realtime",)
 AUDIO = AudioFormat("linear16", 24_000, 1)

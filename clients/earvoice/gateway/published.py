@@ -6,19 +6,21 @@ import asyncio
 import math
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from earvoice.client import Committed, EndOfUtterance, Started, Tentative
+from earvoice.client import (
+    Committed,
+    CommittedWord,
+    EndOfUtterance,
+    Started,
+    Tentative,
+    TranslationEvent,
+)
 from earvoice.client.captions import NO_MARKS, SHORTEST_MS, CaptionMarks, CaptionWriter, Cue
-from earvoice.gateway.messages import describe_event, dump
-from earvoice.gateway.speaker import SpokenEvent
+from earvoice.gateway.messages import SpokenEvent, describe_event, dump
 from earvoice.runtime.errors import Code, InvalidFieldError, SlowReaderError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from earvoice.client import CommittedWord, TranslationEvent
 
 WAITING_MESSAGES = 256
 """Of one reader; who is further behind is sent away, and gets the last lines when it comes back."""

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
 from earvoice.gateway.access import shown_token
+from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
+from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
-
-if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection, Request
-    from starlette.types import Receive, Scope, Send
-
-    from earvoice.gateway.door import Door
-    from earvoice.gateway.published import PublishedStream
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; connect-src 'self' ws: wss:; "

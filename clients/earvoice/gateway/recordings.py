@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-from starlette.responses import StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
-from earvoice.client import AudioFormat, AudioSourceError
+from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
+from earvoice.gateway.door import Door
+from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import IdleError, InvalidAudioError, OutOfOrderError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from earvoice.client import TranslationUpdate
-    from earvoice.gateway.door import Door
-    from earvoice.gateway.speaker import Speaker
 
 DECODED = AudioFormat()
 """What a recording is answered as."""

@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
 
 from earvoice.client import (
     Committed,
     EndOfUtterance,
     Reconnected,
+    ResumePoint,
     Started,
-    TranslationEvent,
+    TranslationClient,
+    TranslationOptions,
     TranslationUpdate,
 )
+from earvoice.gateway.messages import SpokenEvent
+from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import OutOfOrderError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from earvoice.client import ResumePoint, TranslationClient, TranslationOptions
-    from earvoice.gateway.published import PublishedStream
-    from earvoice.telemetry.metering import Meters
+from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
 WAITING_EVENTS = 1_000
 """Far more than are released while one is written; a caller that reads nothing holds up its own
 sessions here."""
-
-
-class SpokenEvent(NamedTuple):
-    """An event of one of a speaker's sessions.
-
-    Attributes:
-        resume_point: bytes of where the session could go on after this; empty where the event
-            gives no such place.
-        came_s: when it came, on the clock of `time.perf_counter`.
-    """
-
-    language: str
-    event: TranslationEvent
-    resume_point: bytes = b""
-    came_s: float = 0.0
 
 
 class _AudioQueue:

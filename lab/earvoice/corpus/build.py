@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from earvoice.corpus.recipe import (
 )
 from earvoice.corpus.sound import (
     Conditions,
+    Sound,
     coloured_noise,
     over_telephone,
     read_sound,
@@ -29,16 +31,11 @@ from earvoice.corpus.sound import (
     worsened,
 )
 from earvoice.corpus.synthesizer import SynthesisError
+from earvoice.corpus.texts import Pair, Split
 from earvoice.corpus.voice import draw_unseen_voice
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from earvoice.corpus.sound import Sound
-    from earvoice.corpus.texts import Pair, Split
-
-    Heard = Iterator[tuple[Clip, Sound]]
-    Recorded = Sequence[tuple[Clip, Path]]
+Heard = Iterator[tuple[Clip, Sound]]
+Recorded = Sequence[tuple[Clip, Path]]
 
 Shard = tuple[str, Callable[[], "Iterable[tuple[Clip, Sound]]"]]
 Item = TypeVar("Item")

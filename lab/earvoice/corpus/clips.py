@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
@@ -17,22 +20,14 @@ from earvoice.corpus.pico import speak_with_pico
 from earvoice.corpus.recipe import FOREIGN_LANGUAGES, LEAST_SPOKEN_WORDS, SPOKEN_SHARES
 from earvoice.corpus.sound import (
     SAMPLE_RATE_HZ,
+    Sound,
     babble,
     coloured_noise,
     music,
 )
 from earvoice.corpus.spoken import spoken_form
-from earvoice.corpus.voice import Voice, draw_foreign_voice, draw_training_voice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from earvoice.corpus.sound import Sound
-    from earvoice.corpus.texts import Pair, Split
-    from earvoice.corpus.voice import Engine
+from earvoice.corpus.texts import Pair, Split
+from earvoice.corpus.voice import Engine, Voice, draw_foreign_voice, draw_training_voice
 
 JOINED_SHARE = 0.3
 LONGEST_JOINED_LETTERS = 220

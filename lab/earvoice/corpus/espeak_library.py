@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from earvoice.corpus.synthesizer import ESPEAK_WORDS_PER_MINUTE, SynthesisError, level
+from earvoice.corpus.voice import Voice
 from earvoice.corpus.word_timing import TimedSpeech, time_words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from earvoice.corpus.voice import Voice
 
 _RETRIEVAL, _PHONEME_EVENTS, _DO_NOT_EXIT = 1, 0x0001, 0x8000
 _RATE, _PITCH = 1, 3

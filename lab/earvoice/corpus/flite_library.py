@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from earvoice.corpus.synthesizer import SynthesisError, level
+from earvoice.corpus.voice import Voice
 from earvoice.corpus.word_timing import TimedSpeech, time_words
-
-if TYPE_CHECKING:
-    from earvoice.corpus.voice import Voice
 
 _START = b"R:SylStructure.daughter1.daughter1.R:Segment.p.end"
 _END = b"R:SylStructure.daughtern.daughtern.R:Segment.end"

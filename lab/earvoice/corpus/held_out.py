@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import soundfile
@@ -22,6 +23,7 @@ from earvoice.corpus.flite_library import speak_with_flite_timed
 from earvoice.corpus.recipe import TARGET_LANGUAGES
 from earvoice.corpus.sound import (
     SAMPLE_RATE_HZ,
+    Sound,
     coloured_noise,
     over_telephone,
     read_sound,
@@ -29,17 +31,9 @@ from earvoice.corpus.sound import (
 )
 from earvoice.corpus.spoken import said_words, spoken_form
 from earvoice.corpus.synthesizer import SynthesisError
-from earvoice.corpus.voice import draw_training_voice, draw_unseen_engine, draw_unseen_voice
-from earvoice.corpus.word_timing import TimedSpeech
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from earvoice.corpus.sound import Sound
-    from earvoice.corpus.texts import Pair
-    from earvoice.corpus.voice import Voice
-    from earvoice.corpus.word_timing import WordTiming
+from earvoice.corpus.texts import Pair
+from earvoice.corpus.voice import Voice, draw_training_voice, draw_unseen_engine, draw_unseen_voice
+from earvoice.corpus.word_timing import TimedSpeech, WordTiming
 
 NOISE_SNR_DB = 10.0
 NOTHING_TEST_SEED = 6_000

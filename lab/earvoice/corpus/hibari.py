@@ -9,16 +9,13 @@ from __future__ import annotations
 import zlib
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from earvoice.corpus.synthesizer import level, require
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from earvoice.corpus.voice import Voice
+from earvoice.corpus.voice import Voice
 
 _RATE_HZ = 24_000
 

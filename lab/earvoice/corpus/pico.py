@@ -11,16 +11,12 @@ import importlib.util
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, EngineMissingError, SynthesisError, level
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from earvoice.corpus.voice import Voice
+from earvoice.corpus.voice import Voice
 
 _VOICES = {
     "en-US": ("en-US_ta.bin", "en-US_lh0_sg.bin"),

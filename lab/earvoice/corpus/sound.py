@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import soundfile
 import soxr
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Sound = NDArray[np.float32]
+Sound = NDArray[np.float32]
 
 SAMPLE_RATE_HZ = 16_000
 LINE_RATE_HZ = 8_000

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from earvoice.corpus.clips import Clip
+from earvoice.corpus.sound import Sound
 from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream
 from earvoice.models.loaders.whisper import installed_whisper, read_whisper
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder, WhisperFilterbank
 from earvoice.runtime.files import atomic_write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from earvoice.corpus.sound import Sound
 
 BATCH_S = 120.0
 SHORTEST_S, LONGEST_S = 0.1, 28.0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import soxr
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from earvoice.corpus.voice import Voice
+from earvoice.corpus.voice import Voice
 
 SAMPLE_RATE_HZ = 16_000
 ESPEAK_WORDS_PER_MINUTE = 175

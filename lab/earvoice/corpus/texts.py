@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from earvoice.corpus.recipe import (
     DEV_SENTENCES,
@@ -17,10 +19,6 @@ from earvoice.corpus.recipe import (
     LEAST_DEV_WORDS,
     MOST_SENTENCES,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 Split = Literal["train", "dev", "test"]
 

@@ -14,14 +14,13 @@ import webvtt
 from earvoice.client import Committed, CommittedWord, EndOfUtterance, NotUnderstood, Started
 from earvoice.client.captions import CaptionMarks
 from earvoice.gateway.access import issue_token
-from earvoice.gateway.messages import describe_event, read_captions
+from earvoice.gateway.messages import SpokenEvent, describe_event, read_captions
 from earvoice.gateway.published import (
     READERS_AT_ONCE,
     WAITING_MESSAGES,
     PublishedStream,
     StreamDirectory,
 )
-from earvoice.gateway.speaker import SpokenEvent
 from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (

@@ -6,22 +6,18 @@ import argparse
 import os
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from earvoice.cli.command import Command, CommandError, ExitCode, run_async
+from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.local_services import START_TIMEOUT_S
 from earvoice.evaluation.verification.decisions import verify_policy
 from earvoice.evaluation.verification.runs import (
+    InstanceComparison,
     find_checkpoint,
     read_run,
     summarize,
     verify_run,
 )
 from earvoice.evaluation.verification.tensors import read_arrays, read_reference, summary, table
-
-if TYPE_CHECKING:
-    from earvoice.cli.command import Interruption
-    from earvoice.evaluation.verification.runs import InstanceComparison
 
 DIFFERENT = 1
 """Exit status when something differs."""
