@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-SYSTEMS = ("caat", "cascade", "han", "meta", "nguyen")
+SYSTEMS = ("caat", "cascade", "han", "meta", "nguyen", "papi")
 
 
 def main() -> None:

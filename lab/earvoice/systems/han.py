@@ -27,8 +27,8 @@ from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.policies import WaitK
-from earvoice.policies.base import Heard, Hypothesis, Token
+from earvoice.policies.base import Heard
+from earvoice.systems.wait_k import Step, write
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
 from earvoice.training.vocabulary import pieces_of
@@ -55,7 +55,6 @@ STEPS, HELD_OUT = 1800, 150
 TRAINED = (3, None)
 """k; None trains with all of the source."""
 WRITTEN = (1, 3, 5, None)
-MOST_PIECES = 40
 
 
 @dataclass(frozen=True)
@@ -158,41 +157,18 @@ class Writer:
         self._encoder, self._decoder = network.encoder, network.transformer_decoder
         self._source, self._target = source, target
 
-    @torch.inference_mode()
     def write(self, english: str, k: int | None) -> Written:
         """Translate with wait-k, or with all of the source where k is None."""
-        policy, words = WaitK(k or 1, "adaptive", inclusive=True), english.split()
-        kept, delays = list[int](), list[int]()
-        for count in range(1 if k else len(words), len(words) + 1):
-            heard, ended = Heard(0.0, 1, count), count == len(words)
-            if not (ended or policy.wants_hypothesis(heard)):
-                continue
-            pieces, _ = source_pieces(words[:count], self._source, ended=ended)
-            new = self._continued(pieces, kept, None if ended else policy)
-            if not ended:
-                decided = policy.decide(heard, Hypothesis(kept, new))
-                new = new[: decided.new_token_count]
-            kept += [token.token_id for token in new]
-            delays += [count] * sum(token.starts_word for token in new)
-        return Written(self._target.decode(kept), delays)
+        words = english.split()
+        steps = [self._read(words[:count], len(words)) for count in range(1, len(words) + 1)]
+        written = write(self._decoder, self._target, steps, k)
+        text = self._target.decode(token.token_id for token, _ in written)
+        return Written(text, [step + 1 for token, step in written if token.starts_word])
 
-    def _continued(
-        self, pieces: Sequence[int], kept: Sequence[int], policy: WaitK | None
-    ) -> list[Token]:
-        """The most probable text after what is kept, as far as the policy looks."""
+    def _read(self, words: Sequence[str], whole: int) -> Step:
+        pieces, _ = source_pieces(words, self._source, ended=len(words) == whole)
         states = self._encoder.encode(torch.tensor(pieces)[:, None]).states
-        cache, given, new = self._decoder.open_cache(states), [EOS, *kept], list[Token]()
-        while len(kept) + len(new) < MOST_PIECES:
-            logits, _ = self._decoder.prefill(given, cache, 1, first_logits=len(given) - 1)
-            logits[:, :EOS] = -torch.inf
-            piece = int(logits[0].argmax())
-            if piece == EOS:
-                break
-            new.append(Token(piece, b"", self._target.starts_word(piece), ()))
-            if policy is not None and policy.is_decided(new[-1], len(new) - 1):
-                break
-            given = [piece]
-        return new
+        return Step(Heard(0.0, len(pieces), len(words)), states)
 
 
 def run(options: argparse.Namespace) -> None:

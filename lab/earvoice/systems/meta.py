@@ -45,6 +45,7 @@ from earvoice.systems.turns import (
     quality,
     read_turns,
 )
+from earvoice.systems.wait_k import MOST_PIECES
 from earvoice.training.data import batches
 from earvoice.training.meta import meta_backward
 from earvoice.training.schedule import optimiser, rate, report
@@ -84,7 +85,6 @@ ROOM_STATES = 800
 WAIT_K = 5
 HEARD_STRIDE = 3
 """States of 80 ms for each piece; of what is read it is one piece."""
-MOST_PIECES = 40
 
 
 @dataclass(frozen=True)
