@@ -25,6 +25,17 @@ def main() -> None:
         default=Path("models/earvoice-en-x-small"),
         help="whose encoder hears (%(default)s)",
     )
+    parser.add_argument(
+        "--teacher",
+        type=Path,
+        help="papi: a text model of transformers, whose translations are learned in place of ours",
+    )
+    parser.add_argument(
+        "--teacher-languages",
+        nargs=2,
+        metavar=("SOURCE", "TARGET"),
+        help="in its tokenizer's own codes, where it writes several languages",
+    )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
