@@ -66,6 +66,7 @@ class DecoderEngine(Generic[RunT]):
         self._flush()
 
     def wake(self) -> None:
+        """Look again: an outbox has room, or a generation was asked to stop."""
         with self._condition:
             self._condition.notify()
 

@@ -13,11 +13,11 @@ from earvoice.decoder.greedy import (
     CacheT,
     GreedyRun,
     PrefillDecoder,
-    TokenCache,
     begin_greedy,
     take_greedy,
 )
 from earvoice.decoder.strategy import ElementType, Progress, Prompt, StateBlock, Strategy
+from earvoice.models.lstm import LstmCache, LstmDecoder
 from earvoice.runtime.errors import InvalidFieldError
 
 Run = GreedyRun[Any] | BeamRun
@@ -96,36 +96,21 @@ class SearchStrategy(Strategy[Run]):
         return memory
 
 
-class CountedCache(TokenCache, Protocol):
-    """A cache that knows how many tokens it has read."""
+class SequentialStrategy(Strategy[GreedyRun[LstmCache]]):
+    """Greedy search, one run after the other, by a decoder that steps one hypothesis at a time."""
 
-    @property
-    def length(self) -> int:
-        """So many."""
-
-
-class SequentialDecoder(PrefillDecoder[Any], Protocol):
-    """A decoder without steps of many hypotheses: `LstmDecoder`."""
-
-    def open_cache(self, states: torch.Tensor) -> Any:
-        """A fresh cache over encoder states, [S, d] float32."""
-
-
-class SequentialStrategy(Strategy[GreedyRun[CountedCache]]):
-    """Greedy search, one run after the other."""
-
-    def __init__(self, decoder: SequentialDecoder) -> None:
+    def __init__(self, decoder: LstmDecoder) -> None:
         self._decoder = decoder
 
     @torch.inference_mode()
-    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[CountedCache], Progress]:
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[LstmCache], Progress]:
         if prompt.beam is not None:
             raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
         cache = self._decoder.open_cache(state_tensor(states))
         return begin_greedy(self._decoder, cache, prompt)
 
     @torch.inference_mode()
-    def step(self, runs: Sequence[GreedyRun[CountedCache]]) -> list[Progress]:
+    def step(self, runs: Sequence[GreedyRun[LstmCache]]) -> list[Progress]:
         logits, rows, lengths = [], [], [run.cache.length for run in runs]
         try:
             for run in runs:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 from earvoice.api.v1 import decoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
+from earvoice.decoder.engine import DecoderEngine
 from earvoice.decoder.generation import EndReason, Generation, Outbox
 from earvoice.decoder.strategy import (
     BeamPlan,
@@ -31,16 +32,6 @@ MAX_NEW_TOKENS = 1024
 
 MAX_BEAM_SIZE = 16
 """Most hypotheses that a beam may keep."""
-
-
-class Engine(Protocol):
-    """What a session asks of the engine."""
-
-    def submit(self, generation: Generation) -> None:
-        """Queue a generation."""
-
-    def wake(self) -> None:
-        """Notice that a generation was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ class DecodeSession:
     def __init__(
         self,
         model: ServedModel,
-        engine: Engine,
+        engine: DecoderEngine[Any],
         outbox: Outbox,
         *,
         max_states: int,

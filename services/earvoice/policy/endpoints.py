@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from earvoice.policy.evidence import Evidence
@@ -27,29 +27,22 @@ class Segment:
     final: bool = False
 
 
+@dataclass(frozen=True)
 class SegmentGrid:
     """The boundaries of an utterance's segments, counted from an anchor on."""
 
-    def __init__(
-        self,
-        sample_rate_hertz: int,
-        segment_ms: int,
-        wait_ms: int,
-        anchor_sample: int = 0,
-        anchor_index: int = 0,
-    ) -> None:
-        self._rate_hertz = sample_rate_hertz
-        self.segment_ms = segment_ms
-        self.wait_ms = wait_ms
-        self.anchor_sample = anchor_sample
-        self.anchor_index = anchor_index
+    rate_hertz: int
+    segment_ms: int
+    wait_ms: int
+    anchor_sample: int = 0
+    anchor_index: int = 0
 
     def boundary(self, index: int) -> int:
         """Return where segment ``index`` ends; the anchor for all that end before it."""
         if index <= self.anchor_index:
             return self.anchor_sample
         total_ms = self.wait_ms + (index - self.anchor_index) * self.segment_ms
-        return self.anchor_sample + total_ms * self._rate_hertz // 1000
+        return self.anchor_sample + total_ms * self.rate_hertz // 1000
 
     def moved(
         self, segment_ms: int, wait_ms: int, last_index: int, past_sample: int
@@ -61,11 +54,9 @@ class SegmentGrid:
             past_sample: boundaries of the new grid that are not after this are left out.
         """
         anchor_sample = self.boundary(last_index)
-        first = SegmentGrid(self._rate_hertz, segment_ms, wait_ms, anchor_sample, last_index)
+        first = SegmentGrid(self.rate_hertz, segment_ms, wait_ms, anchor_sample, last_index)
         skipped = first.index_at(past_sample) - last_index
-        return SegmentGrid(
-            self._rate_hertz, segment_ms, wait_ms + skipped * segment_ms, anchor_sample, last_index
-        )
+        return replace(first, wait_ms=wait_ms + skipped * segment_ms)
 
     def next_end(self, last_index: int, limit_sample: int | None) -> int:
         """Return where the segment after this one ends: at its boundary, or at the limit."""
@@ -105,8 +96,8 @@ class SegmentGrid:
 
     def index_at(self, sample: int) -> int:
         """Return the newest boundary that is not after a position; the anchor's before it."""
-        waited = (sample - self.anchor_sample) * 1000 - self.wait_ms * self._rate_hertz
-        index = self.anchor_index + max(0, waited // (self.segment_ms * self._rate_hertz))
+        waited = (sample - self.anchor_sample) * 1000 - self.wait_ms * self.rate_hertz
+        index = self.anchor_index + max(0, waited // (self.segment_ms * self.rate_hertz))
         # Boundaries are rounded down to whole samples, so the next one may be reached already.
         return index + 1 if self.boundary(index + 1) <= sample else index
 

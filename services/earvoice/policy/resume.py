@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import itertools
 import logging
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,8 +20,7 @@ from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.endpoints import SegmentGrid
 from earvoice.policy.event import DecidedHypothesis, SegmentWorked, SessionSnapshot
 from earvoice.policy.history import SENTENCE_ENDS
-from earvoice.policy.resume_keys import parse_keys, random_key
-from earvoice.policy.settings import PolicySettings
+from earvoice.policy.settings import SHORTEST_KEY_BYTES, PolicySettings, parse_keys
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.utterance import Utterance, UtteranceSnapshot
 from earvoice.policy.wire.config import effective_config, stream_options
@@ -111,7 +111,7 @@ class ResumeTokens:
         if settings.resume_keys is not None:
             keys = parse_keys(settings.resume_keys.get_secret_value())
         else:
-            keys = [random_key()]
+            keys = [secrets.token_bytes(SHORTEST_KEY_BYTES)]
             _LOG.info("no RESUME_KEYS: sessions can be resumed only here, and not after a restart")
         return cls(keys, settings.resume_lifetime_ms / 1000, policies=policies)
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from earvoice.policy.backend_target import ALLOWED, parse_target
-from earvoice.policy.resume_keys import parse_keys
 from earvoice.runtime.settings import ServiceSettings
 from earvoice.runtime.tls import ChannelTls
+
+LOOKED_UP = "dns:///"
+MAX_PORT = 65_535
+TARGET_FORM = "host:port or dns:///name:port, several separated by commas"
+SHORTEST_KEY_BYTES = 32
+
+NamedPort = tuple[str, int]
+"""A name behind which there may be several addresses, with the same port on each."""
 
 
 class PolicySettings(ServiceSettings):
@@ -77,8 +85,8 @@ class PolicySettings(ServiceSettings):
     encoder_target: str = Field(
         "127.0.0.1:50052",
         min_length=1,
-        description=f"Replicas of the encoder: {ALLOWED}. A name given as `dns:///` stands for all "
-        "its addresses, looked up again every few seconds.",
+        description=f"Replicas of the encoder: {TARGET_FORM}. A name given as `dns:///` stands "
+        "for all its addresses, looked up again every few seconds.",
     )
     decoder_target: str = Field(
         "127.0.0.1:50053", min_length=1, description="Replicas of the decoder, likewise."
@@ -180,3 +188,56 @@ class PolicySettings(ServiceSettings):
     def _check_target(cls, target: str) -> str:
         parse_target(target)
         return target
+
+
+def parse_target(text: str) -> tuple[tuple[str, ...], tuple[NamedPort, ...]]:
+    """Read where the replicas of a service are, as `TARGET_FORM` has it.
+
+    Returns:
+        Addresses, ``host:port`` each, as given: a name here is one replica to us, and what it
+        leads to is the transport's affair, or a proxy's. And names, every address of which is a
+        replica.
+    """
+    addresses: dict[str, None] = {}
+    names: dict[NamedPort, None] = {}
+    for part in (part.strip() for part in text.split(",")):
+        host, port = _host_and_port(part.removeprefix(LOOKED_UP), text)
+        if part.startswith(LOOKED_UP):
+            names[host, port] = None
+        else:
+            addresses[part] = None
+    return tuple(addresses), tuple(names)
+
+
+def _host_and_port(part: str, text: str) -> tuple[str, int]:
+    host, _, port = part.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    is_host = bool(bare) and "/" not in bare and (":" not in bare or bare != host)
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT
+    if not (is_host and is_port):
+        raise ValueError(f"{text!r} is not allowed; allowed: {TARGET_FORM}")
+    return bare, int(port)
+
+
+def parse_keys(text: str) -> list[bytes]:
+    """Return the keys in a list.
+
+    Args:
+        text: keys in hex or base64, separated by commas.
+    """
+    return [_parse_key(number, part.strip()) for number, part in enumerate(text.split(","), 1)]
+
+
+def _parse_key(number: int, text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        try:
+            key = base64.b64decode(text, validate=True)
+        except binascii.Error:
+            raise ValueError(f"key {number} is neither hex nor base64") from None
+    if len(key) < SHORTEST_KEY_BYTES:
+        raise ValueError(
+            f"key {number} has {len(key)} bytes; allowed: {SHORTEST_KEY_BYTES} or more"
+        )
+    return key

@@ -12,8 +12,8 @@ from grpc_health.v1 import health_pb2
 
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backend_target import parse_target
 from earvoice.policy.backends.replicas import BackendAccess, BackendKind, Replicas
+from earvoice.policy.settings import parse_target
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.policy.backend_target import parse_target
-from earvoice.policy.settings import PolicySettings
+from earvoice.policy.settings import PolicySettings, parse_target
 
 
 def test_addresses_are_kept_as_they_are_given():

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from earvoice.policy.backend_target import NamedPort, parse_target
 from earvoice.policy.backends.call import ReplicaLostError
 from earvoice.policy.backends.replicas import FULL_S, BackendAccess, Replica, Replicas
+from earvoice.policy.settings import NamedPort, parse_target
 from earvoice.runtime.errors import (
     BackendUnavailableError,
     EarvoiceError,

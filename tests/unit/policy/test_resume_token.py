@@ -19,7 +19,7 @@ from earvoice.policy.event import (
     first_snapshot,
 )
 from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
-from earvoice.policy.resume_keys import parse_keys
+from earvoice.policy.settings import parse_keys
 from earvoice.policy.translation import MAX_HYPOTHESIS_TOKENS
 from earvoice.policy.utterance import UtteranceSnapshot
 from earvoice.policy.words import CommitTime, StageTimings, Word

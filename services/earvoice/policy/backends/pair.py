@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backend_target import parse_target
 from earvoice.policy.backends.call import BackendTimeouts
 from earvoice.policy.backends.replica_session import (
     DecoderSession,
@@ -25,6 +24,7 @@ from earvoice.policy.backends.replicas import (
     Replicas,
     is_refusal,
 )
+from earvoice.policy.settings import parse_target
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.runtime.errors import EarvoiceError, ModelNotFoundError, NotReadyError, shown
 

@@ -24,7 +24,7 @@ from earvoice.api.v1 import decoder_service_pb2_grpc as decoder_grpc
 from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as encoder_grpc
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backend_target import NamedPort
+from earvoice.policy.settings import NamedPort
 from earvoice.runtime.errors import (
     BackendUnavailableError,
     EarvoiceError,
