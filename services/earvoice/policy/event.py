@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from earvoice.policy.endpoints import EndCause, SegmentGrid
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.utterance import UtteranceSnapshot
+from earvoice.policy.utterance import UtteranceState
 from earvoice.policy.words import Word
 
 
@@ -122,7 +122,7 @@ Event = (
 
 @dataclass(frozen=True)
 class SessionSnapshot:
-    """A session after a segment.
+    """A session after a segment; by default before its first.
 
     Attributes:
         options: what the client asked for, updates included, before any lag is held.
@@ -134,7 +134,7 @@ class SessionSnapshot:
     """
 
     options: StreamOptions
-    utterance: UtteranceSnapshot
+    utterance: UtteranceState = field(default_factory=UtteranceState)
     grid: SegmentGrid | None = None
     lag_ms: float | None = None
     decided_sample: int = 0
@@ -152,7 +152,3 @@ class SessionSnapshot:
     def told(self) -> SessionSnapshot:
         """The same session once it has told what was still to be told."""
         return replace(self, segment=None, end=None)
-
-
-def first_snapshot(options: StreamOptions) -> SessionSnapshot:
-    return SessionSnapshot(options, UtteranceSnapshot(0, 0, 0))

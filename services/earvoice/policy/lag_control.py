@@ -59,9 +59,6 @@ class LagControl:
         moved_ms = self.lag_ms + error_ms / MEMORY_WORDS
         self.lag_ms = max(0.0, min(LONGEST_LAG * self._target_ms, moved_ms))
 
-    def adjusted(self, options: StreamOptions) -> StreamOptions:
-        return options_at_lag(options, self.lag_ms)
-
 
 def options_at_lag(options: StreamOptions, lag_ms: float) -> StreamOptions:
     """Return the options with the policy's own parameter, or its segments, at a word lag, roughly.

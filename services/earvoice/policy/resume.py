@@ -22,7 +22,7 @@ from earvoice.policy.event import DecidedHypothesis, SegmentWorked, SessionSnaps
 from earvoice.policy.history import SENTENCE_ENDS
 from earvoice.policy.settings import SHORTEST_KEY_BYTES, PolicySettings, parse_keys
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.utterance import Utterance, UtteranceSnapshot
+from earvoice.policy.utterance import Utterance, UtteranceState
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import (
     end_message,
@@ -145,7 +145,7 @@ class ResumeTokens:
                 message, model, self._unix_s() - self._monotonic_s(), self._policies
             )
             # Whether the policy can read its memory shows when it is given it.
-            Utterance.restored(snapshot.utterance, snapshot.options.policy.begin())
+            Utterance(snapshot.utterance, snapshot.options.policy.begin())
         except (ValueError, KeyError) as error:
             raise InvalidResumeTokenError("another version has made it", "version") from error
         owner = TokenOwner(tenant, model, message.session_id, message.traceparent)
@@ -233,7 +233,7 @@ def _read_segment(message: resume_pb.ResumeState) -> SegmentWorked:
 
 
 def _write_utterance(
-    message: resume_pb.ResumeUtterance, utterance: UtteranceSnapshot, origin_ms: float
+    message: resume_pb.ResumeUtterance, utterance: UtteranceState, origin_ms: float
 ) -> None:
     prefix = [token.token_id for token in utterance.kept]
     marks = bytearray(-(-len(prefix) // _MARKS_A_BYTE))
@@ -267,11 +267,11 @@ def _write_utterance(
         message.held.segment = held.committed.segment
         message.held.log_probability = held.log_probability
     known = [*prefix, *utterance.draft]
-    for name, value in utterance.policy.items():
+    for name, value in utterance.memory.items():
         message.memory[name].CopyFrom(_memory_part(value, known))
 
 
-def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> UtteranceSnapshot:
+def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> UtteranceState:
     """Return the utterance; the text of its prefix is gone but for where a sentence ends."""
     ends = list(itertools.accumulate([message.start_sample, *message.word_end_deltas]))
     kept = []
@@ -281,7 +281,7 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
         text = SENTENCE_ENDS[0] if marks & _ENDS_SENTENCE else b""
         kept.append(Token(token_id, text, bool(marks & _STARTS_WORD), ()))
     held = message.held
-    return UtteranceSnapshot(
+    return UtteranceState(
         message.index,
         message.begin_sample,
         message.start_sample,

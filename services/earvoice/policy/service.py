@@ -19,7 +19,7 @@ from earvoice.api.v1 import speech_translation_service_pb2_grpc as public_grpc
 from earvoice.api.v1 import types_pb2
 from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.backends import Backends
-from earvoice.policy.event import SessionSnapshot, first_snapshot
+from earvoice.policy.event import SessionSnapshot
 from earvoice.policy.observing import SessionWatch
 from earvoice.policy.resume import ResumedSession, ResumeTokens, TokenOwner
 from earvoice.policy.settings import PolicySettings
@@ -80,7 +80,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
             start = (
                 resumed.snapshot
                 if resumed
-                else first_snapshot(stream_options(config, model, self._policies))
+                else SessionSnapshot(stream_options(config, model, self._policies))
             )
             options = start.options
             session_id = uuid.uuid4().hex

@@ -19,14 +19,13 @@ from earvoice.policy.event import (
     TailChanged,
     UtteranceEnded,
     WordsReleased,
-    first_snapshot,
 )
 from earvoice.policy.guards import Guards
-from earvoice.policy.lag_control import LagControl
+from earvoice.policy.lag_control import LagControl, options_at_lag
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
 from earvoice.policy.translation import Translated, Translator, tail_text
-from earvoice.policy.utterance import Utterance
+from earvoice.policy.utterance import Utterance, UtteranceState
 
 MAX_WAITING_UPDATES = 64
 
@@ -84,7 +83,7 @@ class TranslationSession:
         observer: SegmentObserver | None = None,
         resumed: SessionSnapshot | None = None,
     ) -> None:
-        start = resumed or first_snapshot(options)
+        start = resumed or SessionSnapshot(options)
         self._start = start
         self._encoder = encoder
         self._decoder = decoder
@@ -112,7 +111,7 @@ class TranslationSession:
             await self._emit(self._start.segment)
         if self._start.end is not None:
             await self._emit(replace(self._start.end, snapshot=self._start.told))
-        utterance = Utterance.restored(self._start.utterance, self._options.policy.begin())
+        utterance = Utterance(self._start.utterance, self._options.policy.begin())
         while await self._has_audio_from(utterance.start_sample):
             await self._reset_encoder(utterance)
             if not utterance.segment_index:
@@ -309,7 +308,7 @@ class TranslationSession:
     def _choose(self, asked: StreamOptions) -> None:
         """Take what the client asks for, at the lag to be held."""
         self._asked = asked
-        self._options = self._lag.adjusted(asked) if self._lag else asked
+        self._options = options_at_lag(asked, self._lag.lag_ms) if self._lag else asked
         self._translator.options = self._options
 
     def _adopt(self, utterance: Utterance, asked: StreamOptions, position_sample: int) -> None:
@@ -334,7 +333,8 @@ class TranslationSession:
         return SegmentGrid(rate_hertz, options.segment_ms, options.initial_wait_ms, start_sample)
 
     def _utterance_after(self, utterance: Utterance, start_sample: int) -> Utterance:
-        return Utterance(utterance.index + 1, start_sample, self._options.policy.begin())
+        state = UtteranceState(utterance.index + 1, start_sample, start_sample)
+        return Utterance(state, self._options.policy.begin())
 
     def _replay_count(self) -> int:
         """Count those between two segments, too."""

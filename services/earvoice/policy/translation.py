@@ -227,7 +227,7 @@ class Translator:
         """Read a generation to its end; what it has still found is worth a guess."""
         await reading.drain()
         timeline.decoder = reading.timings
-        utterance.draft += reading.rest
+        utterance.draft += tuple(reading.rest)
         timeline.decoded_s = self._now_s()
         if reading.end is not None:
             timeline.draft_accepted_count = reading.end.draft_accepted_count
@@ -258,7 +258,7 @@ class Translator:
         return GenerationRequest(
             encoded.states,
             utterance.prefix,
-            tuple(utterance.draft[:room]) if options.beam_size == 1 else (),
+            utterance.draft[:room] if options.beam_size == 1 else (),
             room,
             forbid_end=policy.forbids_end_while_reading and not final,
             beam_size=options.beam_size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
@@ -13,20 +13,28 @@ LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
 
 
-@dataclass(frozen=True, slots=True)
-class UtteranceSnapshot:
-    """An utterance after words were released, held by no loop; see `Utterance` for the rest.
+@dataclass
+class UtteranceState:
+    """What an utterance is between two segments, of which the last released words.
 
     Attributes:
-        kept: the forced prefix, without attention.
+        start_sample: where the audio that is kept of it begins.
+        segment_index: the segment worked on last, 0 for none.
+        kept: committed tokens that are kept, without attention: the forced prefix.
         word_end_samples: where the audio of each committed word ends, of those that attend to
             audio which is kept.
-        held: what is committed and not released; None for nothing.
+        written_word_count: words committed, forgotten ones included; so are tokens.
+        spoken_for_sample: committed tokens attend to audio up to here.
+        is_closed: whether an end of sentence has been committed.
+        held: what is committed and not released, for the end of its word; None for nothing.
+        memory: what its policy remembers.
+        is_understood: whether its words are released. Until their mean confidence suffices, they
+            are held back, as complete as they are committed; from then on none is.
     """
 
-    index: int
-    begin_sample: int
-    start_sample: int
+    index: int = 0
+    begin_sample: int = 0
+    start_sample: int = 0
     segment_index: int = 0
     kept: tuple[Token, ...] = ()
     draft: tuple[int, ...] = ()
@@ -36,46 +44,34 @@ class UtteranceSnapshot:
     spoken_for_sample: int = 0
     is_closed: bool = False
     held: Word | None = None
-    policy: Snapshot = field(default_factory=dict)
+    memory: Snapshot = field(default_factory=dict)
     is_understood: bool = False
 
 
-class Utterance:
-    """The unit of reset.
+class Utterance(UtteranceState):
+    """The unit of reset: an utterance that is worked on; its audio from its start on is to be sent.
 
     Attributes:
-        start_sample: where the audio that is kept of it begins.
-        kept: committed tokens that are kept, without attention: the forced prefix.
         sent_sample: audio before this has been sent to the encoder.
         needs_reset: whether the encoder still holds other audio: an utterance's before, or what
             has been forgotten of this one.
-        segment_index: the segment worked on last, 0 for none.
-        written_token_count: tokens committed, forgotten ones included.
-        spoken_for_sample: committed tokens attend to audio up to here.
-        is_closed: whether an end of sentence has been committed.
-        is_understood: whether its words are released. Until their mean confidence suffices, they
-            are held back, as complete as they are committed; from then on none is.
     """
 
-    def __init__(self, index: int, start_sample: int, policy: DecisionPolicy) -> None:
-        self.index = index
-        self.begin_sample = start_sample
-        self.start_sample = start_sample
+    def __init__(self, state: UtteranceState, policy: DecisionPolicy) -> None:
+        super().__init__(**vars(state))
+        if state.segment_index:
+            policy.restore(state.memory)
         self.policy = policy
-        self.kept: list[Token] = []
-        self.draft: list[int] = []
-        self.sent_sample = start_sample
-        self.needs_reset = (index, start_sample) != (0, 0)
-        self.segment_index = 0
-        self.spoken_for_sample = start_sample
-        self.is_closed = False
-        self.is_understood = False
-        self.written_token_count = 0
-        self._written_word_count = 0
+        self.sent_sample = self.start_sample
+        self.needs_reset = (self.index, self.start_sample) != (0, 0)
+        self.spoken_for_sample = max(self.spoken_for_sample, self.start_sample)
         self._looping_segment_count = 0
-        self._word_end_samples: list[int] = []
-        self._held: Word | None = None
         self._held_back: list[Word] = []
+
+    def snapshot(self) -> UtteranceState:
+        """Return the utterance as it is after a release: what was committed was no loop."""
+        state = {field.name: getattr(self, field.name) for field in fields(UtteranceState)}
+        return UtteranceState(**state | {"memory": self.policy.snapshot()})
 
     @property
     def prefix(self) -> tuple[int, ...]:
@@ -83,7 +79,7 @@ class Utterance:
 
     @property
     def committed_word_count(self) -> int:
-        return len(self._word_end_samples)
+        return len(self.word_end_samples)
 
     @property
     def forgotten_word_count(self) -> int:
@@ -92,7 +88,7 @@ class Utterance:
         They stand for the source words in it: how far the text is behind is then told from the
         audio that is kept, and errors of counting do not add up over an endless utterance.
         """
-        return self._written_word_count - len(self._word_end_samples)
+        return self.written_word_count - len(self.word_end_samples)
 
     @property
     def loops(self) -> bool:
@@ -134,24 +130,24 @@ class Utterance:
             flush: whether the last word is complete.
         """
         tokens = hypothesis.tokens[:new_token_count]
-        self.draft = [token.token_id for token in hypothesis.tokens[new_token_count:]]
-        pieces = [self._held] if self._held is not None else []
+        self.draft = tuple(token.token_id for token in hypothesis.tokens[new_token_count:])
+        pieces = [self.held] if self.held is not None else []
         for token in tokens:
             start, end = evidence.span(evidence.attended(token.attention), self.start_sample)
             piece = Word(token.text, token.starts_word, self.index, start, end, now)
             pieces.append(replace(piece, log_probability=token.log_probability))
             kept = Token(token.token_id, token.text, token.starts_word, (), token.log_probability)
-            self.kept.append(kept)
+            self.kept += (kept,)
             self.spoken_for_sample = max(self.spoken_for_sample, end)
             if token.starts_word:
-                self._word_end_samples.append(end)
-                self._written_word_count += 1
+                self.word_end_samples += (end,)
+                self.written_word_count += 1
         self.written_token_count += len(tokens)
         if tokens:
             self._looping_segment_count = 0
         elif guard == "loop":
             self._looping_segment_count += 1
-        words, self._held = join_pieces(pieces, flush=flush)
+        words, self.held = join_pieces(pieces, flush=flush)
         return self._release([*self._held_back, *words], now, delay_samples, confidence)
 
     def _release(
@@ -172,13 +168,13 @@ class Utterance:
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
-        del self.kept[:token_count]
+        self.kept = self.kept[token_count:]
         self.policy.forget_prefix(token_count)
         if start_sample <= self.start_sample:
             return
         self.start_sample = self.sent_sample = start_sample
         self.spoken_for_sample = max(self.spoken_for_sample, self.start_sample)
-        self._word_end_samples = [end for end in self._word_end_samples if end > self.start_sample]
+        self.word_end_samples = tuple(end for end in self.word_end_samples if end > start_sample)
         self.needs_reset = True
 
     def switch_policy(self, policy: DecisionPolicy) -> None:
@@ -186,44 +182,5 @@ class Utterance:
         if policy.name == self.policy.name:
             policy.restore(self.policy.snapshot())
         elif self.segment_index:
-            policy.take_over(self._written_word_count, self.written_token_count)
+            policy.take_over(self.written_word_count, self.written_token_count)
         self.policy = policy
-
-    def snapshot(self) -> UtteranceSnapshot:
-        """Return the utterance as it is after a release: what was committed was no loop."""
-        return UtteranceSnapshot(
-            self.index,
-            self.begin_sample,
-            self.start_sample,
-            self.segment_index,
-            tuple(self.kept),
-            tuple(self.draft),
-            tuple(self._word_end_samples),
-            self._written_word_count,
-            self.written_token_count,
-            self.spoken_for_sample,
-            self.is_closed,
-            self._held,
-            self.policy.snapshot(),
-            self.is_understood,
-        )
-
-    @classmethod
-    def restored(cls, snapshot: UtteranceSnapshot, policy: DecisionPolicy) -> Utterance:
-        """Return the utterance that a snapshot was taken of; its audio is to be sent again."""
-        utterance = cls(snapshot.index, snapshot.start_sample, policy)
-        if not snapshot.segment_index:
-            return utterance
-        policy.restore(snapshot.policy)
-        utterance.begin_sample = snapshot.begin_sample
-        utterance.segment_index = snapshot.segment_index
-        utterance.kept = list(snapshot.kept)
-        utterance.draft = list(snapshot.draft)
-        utterance._word_end_samples = list(snapshot.word_end_samples)
-        utterance._written_word_count = snapshot.written_word_count
-        utterance.written_token_count = snapshot.written_token_count
-        utterance.spoken_for_sample = snapshot.spoken_for_sample
-        utterance.is_closed = snapshot.is_closed
-        utterance._held = snapshot.held
-        utterance.is_understood = snapshot.is_understood
-        return utterance

@@ -20,7 +20,7 @@ from earvoice.policies.registry import (
     resolved_file,
     with_files,
 )
-from earvoice.policy.event import first_snapshot
+from earvoice.policy.event import SessionSnapshot
 from earvoice.policy.resume import ResumeTokens, TokenOwner
 from earvoice.policy.wire.config import effective_config, resolved_policy, stream_options
 from earvoice.runtime.errors import InvalidFieldError
@@ -112,7 +112,7 @@ def test_a_session_with_a_file_s_policy_can_be_resumed(share: str):
     keys, clock = (b"k" * 32,), (lambda: 1000.0, lambda: 0.0)
     owner = TokenOwner("", MODEL, "session", "")
     there = ResumeTokens(keys, 60.0, *clock, policies)
-    token = there.make(first_snapshot(options), 1, owner)
+    token = there.make(SessionSnapshot(options), 1, owner)
     assert there.take(token, "", lambda _: MODEL).snapshot.options == options
     with pytest.raises(InvalidFieldError, match=r"policy\.named\.name = 'share'"):
         ResumeTokens(keys, 60.0, *clock).take(token, "", lambda _: MODEL)

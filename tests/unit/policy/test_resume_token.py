@@ -16,12 +16,11 @@ from earvoice.policy.event import (
     SegmentWorked,
     SessionSnapshot,
     SessionTotals,
-    first_snapshot,
 )
 from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
 from earvoice.policy.settings import parse_keys
 from earvoice.policy.translation import MAX_HYPOTHESIS_TOKENS
-from earvoice.policy.utterance import UtteranceSnapshot
+from earvoice.policy.utterance import UtteranceState
 from earvoice.policy.words import CommitTime, StageTimings, Word
 from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
 from tests.unit.policy.running import MODEL, OPTIONS, through_token, with_options
@@ -52,7 +51,7 @@ def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
     start_sample = LONG_AGO_SAMPLES
     stages = StageTimings(*[1234.56789 + index for index in range(11)])
     committed = CommitTime(9e7, 9e7, stages, 90)
-    utterance = UtteranceSnapshot(
+    utterance = UtteranceState(
         index=9000,
         begin_sample=start_sample - 10**7,
         start_sample=start_sample,
@@ -64,7 +63,7 @@ def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
         written_token_count=10**5,
         spoken_for_sample=start_sample + 10**6,
         held=Word(held_text, True, 9000, start_sample, start_sample + 9, committed),
-        policy={"newest": ids, "shared": [committed_count] * 62},
+        memory={"newest": ids, "shared": [committed_count] * 62},
     )
     worked = SegmentWorked(
         9000, 200, LONG_AGO_SAMPLES, 1e5, 1e5, 50, 9, DecidedHypothesis(ids, committed_count, 9)
@@ -107,7 +106,7 @@ def test_what_does_not_fit_gives_no_token():
 
 def test_a_token_survives_other_clocks():
     """The first sample existed when it did, whatever a replica's clock shows."""
-    resumed = through_token(replace(first_snapshot(OPTIONS), origin_s=990.0))
+    resumed = through_token(replace(SessionSnapshot(OPTIONS), origin_s=990.0))
     # 10 s ago here; there it is a second later.
     assert resumed.origin_s == pytest.approx(77.0 - 11.0)
 
@@ -117,7 +116,7 @@ def test_no_forged_token_is_taken(noise: bytes, data):
     """Neither noise nor a token with one bit changed."""
     tokens = tokens_at(0)
     assert refusal_of(noise, tokens) == "forged"
-    token = bytearray(tokens.make(first_snapshot(OPTIONS), 1, OWNER))
+    token = bytearray(tokens.make(SessionSnapshot(OPTIONS), 1, OWNER))
     token[data.draw(st.integers(0, len(token) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     assert refusal_of(bytes(token), tokens) == "forged"
 
@@ -129,14 +128,14 @@ def test_a_token_that_is_too_long_is_not_looked_at():
 
 def test_a_token_expires():
     """It is good for as long as the settings say."""
-    token = tokens_at(1000.0).make(first_snapshot(OPTIONS), 1, OWNER)
+    token = tokens_at(1000.0).make(SessionSnapshot(OPTIONS), 1, OWNER)
     assert tokens_at(1059.0).take(token, "anna", lambda _: MODEL).seq == 1
     assert refusal_of(token, tokens_at(1061.0)) == "expired"
 
 
 def test_a_token_is_its_tenant_s_own():
     """Another one may have found it."""
-    token = tokens_at(0).make(first_snapshot(OPTIONS), 1, OWNER)
+    token = tokens_at(0).make(SessionSnapshot(OPTIONS), 1, OWNER)
     assert refusal_of(token, tokens_at(0), tenant="bert") == "tenant"
 
 
@@ -146,13 +145,13 @@ def test_a_token_belongs_to_a_model():
     def find(model_hash: str):
         raise ModelNotFoundError(model_hash)
 
-    token = tokens_at(0).make(first_snapshot(OPTIONS), 1, OWNER)
+    token = tokens_at(0).make(SessionSnapshot(OPTIONS), 1, OWNER)
     assert refusal_of(token, tokens_at(0), find=find) == "model"
 
 
 def test_a_memory_that_is_not_understood_is_refused():
     """A later version may remember something else; that is no bug of this one."""
-    utterance = UtteranceSnapshot(0, 0, 0, segment_index=1, policy={"seen": 3})
+    utterance = UtteranceState(0, 0, 0, segment_index=1, memory={"seen": 3})
     token = tokens_at(0).make(SessionSnapshot(OPTIONS, utterance), 1, OWNER)
     assert refusal_of(token, tokens_at(0)) == "version"
 
@@ -160,10 +159,10 @@ def test_a_memory_that_is_not_understood_is_refused():
 def test_keys_can_be_changed_without_a_pause():
     """The first key signs; those after it are still taken, and no others."""
     old, new = b"a" * 32, b"b" * 32
-    token = tokens_at(0, old).make(first_snapshot(OPTIONS), 1, OWNER)
+    token = tokens_at(0, old).make(SessionSnapshot(OPTIONS), 1, OWNER)
     assert tokens_at(0, new, old).take(token, "anna", lambda _: MODEL).seq == 1
     assert refusal_of(token, tokens_at(0, new)) == "forged"
-    newest = tokens_at(0, new, old).make(first_snapshot(OPTIONS), 1, OWNER)
+    newest = tokens_at(0, new, old).make(SessionSnapshot(OPTIONS), 1, OWNER)
     assert tokens_at(0, new).take(newest, "anna", lambda _: MODEL).seq == 1
     assert refusal_of(newest, tokens_at(0, old)) == "forged"
 
