@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from opentelemetry.trace import SpanKind
 
@@ -22,13 +23,15 @@ from earvoice.runtime.errors import NotReadyError, PermissionDeniedError, Sessio
 from earvoice.runtime.settings import SettingsError
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
 from earvoice.telemetry.trace_context import (
-    WallAnchor,
     draw_traced,
     new_child,
     new_root,
     read_traceparent,
     traceparent_of,
 )
+
+if TYPE_CHECKING:
+    from earvoice.telemetry.tracing import SpanBatch  # its SDK is imported where it is wanted
 
 RETRY_MS = 1_000
 _LOG = logging.getLogger(__name__)
@@ -48,17 +51,15 @@ class StreamSpan:
         self.traceparent = traceparent
         self._tracer = telemetry.tracer
         self._begin_s = time.perf_counter()
-        self._is_traced = self._tracer is not None and draw_traced(
-            traceparent, telemetry.trace_ratio
-        )
-        if self._is_traced:
-            self._anchor = WallAnchor()
+        self._batch: SpanBatch | None = None
+        if self._tracer is not None and draw_traced(traceparent, telemetry.trace_ratio):
+            self._batch = self._tracer.batch()
             self._parent = read_traceparent(traceparent)
             self._context = new_child(self._parent) if self._parent else new_root()
             self.traceparent = traceparent_of(self._context)
 
     def end(self, speaker: Speaker, error: BaseException | None) -> None:
-        if self._tracer is None or not self._is_traced:
+        if self._tracer is None or self._batch is None:
             return
         attributes: dict[str, str | float | Sequence[str]] = {
             "earvoice.gateway.languages": list(speaker.languages),
@@ -70,9 +71,8 @@ class StreamSpan:
         failed = error is not None and attributes["earvoice.session.status"] != CANCELLED
         if failed:
             attributes["error.type"] = attributes["earvoice.session.status"]
-        batch = self._tracer.batch(self._anchor)
         interval_s = (self._begin_s, time.perf_counter())
-        batch.add(
+        self._batch.add(
             "stream",
             self._context,
             self._parent,
@@ -81,7 +81,7 @@ class StreamSpan:
             kind=SpanKind.SERVER,
             failed=failed,
         )
-        self._tracer.put(batch.spans)
+        self._tracer.put(self._batch.spans)
 
 
 class Door:

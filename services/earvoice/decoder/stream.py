@@ -15,7 +15,7 @@ from earvoice.decoder.session import DecodeSession
 from earvoice.decoder.strategy import PredictedToken, ServedModel, TokenTable
 from earvoice.runtime.errors import EarvoiceError, IdleError, NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
-from earvoice.telemetry.trace_context import WallAnchor, new_child, sampled_parent
+from earvoice.telemetry.trace_context import new_child, sampled_parent
 
 if TYPE_CHECKING:
     from earvoice.telemetry.tracing import Tracer
@@ -181,7 +181,7 @@ def trace_generation(tracer: Tracer, end: Event) -> None:
     parent = sampled_parent(generation.traceparent)
     if parent is None or generation.prefill_s is None or generation.end_reason is None:
         return
-    batch = tracer.batch(WallAnchor(time.monotonic_ns))
+    batch = tracer.batch(time.monotonic_ns)
     queued_s = (generation.read_at_s, generation.prefill_s)
     batch.add("decoder.queue", new_child(parent), parent, queued_s, {})
     prefill_s = (generation.prefill_s, generation.prefilled_s)

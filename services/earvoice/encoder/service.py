@@ -20,7 +20,7 @@ from earvoice.runtime.engine import Computation, EngineThread
 from earvoice.runtime.errors import NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
-from earvoice.telemetry.trace_context import WallAnchor, new_child, sampled_parent
+from earvoice.telemetry.trace_context import new_child, sampled_parent
 
 if TYPE_CHECKING:
     from earvoice.telemetry.tracing import Tracer
@@ -113,7 +113,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
             return
         taken_s = began_s + computed.queue_ms / 1000
         done_s = taken_s + computed.compute_ms / 1000
-        batch = self._tracer.batch(WallAnchor())
+        batch = self._tracer.batch()
         batch.add("encoder.queue", new_child(parent), parent, (began_s, taken_s), {})
         attributes = {
             "earvoice.batch.size": BATCH_SIZE,

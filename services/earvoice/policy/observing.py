@@ -20,7 +20,6 @@ from earvoice.telemetry.metering import Meters, exemplar_context
 from earvoice.telemetry.schema import STAGES
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
 from earvoice.telemetry.trace_context import (
-    WallAnchor,
     draw_traced,
     new_child,
     new_root,
@@ -29,7 +28,7 @@ from earvoice.telemetry.trace_context import (
 )
 
 if TYPE_CHECKING:
-    from earvoice.telemetry.tracing import Tracer
+    from earvoice.telemetry.tracing import SpanBatch, Tracer
 
 _RPC_ENCODE = {
     "rpc.system.name": "grpc",
@@ -46,9 +45,9 @@ Attributes = dict[str, str | int | float]
 class _OpenSegment:
     """A segment that is worked on, its trace, and the calls that messages name as their parents."""
 
-    def __init__(self, timeline: SegmentTimeline) -> None:
+    def __init__(self, timeline: SegmentTimeline, batch: SpanBatch) -> None:
         self.timeline = timeline
-        self.anchor = WallAnchor()
+        self.batch = batch
         self.root = new_root()
         self.encode = new_child(self.root)
         self.decode = new_child(self.root)
@@ -85,7 +84,7 @@ class SessionWatch(SegmentObserver):
         self._traced = False
         self._segment: _OpenSegment | None = None
         if self._tracer is not None:
-            self._anchor = WallAnchor()
+            self._batch = self._tracer.batch()
             self._begin_s = now_s()
             self._parent = read_traceparent(traceparent)
             self._context = new_child(self._parent) if self._parent else new_root()
@@ -94,8 +93,8 @@ class SessionWatch(SegmentObserver):
             self.traceparents |= dict.fromkeys(self.traceparents, traceparent_of(self._context))
 
     def begin(self, timeline: SegmentTimeline) -> None:
-        if self._traced:
-            self._segment = segment = _OpenSegment(timeline)
+        if self._traced and self._tracer is not None:
+            self._segment = segment = _OpenSegment(timeline, self._tracer.batch())
             self.traceparents["encoder"] = traceparent_of(segment.encode)
             self.traceparents["decoder"] = traceparent_of(segment.decode)
 
@@ -170,8 +169,7 @@ class SessionWatch(SegmentObserver):
         }
         if error:
             attributes["error.type"] = error
-        batch = tracer.batch(self._anchor)
-        batch.add(
+        self._batch.add(
             "session",
             self._context,
             self._parent,
@@ -180,14 +178,13 @@ class SessionWatch(SegmentObserver):
             kind=SpanKind.SERVER,
             failed=bool(error),
         )
-        tracer.put(batch.spans)
+        tracer.put(self._batch.spans)
 
     def _end_segment(self, worked: SegmentWorked | None, error: str = "") -> None:
         segment, self._segment = self._segment, None
         if segment is None or self._tracer is None:
             return
-        line, end_s = segment.timeline, self._now_s()
-        batch = self._tracer.batch(segment.anchor)
+        line, batch, end_s = segment.timeline, segment.batch, self._now_s()
         attributes = self._segment_attributes(line, worked)
         if error:
             attributes["error.type"] = error

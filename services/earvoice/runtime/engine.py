@@ -35,15 +35,11 @@ class EngineLoad:
     def __init__(
         self, waiting_count: Callable[[], int], clock_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._waiting_count = waiting_count
+        self.waiting_count = waiting_count
         self._clock_s = clock_s
         self._busy_s = 0.0
         self._read_s, self._read_busy_s = clock_s(), 0.0
         self.on_batch: Callable[[int], None] | None = None
-
-    @property
-    def waiting_count(self) -> int:
-        return self._waiting_count()
 
     def record(self, computed_s: float, batch_size: int) -> None:
         self._busy_s += computed_s

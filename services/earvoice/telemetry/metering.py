@@ -12,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_conte
 
 from earvoice.runtime.engine import EngineLoad
 from earvoice.runtime.session_limit import SessionLimit
-from earvoice.telemetry.schema import METRICS, Metric, Service
+from earvoice.telemetry.schema import METRICS, Service
 
 Reading = Callable[[], Mapping[str, float]]
 """Values by the metric's attribute; a metric without one has the empty key."""
@@ -70,7 +70,7 @@ class Meters:
 
     def observe_engine(self, load: EngineLoad) -> None:
         self.observe("earvoice.engine.busy_ratio", lambda: {"": load.read_busy_ratio()})
-        self.observe("earvoice.engine.queue_depth", lambda: {"": load.waiting_count})
+        self.observe("earvoice.engine.queue_depth", lambda: {"": load.waiting_count()})
         load.on_batch = lambda size: self.record("earvoice.engine.batch_size", size)
 
     def observe(self, name: str, read: Reading) -> None:
@@ -82,22 +82,14 @@ class Meters:
             for kind, value in read().items():
                 yield Observation(value, {metric.attribute: kind} if kind else None)
 
-        _create_observed(self._meter, metric, callback)
+        create = {
+            "gauge": self._meter.create_observable_gauge,
+            "counter": self._meter.create_observable_counter,
+            "up-down counter": self._meter.create_observable_up_down_counter,
+        }[metric.instrument]
+        create(name, [callback], metric.unit, metric.meaning)
 
 
 def exemplar_context(span: SpanContext | None) -> Context | None:
     """Return the context that makes an exemplar of a measurement; None for no span."""
     return set_span_in_context(NonRecordingSpan(span)) if span is not None else None
-
-
-def _create_observed(
-    meter: metrics.Meter,
-    metric: Metric,
-    callback: Callable[[CallbackOptions], Iterable[Observation]],
-) -> None:
-    create = {
-        "gauge": meter.create_observable_gauge,
-        "counter": meter.create_observable_counter,
-        "up-down counter": meter.create_observable_up_down_counter,
-    }[metric.instrument]
-    create(metric.name, [callback], metric.unit, metric.meaning)

@@ -1,10 +1,9 @@
-"""Which span a message belongs to, when something was, and which sessions are traced."""
+"""Which span a message belongs to, and which sessions are traced."""
 
 from __future__ import annotations
 
 import random
 import re
-import time
 from collections.abc import Callable
 
 from opentelemetry.trace import SpanContext, TraceFlags
@@ -67,22 +66,3 @@ def draw_traced(traceparent: str, ratio: float, draw: Callable[[], float] = rand
         ratio: share of sessions that are traced, 0 to 1.
     """
     return sampled_parent(traceparent) is not None or draw() < ratio
-
-
-class WallAnchor:
-    """Places moments of a monotonic clock on the wall.
-
-    Read once for all spans of a segment or a request: its durations are exact, whatever happens to
-    the wall clock meanwhile.
-    """
-
-    def __init__(
-        self,
-        monotonic_ns: Callable[[], int] = time.perf_counter_ns,
-        wall_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
-        self._offset_ns = wall_ns() - monotonic_ns()
-
-    def wall_ns(self, moment_s: float) -> int:
-        """Return when a moment was, in ns since 1970."""
-        return self._offset_ns + round(moment_s * 1e9)

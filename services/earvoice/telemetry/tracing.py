@@ -6,8 +6,9 @@ import errno
 import json
 import os
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 
 from earvoice.telemetry.service_telemetry import CLOSE_TIMEOUT_S, ExportLosses
-from earvoice.telemetry.trace_context import WallAnchor
 
 Attributes = Mapping[str, str | bool | int | float | Sequence[str] | Sequence[float]]
 
@@ -28,15 +28,24 @@ _ERROR = Status(StatusCode.ERROR)
 
 
 class SpanBatch:
-    """Spans that end together.
+    """Spans that end together, placed on the wall by one reading of both clocks, at its beginning.
 
-    Built as the SDK's own records, not by its tracer: that would cost fifteen times as much for
-    what it keeps ready in case a span is still open.
+    So durations are exact, whatever happens to the wall clock meanwhile. The spans are built as the
+    SDK's own records, not by its tracer: that would cost fifteen times as much for what it keeps
+    ready in case a span is still open.
+
+    Args:
+        monotonic_ns: the clock whose moments, in seconds, spans are given.
     """
 
-    def __init__(self, resource: Resource, anchor: WallAnchor) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        monotonic_ns: Callable[[], int] = time.perf_counter_ns,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._resource = resource
-        self._anchor = anchor
+        self._offset_ns = wall_ns() - monotonic_ns()
         self.spans: list[ReadableSpan] = []
 
     def add(
@@ -54,7 +63,7 @@ class SpanBatch:
         """Add a span of the schema.
 
         Args:
-            interval_s: from one moment to another, on a monotonic clock.
+            interval_s: from one moment to another, on the monotonic clock.
             kind: CLIENT for a call to another service, SERVER for its work on it.
             links: spans of other traces that it belongs to.
         """
@@ -68,8 +77,8 @@ class SpanBatch:
                 links=links,
                 kind=kind,
                 status=_ERROR if failed else _UNSET,
-                start_time=self._anchor.wall_ns(interval_s[0]),
-                end_time=self._anchor.wall_ns(interval_s[1]),
+                start_time=self._offset_ns + round(interval_s[0] * 1e9),
+                end_time=self._offset_ns + round(interval_s[1] * 1e9),
                 instrumentation_scope=_SCOPE,
             )
         )
@@ -106,8 +115,8 @@ class Tracer:
         self._thread = threading.Thread(target=self._work, name="span-export", daemon=True)
         self._thread.start()
 
-    def batch(self, anchor: WallAnchor) -> SpanBatch:
-        return SpanBatch(self._resource, anchor)
+    def batch(self, monotonic_ns: Callable[[], int] = time.perf_counter_ns) -> SpanBatch:
+        return SpanBatch(self._resource, monotonic_ns)
 
     def put(self, spans: Sequence[ReadableSpan]) -> None:
         """Take spans for export; what does not fit is lost. Never blocks; one thread calls it."""

@@ -79,7 +79,7 @@ async def test_a_thread_counts_what_it_computes():
     for _ in range(3):
         await engine.run(lambda: None)
     engine.close()
-    assert engine.load.waiting_count == 0
+    assert engine.load.waiting_count() == 0
     assert batches == [1, 1, 1]
     assert engine.load.read_busy_ratio() > 0
 

@@ -6,7 +6,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Link
 
-from earvoice.telemetry.trace_context import WallAnchor, new_child, new_root
+from earvoice.telemetry.trace_context import new_child, new_root
 from earvoice.telemetry.tracing import SpanBatch
 
 SESSION = new_root()
@@ -15,7 +15,7 @@ SESSION = new_root()
 def made_spans(count: int = 1) -> list[ReadableSpan]:
     """Children of one root, each with an attribute of every type, and a link."""
     root = new_root()
-    batch = SpanBatch(Resource({"service.name": "tested"}), WallAnchor(lambda: 0, lambda: 10**18))
+    batch = SpanBatch(Resource({"service.name": "tested"}), lambda: 0, lambda: 10**18)
     for index in range(count):
         attributes = {
             "text": "ä",

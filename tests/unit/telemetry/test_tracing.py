@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import json_format
+from hypothesis import given
+from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 from opentelemetry.sdk.resources import Resource
@@ -20,7 +22,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from earvoice.telemetry.service_telemetry import ExportLosses
-from earvoice.telemetry.tracing import SpanFileExporter, Tracer
+from earvoice.telemetry.trace_context import new_root
+from earvoice.telemetry.tracing import SpanBatch, SpanFileExporter, Tracer
 from tests.unit.telemetry.made_span import made_spans
 
 RESOURCE = Resource({"service.name": "tested"})
@@ -110,6 +113,17 @@ def test_the_end_of_an_outage_is_logged_with_its_losses(caplog: pytest.LogCaptur
             losses.recover("traces")
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"] * 2
     assert caplog.records[-1].dropped == 10
+
+
+@given(st.floats(0, 1e7), st.floats(0, 3600), st.integers(0, 2 * 10**18))
+def test_durations_do_not_depend_on_the_wall_clock(begin_s: float, duration_s: float, wall: int):
+    """It is read once; what happens to it later moves no span."""
+    batch = SpanBatch(RESOURCE, lambda: 5, lambda: wall)
+    batch.add("made", new_root(), None, (begin_s, begin_s + duration_s), {})
+    (span,) = batch.spans
+    assert span.start_time is not None
+    assert span.end_time is not None
+    assert abs(span.end_time - span.start_time - duration_s * 1e9) < 10
 
 
 IDS = ("traceId", "spanId", "parentSpanId")
