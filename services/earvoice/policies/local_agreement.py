@@ -20,4 +20,4 @@ class LocalAgreement(AgreementPolicy):
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         del heard
-        return Decision(self.past.agree(hypothesis.prefix, hypothesis.token_ids, self.n - 1))
+        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids))

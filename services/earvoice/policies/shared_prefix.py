@@ -31,4 +31,4 @@ class SharedPrefix(AgreementPolicy):
             return Decision(0)
         items = hypothesis.alternatives
         shared = [*hypothesis.prefix, *items[0][: longest_common_prefix_tokens(items)]]
-        return Decision(self.past.agree(hypothesis.prefix, shared, self.n - 1))
+        return Decision(self.agree(hypothesis.prefix, shared))
