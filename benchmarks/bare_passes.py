@@ -78,10 +78,10 @@ class _Stream:
         self._tape = tape
         tape.add("encoder", self._reopen)
 
-    def accept(self, samples: Any) -> Any:
+    def __call__(self, samples: Any) -> Any:
         kept = samples.copy()
-        self._tape.add("encoder", lambda: self._replayed.accept(kept))
-        return self._recorded.accept(samples)
+        self._tape.add("encoder", lambda: self._replayed(kept))
+        return self._recorded(samples)
 
     def _reopen(self) -> None:
         self._replayed = self._open()

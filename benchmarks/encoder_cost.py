@@ -58,14 +58,10 @@ class TimedModel:
         return getattr(self._model, name)
 
     def open_features(self) -> Any:
-        stream: Any = self._model.open_features()
-        stream.accept = self._watch.wrap("features", stream.accept)
-        return stream
+        return self._watch.wrap("features", self._model.open_features())
 
     def open_voice_activity(self) -> Any:
-        stream: Any = self._model.open_voice_activity()
-        stream.accept = self._watch.wrap("voice activity", stream.accept)
-        return stream
+        return self._watch.wrap("voice activity", self._model.open_voice_activity())
 
 
 def sound(seconds: float, rate_hz: int) -> bytes:

@@ -261,15 +261,15 @@ class FakeNetwork:
     def __init__(self) -> None:
         self.encoded_frames: list[int] = []
 
-    def open_features(self) -> FakeFeatures:
-        return FakeFeatures()
+    def open_features(self) -> Callable[[Samples], Samples]:
+        return FakeFeatures().accept
 
     @staticmethod
     def feature_frame_count(sample_count: int) -> int:
         return max(0, (sample_count - 240) // 160)
 
-    def open_voice_activity(self) -> FakeVoiceActivity:
-        return FakeVoiceActivity()
+    def open_voice_activity(self) -> Callable[[Samples], list[float]]:
+        return FakeVoiceActivity().accept
 
     def encode(self, features: Samples) -> Encoding:
         self.encoded_frames.append(len(features))

@@ -40,8 +40,8 @@ class StateNetwork:
     def __getattr__(self, name: str):
         return getattr(self._network, name)
 
-    def open_voice_activity(self) -> EagerVoiceActivity:
-        return EagerVoiceActivity()
+    def open_voice_activity(self):
+        return EagerVoiceActivity().accept
 
     def encode(self, features):
         """Wait in the engine's thread, then answer."""

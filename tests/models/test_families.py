@@ -73,7 +73,7 @@ def test_a_family_is_served(
     chosen = {"conformer": config, "toy": toy, "whisper": _whisper(config)}[family]
     network = _saved(tmp_path, chosen, source_model, target_model)
     served = load_model(EncoderSettings(model_path=tmp_path))
-    features = served.open_features().accept(SOUND)
+    features = served.open_features()(SOUND)
     assert len(features) == served.feature_frame_count(len(SOUND))
     encoding = served.encode(features)
     expected = network.encoder.encode(torch.from_numpy(features))
@@ -105,8 +105,8 @@ def test_frames_continue_from_any_other(
     _saved(tmp_path, chosen, source_model, target_model)
     served = load_model(EncoderSettings(model_path=tmp_path))
     context = min(kept, served.feature_context_frames)
-    later = served.open_features().accept(SOUND[(kept - context) * 160 :])[context:]
-    whole = served.open_features().accept(SOUND)
+    later = served.open_features()(SOUND[(kept - context) * 160 :])[context:]
+    whole = served.open_features()(SOUND)
     np.testing.assert_allclose(later, whole[kept:], atol=2e-6)
 
 

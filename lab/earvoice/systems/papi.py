@@ -78,11 +78,11 @@ class Hearing:
 
     def __call__(self, sound: Sound, step_ms: float) -> list[tuple[Step, Sequence[int]]]:
         """What is known after each step of [n] float32, and the CTC label of each state."""
-        network, features = self._network, self._network.open_features()
+        network, features_of = self._network, self._network.open_features()
         step, parts = round(step_ms * SAMPLE_RATE_HZ / 1000), list[np.ndarray]()
         found: list[tuple[Step, Sequence[int]]] = []
         for end in range(step, len(sound) + step, step):
-            parts.append(features.accept(sound[end - step : end]))
+            parts.append(features_of(sound[end - step : end]))
             encoding = network.encode(np.concatenate(parts))
             words = source_words(
                 encoding.frame_labels, network.blank, network.label_kinds, final=end >= len(sound)

@@ -39,17 +39,6 @@ TIME_LIMIT_S = 1.5
 _LOG = logging.getLogger("earvoice.encoder.model")
 
 
-class Features:
-    """A checkpoint's feature stream, as arrays."""
-
-    def __init__(self, stream: FeatureStream) -> None:
-        self._stream = stream
-
-    def accept(self, samples: Samples) -> Samples:
-        frames: Samples = self._stream.accept(samples).numpy()
-        return frames
-
-
 class EncoderModel:
     """`earvoice.encoder.network.Network`, computed by torch.
 
@@ -82,14 +71,15 @@ class EncoderModel:
         self._normalisation = checkpoint.normalisation
         self._detector = detector
 
-    def open_features(self) -> Features:
-        return Features(FeatureStream(self._analysis, self._normalisation))
+    def open_features(self) -> Callable[[Samples], Samples]:
+        stream = FeatureStream(self._analysis, self._normalisation)
+        return lambda samples: stream.accept(samples).numpy()
 
     def feature_frame_count(self, sample_count: int) -> int:
         return frame_count(sample_count, self._analysis.lead_samples)
 
-    def open_voice_activity(self) -> SpeechStream:
-        return SpeechStream(self._detector)
+    def open_voice_activity(self) -> Callable[[Samples], list[float]]:
+        return SpeechStream(self._detector).accept
 
     def encode(self, features: Samples) -> Encoding:
         output = self._encoder.encode(torch.from_numpy(features).to(self._device))
@@ -160,14 +150,14 @@ class WrappedNetwork:
         self._encoder = model.encoder
         self._detector = detector
 
-    def open_features(self) -> SoundFrames:
-        return SoundFrames()
+    def open_features(self) -> Callable[[Samples], Samples]:
+        return SoundFrames().accept
 
     def feature_frame_count(self, sample_count: int) -> int:
         return sample_count // FRAME_SHIFT_SAMPLES
 
-    def open_voice_activity(self) -> SpeechStream:
-        return SpeechStream(self._detector)
+    def open_voice_activity(self) -> Callable[[Samples], list[float]]:
+        return SpeechStream(self._detector).accept
 
     def encode(self, features: Samples) -> Encoding:
         """Encode [frames, 160] float32 samples, frames ≥ 1; too few give no states."""
@@ -219,8 +209,8 @@ def _warm_up(network: Network | TextNetwork) -> None:
             network.encode_words(("a",) * seconds * WORDS_PER_SECOND, ended=False)
             continue
         silence = np.zeros(seconds * SAMPLE_RATE_HZ, np.float32)
-        network.open_voice_activity().accept(silence)
-        network.encode(network.open_features().accept(silence))
+        network.open_voice_activity()(silence)
+        network.encode(network.open_features()(silence))
 
 
 def measure_segment_cost(
@@ -244,10 +234,10 @@ def _pass_s(network: Network | TextNetwork, clock_s: Callable[[], float]) -> flo
         return clock_s() - began_s
     noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
     segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
-    features, voice_activity = network.open_features(), network.open_voice_activity()
-    earlier = features.accept(noise[:-segment])
-    voice_activity.accept(noise[:-segment])
+    features_of, speech_in = network.open_features(), network.open_voice_activity()
+    earlier = features_of(noise[:-segment])
+    speech_in(noise[:-segment])
     began_s = clock_s()
-    voice_activity.accept(noise[-segment:])
-    network.encode(np.concatenate([earlier, features.accept(noise[-segment:])]))
+    speech_in(noise[-segment:])
+    network.encode(np.concatenate([earlier, features_of(noise[-segment:])]))
     return clock_s() - began_s

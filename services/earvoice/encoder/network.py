@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from earvoice.api.v1 import types_pb2
 from earvoice.encoder.audio import Samples
-
-Value_co = TypeVar("Value_co", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +41,6 @@ class LabelKind(Enum):
     """It goes on with a word."""
 
 
-class SampleStream(Protocol[Value_co]):
-    """Something computed of one utterance as its sound arrives."""
-
-    def accept(self, samples: Samples) -> Value_co:
-        """Take [n] samples at 16 kHz, give what they complete."""
-
-
 class Network(Protocol):
     """A loaded encoder with its features, its voice activity and its source vocabulary."""
 
@@ -69,14 +60,17 @@ class Network(Protocol):
     def label_kinds(self) -> Sequence[LabelKind]:
         """By CTC label."""
 
-    def open_features(self) -> SampleStream[Samples]:
-        """Features of a fresh utterance: [frames, bins] float32."""
+    def open_features(self) -> Callable[[Samples], Samples]:
+        """What gives a fresh utterance's features, [frames, bins] float32.
+
+        It takes the next [n] samples at 16 kHz, and gives what they complete.
+        """
 
     def feature_frame_count(self, sample_count: int) -> int:
         """Feature frames in this many samples at 16 kHz."""
 
-    def open_voice_activity(self) -> SampleStream[list[float]]:
-        """Speech probabilities of a fresh utterance, one for each window of 512 samples."""
+    def open_voice_activity(self) -> Callable[[Samples], list[float]]:
+        """The same of speech probabilities, one for each window of 512 samples."""
 
     def encode(self, features: Samples) -> Encoding:
         """Encode [frames, bins] float32, frames ≥ 1."""

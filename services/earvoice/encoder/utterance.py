@@ -43,9 +43,9 @@ class Utterance:
         self._resampler = resampler
         self._samples = GrowingArray(np.empty(0, np.float32))
         self._resampled_count = 0
-        self._extractor = network.open_features()
+        self._features_of = network.open_features()
         self._features = GrowingArray(np.empty((0, network.feature_bins), np.float32))
-        self._voice_activity = network.open_voice_activity()
+        self._speech_in = network.open_voice_activity()
         self._probabilities: list[float] = []
         self._encoded_frames = 0
         self._encoding = NO_STATES
@@ -66,8 +66,8 @@ class Utterance:
         complete = self._resampler.complete_count(len(self._samples))
         resampled = self._resampler.outputs(self._samples.rows, self._resampled_count, complete)
         self._resampled_count = complete
-        self._features.append(self._extractor.accept(resampled))
-        self._probabilities += self._voice_activity.accept(resampled)
+        self._features.append(self._features_of(resampled))
+        self._probabilities += self._speech_in(resampled)
 
     def encode(self, *, skip_silence: bool = False) -> pb.Encoded:
         """Encode what has come so far; the message has no number and no transcript yet.
@@ -127,7 +127,7 @@ class Utterance:
         context = min(kept, self._network.feature_context_frames)
         begin = (kept - context) * FRAME_SHIFT_SAMPLES
         tail = self._resampler.outputs(samples, begin, self._resampler.total_count(sample_count))
-        return kept, self._network.open_features().accept(tail)[context:]
+        return kept, self._network.open_features()(tail)[context:]
 
     def _encode(self, features: Samples, frame_count: int) -> Encoding:
         """Encode frames that no later audio changes; the same frames are not encoded twice."""
