@@ -125,6 +125,14 @@ def run_async(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> in
     return asyncio.run(_run(command))
 
 
+def run_until_signalled(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
+    """Run a command that a signal ends as it should."""
+    try:
+        return run_async(command)
+    except SignalledError:
+        return ExitCode.DONE
+
+
 async def _run(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
     ready = asyncio.get_running_loop().create_future()
 

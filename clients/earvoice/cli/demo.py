@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from earvoice.cli.audio_input import AudioInput, open_recording
-from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
+from earvoice.cli.command import Command, CommandError, ExitCode, run_async
 from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
 from earvoice.cli.translate_arguments import (
     add_language_arguments,
@@ -34,21 +34,9 @@ from earvoice.client.event import (
 from earvoice.latency.rendering import html_report
 from earvoice.latency.session_report import report_store
 from earvoice.latency.span import TraceStore, read_span_file
+from earvoice.latency.stage import HOLD, SEGMENT_STAGES
 
 RECORDING = "inaugural_1961.wav"
-# Field of StageTimings, and what to call it.
-_STAGES = (
-    ("merge_wait_ms", "merge wait"),
-    ("previous_segment_wait_ms", "wait for the segment before"),
-    ("encoder_queue_ms", "encoder queue"),
-    ("encoder_compute_ms", "encoder computation"),
-    ("encoder_network_ms", "network to the encoder"),
-    ("decoder_queue_ms", "decoder queue"),
-    ("decoder_compute_ms", "decoder computation"),
-    ("decoder_network_ms", "network to the decoder"),
-    ("decision_ms", "decision"),
-    ("word_hold_ms", "hold for the word"),
-)
 _WIDTH = 34
 
 
@@ -69,11 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.html and options.server:
         raise CommandError("--html is made from the services' spans: it cannot go with --server")
     with open_recording(options.audio or find_recording(), "realtime") as recording:
-
-        async def show(_: Interruption) -> int:
-            return await _show(recording, options)
-
-        return run_async(show)
+        return run_async(lambda _: _show(recording, options))
 
 
 def find_recording() -> Path:
@@ -166,8 +150,9 @@ def stage_table(words: Sequence[CommittedWord], clock: ElapsedClock) -> str:
     # A later piece of a word has a time of its own, and is no other word.
     count = sum(word.starts_word for word in words)
     lines = [f"{f'where the time of {count} words went':{_WIDTH}}  mean ms   max ms"]
-    for field, name in _STAGES:
-        lines.append(_row(f"  {name}", [getattr(timing, field) for timing in timings]))
+    for stage in (*SEGMENT_STAGES, HOLD):
+        times_ms = [getattr(timing, f"{stage.name}_ms") for timing in timings]
+        lines.append(_row(f"  {stage.label}", times_ms))
     lines.append(_row("in the services", [timing.total_ms for timing in timings]))
     if clock == "live":
         lines.append(_row("client network", [word.client_network_ms for word in words]))

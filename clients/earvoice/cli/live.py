@@ -6,7 +6,7 @@ import argparse
 import webbrowser
 from urllib.parse import urlencode
 
-from earvoice.cli.command import Command, ExitCode, Interruption, SignalledError, run_async
+from earvoice.cli.command import Command, ExitCode, Interruption, run_until_signalled
 from earvoice.cli.local_services import GATEWAY, ServiceChoices, run_services
 from earvoice.cli.log_relay import ServiceLogs
 
@@ -30,11 +30,7 @@ def _run(options: argparse.Namespace) -> int:
             await services.watch()
         return ExitCode.DONE
 
-    try:
-        return run_async(serve)
-    except SignalledError:
-        # A signal is how one ends it.
-        return ExitCode.DONE
+    return run_until_signalled(serve)
 
 
 def page_address(gateway: str, languages: list[str]) -> str:

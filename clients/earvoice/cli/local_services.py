@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import secrets
@@ -23,6 +24,15 @@ GATEWAY = "gateway"
 # Over the grace that a service gives its sessions, before it is killed.
 _STOP_MARGIN_S = 5.0
 _KEY_BYTES = 32
+
+
+def add_start_argument(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--start-timeout-s",
+        type=float,
+        default=START_TIMEOUT_S,
+        help="for each service (%(default)g)",
+    )
 
 
 def module_of(service: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from earvoice.cli.command import CommandError
-from earvoice.cli.local_services import START_TIMEOUT_S, ServiceChoices, run_services
+from earvoice.cli.local_services import ServiceChoices, add_start_argument, run_services
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.client.server_channels import split_address
 from earvoice.client.translation_client import TranslationClient, connect
@@ -28,12 +28,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--log-dir", type=Path, help="keep the logs of the services started for the run"
     )
-    group.add_argument(
-        "--start-timeout-s",
-        type=float,
-        default=START_TIMEOUT_S,
-        help="for each service (%(default)g)",
-    )
+    add_start_argument(group)
     group = parser.add_argument_group("connection to --server")
     group.add_argument("--tls", action="store_true", help="encrypt; the system's authorities count")
     group.add_argument(

@@ -83,11 +83,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     _check(options)
-
-    async def translate(interruption: Interruption) -> int:
-        return await _translate_all(options, interruption)
-
-    return run_async(translate)
+    return run_async(lambda interruption: _translate_all(options, interruption))
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -14,16 +14,14 @@ from earvoice.cli.command import (
     Command,
     CommandError,
     ExitCode,
-    Interruption,
-    SignalledError,
     require_extra,
-    run_async,
+    run_until_signalled,
 )
 from earvoice.cli.local_services import (
     GATEWAY,
     SERVICES,
-    START_TIMEOUT_S,
     ServiceChoices,
+    add_start_argument,
     module_of,
     run_services,
     variable_prefix_of,
@@ -53,23 +51,11 @@ def _add_up_arguments(parser: argparse.ArgumentParser) -> None:
         help="JSON with the addresses, written when the public service serves",
     )
     parser.add_argument("--log-dir", type=Path, help="a log file each, instead of standard error")
-    parser.add_argument(
-        "--start-timeout-s",
-        type=float,
-        default=START_TIMEOUT_S,
-        help="for each service (%(default)g)",
-    )
+    add_start_argument(parser)
 
 
 def _run_up(options: argparse.Namespace) -> int:
-    async def serve(_: Interruption) -> int:
-        return await _serve(options)
-
-    try:
-        return run_async(serve)
-    except SignalledError:
-        # A signal is how one ends it.
-        return ExitCode.DONE
+    return run_until_signalled(lambda _: _serve(options))
 
 
 async def _serve(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from earvoice.cli.audio_input import open_recording
 from earvoice.cli.command import (
     Command,
     CommandError,
@@ -27,8 +28,7 @@ from earvoice.cli.translate_arguments import (
     add_stream_arguments,
     read_translation_options,
 )
-from earvoice.client.audio import FAST_CHUNK_MS, REALTIME_CHUNK_MS, pace, send_fast
-from earvoice.client.audio_file import AudioFile
+from earvoice.client.audio import send_fast
 from earvoice.client.errors import AudioSourceError, TranslationError
 from earvoice.client.event import Started
 from earvoice.client.options import TranslationOptions
@@ -111,15 +111,8 @@ def _open(
     if recording.text is not None:
         yield send_fast([write_words(f"{recording.text}\n")]), WORDS
         return
-    with AudioFile(recording.path) as audio:
-        yield (
-            (
-                pace(audio.chunks(REALTIME_CHUNK_MS), audio.audio)
-                if options.paced
-                else send_fast(audio.chunks(FAST_CHUNK_MS))
-            ),
-            audio.audio,
-        )
+    with open_recording(recording.path, "realtime" if options.paced else "fast") as audio:
+        yield audio.chunks(), audio.audio
 
 
 def describe_session(started: Started) -> dict[str, Any]:

@@ -44,16 +44,9 @@ def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRe
 
     A path that does not exist as it stands is looked for beside the list.
     """
-    names = read_lines(path)
-    if references is not None and len(references) != len(names):
-        raise _bad_input(
-            f"{path} lists {len(names)} recordings, but there are {len(references)} references: "
-            "there must be as many"
-        )
     recordings: list[SourceRecording] = []
+    names = _read_items(path, references, "lists {} recordings", "name a recording")
     for index, name in enumerate(names):
-        if not name.strip():
-            raise _bad_input(f"{path}:{index + 1}: the line is empty; it must name a recording")
         found = Path(name) if Path(name).is_file() else path.parent / name
         reference = references[index] if references is not None else ""
         place = f"{path}:{index + 1}"
@@ -63,21 +56,28 @@ def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRe
 
 def read_texts(path: Path, references: Sequence[str] | None) -> tuple[SourceRecording, ...]:
     """Return the sentences of a text, a line each."""
-    lines = read_lines(path)
-    if references is not None and len(references) != len(lines):
-        raise _bad_input(
-            f"{path} has {len(lines)} sentences, but there are {len(references)} references: "
-            "there must be as many"
-        )
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            raise _bad_input(f"{path}:{number}: the line is empty; it must be a sentence")
+    lines = _read_items(path, references, "has {} sentences", "be a sentence")
     return tuple(
         SourceRecording(
             index, path, text_duration_ms(line), references[index] if references else "", line
         )
         for index, line in enumerate(lines)
     )
+
+
+def _read_items(
+    path: Path, references: Sequence[str] | None, holds: str, must: str
+) -> tuple[str, ...]:
+    lines = read_lines(path)
+    if references is not None and len(references) != len(lines):
+        raise _bad_input(
+            f"{path} {holds.format(len(lines))}, but there are {len(references)} references: "
+            "there must be as many"
+        )
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            raise _bad_input(f"{path}:{number}: the line is empty; it must {must}")
+    return lines
 
 
 def read_lines(path: Path) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
-from earvoice.cli.local_services import START_TIMEOUT_S
+from earvoice.cli.local_services import add_start_argument
 from earvoice.evaluation.verification.decisions import verify_policy
 from earvoice.evaluation.verification.runs import (
     InstanceComparison,
@@ -43,12 +43,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--wav", metavar="DIR", type=Path, required=True, help="the recordings that it heard"
     )
     run.add_argument("--log-dir", type=Path, help="keep the logs of the services")
-    run.add_argument(
-        "--start-timeout-s",
-        type=float,
-        default=START_TIMEOUT_S,
-        help="for each service (%(default)g)",
-    )
+    add_start_argument(run)
     run.set_defaults(verify=_verify_run)
 
 
