@@ -4,14 +4,14 @@ import gc
 import os
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.absence import (
     pytest_make_collect_report,  # noqa: F401 - a hook
     pytest_runtest_makereport,  # noqa: F401 - a hook
 )
-
-ROOT = Path(__file__).parents[1]
+from tests.shared_data import ROOT, shared_data
 
 # The field's evaluators, where `make test-tools` has brought them.
 TOOL_FOLDERS = [str(ROOT / ".work" / tool / "bin") for tool in ("simuleval", "simulstream")]
@@ -24,6 +24,22 @@ for service in ("ENCODER", "DECODER"):
 # A law says nothing about time, and a busy machine would break it by the clock.
 settings.register_profile("earvoice", deadline=None)
 settings.load_profile("earvoice")
+
+
+@pytest.fixture(scope="session")
+def shared_golden() -> Path:
+    """The folder of all reference tensors, outside the repository."""
+    return shared_data("golden/models").parent
+
+
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint directory: three decoder layers of four heads."""
+    from tests.tiny_model import write_tiny_checkpoint  # torch is for those who ask for it
+
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    write_tiny_checkpoint(path)
+    return path
 
 
 def pytest_collection_finish() -> None:

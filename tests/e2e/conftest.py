@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.running import Running, start
-
-ROOT = Path(__file__).parents[2]
+from tests.shared_data import shared_data
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +30,4 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def samples() -> Path:
-    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
-    folder = shared / "data" / "speech" / "samples"
-    if not folder.is_dir():
-        pytest.skip("the recordings are not here (EARVOICE_SHARED_DATA or ../shared)")
-    return folder
+    return shared_data("data/speech/samples")

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import gzip
 import json
-import os
 import subprocess
 import sys
 from contextlib import aclosing
@@ -25,9 +24,9 @@ from earvoice.evaluation.verification.runs import (
     played_instance,
     read_recording,
 )
-from tests.e2e.conftest import ROOT
 from tests.e2e.running import Running
 from tests.e2e.test_evaluate import RECORDING
+from tests.shared_data import ROOT, shared_data
 
 pytestmark = pytest.mark.torch
 
@@ -42,10 +41,7 @@ META = {
 @pytest.fixture(scope="module")
 def golden() -> Path:
     """The papers' models and their runs, outside the repository."""
-    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
-    if not (shared / "golden" / "runs").is_dir():
-        pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
-    return shared / "golden"
+    return shared_data("golden/runs").parent
 
 
 def verify(run: Path, model: Path, wav_folder: Path) -> tuple[int, list[str]]:

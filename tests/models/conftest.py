@@ -1,7 +1,6 @@
 """Small models, vocabularies and reference data for the tests of the networks."""
 
 import dataclasses
-import os
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,6 @@ REPOSITORY = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def golden() -> Path:
     return REPOSITORY / "tests" / "data" / "golden"
-
-
-@pytest.fixture(scope="session")
-def shared_golden() -> Path:
-    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", REPOSITORY.parent / "shared"))
-    if not (shared / "golden" / "models").is_dir():
-        pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
-    return shared / "golden"
 
 
 @pytest.fixture(scope="session")

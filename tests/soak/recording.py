@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ import soundfile
 import soxr
 
 from tests.e2e.calling import RATE_HERTZ
+from tests.shared_data import ROOT, SHARED
 
-ROOT = Path(__file__).parents[2]
 SILENCE_S = 2.0
 SUFFIXES = (".wav", ".flac")
 # Every grid that an utterance lies on (voice activity 512, states 640, segments 12,800 samples)
@@ -86,6 +85,5 @@ def cut(audio: bytes, count: int, seconds: int) -> list[bytes]:
 
 def sample_folders() -> list[Path]:
     """Where recordings are: the demo's folder, and the shared one where it is."""
-    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared"))
-    folders = [ROOT / "demo", shared / "data" / "speech" / "samples"]
+    folders = [ROOT / "demo", SHARED / "data" / "speech" / "samples"]
     return [folder for folder in folders if folder.is_dir()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import ServedModel, Strategy
 from earvoice.runtime.server import ServiceServer
 from tests.integration.decoder.caller import Caller
-from tests.tiny_model import WIDTH, write_tiny_checkpoint
+from tests.tiny_model import WIDTH
 
 
 @dataclass
@@ -45,25 +44,8 @@ Serve = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    write_tiny_checkpoint(path)
-    return path
-
-
-@pytest.fixture(scope="session")
 def tiny(tiny_path: Path) -> LoadedDecoder:
     return load_decoder(DecoderSettings(model_path=tiny_path, device="cpu"))
-
-
-@pytest.fixture(scope="session")
-def shared_golden() -> Path:
-    """The folder of all reference tensors, outside the repository."""
-    repository = Path(__file__).parents[3]
-    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", repository.parent / "shared"))
-    if not (shared / "golden" / "models").is_dir():
-        pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
-    return shared / "golden"
 
 
 @pytest.fixture

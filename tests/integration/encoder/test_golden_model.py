@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import wave
 from pathlib import Path
 
@@ -12,19 +11,17 @@ from earvoice.encoder.model import load_model
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
 from tests.requests import audio, finish, open_session
+from tests.shared_data import SHARED
 
 pytestmark = pytest.mark.torch
 
-DEFAULT_SHARED_DATA = Path(__file__).parents[3].parent / "shared"
-GOLDEN = Path(os.environ.get("EARVOICE_SHARED_DATA", DEFAULT_SHARED_DATA)) / "golden"
+GOLDEN = SHARED / "golden"
 TOLERANCE = 2e-5
 
 
 @pytest.fixture(scope="module")
-def trained_model():
-    if not GOLDEN.is_dir():
-        pytest.skip("the shared golden data is not there (EARVOICE_SHARED_DATA or ../shared)")
-    path = GOLDEN / "models" / "t1" / "checkpoint.pt"
+def trained_model(shared_golden):
+    path = shared_golden / "models" / "t1" / "checkpoint.pt"
     return load_model(EncoderSettings(model_path=path, device="cpu"))
 
 

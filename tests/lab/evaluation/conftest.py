@@ -12,17 +12,8 @@ from earvoice.evaluation.recording import Grid, Recording
 from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import read_lines, read_sources
 from earvoice.runtime.settings import shipped_model_path
-from tests.tiny_model import write_tiny_checkpoint
 
 DEMO = Path(__file__).parents[3] / "demo" / "librispeech_1995-1837-0001.wav"
-
-
-@pytest.fixture(scope="session")
-def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint directory: three decoder layers of four heads."""
-    path = tmp_path_factory.mktemp("model") / "tiny"
-    write_tiny_checkpoint(path)
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from earvoice.evaluation.score import ScoringOptions, score_log
-from tests.unit.evaluation.numbers import shared_latency_data
+from tests.shared_data import shared_data
 
 
 def test_omnistevals_table_for_five_talks():
     """From the raw log to LongYAAL and BLEU: what OmniSTEval itself prints, to 1e-3."""
     pytest.importorskip("omnisteval")
-    folder = shared_latency_data() / "acl6060-longform"
+    folder = shared_data("data/latency") / "acl6060-longform"
     options = ScoringOptions(
         language="de",
         references=folder / "references.txt",

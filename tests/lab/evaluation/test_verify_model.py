@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from tests.tiny_model import (
 )
 
 pytestmark = pytest.mark.torch
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +142,12 @@ def test_differences_count_what_is_compared() -> None:
 
 
 @pytest.mark.parametrize("model", ["small_random", "t1"])
-def test_the_papers_checkpoints_pass(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_checkpoints_pass(
+    model: str, shared_golden: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every shared tensor, the features of real sound to 4e-6 included."""
-    shared = Path(os.environ.get("EARVOICE_SHARED_DATA", ROOT.parent / "shared")) / "golden"
-    if not (shared / "models").is_dir():
-        pytest.skip("the full reference data is not here (EARVOICE_SHARED_DATA or ../shared)")
-    status = verify(str(shared / "models" / model), str(shared / f"{model}_forward.npz"))
+    reference = str(shared_golden / f"{model}_forward.npz")
+    status = verify(str(shared_golden / "models" / model), reference)
     told = capsys.readouterr().out
     assert status == 0, told
     assert "features_raw" in told

@@ -16,12 +16,11 @@ from earvoice.evaluation.metrics import (
 )
 from earvoice.evaluation.omnisteval_log import read_omnisteval
 from earvoice.evaluation.simuleval_log import read_simuleval_1_0
+from tests.shared_data import shared_data
 from tests.unit.evaluation.numbers import (
     EXCERPT,
     instance_of_row,
     read_rows,
-    shared_latency_data,
-    shared_runs,
 )
 
 ROWS = read_rows(EXCERPT)
@@ -68,7 +67,7 @@ def test_instances_have_simuleval_1_0_scores(row, suffix):
 
 def test_tst_common_corpus_scores():
     """2,580 instances of MuST-C tst-COMMON to 1e-3."""
-    rows = read_rows(shared_latency_data() / "tst-common-en-de.numbers.tsv")
+    rows = read_rows(shared_data("data/latency") / "tst-common-en-de.numbers.tsv")
     score = score_corpus([instance_of_row(row) for row in rows])
     found = {key: score.rows[key[0]][key[1]].value for key in TST_COMMON}
     # The published proportions have four decimals.
@@ -78,7 +77,7 @@ def test_tst_common_corpus_scores():
 
 def test_omnisteval_long_form_scores():
     """OmniSTEval's table for five talks cut into 468 sentences, to 1e-3."""
-    folder = shared_latency_data() / "acl6060-longform" / "segmentation_output"
+    folder = shared_data("data/latency") / "acl6060-longform" / "segmentation_output"
     path = folder / "instances.resegmented.jsonl"
     log = read_omnisteval(path, read_records(path), ReadingOptions(compatible=True))
     score = score_corpus(log.instances)
@@ -89,7 +88,7 @@ def test_omnisteval_long_form_scores():
 
 def test_logs_of_simuleval_1_0_have_the_scores_they_hold():
     """Real instances.log lines, read as a log: each line's own AL, AP and DAL come out."""
-    for path in shared_runs():
+    for path in shared_data("golden/runs").glob("v10_*.json.gz"):
         for line in json.loads(gzip.decompress(path.read_bytes()))["instances"]:
             log = read_simuleval_1_0(path, [Record(str(path), line)], ReadingOptions())
             rows = score_corpus(log.instances, simuleval_1_0=True).rows
