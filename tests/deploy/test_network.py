@@ -1,18 +1,81 @@
 """The NetworkPolicies: every connection that is needed, and no other."""
 
+from __future__ import annotations
+
 import itertools
+from typing import Any, Literal
 
 import pytest
 
 from tests.deploy.manifest import (
     Combination,
+    Object,
     container_of,
     name_of,
     of_kind,
+    pod_of,
     render,
     render_overlay,
+    selects,
 )
-from tests.deploy.network_rule import lets_strangers_in, lets_through
+
+Direction = Literal["ingress", "egress"]
+
+
+def lets_through(objects: tuple[Object, ...], source: Object, target: Object, port: int) -> bool:
+    """Whether a connection from one Deployment's pods to a port of another's comes about.
+
+    Both ends must allow it. An end that no policy selects allows everything.
+    """
+    policies = of_kind(objects, "NetworkPolicy")
+    return _allows(policies, "egress", source, target, port) and _allows(
+        policies, "ingress", target, source, port
+    )
+
+
+def lets_strangers_in(objects: tuple[Object, ...], target: Object, port: int) -> bool:
+    policies = _selecting(of_kind(objects, "NetworkPolicy"), "Ingress", target)
+    rules = [rule for policy in policies for rule in policy["spec"].get("ingress", ())]
+    return not policies or any(
+        "from" not in rule and _has_port(rule, target, port) for rule in rules
+    )
+
+
+def _allows(
+    policies: list[Object], direction: Direction, own: Object, peer: Object, port: int
+) -> bool:
+    """Whether the policies of one end let the other be its peer."""
+    selecting = _selecting(policies, direction.capitalize(), own)
+    served = peer if direction == "egress" else own
+    key = "to" if direction == "egress" else "from"
+    rules = [rule for policy in selecting for rule in policy["spec"].get(direction, ())]
+    return not selecting or any(
+        _has_port(rule, served, port)
+        and (key not in rule or any(_is_peer(place, peer) for place in rule[key]))
+        for rule in rules
+    )
+
+
+def _selecting(policies: list[Object], kind: str, deployment: Object) -> list[Object]:
+    return [
+        policy
+        for policy in policies
+        if kind in policy["spec"]["policyTypes"]
+        and selects(policy["spec"]["podSelector"].get("matchLabels", {}), pod_of(deployment))
+    ]
+
+
+def _has_port(rule: dict[str, Any], served: Object, port: int) -> bool:
+    named = {item["name"]: item["containerPort"] for item in container_of(served)["ports"]}
+    return any(named.get(item["port"], item["port"]) == port for item in rule["ports"])
+
+
+def _is_peer(place: dict[str, Any], peer: Object) -> bool:
+    # Another namespace's pods are none of ours.
+    if "namespaceSelector" in place:
+        return False
+    return selects(place["podSelector"]["matchLabels"], pod_of(peer))
+
 
 ENGINES = [("policy", "encoder", 50052), ("policy", "decoder", 50053)]
 SCRAPES = [
