@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from pathlib import Path
 
-from earvoice.runtime.log_sink import LogSink
+from earvoice.runtime.log import LogSink
 
 _TAIL_LINES = 20
 _READ_BYTES = 64 * 1024

@@ -39,14 +39,12 @@ async def serve(settings: PolicySettings, turns: LoopLagSelector) -> None:
     public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
     try:
         await server.start()
-        backends.start()
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(backends.watch())
+            running = group.create_task(backends.run())
             getting_ready = group.create_task(_serve_once_ready(server, backends))
             await server.run_until_stopped(service.drain)
             getting_ready.cancel()
-            watching.cancel()
-        await backends.close()
+            running.cancel()
     finally:
         await server.stop()
         telemetry.close()

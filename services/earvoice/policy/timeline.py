@@ -160,7 +160,6 @@ class LiveTimeline(SegmentTimeline):
             decoder_compute_ms=decoder.compute_ms,
             decoder_network_ms=decoder.network_ms,
             decision_ms=own_ms - encoder.round_trip_ms - decoder.round_trip_ms,
-            word_hold_ms=0.0,
         )
         elapsed_ms = (now_s - self.origin_s) * 1000
         return CommitTime(elapsed_ms, now_s * 1000, self.stages, self.segment.index)
@@ -182,16 +181,9 @@ class TrueTimeline(SegmentTimeline):
         self.committed_s = now_s
         self.stages = StageTimings(
             total_ms=total_ms,
-            merge_wait_ms=0.0,
             previous_segment_wait_ms=wait_ms,
-            encoder_queue_ms=0.0,
             encoder_compute_ms=self.encoder.compute_ms,
-            encoder_network_ms=0.0,
-            decoder_queue_ms=0.0,
             decoder_compute_ms=self.decoder.compute_ms,
-            decoder_network_ms=0.0,
-            decision_ms=0.0,
-            word_hold_ms=0.0,
         )
         now_ms = self.arrival_ms + total_ms
         return CommitTime(now_ms, now_ms, self.stages, self.segment.index)

@@ -49,16 +49,16 @@ class StageTimings:
     """
 
     total_ms: float
-    merge_wait_ms: float
-    previous_segment_wait_ms: float
-    encoder_queue_ms: float
-    encoder_compute_ms: float
-    encoder_network_ms: float
-    decoder_queue_ms: float
-    decoder_compute_ms: float
-    decoder_network_ms: float
-    decision_ms: float
-    word_hold_ms: float
+    merge_wait_ms: float = 0.0
+    previous_segment_wait_ms: float = 0.0
+    encoder_queue_ms: float = 0.0
+    encoder_compute_ms: float = 0.0
+    encoder_network_ms: float = 0.0
+    decoder_queue_ms: float = 0.0
+    decoder_compute_ms: float = 0.0
+    decoder_network_ms: float = 0.0
+    decision_ms: float = 0.0
+    word_hold_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

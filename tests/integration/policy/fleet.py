@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -45,7 +46,13 @@ async def serve_policy(
     stack: AsyncExitStack, settings: PolicySettings, backends: Backends
 ) -> tuple[str, SpeechTranslationService, ServiceTelemetry]:
     """Give the address of a policy service, it and its telemetry; all end with the stack."""
-    stack.push_async_callback(backends.close)
+    following = asyncio.create_task(backends.run())
+
+    async def close_backends() -> None:
+        following.cancel()
+        await asyncio.wait({following})
+
+    stack.push_async_callback(close_backends)
     telemetry = ServiceTelemetry("policy", settings)
     sessions = SessionLimit(settings.session_limit)
     telemetry.meters.observe_sessions(sessions)
@@ -54,7 +61,6 @@ async def serve_policy(
     public_grpc.add_SpeechTranslationServiceServicer_to_server(service, server.grpc_server)
     port = await server.start()
     stack.push_async_callback(server.grpc_server.stop, None)
-    backends.start()
     return f"127.0.0.1:{port}", service, telemetry
 
 

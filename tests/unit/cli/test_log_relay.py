@@ -3,7 +3,7 @@
 import asyncio
 
 from earvoice.cli.log_relay import LogRelay, ServiceLogs
-from earvoice.runtime.log_sink import LogSink
+from earvoice.runtime.log import LogSink
 
 
 async def pump(relay, *blocks):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from earvoice.runtime.log_sink import LogSink
+from earvoice.runtime.log import LogSink
 
 
 @pytest.fixture

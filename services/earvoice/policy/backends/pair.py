@@ -57,7 +57,6 @@ class Backends:
         access = access or BackendAccess()
         self._encoders = Replicas(ENCODER, parse_target(encoder_target), access, self._refresh)
         self._decoders = Replicas(DECODER, parse_target(decoder_target), access, self._refresh)
-        self._running: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._warned_of: tuple[list[str], list[str]] | None = None
         self.models: list[Model] = []
@@ -65,17 +64,11 @@ class Backends:
         self.replays: Counter[str] = Counter({ENCODER.name: 0, DECODER.name: 0})
         self.refused: Counter[str] = Counter()
 
-    def start(self) -> None:
-        self._running = asyncio.create_task(self._run())
-
-    async def watch(self) -> None:
-        if self._running is not None:
-            await asyncio.shield(self._running)
-
-    async def close(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait({self._running})
+    async def run(self) -> None:
+        """Follow the replicas, until it is cancelled: then their connections are closed."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._encoders.run())
+            group.create_task(self._decoders.run())
 
     async def wait_until_ready(self) -> None:
         """Return once there is an encoder and a decoder of one model."""
@@ -141,11 +134,6 @@ class Backends:
         finally:
             encoder.cancel()
             decoder.cancel()
-
-    async def _run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._encoders.run())
-            group.create_task(self._decoders.run())
 
     def _refresh(self) -> None:
         self._refresh_models()
