@@ -43,8 +43,10 @@ class DecidedHypothesis:
 class SegmentWorked:
     """A segment has been worked on, words or none.
 
+    But for the hypothesis its fields are named as the message's.
+
     Attributes:
-        merged_count: grid segments merged into it beyond the first.
+        merged_segments: grid segments merged into it beyond the first.
     """
 
     utterance: int
@@ -52,7 +54,7 @@ class SegmentWorked:
     end_sample: int
     computation_ms: float
     queue_ms: float
-    merged_count: int
+    merged_segments: int
     item_count: int
     hypothesis: DecidedHypothesis | None = None
     ends_utterance: bool = False
@@ -85,12 +87,12 @@ class ReplicaLeaving:
 
 @dataclass
 class SessionTotals:
-    """Adds up over a session; also its last event.
+    """Adds up over a session; also its last event, whose message has the same fields.
 
     Attributes:
         guards_hit: times each guard cut a commit, by its name.
-        replay_count: times an encoder or decoder was lost and its work done again elsewhere.
-        not_understood_count: utterances that ended as not understood.
+        replays: times an encoder or decoder was lost and its work done again elsewhere.
+        utterances_not_understood: utterances that ended as not understood.
     """
 
     audio_samples: int = 0
@@ -98,15 +100,15 @@ class SessionTotals:
     word_count: int = 0
     utterance_count: int = 0
     segment_count: int = 0
-    merged_count: int = 0
+    merged_segments: int = 0
     computation_ms: float = 0.0
     guards_hit: Mapping[str, int] = field(default_factory=dict)
-    replay_count: int = 0
-    not_understood_count: int = 0
+    replays: int = 0
+    utterances_not_understood: int = 0
 
     def add_segment(self, event: SegmentWorked) -> None:
         self.segment_count += 1
-        self.merged_count += event.merged_count
+        self.merged_segments += event.merged_segments
         self.computation_ms += event.computation_ms
 
     def add_items(self, items: Sequence[Word]) -> None:

@@ -137,8 +137,8 @@ class SessionWatch(SegmentObserver):
             for stage in STAGES:
                 value_ms = getattr(timeline.stages, f"{stage}_ms")
                 meters.record("earvoice.stage.duration", value_ms, stage, context)
-        if worked.merged_count:
-            meters.count("earvoice.segments.merged", worked.merged_count)
+        if worked.merged_segments:
+            meters.count("earvoice.segments.merged", worked.merged_segments)
         if timeline.not_understood:
             meters.count("earvoice.utterances.not_understood", 1)
         for guard in timeline.guards:
@@ -165,7 +165,7 @@ class SessionWatch(SegmentObserver):
             "earvoice.session.audio_ms": self._ms(totals.audio_samples),
             "earvoice.session.words": totals.word_count,
             "earvoice.session.computation_ms": totals.computation_ms,
-            "earvoice.session.replays": totals.replay_count,
+            "earvoice.session.replays": totals.replays,
         }
         if error:
             attributes["error.type"] = error

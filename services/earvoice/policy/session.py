@@ -24,7 +24,7 @@ from earvoice.policy.guards import Guards
 from earvoice.policy.lag_control import LagControl, options_at_lag
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
-from earvoice.policy.translation import Translated, Translator, tail_text
+from earvoice.policy.translation import Translator, tail_text
 from earvoice.policy.utterance import Utterance, UtteranceState
 
 MAX_WAITING_UPDATES = 64
@@ -228,7 +228,7 @@ class TranslationSession:
         else:
             self._choose(self._asked)
             self.totals.utterance_count = utterance.index + 1
-            self.totals.not_understood_count += end.not_understood is not None
+            self.totals.utterances_not_understood += end.not_understood is not None
             timeline.not_understood = end.not_understood is not None
         if words:
             untold = _worked(timeline, translated.hypothesis)
@@ -236,12 +236,13 @@ class TranslationSession:
             await self._emit(WordsReleased(words, utterance.start_sample, snapshot))
         if timeline.committed_s is not None:
             timeline.released_s = self._now_s()
-        await self._show_tail(utterance, translated)
+        if translated.tail is not None and self._options.sends_interim_results:
+            await self._show_tail(tail_text(translated.tail), utterance.index)
         if translated.reading is not None:
             await self._translator.finish(utterance, translated.reading, timeline)
         timeline.guards = tuple(dict.fromkeys(self._guards.noted))
-        self.totals.replay_count = self._replay_count()
-        timeline.replay_count = self.totals.replay_count - replays_before
+        self.totals.replays = self._replay_count()
+        timeline.replay_count = self.totals.replays - replays_before
         self._true_finished_ms = timeline.finished_ms
         worked = _worked(timeline, translated.hypothesis)
         self.totals.add_segment(worked)
@@ -297,13 +298,10 @@ class TranslationSession:
             utterance.not_understood,
         )
 
-    async def _show_tail(self, utterance: Utterance, translated: Translated) -> None:
-        if translated.tail is None or not self._options.sends_interim_results:
-            return
-        text = tail_text(translated.tail)
+    async def _show_tail(self, text: str, utterance: int) -> None:
         if text != self._tail:
             self._tail = text
-            await self._emit(TailChanged(text, utterance.index))
+            await self._emit(TailChanged(text, utterance))
 
     def _choose(self, asked: StreamOptions) -> None:
         """Take what the client asks for, at the lag to be held."""
@@ -339,7 +337,7 @@ class TranslationSession:
     def _replay_count(self) -> int:
         """Count those between two segments, too."""
         here = self._encoder.replay_count + self._decoder.replay_count
-        return self._start.totals.replay_count + here
+        return self._start.totals.replays + here
 
     def _snapshot(
         self,
@@ -351,7 +349,7 @@ class TranslationSession:
         """Return the session as it is after a segment of an utterance."""
         if end is not None:
             utterance = self._utterance_after(utterance, end.end_sample)
-        self.totals.replay_count = self._replay_count()
+        self.totals.replays = self._replay_count()
         totals = replace(self.totals, guards_hit=dict(self._guards.hits))
         if untold is not None:
             totals.add_segment(untold)

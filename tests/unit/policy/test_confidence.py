@@ -123,7 +123,7 @@ def test_an_utterance_is_told_whole_or_not_at_all(parameters, seed, samples, lea
             assert last == max(item.source_end_sample for item in said)
     totals = held[-1]
     assert isinstance(totals, SessionTotals)
-    assert totals.not_understood_count == sum(end.not_understood is not None for end in ends)
+    assert totals.utterances_not_understood == sum(end.not_understood is not None for end in ends)
 
 
 @each_policy
@@ -201,7 +201,7 @@ def test_nothing_is_shown_of_what_is_not_understood():
     response = ResponseWriter(options).response(end)
     told = response.end_of_utterance.not_understood
     assert 0 <= told.start_sample < told.end_sample <= 4 * RATE_HERTZ
-    assert events[-1].not_understood_count == 1
+    assert events[-1].utterances_not_understood == 1
     free = run_session([seconds(4)], with_options(), decoder=ScriptedDecoder(word=spoken(0.3)))
     assert (
         not ResponseWriter(options).response(free[-2]).end_of_utterance.HasField("not_understood")
@@ -284,7 +284,7 @@ def test_early_ends_are_held_back_too():
     events = run_session([seconds(6)], options, decoder=ScriptedDecoder(word=spoken(0.3)))
     assert not items_of(events)
     assert all(end.not_understood for end in events if isinstance(end, UtteranceEnded))
-    assert events[-1].not_understood_count > 0
+    assert events[-1].utterances_not_understood > 0
 
 
 def test_confidences_of_all_items_are_on_the_wire():

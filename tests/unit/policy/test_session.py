@@ -125,7 +125,7 @@ def test_merge_takes_the_newest_boundary():
     """All audio is there at once: one merged segment, then the rest."""
     events = run_session([seconds(4.1)], with_options(merges_segments=True))
     segments = of_kind(events, SegmentWorked)
-    assert [(s.end_sample, s.merged_count) for s in segments] == [(32_000, 4), (32_800, 0)]
+    assert [(s.end_sample, s.merged_segments) for s in segments] == [(32_000, 4), (32_800, 0)]
 
 
 def test_the_uncommitted_tail_becomes_the_draft():

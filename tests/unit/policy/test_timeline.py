@@ -167,9 +167,9 @@ def test_a_replay_is_told_of_the_segment_that_it_happened_in():
     events = run_session([seconds(0.5)] * 8, encoder=LosingEncoder(), observer=observer)
     assert [timeline.replay_count for timeline in observer.begun] == [0, 1, 0, 0, 0, 0]
     assert isinstance(events[-1], SessionTotals)
-    assert events[-1].replay_count == 1
+    assert events[-1].replays == 1
     told = [event.snapshot for event in events if isinstance(event, WordsReleased)]
-    assert [snapshot.totals.replay_count for snapshot in told if snapshot][:2] == [0, 1]
+    assert [snapshot.totals.replays for snapshot in told if snapshot][:2] == [0, 1]
 
 
 class LosingAtResetEncoder(ScriptedEncoder):
@@ -186,4 +186,4 @@ def test_a_replay_between_two_utterances_is_in_the_totals():
     options = with_options(endpointing=Endpointing(max_utterance_ms=5000))
     *_, totals = run_session([seconds(0.5)] * 30, options, encoder=encoder)
     assert isinstance(totals, SessionTotals)
-    assert totals.replay_count == encoder.replay_count > 1
+    assert totals.replays == encoder.replay_count > 1

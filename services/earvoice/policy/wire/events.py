@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
+from typing import Any
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.policy.endpoints import EndCause
@@ -26,6 +27,8 @@ MakeToken = Callable[[SessionSnapshot, int], bytes]
 """Makes a resume token of a session, to go with the message of a number."""
 
 STAGE_NAMES = tuple(field.name for field in fields(StageTimings))
+TOTAL_NAMES = tuple(field.name for field in fields(SessionTotals))
+SEGMENT_NAMES = tuple(field.name for field in fields(SegmentWorked) if field.name != "hypothesis")
 
 
 def no_token(snapshot: SessionSnapshot, seq: int) -> bytes:
@@ -115,17 +118,13 @@ CAUSES = {
 _CAUSE_NAMES = {int(number): cause for cause, number in CAUSES.items()}
 
 
+def _named(names: Iterable[str], source: object) -> dict[str, Any]:
+    """Return the values that a message and a type of ours have by the same names."""
+    return {name: getattr(source, name) for name in names}
+
+
 def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
-    message = public_pb.SegmentDone(
-        utterance=event.utterance,
-        segment=event.segment,
-        end_sample=event.end_sample,
-        computation_ms=event.computation_ms,
-        queue_ms=event.queue_ms,
-        merged_segments=event.merged_count,
-        item_count=event.item_count,
-        ends_utterance=event.ends_utterance,
-    )
+    message = public_pb.SegmentDone(**_named(SEGMENT_NAMES, event))
     if event.hypothesis is not None:
         message.prefix_token_count = event.hypothesis.prefix_token_count
         message.committed_token_count = event.hypothesis.committed_token_count
@@ -133,16 +132,7 @@ def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
 
 
 def read_segment(message: public_pb.SegmentDone) -> SegmentWorked:
-    return SegmentWorked(
-        message.utterance,
-        message.segment,
-        message.end_sample,
-        message.computation_ms,
-        message.queue_ms,
-        message.merged_segments,
-        message.item_count,
-        ends_utterance=message.ends_utterance,
-    )
+    return SegmentWorked(**_named(SEGMENT_NAMES, message))
 
 
 def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
@@ -175,39 +165,17 @@ def read_end(message: public_pb.EndOfUtterance) -> UtteranceEnded:
 
 
 def totals_message(totals: SessionTotals) -> public_pb.Summary:
-    return public_pb.Summary(
-        audio_samples=totals.audio_samples,
-        item_count=totals.item_count,
-        word_count=totals.word_count,
-        utterance_count=totals.utterance_count,
-        segment_count=totals.segment_count,
-        merged_segments=totals.merged_count,
-        computation_ms=totals.computation_ms,
-        guards_hit=totals.guards_hit,
-        replays=totals.replay_count,
-        utterances_not_understood=totals.not_understood_count,
-    )
+    return public_pb.Summary(**_named(TOTAL_NAMES, totals))
 
 
 def read_totals(message: public_pb.Summary) -> SessionTotals:
-    return SessionTotals(
-        message.audio_samples,
-        message.item_count,
-        message.word_count,
-        message.utterance_count,
-        message.segment_count,
-        message.merged_segments,
-        message.computation_ms,
-        dict(message.guards_hit),
-        message.replays,
-        message.utterances_not_understood,
-    )
+    values = _named(TOTAL_NAMES, message)
+    return SessionTotals(**values | {"guards_hit": dict(message.guards_hit)})
 
 
 def stages_message(stages: StageTimings, audio_wait_ms: float = 0.0) -> public_pb.StageTimings:
-    parts = {name: getattr(stages, name) for name in STAGE_NAMES}
-    return public_pb.StageTimings(**parts, audio_wait_ms=audio_wait_ms)
+    return public_pb.StageTimings(**_named(STAGE_NAMES, stages), audio_wait_ms=audio_wait_ms)
 
 
 def read_stages(message: public_pb.StageTimings) -> StageTimings:
-    return StageTimings(*[getattr(message, name) for name in STAGE_NAMES])
+    return StageTimings(**_named(STAGE_NAMES, message))
