@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument(
         "--teacher",
         type=Path,
-        help="papi: a text model of transformers, whose translations are learned in place of ours",
+        help="papi: a text model of transformers, whose translations are learned beside ours",
     )
     parser.add_argument(
         "--teacher-languages",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -168,23 +168,23 @@ def run(options: argparse.Namespace) -> None:
     text = options.data / "text"
     turns = read_turns(text, "train", TURNS, MOST_WORDS)
     held_out = read_turns(text, "dev", HELD_OUT, MOST_WORDS)
-    taught = [turn.german for turn in turns]
+    taught = [[turn.german for turn in turns]]
     if options.teacher:
         from earvoice.training.distillation import translations  # noqa: PLC0415 - has an extra
 
         english = [turn.english for turn in turns]
-        taught = translations(options.teacher, english, options.teacher_languages)
-    target = pieces_of(taught, PIECES)
+        taught.append(translations(options.teacher, english, options.teacher_languages))
+    target = pieces_of(chain(*taught), PIECES)
     vocabulary = Vocabulary(target)
     config = papi_config(parts.config, len(vocabulary))
     examples = []
-    for turn, german in zip(turns, taught, strict=True):
+    for turn, *texts in zip(turns, *taught, strict=True):
         ((whole, labels),) = hearing(turn.sound, turn.duration_ms)
-        examples.append(Example(whole.states, labels, vocabulary.encode(german)))
+        examples += [Example(whole.states, labels, vocabulary.encode(text)) for text in texts]
     heard = [[step for step, _ in hearing(turn.sound, STEP_MS)] for turn in held_out]
     minutes = sum(turn.duration_ms for turn in turns) / 60_000
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
-    commonest = Counter(taught).most_common(1)[0][0]
+    commonest = Counter(taught[0]).most_common(1)[0][0]
     told = _quality([commonest] * len(held_out), held_out)
     report(f"trivial baseline, always {commonest!r}: {told}")
     draws: dict[tuple[str, int | None], np.ndarray] = {}

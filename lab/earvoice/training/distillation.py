@@ -1,4 +1,4 @@
-"""Sequence-level distillation (Kim 2016): what a text model translates is what is learned."""
+"""Sequence-level distillation (Kim 2016): what a text model translates is learned."""
 
 from __future__ import annotations
 
