@@ -75,7 +75,7 @@ PIECES = 1500
 TURNS, TRANSLATED, HELD_OUT = 1200, 400, 150
 """Spoken turns that are recognised; how many of them are translated too; and of the others."""
 MOST_WORDS = 8
-META_STEPS, TUNE_STEPS = 1200, 600
+META_STEPS, TUNE_STEPS = 900, 500
 ALPHA = 0.1
 """Of equation 1."""
 PEAK_RATE = 1e-3
