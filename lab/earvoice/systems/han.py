@@ -217,7 +217,7 @@ def run(options: argparse.Namespace) -> None:
     for k in WRITTEN:
         gain = estimate(bleu[TRAINED[0], k] - bleu[TRAINED[1], k])
         report(
-            f"trained with k {TRAINED[0]} for all of the source, written with {k or 'that'}: "
+            f"trained with k {TRAINED[0]} less all of the source, written with {k or 'that'}: "
             f"BLEU {gain.value:+.1f}, 95 % {gain.low:+.1f} to {gain.high:+.1f}"
         )
 
