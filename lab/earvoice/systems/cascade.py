@@ -7,6 +7,7 @@ whole, so that the text model writes while the speaker is still talking.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -24,10 +25,11 @@ from earvoice.client import (
 )
 from earvoice.client.audio import send_fast
 from earvoice.client.text import write_words
+from earvoice.evaluation.bootstrap import estimate
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import score_quality
 from earvoice.runtime.audio_format import WORDS
-from earvoice.systems.turns import mean_lag, quality, read_turns
+from earvoice.systems.turns import SILENCE_MS, bleu_draws, mean_lag, quality, read_turns
 from earvoice.training.schedule import report
 
 if TYPE_CHECKING:
@@ -35,12 +37,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Sequence
     from pathlib import Path
 
+    import numpy as np
+
     from earvoice.client import CommittedWord, TranslationClient, TranslationEvent
     from earvoice.systems.turns import Turn
 
-TURNS = 40
+TURNS, TRAINED = 100, 400
 SPOKEN = AudioFormat("float32")
-DIRECT = TranslationOptions(("de",), SPOKEN, catch_up="every-segment")
+DIRECT = TranslationOptions(("de",), SPOKEN, catch_up="every-segment", min_confidence=0.0)
 CAPTIONS = TranslationOptions(("en",), SPOKEN, catch_up="every-segment", min_confidence=0.0)
 WAITED = (1, 3)
 
@@ -118,21 +122,31 @@ def run(options: argparse.Namespace) -> None:
     """Needs the checkpoint that `han` has left in the work folder."""
     turns = read_turns(options.data / "text", "dev", TURNS)
     report(f"{len(turns)} turns of restaurant dialogues, said by espeak-ng, held out from training")
+    trained = read_turns(options.data / "text", "train", TRAINED)
+    commonest = Counter(turn.german for turn in trained).most_common(1)[0][0]
+    told = quality([commonest] * len(turns), turns)
+    report(f"trivial baseline, always {commonest!r}: {told}")
     asyncio.run(_compare(turns, options.model, options.work / "han-3"))
 
 
 async def _compare(turns: Sequence[Turn], speech_model: Path, text_model: Path) -> None:
     async with AsyncExitStack() as stack:
         speech, text = [await _open(stack, model.resolve()) for model in (speech_model, text_model)]
-        sounds = [turn.sound.astype("<f4").tobytes() for turn in turns]
+        sounds = [turn.recording.astype("<f4").tobytes() for turn in turns]
         direct = [await translate_directly(speech, sound) for sound in sounds]
         report(f"direct: {_scores(direct, turns)}")
+        bleu = _bleu_draws(direct, turns)
         for k in WAITED:
             policy = WaitK(k, "adaptive", inclusive=True)
             both = [await translate_cascaded(speech, text, sound, policy) for sound in sounds]
             captions, written = zip(*both, strict=True)
             wrong = score_quality(captions, [turn.english for turn in turns], "en").wer
             report(f"cascade, wait-{k}: {_scores(written, turns)}; captions' WER {wrong:.1f}")
+            less = estimate(_bleu_draws(written, turns) - bleu)
+            report(
+                f"  less the direct model's BLEU {less.value:+.1f}, "
+                f"95 % {less.low:+.1f} to {less.high:+.1f}"
+            )
 
 
 async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:
@@ -143,10 +157,12 @@ async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:
 
 def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> str:
     """Quality, and lag behind the sound; of computation nothing is told."""
-    texts = [join_words([word for word, _ in each]) for each in written]
     lags_ms = [
         length_adaptive_average_lagging(
-            [min(heard_ms, turn.duration_ms) for heard_ms in _word_times(each)],
+            [
+                min(max(0.0, heard_ms - SILENCE_MS), turn.duration_ms)
+                for heard_ms in _word_times(each)
+            ],
             turn.duration_ms,
             len(turn.german.split()),
         )
@@ -154,7 +170,15 @@ def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> str:
         else None
         for each, turn in zip(written, turns, strict=True)
     ]
-    return f"{quality(texts, turns)}; {mean_lag(lags_ms)}"
+    return f"{quality(_texts(written), turns)}; {mean_lag(lags_ms)}"
+
+
+def _bleu_draws(written: Sequence[Timed], turns: Sequence[Turn]) -> np.ndarray:
+    return bleu_draws(_texts(written), turns)
+
+
+def _texts(written: Sequence[Timed]) -> list[str]:
+    return [join_words([word for word, _ in each]) for each in written]
 
 
 def _word_times(written: Timed) -> list[float]:

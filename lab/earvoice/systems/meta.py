@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
+from earvoice.evaluation.bootstrap import estimate
 from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import (
     FRAME_SHIFT_MS,
@@ -38,6 +38,7 @@ from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.systems.han import read_sentences
 from earvoice.systems.turns import (
+    bleu_draws,
     features_of,
     lag_ms,
     mean_lag,
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from earvoice.systems.turns import Turn
 
 ENCODER = EncoderConfig(
     architecture="transformer",
@@ -270,7 +270,7 @@ def run(options: argparse.Namespace) -> None:
     report("; ".join(f"{name}: {len(examples)}" for name, examples in tasks.items()))
     commonest = Counter(turn.german for turn in turns[:TRANSLATED]).most_common(1)[0][0]
     baseline = [commonest] * len(held_out)
-    report(f"trivial baseline, always {commonest!r}: {_told(baseline, held_out)}")
+    report(f"trivial baseline, always {commonest!r}: {quality(baseline, held_out)}")
     asked = {
         "learned": (turns[:HELD_OUT], heard[:HELD_OUT]),
         "held out": (held_out, [features_of(turn, normalisation) for turn in held_out]),
@@ -287,7 +287,7 @@ def run(options: argparse.Namespace) -> None:
             written = [write(network, sound, german) for sound in sounds]
             given = [vocabulary.decode(piece for piece, _ in each) for each in written]
             lags = [lag_ms(each, vocabulary, t) for each, t in zip(written, told, strict=True)]
-            report(f"  {which}: {_told(given, told)}; {mean_lag(lags)}")
+            report(f"  {which}: {quality(given, told)}; {mean_lag(lags)}")
             found[name, which] = given
         save_checkpoint(
             options.work / f"meta-{name}",
@@ -298,7 +298,7 @@ def run(options: argparse.Namespace) -> None:
             target_model=model,
         )
     for which, (told, _) in asked.items():
-        first, second = (_draws(found[name, which], told) for name in ("wMT", "woMT"))
+        first, second = (bleu_draws(found[name, which], told) for name in ("wMT", "woMT"))
         gain = estimate(first - second)
         report(
             f"{which}: wMT less woMT BLEU {gain.value:+.1f}, "
@@ -315,13 +315,3 @@ def _trained(
         return train(network, target, 2 * META_STEPS + TUNE_STEPS)
     course = meta_train(network, list(tasks.values()), META_STEPS)
     return course + train(network, target, TUNE_STEPS)
-
-
-def _draws(texts: Sequence[str], turns: Sequence[Turn]) -> np.ndarray:
-    statistics = sentence_statistics(texts, [turn.german for turn in turns], "de")
-    return Bootstrap(len(texts)).bleu(statistics)
-
-
-def _told(texts: Sequence[str], turns: Sequence[Turn]) -> str:
-    bleu = estimate(_draws(texts, turns))
-    return f"{quality(texts, turns)}, BLEU's 95 % {bleu.low:.1f} to {bleu.high:.1f}"

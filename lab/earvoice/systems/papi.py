@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from earvoice.encoder.evidence import source_words
 from earvoice.encoder.model import EncoderModel
-from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
+from earvoice.evaluation.bootstrap import estimate
 from earvoice.models.checkpoint import load_checkpoint, read_parts
 from earvoice.models.config import SAMPLE_RATE_HZ, DecoderConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.decoding import CachedDecoder
@@ -27,7 +27,7 @@ from earvoice.models.speech_detector import load_speech_detector
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.policies.base import Heard
 from earvoice.systems.caat import export
-from earvoice.systems.turns import lag_ms, mean_lag, quality, read_turns
+from earvoice.systems.turns import SILENCE_MS, bleu_draws, lag_ms, mean_lag, quality, read_turns
 from earvoice.systems.wait_k import Step, write
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from earvoice.corpus.sound import Sound
     from earvoice.models.config import ModelConfig
-    from earvoice.systems.turns import Turn
 
 TRAINED: Mapping[str, Sequence[int]] = {
     "offline": (),
@@ -179,13 +178,13 @@ def run(options: argparse.Namespace) -> None:
     config = papi_config(parts.config, len(vocabulary))
     examples = []
     for turn, *texts in zip(turns, *taught, strict=True):
-        ((whole, labels),) = hearing(turn.sound, turn.duration_ms)
+        ((whole, labels),) = hearing(turn.recording, turn.duration_ms + 2 * SILENCE_MS)
         examples += [Example(whole.states, labels, vocabulary.encode(text)) for text in texts]
-    heard = [[step for step, _ in hearing(turn.sound, STEP_MS)] for turn in held_out]
+    heard = [[step for step, _ in hearing(turn.recording, STEP_MS)] for turn in held_out]
     minutes = sum(turn.duration_ms for turn in turns) / 60_000
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
     commonest = Counter(taught[0]).most_common(1)[0][0]
-    told = _quality([commonest] * len(held_out), held_out)
+    told = quality([commonest] * len(held_out), held_out)
     report(f"trivial baseline, always {commonest!r}: {told}")
     draws: dict[tuple[str, int | None], np.ndarray] = {}
     for name, several in TRAINED.items():
@@ -196,13 +195,16 @@ def run(options: argparse.Namespace) -> None:
             texts, lags_ms = [], []
             for steps, turn in zip(heard, held_out, strict=True):
                 written = write(decoder, vocabulary, steps, k)
-                pieces = [(t.token_id, steps[index].heard.duration_ms) for t, index in written]
+                pieces = [
+                    (token.token_id, max(0.0, steps[index].heard.duration_ms - SILENCE_MS))
+                    for token, index in written
+                ]
                 texts.append(vocabulary.decode(piece for piece, _ in pieces))
                 lags_ms.append(lag_ms(pieces, vocabulary, turn))
-            draws[name, k] = _draws(texts, held_out)
+            draws[name, k] = bleu_draws(texts, held_out)
             report(
                 f"  written with {f'k {k}' if k else 'all of the source'}: "
-                f"{_quality(texts, held_out)}; {mean_lag(lags_ms)}"
+                f"{quality(texts, held_out)}; {mean_lag(lags_ms)}"
             )
         to = options.work / f"papi-{name.replace(' ', '-')}"
         export(parts, config, decoder, target, to)
@@ -213,13 +215,3 @@ def run(options: argparse.Namespace) -> None:
                 f"offline less {name}, written with {f'k {k}' if k else 'all of the source'}: "
                 f"BLEU {gain.value:+.1f}, 95 % {gain.low:+.1f} to {gain.high:+.1f}"
             )
-
-
-def _draws(texts: Sequence[str], turns: Sequence[Turn]) -> np.ndarray:
-    statistics = sentence_statistics(texts, [turn.german for turn in turns], "de")
-    return Bootstrap(len(texts)).bleu(statistics)
-
-
-def _quality(texts: Sequence[str], turns: Sequence[Turn]) -> str:
-    bleu = estimate(_draws(texts, turns))
-    return f"{quality(texts, turns)}, BLEU's 95 % {bleu.low:.1f} to {bleu.high:.1f}"

@@ -9,12 +9,14 @@ from itertools import islice, zip_longest
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import torch
 
 from earvoice.corpus.clips import say
 from earvoice.corpus.spoken import spoken_form
 from earvoice.corpus.texts import comparison_key, fits, tidy
 from earvoice.corpus.voice import Voice
+from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import score_quality
 from earvoice.models.config import SAMPLE_RATE_HZ
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 6
 VOICES = ("en-us+m1", "en-us+m3", "en-us+f2", "en-gb+f4")
+SILENCE_MS = 500
 FILE = "restaurant.{split}.dialogue-turn-en-de.tsv"
 
 
@@ -42,6 +45,11 @@ class Turn:
     @property
     def duration_ms(self) -> float:
         return len(self.sound) * 1000 / SAMPLE_RATE_HZ
+
+    @property
+    def recording(self) -> Sound:
+        """With silence before and behind, as a microphone gives it."""
+        return np.pad(self.sound, SILENCE_MS * SAMPLE_RATE_HZ // 1000)
 
 
 def read_turns(
@@ -89,10 +97,21 @@ def _pairs(text: Path, split: str, most_words: int) -> Iterator[tuple[str, str]]
 
 
 def quality(texts: Sequence[str], turns: Sequence[Turn]) -> str:
+    """BLEU with its 95 % interval, word error rate, and how many are as the reference."""
     references = [turn.german for turn in turns]
-    scores = score_quality(texts, references, "de")
+    bleu = estimate(bleu_draws(texts, turns))
+    wer = score_quality(texts, references, "de").wer
     exact = sum(text == wanted for text, wanted in zip(texts, references, strict=True))
-    return f"BLEU {scores.bleu:.1f}, WER {scores.wer:.1f}, {exact} of {len(texts)} exact"
+    return (
+        f"BLEU {bleu.value:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], WER {wer:.1f}, "
+        f"{exact} of {len(texts)} exact"
+    )
+
+
+def bleu_draws(texts: Sequence[str], turns: Sequence[Turn]) -> np.ndarray:
+    """As `Bootstrap.bleu`: the same turns are drawn for whatever is compared."""
+    statistics = sentence_statistics(texts, [turn.german for turn in turns], "de")
+    return Bootstrap(len(texts)).bleu(statistics)
 
 
 def lag_ms(
