@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from earvoice.client import CommittedWord, TranslationClient, TranslationEvent
     from earvoice.systems.turns import Turn
 
-TURNS, TRAINED = 100, 400
+TURNS, TRAINED = 60, 400
 SPOKEN = AudioFormat("float32")
 DIRECT = TranslationOptions(("de",), SPOKEN, catch_up="every-segment", min_confidence=0.0)
 CAPTIONS = TranslationOptions(("en",), SPOKEN, catch_up="every-segment", min_confidence=0.0)

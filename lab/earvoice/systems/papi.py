@@ -55,9 +55,9 @@ DECODER = DecoderConfig(layers=3, heads=6, ffn_width=768, tied_embeddings=True)
 PEAK_RATE = 1e-3
 DROPOUT = 0.1
 SMOOTHING = 0.1
-ROOM_STATES = 1500
+ROOM_STATES = 800
 MOST_WORDS = 16
-TURNS, HELD_OUT, PIECES, STEPS = 1500, 150, 800, 1000
+TURNS, HELD_OUT, PIECES, STEPS = 1000, 100, 600, 600
 
 
 @dataclass(frozen=True)
