@@ -16,12 +16,9 @@ from tests.deploy.container import (
     podman,
 )
 from tests.deploy.test_locks import locked
-from tests.deploy.tool import ROOT
 from tests.deploy.translation import translate_demo
 
 pytestmark = pytest.mark.images
-
-DOCKER = ROOT / "deploy" / "docker"
 
 
 @contextmanager

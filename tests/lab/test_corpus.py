@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from earvoice.corpus import sound
-from earvoice.corpus.clips import Clip, nothing, plan_spoken, say
+from earvoice.corpus.clips import nothing, plan_spoken, say
 from earvoice.corpus.held_out import write_joined
 from earvoice.corpus.spoken import said_words
 from earvoice.corpus.texts import Pair, comparison_key, fits, read_pairs
@@ -139,11 +139,6 @@ def test_nothing_is_heard_but_never_said(index: int) -> None:
     assert made.dtype == np.float32
     assert np.isfinite(made).all()
     assert (nothing(index, voices, {"de": ["Guten Tag."]}, 1)[1] == made).all()
-
-
-def test_a_clip_is_a_line_of_json() -> None:
-    clip = Clip("k", "s", "train", texts={"de": "Grüße"})
-    assert json.loads(clip.to_json())["texts"] == {"de": "Grüße"}
 
 
 def test_lone_signs_are_not_words() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -234,7 +235,7 @@ def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
         Clip("a/worse", "s", "train", transcript="hello there"),
         Clip("b", "s", "dev", transcript="hello"),
     ]
-    lines = [json.loads(row.to_json()) | {"begin": 0, "states": 4, "frames": 2} for row in rows]
+    lines = [asdict(row) | {"begin": 0, "states": 4, "frames": 2} for row in rows]
     (folder / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     np.save(folder / "x.npy", np.zeros((4, WIDTH), np.float16))
     (tmp_path / "heard.tsv").write_text("a\t-0.1\tHello, there!\n")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from earvoice.latency.span import Span
-
-Hop = Literal["policy", "encoder", "decoder", "wait", "audio"]
 
 
 @dataclass(frozen=True)
@@ -22,29 +19,27 @@ class Stage:
 
     name: str
     label: str
-    hop: Hop
     blame: str
 
 
-AUDIO_WAIT = Stage("audio_wait", "audio wait", "audio", "the policy waited for more audio")
-LATENESS = Stage("arrival_lateness", "late arrival of audio", "audio", "its audio arrived late")
-HOLD = Stage("word_hold", "hold for the word", "policy", "the word was held until complete")
+AUDIO_WAIT = Stage("audio_wait", "audio wait", "the policy waited for more audio")
+LATENESS = Stage("arrival_lateness", "late arrival of audio", "its audio arrived late")
+HOLD = Stage("word_hold", "hold for the word", "the word was held until complete")
 # The parts of `stage.total_ms`, from the segment's arrival to the commit.
 SEGMENT_STAGES = (
-    Stage("merge_wait", "merge wait", "wait", "its segment was merged into a longer one"),
+    Stage("merge_wait", "merge wait", "its segment was merged into a longer one"),
     Stage(
         "previous_segment_wait",
         "wait for the segment before",
-        "wait",
         "the segment before was still being worked on",
     ),
-    Stage("encoder_queue", "encoder queue", "encoder", "it waited for the encoder's engine"),
-    Stage("encoder_compute", "encoder computation", "encoder", "the encoder computed long"),
-    Stage("encoder_network", "network to the encoder", "encoder", "the encoder's network was slow"),
-    Stage("decoder_queue", "decoder queue", "decoder", "it waited for the decoder's engine"),
-    Stage("decoder_compute", "decoder computation", "decoder", "the decoder computed long"),
-    Stage("decoder_network", "network to the decoder", "decoder", "the decoder's network was slow"),
-    Stage("decision", "decision", "policy", "the policy service itself was slow"),
+    Stage("encoder_queue", "encoder queue", "it waited for the encoder's engine"),
+    Stage("encoder_compute", "encoder computation", "the encoder computed long"),
+    Stage("encoder_network", "network to the encoder", "the encoder's network was slow"),
+    Stage("decoder_queue", "decoder queue", "it waited for the decoder's engine"),
+    Stage("decoder_compute", "decoder computation", "the decoder computed long"),
+    Stage("decoder_network", "network to the decoder", "the decoder's network was slow"),
+    Stage("decision", "decision", "the policy service itself was slow"),
 )
 # They add up to a word's lag.
 WORD_STAGES = (AUDIO_WAIT, LATENESS, *SEGMENT_STAGES, HOLD)

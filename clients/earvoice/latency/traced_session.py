@@ -144,11 +144,6 @@ class TracedWord:
     stages: StageTimes
 
     @property
-    def ideal_lag_ms(self) -> float:
-        """Lag behind the speaker if computation cost nothing."""
-        return word_lag_ms(self.delay_ms, self.source_end_ms)
-
-    @property
     def lag_ms(self) -> float:
         return word_lag_ms(self.elapsed_ms, self.source_end_ms)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -53,9 +52,6 @@ class Clip:
     texts: dict[str, str] = field(default_factory=dict)
     transcript: str = ""
     """As the source of the recording has it, often without case; empty where there is none."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 def read_people(speech: Path) -> list[tuple[Clip, Path]]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import zlib
 from functools import cache
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.corpus.synthesizer import level, require
+from earvoice.corpus.synthesizer import EngineMissingError, level
 from earvoice.corpus.voice import Voice
 
 _RATE_HZ = 24_000
@@ -37,11 +37,11 @@ def speak_with_hibari(voice: Voice, text: str) -> NDArray[np.int16]:
     return level(np.asarray(waveform, np.float32), _RATE_HZ, voice)
 
 
-def is_installed() -> bool:
-    """Tell whether the package is here."""
-    return find_spec("hibari") is not None
-
-
 @cache
 def _network(name: str) -> Any:
-    return require("hibari", "hibari").Hibari(voice=name, threads=1)
+    try:
+        package: Any = import_module("hibari")
+    except ImportError as error:
+        message = f"hibari: {error}; `pip install earvoice[neural-voices]` brings it"
+        raise EngineMissingError(message) from error
+    return package.Hibari(voice=name, threads=1)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -115,9 +116,7 @@ def _write_shard(folder: Path, name: str, make: Callable[[], Iterable[tuple[Clip
             sounds.append(sound)
     rows, arrays, begin = [], [], 0
     for clip, (states, frames) in zip(clips, encode(sounds, pretrained_encoder()), strict=True):
-        rows.append(
-            json.loads(clip.to_json()) | {"begin": begin, "states": len(states), "frames": frames}
-        )
+        rows.append(asdict(clip) | {"begin": begin, "states": len(states), "frames": frames})
         arrays.append(states)
         begin += len(states)
     np.save(folder / f"{name}.npy", np.concatenate(arrays))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import numpy as np
 import soxr
 from numpy.typing import NDArray
@@ -23,19 +20,6 @@ class SynthesisError(RuntimeError):
 
 class EngineMissingError(SynthesisError):
     """An engine, its voice or a package of it is not installed: it would say nothing at all."""
-
-
-def require(engine: str, module: str) -> Any:
-    """A module of the extra ``neural-voices``.
-
-    Raises:
-        EngineMissingError: it is missing.
-    """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        message = f"{engine}: {error}; `pip install earvoice[neural-voices]` brings it"
-        raise EngineMissingError(message) from error
 
 
 def level(samples: NDArray[np.float32], rate_hz: float, voice: Voice) -> NDArray[np.int16]:

@@ -45,16 +45,9 @@ def count_units(text: str, unit: Unit, *, compatible: bool = False) -> int:
 _SNAP_MS = 0.05
 
 
-class InvalidInstanceError(ValueError):
-    """A value that no log of a translation can hold."""
-
-    def __init__(self, field_name: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field_name} = {value}: {allowed}")
-
-
 @dataclass(frozen=True)
 class Instance:
-    """What the latency metrics are computed from.
+    """What the latency metrics are computed from; a value that it cannot have is a ValueError.
 
     Attributes:
         source_length_ms: T, above 0.
@@ -91,13 +84,13 @@ class Instance:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.source_length_ms) and self.source_length_ms > 0):
-            raise InvalidInstanceError("source_length", self.source_length_ms, "must be above 0")
+            raise ValueError(f"source_length = {self.source_length_ms}: must be above 0")
         if self.reference_units is not None and self.reference_units < 1:
-            raise InvalidInstanceError("reference length", self.reference_units, "must be above 0")
+            raise ValueError(f"reference length = {self.reference_units}: must be above 0")
         self._check_times("delays", self.delays_ms)
         for before, after in pairwise(self.delays_ms):
             if after < before:
-                raise InvalidInstanceError("delays", f"{before}, {after}", "must never fall")
+                raise ValueError(f"delays = {before}, {after}: must never fall")
         for clock, times_ms in self.elapsed_ms.items():
             self._check_times(f"elapsed ({clock})", times_ms)
         if self.source_ends_ms is not None:
@@ -107,11 +100,13 @@ class Instance:
 
     def _check_times(self, name: str, times_ms: Sequence[float]) -> None:
         if len(times_ms) != len(self.delays_ms):
-            allowed = f"there must be as many as delays, {len(self.delays_ms)}"
-            raise InvalidInstanceError(f"number of {name}", len(times_ms), allowed)
+            raise ValueError(
+                f"number of {name} = {len(times_ms)}: there must be as many as delays, "
+                f"{len(self.delays_ms)}"
+            )
         for time_ms in times_ms:
             if not math.isfinite(time_ms):
-                raise InvalidInstanceError(name, time_ms, "must be finite")
+                raise ValueError(f"{name} = {time_ms}: must be finite")
 
     @property
     def unit_count(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, InvalidInstanceError, Unit, count_units
+from earvoice.evaluation.instance import Instance, Unit, count_units
 
 
 class LogError(CommandError):
@@ -121,7 +121,7 @@ class Record:
     def checking(self) -> Iterator[None]:
         try:
             yield
-        except InvalidInstanceError as error:
+        except ValueError as error:
             raise LogError(self.place, str(error)) from error
 
     def _field(self, name: str) -> Any:

@@ -14,7 +14,6 @@ from earvoice.cli.command import CommandError
 from earvoice.evaluation.clock import ElapsedClock, correct_simuleval
 from earvoice.evaluation.instance import (
     Instance,
-    InvalidInstanceError,
     primary_language,
     snap_to_end,
     split_text,
@@ -246,5 +245,5 @@ def _cut_instance(
             recording_end_ms=sentence.recording_end_ms - start_ms,
             source=instance.source,
         )
-    except InvalidInstanceError as error:
+    except ValueError as error:
         raise LogError(instance.name, str(error)) from error

@@ -122,7 +122,6 @@ class SourceSet:
     settings: dict[str, Any]
     scoring: ScoringOptions
     stream_count: int
-    live: bool
 
     @property
     def partly_scorable(self) -> bool:
@@ -196,7 +195,6 @@ def read_source_set(options: argparse.Namespace) -> SourceSet:
         },
         scoring=scoring,
         stream_count=options.streams or (1 if options.live else _STREAMS),
-        live=options.live,
     )
 
 

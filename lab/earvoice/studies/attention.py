@@ -16,7 +16,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, groupby
 from pathlib import Path
 
@@ -53,27 +53,22 @@ _PANEL_WIDTH_INCHES = 4.0
 _MARGIN_INCHES = 1.2
 
 
-@dataclass(frozen=True)
-class PartialHypothesis:
-    """A hypothesis of an input's beginning, nothing forced; None where there is no state yet."""
-
-    end_ms: float
-    found: Continuation | None
-
-
 async def find_partial_hypotheses(
     source: HypothesisSource, segment_ms: int, most_tokens: int
-) -> list[PartialHypothesis]:
-    """Return a hypothesis for each full segment of an input but the last."""
+) -> list[tuple[float, Continuation | None]]:
+    """Return the end of each full segment of an input but the last, and what is heard until there.
+
+    Nothing is forced; None where there is no state yet.
+    """
     rate_hertz, table = source.table.recorded.sample_rate_hertz, source.table
 
-    async def find(end: int) -> PartialHypothesis:
+    async def find(end: int) -> tuple[float, Continuation | None]:
         number, _ = table.revision(end, final=False)
         found = None
         if table.state_count(number):
             request = HypothesisRequest(number, (), most_tokens, forbid_end=False)
             found, _ = await source.continuation(request, ())
-        return PartialHypothesis(end * 1000 / rate_hertz, found)
+        return end * 1000 / rate_hertz, found
 
     ends = Grid(segment_ms).boundaries(rate_hertz, source.table.recorded.sample_count)
     return list(await asyncio.gather(*map(find, ends)))
@@ -95,10 +90,8 @@ async def translate_by_oracle(
     found, _ = await source.continuation(HypothesisRequest(final, (), 1, forbid_end=False), ())
     tokens = found.tokens[: len(found.tokens) - found.ended]
     partial = await find_partial_hypotheses(source, segment_ms, len(tokens))
-    agreed = [
-        agreed_count(one.found.tokens, tokens, run.tokens) if one.found else 0 for one in partial
-    ]
-    ends_ms = [one.end_ms for one in partial]
+    agreed = [agreed_count(one.tokens, tokens, run.tokens) if one else 0 for _, one in partial]
+    ends_ms = [end_ms for end_ms, _ in partial]
     stable_ms = stable_from(agreed, ends_ms, len(tokens), recorded.duration_ms)
     last_tokens = [end - 1 for end in unit_ends(tokens, run.tokens, offline.unit)]
     units = tuple(
@@ -261,7 +254,7 @@ async def _study_inputs(
         for recorded in sweep.inputs:
             source = run.open(recorded)
             hypotheses = await find_partial_hypotheses(source, segment_ms, MOST_TOKENS)
-            found = [(one.end_ms, one.found) for one in hypotheses if one.found is not None]
+            found = [(end_ms, one) for end_ms, one in hypotheses if one is not None]
             share = mean_shares([one.weights for _, one in found])
             if share is not None:
                 shares.append(share)

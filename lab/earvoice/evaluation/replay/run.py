@@ -60,10 +60,6 @@ class ReplayModel:
         self.served = read_served_model(recording.folder)
         self._path = path
 
-    @property
-    def is_loaded(self) -> bool:
-        return "decoder" in vars(self)
-
     @cached_property
     def decoder(self) -> CachedDecoder:
         told = self.served.description
