@@ -58,7 +58,6 @@ class BeamRun:
     Args:
         cache: keys and values of what is forced; see `BeamCache`.
         forced_total: sum of log-probabilities of the forced tokens but for the start.
-        is_transducer: whether the model is one.
     """
 
     def __init__(

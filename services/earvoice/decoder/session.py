@@ -36,13 +36,7 @@ MAX_BEAM_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """What was agreed on for all generations, or for one.
-
-    Attributes:
-        attention_layer: decoder layer whose cross-attention is told, from 1.
-        attention_heads: heads whose mean is told, from 1; empty means all.
-        beam_size: hypotheses kept; 1 is greedy.
-    """
+    """What was agreed on for all generations, or for one; see `Prompt` and `BeamPlan`."""
 
     attention_layer: int
     attention_heads: tuple[int, ...]

@@ -36,9 +36,6 @@ def source_words(
 
     A word is known to be complete when a border has come, or the audio has ended. A border without
     a letter after it begins no word yet, as in the papers' code.
-
-    Args:
-        final: whether the audio has ended.
     """
     labels = tuple(label for label, _ in groupby(frame_labels) if label != blank)
     count, within_word = 0, False

@@ -26,7 +26,6 @@ class EncodeSession:
         max_utterance_ms: longest utterance; bounds memory and the cost of a revision.
 
     Attributes:
-        revision_count: revisions answered so far.
         sample_count: samples received so far, all utterances together.
     """
 

@@ -92,7 +92,6 @@ class SessionTotals:
     Attributes:
         guards_hit: times each guard cut a commit, by its name.
         replays: times an encoder or decoder was lost and its work done again elsewhere.
-        utterances_not_understood: utterances that ended as not understood.
     """
 
     audio_samples: int = 0

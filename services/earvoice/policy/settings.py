@@ -220,11 +220,7 @@ def _host_and_port(part: str, text: str) -> tuple[str, int]:
 
 
 def parse_keys(text: str) -> list[bytes]:
-    """Return the keys in a list.
-
-    Args:
-        text: keys in hex or base64, separated by commas.
-    """
+    """Return keys that are written in hex or base64, separated by commas."""
     return [_parse_key(number, part.strip()) for number, part in enumerate(text.split(","), 1)]
 
 

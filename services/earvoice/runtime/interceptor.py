@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 
 
 class StatusInterceptor(grpc.aio.ServerInterceptor):
-    """Wraps every handler of our services; health and reflection are left as they are.
-
-    Args:
-        authenticator: knows who may call; None lets in everybody.
-    """
+    """Wraps every handler of our services; health and reflection are left as they are."""
 
     def __init__(
         self,

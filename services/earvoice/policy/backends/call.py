@@ -75,10 +75,6 @@ class BackendCall:
 
     Args:
         traceparents: which span a session's messages belong to now, by service; empty for none.
-        loop_lag_s: see `request_clock`.
-
-    Attributes:
-        clock: starts a request's clock.
     """
 
     def __init__(

@@ -81,11 +81,7 @@ class SessionTerms:
 
 
 class ReplicaSession(Generic[Stream]):
-    """A session on one replica at a time.
-
-    Attributes:
-        replay_count: how often the session went on elsewhere after a loss.
-    """
+    """A session on one replica at a time."""
 
     def __init__(
         self,
@@ -158,7 +154,6 @@ class ReplicaSession(Generic[Stream]):
         """Return the result of work that has failed here, done on another replica.
 
         Args:
-            error: the failure.
             work: begins from nothing on a session just opened.
 
         Raises:

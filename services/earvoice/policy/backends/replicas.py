@@ -349,7 +349,7 @@ class Replicas:
         """Open something on the best replica, or on the next best if that refuses.
 
         Args:
-            last: a replica that is taken only where there is no other.
+            last: see `ready`.
             asks_again: whether to ask again within that time after all have refused, those too
                 that were full a moment ago.
         """
