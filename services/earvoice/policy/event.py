@@ -110,11 +110,6 @@ class SessionTotals:
         self.merged_segments += event.merged_segments
         self.computation_ms += event.computation_ms
 
-    def add_items(self, items: Sequence[Word]) -> None:
-        self.item_count += len(items)
-        for item in items:
-            self.word_count += item.starts_word
-
 
 Event = (
     WordsReleased | TailChanged | SegmentWorked | UtteranceEnded | ReplicaLeaving | SessionTotals

@@ -50,11 +50,6 @@ class Evidence:
         """Whether the model tells labels at all; without states none are missed."""
         return bool(self.ctc_labels) or not self.span_end_samples
 
-    @property
-    def source_word_count(self) -> int:
-        """Source words heard, a partial one included."""
-        return self.complete_word_count + int(self.has_partial_word)
-
     def attended(self, row: Sequence[float]) -> int:
         """Return the state that a token attends to most.
 

@@ -111,7 +111,7 @@ def _count_within_length(
     evidence: Evidence, hypothesis: Hypothesis, new_token_count: int, committed_word_count: int
 ) -> int:
     """Keep at most twice the source words plus three."""
-    heard = evidence.source_word_count
+    heard = evidence.complete_word_count + evidence.has_partial_word
     if not heard and not evidence.has_labels:
         # Nobody has counted: as many as an English speaker says in that time.
         heard = int(evidence.frame_count * FRAME_MS / WORD_DURATION_MS)

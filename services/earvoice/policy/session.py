@@ -220,7 +220,8 @@ class TranslationSession:
         end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
         # All that the next segment depends on is known now, before the words leave.
         timeline.words = words = translated.words
-        self.totals.add_items(words)
+        self.totals.item_count += len(words)
+        self.totals.word_count += sum(word.starts_word for word in words)
         if self._lag is not None:
             self._lag.note(words, self._options)
         if end is None:
@@ -374,7 +375,7 @@ def _worked(timeline: SegmentTimeline, hypothesis: DecidedHypothesis | None) -> 
         segment.index,
         segment.end_sample,
         timeline.computation_ms,
-        timeline.queue_ms,
+        timeline.encoder.queue_ms + timeline.decoder.queue_ms,
         segment.merged_count,
         len(timeline.words),
         hypothesis,

@@ -115,10 +115,6 @@ class SegmentTimeline(ABC):
         return self.encoder.compute_ms + self.decoder.compute_ms
 
     @property
-    def queue_ms(self) -> float:
-        return self.encoder.queue_ms + self.decoder.queue_ms
-
-    @property
     @abstractmethod
     def finished_ms(self) -> float:
         """When the segment is finished on the clock of a `TrueTimeline`; 0 on any other."""

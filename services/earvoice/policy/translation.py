@@ -176,7 +176,7 @@ class Translator:
         )
         count, guard = decision.new_token_count, ""
         if options.uses_guards:
-            written = utterance.committed_word_count
+            written = len(utterance.word_end_samples)
             count, guard = self._guards.allow(evidence, hypothesis, count, written)
             if final:
                 places = [

@@ -78,10 +78,6 @@ class Utterance(UtteranceState):
         return tuple([token.token_id for token in self.kept])
 
     @property
-    def committed_word_count(self) -> int:
-        return len(self.word_end_samples)
-
-    @property
     def forgotten_word_count(self) -> int:
         """Words committed for audio that has been forgotten.
 

@@ -118,7 +118,7 @@ class DecoderStream:
                     steps = answer.steps
                     tokens, end = _read_steps(steps.steps, expected_index)
                     expected_index += len(steps.steps)
-                    rows = _rows(steps.prefix_attention)
+                    rows = [list(row.weights) for row in steps.prefix_attention]
                     yield GenerationSteps(tokens, end, clock(steps.timings), (), rows)
                 elif answer.HasField("beam") and answer.beam.generation_id == this:
                     beam = answer.beam
@@ -126,7 +126,7 @@ class DecoderStream:
                     tokens, end = found[0]
                     ids = [[token.token_id for token in item] for item, _ in found]
                     items = ids if request.all_hypotheses else ()
-                    rows = _rows(beam.prefix_attention)
+                    rows = [list(row.weights) for row in beam.prefix_attention]
                     yield GenerationSteps(tokens, end, clock(beam.timings), items, rows)
                 elif answer.HasField("done") and answer.done.generation_id == this:
                     done = answer.done
@@ -176,10 +176,6 @@ class DecoderStream:
             prefix_attention=request.prefix_attention,
         )
         await self.call.write(decoder_pb.DecodeRequest(generate=command))
-
-
-def _rows(attention: Iterable[decoder_pb.AttentionRow]) -> list[list[float]]:
-    return [list(row.weights) for row in attention]
 
 
 def _read_steps(
