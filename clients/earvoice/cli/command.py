@@ -10,12 +10,14 @@ import argparse
 import asyncio
 import importlib.util
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from earvoice.client.errors import Advice, AudioSourceError, TranslationError
+
+Result = TypeVar("Result")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_STATUS_HELP = """\
@@ -131,6 +133,19 @@ def run_until_signalled(command: Callable[[Interruption], Coroutine[Any, Any, in
         return run_async(command)
     except SignalledError:
         return ExitCode.DONE
+
+
+async def gather(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
+    """Do all at once and return what they return; the first failure ends the others, and is told.
+
+    What is told of a ``TaskGroup`` is a group of failures, even of one.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def _run(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from earvoice.cli.command import CommandError, require_extra
+from earvoice.cli.command import CommandError, gather, require_extra
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
 
@@ -146,13 +146,8 @@ class LocalServices:
         self.addresses: dict[str, str] = {}
 
     async def start(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for backend in ("encoder", "decoder"):
-                    group.create_task(self._start(backend, self._choices.backend_settings))
-        except ExceptionGroup as failures:
-            # One failure cancels the other start: there is only one to tell.
-            raise failures.exceptions[0] from None
+        settings = self._choices.backend_settings
+        await gather(self._start(backend, settings) for backend in ("encoder", "decoder"))
         targets = {
             "ENCODER_TARGET": self.addresses["encoder"],
             "DECODER_TARGET": self.addresses["decoder"],

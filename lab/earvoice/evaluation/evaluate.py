@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -19,6 +18,7 @@ from earvoice.cli.command import (
     ExitCode,
     Interruption,
     exit_code_of,
+    gather,
     run_async,
 )
 from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
@@ -153,18 +153,11 @@ async def evaluate(
     progress = RunProgress(path.name, len(sources.recordings), len(finished))
     waiting = iter(missing)
     with closing(progress):
-        try:
-            async with asyncio.TaskGroup() as group:
-                streams = [
-                    group.create_task(
-                        _translate_each(client, waiting, options, unit, folder, progress)
-                    )
-                    for _ in range(min(sources.stream_count, len(missing)))
-                ]
-        except ExceptionGroup as errors:
-            # One failure cancels the other streams: there is only one to tell.
-            raise errors.exceptions[0] from None
-    failures = [failure for stream in streams for failure in stream.result()]
+        streams = await gather(
+            _translate_each(client, waiting, options, unit, folder, progress)
+            for _ in range(min(sources.stream_count, len(missing)))
+        )
+    failures = [failure for stream in streams for failure in stream]
     folder.complete(unit)
     if len(failures) == len(sources.recordings) or (failures and not sources.partly_scorable):
         return None, failures

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.instance import Unit
@@ -36,8 +36,8 @@ _LINES = 10
 class RunProgress:
     """A line that counts up where people sit at a terminal; elsewhere a line for each tenth."""
 
-    def __init__(self, name: str, total: int, finished: int, output: TextIO | None = None) -> None:
-        self._output = output or sys.stderr
+    def __init__(self, name: str, total: int, finished: int) -> None:
+        self._output = sys.stderr
         self._name = name
         self._total = total
         self._finished = finished

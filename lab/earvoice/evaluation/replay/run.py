@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
 from earvoice.api.v1 import types_pb2
-from earvoice.cli.command import CommandError, ExitCode
+from earvoice.cli.command import CommandError, ExitCode, gather
 from earvoice.client.options import write_config
 from earvoice.decoder.search import SearchStrategy
 from earvoice.evaluation.evaluate import describe_session
@@ -86,9 +86,6 @@ class ReplayModel:
 
 INPUTS_AT_ONCE = 12
 """The more hypotheses are searched together, the less each costs; each input holds some 50 MB."""
-
-Result = TypeVar("Result")
-
 
 Replay = tuple[ReplaySetting, EvaluationFolder]
 """A setting and where its log goes."""
@@ -166,7 +163,7 @@ class ReplayRun:
                     await self._replay(recorded, due)
                 progress.count(recorded.duration_ms)
 
-        await _gather([work() for _ in range(INPUTS_AT_ONCE)])
+        await gather([work() for _ in range(INPUTS_AT_ONCE)])
         for _, folder in replays:
             folder.complete(default_unit(self._language))
         progress.close()
@@ -176,7 +173,7 @@ class ReplayRun:
     ) -> list[tuple[TranslatedRecording, dict[str, Any]]]:
         """Return what each setting makes of an input, and what the session said of itself."""
         source = self.open(recorded)
-        translated = await _gather([self.translate_opened(source, setting) for setting in settings])
+        translated = await gather([self.translate_opened(source, setting) for setting in settings])
         if self._keeps_hypotheses:
             write_hypotheses(self._hypothesis_path(recorded), source.known())
         return translated
@@ -223,16 +220,6 @@ class ReplayRun:
             raise RuntimeError("the session has not begun")
         session = describe_session(collector.started)
         return collector.finish(recorded.source_recording, self._language), session
-
-
-async def _gather(works: Sequence[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """Do all at once and return what they return; the first failure ends them all."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(work) for work in works]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
 
 
 class ReplaySweep:
