@@ -135,7 +135,10 @@ class DecoderStream:
                     yield GenerationEnd(hit_limit, timings, done.draft_accepted_count)
                     return
         finally:
-            await self._halted()
+            # Should the halt on its way fail, so does the next read or write.
+            if self._halting is not None:
+                await asyncio.gather(self._halting, return_exceptions=True)
+                self._halting = None
 
     def halt(self) -> None:
         """Ask the running generation to stop; its end still comes."""
@@ -148,14 +151,7 @@ class DecoderStream:
         # No generation has this number, so that halting it is a sign of life and nothing more.
         await self.call.write(decoder_pb.DecodeRequest(halt=decoder_pb.Halt(generation_id=0)))
 
-    async def _halted(self) -> None:
-        """Wait for the halt on its way. Should it fail, so does the next read or write."""
-        if self._halting is not None:
-            await asyncio.gather(self._halting, return_exceptions=True)
-            self._halting = None
-
     async def _send(self, request: GenerationRequest) -> None:
-        await self._halted()
         states = request.states
         if not isinstance(states, types_pb2.States):
             raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
