@@ -3,6 +3,7 @@
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 import torch
@@ -91,7 +92,7 @@ def random_network(config: ModelConfig, seed: int = 0) -> SpeechTranslationModel
     return network
 
 
-def write_tiny_checkpoint(directory: Path, seed: int = 5) -> None:
+def write_tiny_checkpoint(directory: Path) -> None:
     """Write a checkpoint whose greedy text varies and sometimes ends.
 
     German is spoken without a tag, French with one.
@@ -105,19 +106,12 @@ def write_tiny_checkpoint(directory: Path, seed: int = 5) -> None:
         decoder=DecoderConfig(layers=LAYERS, heads=4, ffn_width=48),
         policy_defaults=PolicyDefaults(attention_layer=2),
     )
-    save_checkpoint(
-        directory,
-        config,
-        lively_network(config, seed).state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=pieces,
-        target_model=pieces,
-    )
+    write_lively_checkpoint(directory, config, pieces)
 
 
-def lively_network(config: ModelConfig, seed: int) -> SpeechTranslationModel:
-    """Weights wide enough that the next token depends on all that came before."""
-    torch.manual_seed(seed)
+def write_lively_checkpoint(directory: Path, config: ModelConfig, pieces: bytes) -> None:
+    """Write a network whose weights are so wide that each token depends on all that came before."""
+    torch.manual_seed(5)
     network = SpeechTranslationModel(config)
     with torch.no_grad():
         for name, parameter in network.decoder.named_parameters():
@@ -126,4 +120,19 @@ def lively_network(config: ModelConfig, seed: int) -> SpeechTranslationModel:
                 parameter.normal_(std=spread / WIDTH**0.5)
         # Sentences shall end, but not at once.
         network.decoder.output_projection.weight[EOS] *= 1.2
-    return network
+    save_network(directory, network, pieces, pieces)
+
+
+def save_network(
+    directory: Path, network: SpeechTranslationModel, source: bytes, target: bytes, **options: Any
+) -> None:
+    """Write a network's checkpoint; ``source`` and ``target`` are SentencePiece models."""
+    save_checkpoint(
+        directory,
+        network.config,
+        network.state_dict(),
+        normalisation=FeatureNormalisation.identity(),
+        source_model=source,
+        target_model=target,
+        **options,
+    )

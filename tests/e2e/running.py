@@ -23,6 +23,21 @@ ROOT = Path(__file__).parents[2]
 LIMITS = {f"EARVOICE_{service.upper()}_SESSION_LIMIT": "16" for service in SERVICES}
 
 
+def earvoice(
+    *arguments: object, given: str = "", cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "earvoice.cli", *map(str, arguments)],
+        check=False,
+        capture_output=True,
+        text=True,
+        input=given,
+        cwd=cwd,
+        env=os.environ | environment,
+    )
+
+
 @dataclass(frozen=True)
 class Running:
     """Services that run: their addresses, the supervising process and what they wrote."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +12,17 @@ import soundfile
 from earvoice.evaluation.clock import true_elapsed
 from earvoice.evaluation.log import read_records
 from earvoice.evaluation.simuleval_log import read_segments
-from tests.e2e.running import Running
+from tests.e2e.running import Running, earvoice
 
 pytestmark = pytest.mark.torch
 
 RECORDING = Path(__file__).parents[2] / "demo" / "librispeech_1995-1837-0001.wav"
 
 
-def earvoice(*arguments: object) -> str:
-    command = [sys.executable, "-m", "earvoice.cli", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+def output_of(*arguments: object) -> str:
+    done = earvoice(*arguments)
+    done.check_returncode()
+    return done.stdout
 
 
 @pytest.fixture
@@ -60,9 +59,9 @@ def test_a_log_has_what_the_services_said(services: Running, source: Path):
     """Words, delays and intervals are those of `earvoice translate`, which uses the same API."""
     folder = source.parent / "run"
     target = ("--server", services.address, "--to", "de")
-    earvoice("evaluate", "--source", source, *target, "--output", folder)
+    output_of("evaluate", "--source", source, *target, "--output", folder)
     record = read_records(folder / "instances.log")[2]
-    lines = earvoice("translate", RECORDING, *target, "--format", "jsonl").splitlines()
+    lines = output_of("translate", RECORDING, *target, "--format", "jsonl").splitlines()
     items = whole_words([item for item in map(json.loads, lines) if item["type"] == "word"])
     assert record.text("prediction") == " ".join(item["text"] for item in items)
     assert record.numbers("delays") == tuple(item["delay_ms"] for item in items)
@@ -74,7 +73,7 @@ def test_a_log_has_what_the_services_said(services: Running, source: Path):
 def test_clocks_are_in_order_and_complete(services: Running, source: Path):
     """Every word leaves within its segment's work, and the scores follow the clocks' order."""
     folder = source.parent / "run"
-    earvoice("evaluate", "--source", source, "--server", services.address, "--output", folder)
+    output_of("evaluate", "--source", source, "--server", services.address, "--output", folder)
     for record in read_records(folder / "instances.log"):
         segments = read_segments(record)
         assert segments[-1].end_ms == pytest.approx(record.number("source_length"))
@@ -95,7 +94,7 @@ def test_several_streams_change_no_word(services: Running, source: Path):
     """Text and delays depend on the audio alone, so a run may use every core."""
     for streams in (1, 3):
         arguments = ("--source", source, "--server", services.address, "--streams", streams)
-        earvoice("evaluate", *arguments, "--output", source.parent / str(streams))
+        output_of("evaluate", *arguments, "--output", source.parent / str(streams))
     one, three = (
         [
             (record.text("prediction"), record.numbers("delays"))

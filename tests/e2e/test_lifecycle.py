@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -30,7 +29,7 @@ from tests.e2e.calling import (
     requests,
     speech,
 )
-from tests.e2e.running import SERVICES, Running, start
+from tests.e2e.running import SERVICES, Running, earvoice, start
 
 HEALTH_NAMES = {
     "policy": "earvoice.api.v1.SpeechTranslationService",
@@ -226,14 +225,8 @@ async def test_a_long_silence_costs_no_session(impatient: Running):
 
 def test_the_command_translates_a_recording_to_json_lines():
     """`earvoice translate` brings its own services, prints an object an item, and exits with 0."""
-    command = [sys.executable, "-m", "earvoice.cli", "translate", str(SPEECH)]
-    done = subprocess.run(
-        [*command, "--to", "de", "--fast", "--format", "jsonl"],
-        stdout=subprocess.PIPE,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0
+    done = earvoice("translate", SPEECH, "--to", "de", "--fast", "--format", "jsonl")
+    assert done.returncode == 0, done.stderr
     *items, end = [json.loads(line) for line in done.stdout.splitlines()]
     assert items
     assert (end["type"], end["cause"]) == ("utterance_end", "end_of_audio")

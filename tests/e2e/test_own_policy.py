@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from earvoice.evaluation.log import read_records
+from tests.e2e.running import earvoice
 from tests.own_policy import shown_policy
 
 pytestmark = pytest.mark.torch
@@ -17,10 +17,9 @@ pytestmark = pytest.mark.torch
 RECORDING = Path(__file__).parents[2] / "demo" / "librispeech_1995-1837-0001.wav"
 
 
-def earvoice(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+def beside_the_policy(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
     (folder / "share.py").write_text(shown_policy(), encoding="utf8")
-    command = [sys.executable, "-m", "earvoice.cli", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    return earvoice(*arguments, cwd=folder)
 
 
 def test_translate_takes_a_file(tmp_path: Path):
@@ -28,7 +27,7 @@ def test_translate_takes_a_file(tmp_path: Path):
     first_ms = {}
     for share in ("0.0", "1.0"):
         policy = ("--policy", f"share.py:Share:share={share}", "--to", "de")
-        done = earvoice(tmp_path, "translate", RECORDING, *policy, "--format", "jsonl")
+        done = beside_the_policy(tmp_path, "translate", RECORDING, *policy, "--format", "jsonl")
         assert done.returncode == 0, done.stderr
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         first_ms[share] = min(line["delay_ms"] for line in lines if line["type"] == "word")
@@ -39,7 +38,7 @@ def test_evaluate_takes_a_file(tmp_path: Path):
     """Its settings say which policy it was, and its parameters."""
     (tmp_path / "wavs.txt").write_text(f"{RECORDING}\n")
     policy = ("--policy", "share.py:Share:share=0.5", "--output", "run")
-    done = earvoice(tmp_path, "evaluate", "--source", "wavs.txt", "--to", "de", *policy)
+    done = beside_the_policy(tmp_path, "evaluate", "--source", "wavs.txt", "--to", "de", *policy)
     assert done.returncode == 0, done.stderr
     assert read_records(tmp_path / "run" / "instances.log")[0].text("prediction")
     settings = json.loads((tmp_path / "run" / "evaluation.json").read_text())
@@ -48,6 +47,6 @@ def test_evaluate_takes_a_file(tmp_path: Path):
 
 def test_what_cannot_be_used_is_told_before_anything_starts(tmp_path: Path):
     """The parameter, its value and what is allowed."""
-    done = earvoice(tmp_path, "translate", RECORDING, "--policy", "share.py:Share:share=2")
+    done = beside_the_policy(tmp_path, "translate", RECORDING, "--policy", "share.py:Share:share=2")
     assert done.returncode == 2
     assert "share.py:Share:share = 2.0 is not allowed; allowed: a number" in done.stderr

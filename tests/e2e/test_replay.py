@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import soundfile
 
 from earvoice.evaluation.log import read_records
-from tests.e2e.running import Running
+from tests.e2e.running import Running, earvoice
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
@@ -33,10 +31,11 @@ LIVE = {
 """By the setting of the replay: what the live run is asked for."""
 
 
-def earvoice(*arguments: object) -> str:
+def said_of(*arguments: object) -> str:
     """Run a command and return what it says to people."""
-    command = [sys.executable, "-m", "earvoice.cli", *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stderr
+    done = earvoice(*arguments)
+    done.check_returncode()
+    return done.stderr
 
 
 def released(folder: Path) -> list[tuple[str, tuple[float, ...]]]:
@@ -56,13 +55,13 @@ def source(tmp_path: Path) -> Path:
 def test_a_replay_is_what_the_services_say(services: Running, source: Path):
     """Policies that read attention, hypotheses, beams or words, all from one recording."""
     folder = source.parent
-    earvoice("record", "--source", source, "--segment", "280,800,1000", "--output", folder / "rec")
+    said_of("record", "--source", source, "--segment", "280,800,1000", "--output", folder / "rec")
     settings = [part for name in LIVE for part in ("--policy", name)]
-    earvoice("replay", folder / "rec", *settings, "--output", folder / "replays")
+    said_of("replay", folder / "rec", *settings, "--output", folder / "replays")
     for name, options in LIVE.items():
         live = folder / "live" / name
         server = ("--server", services.address, "--no-endpointing")
-        earvoice("evaluate", "--source", source, *server, *options, "--output", live)
+        said_of("evaluate", "--source", source, *server, *options, "--output", live)
         assert released(folder / "replays" / name) == released(live), name
         assert all(text for text, _ in released(live)), name
 
@@ -71,7 +70,7 @@ def test_what_was_recorded_takes_no_model(services: Running, source: Path):
     """The policy of the run, and another that commits the same, find every hypothesis there."""
     run, replays = source.parent / "run", source.parent / "replays"
     policy = ("--policy", "edatt:alpha=0.3", "--segment-ms", 800, "--no-endpointing", "--record")
-    said = earvoice(
+    said = said_of(
         *("evaluate", "--source", source, "--server", services.address, *policy),
         *("--output", run),
     )
@@ -79,7 +78,7 @@ def test_what_was_recorded_takes_no_model(services: Running, source: Path):
     names = ("edatt:alpha=0.3@segment=800", "edatt:alpha=0.3001@segment=800")
     settings = [part for name in names for part in ("--policy", name)]
     nowhere = ("--model", source.parent / "nowhere")
-    said = earvoice("replay", run, *settings, *nowhere, "--output", replays)
+    said = said_of("replay", run, *settings, *nowhere, "--output", replays)
     assert ", 0 searched" in said
     for name in names:
         assert released(replays / name) == released(run)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +29,7 @@ from earvoice.client import (
 from earvoice.runtime.transport import bearer_metadata, open_channel
 from tests.certificates import Authority, Certificate
 from tests.e2e.calling import SPEECH, speech
-from tests.e2e.running import SERVICES, Running, start
+from tests.e2e.running import SERVICES, Running, earvoice, start
 
 TOKENS = {"calls": "the-token-of-the-call-centre", "others": "the-token-of-somebody-else"}
 SECRET = "what-the-policy-shows-to-its-backends"
@@ -177,15 +174,8 @@ async def describe(secured: Secured, service: str, tls: ChannelTls, token: str) 
 
 def translate(secured: Secured, *arguments: str, token: str = "") -> tuple[int, str, str]:
     """Run the command with its own environment, and give its status, output and errors."""
-    command = [sys.executable, "-m", "earvoice.cli", "translate", str(SPEECH), "--fast"]
-    done = subprocess.run(
-        [*command, "--to", "de", "--server", secured.services.address, *arguments],
-        env={**os.environ, "EARVOICE_TOKEN": token},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = ("translate", SPEECH, "--fast", "--to", "de", "--server", secured.services.address)
+    done = earvoice(*command, *arguments, EARVOICE_TOKEN=token)
     return done.returncode, done.stdout, done.stderr
 
 

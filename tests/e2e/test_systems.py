@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults
-from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.lstm import LstmConfig
 from tests.e2e.calling import SPEECH
-from tests.tiny_model import LIVELY_TEXT, lively_network, tiny_config, train_sentencepiece
+from tests.e2e.running import earvoice
+from tests.tiny_model import LIVELY_TEXT, tiny_config, train_sentencepiece, write_lively_checkpoint
 
 pytestmark = pytest.mark.torch
 
@@ -25,23 +21,10 @@ STEP_MS = 320
 
 def _translated(folder: Path, config: ModelConfig, pieces: bytes, *options: object) -> list[float]:
     """When each word came, in ms of audio."""
-    save_checkpoint(
-        folder,
-        config,
-        lively_network(config, 5).state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=pieces,
-        target_model=pieces,
-    )
+    write_lively_checkpoint(folder, config, pieces)
     paths = {f"EARVOICE_{one}_MODEL_PATH": str(folder) for one in ("ENCODER", "DECODER")}
-    command = [sys.executable, "-m", "earvoice.cli", "translate", SPEECH, "--to", "de"]
-    done = subprocess.run(
-        [*map(str, command), "--format", "jsonl", "--no-guards", *map(str, options)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | paths,
-    )
+    command = ("translate", SPEECH, "--to", "de", "--format", "jsonl", "--no-guards")
+    done = earvoice(*command, *options, **paths)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return [line["delay_ms"] for line in lines if line["type"] == "word"]

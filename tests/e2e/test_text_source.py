@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import DecoderConfig, PolicyDefaults
-from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.text import TextConfig
 from tests.e2e.calling import SPEECH
-from tests.tiny_model import LIVELY_TEXT, lively_network, tiny_config, train_sentencepiece
+from tests.e2e.running import earvoice
+from tests.tiny_model import LIVELY_TEXT, tiny_config, train_sentencepiece, write_lively_checkpoint
 
 pytestmark = pytest.mark.torch
 
@@ -36,27 +32,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         decoder=DecoderConfig(layers=2, heads=4, ffn_width=48),
         policy_defaults=PolicyDefaults("wait_k", attention_layer=1, segment_ms=WORD_MS),
     )
-    save_checkpoint(
-        folder,
-        config,
-        lively_network(config, 5).state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=pieces,
-        target_model=pieces,
-    )
+    write_lively_checkpoint(folder, config, pieces)
     return {f"EARVOICE_{one}_MODEL_PATH": str(folder) for one in ("ENCODER", "DECODER")}
-
-
-def _run(environment: dict[str, str], *options: object, given: str = "") -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "earvoice.cli", *map(str, options)],
-        check=False,
-        capture_output=True,
-        text=True,
-        input=given,
-        env=os.environ | environment,
-    )
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_words_come_as_they_are_due(environment: dict[str, str], tmp_path: Path) -> None:
@@ -69,9 +46,9 @@ def test_words_come_as_they_are_due(environment: dict[str, str], tmp_path: Path)
     command = ("translate", "--text", "--to", "de", "--format", "jsonl", "--transcript", *POLICY)
     told = []
     for source, given in ((file, ""), ("-", TEXT)):
-        status, output, errors = _run(environment, *command, source, given=given)
-        assert status == 0, errors
-        told.append([json.loads(line) for line in output.splitlines()])
+        done = earvoice(*command, source, given=given, **environment)
+        assert done.returncode == 0, done.stderr
+        told.append([json.loads(line) for line in done.stdout.splitlines()])
     texts = [[one["text"] for one in lines if one["type"] == "word"] for lines in told]
     assert texts[0] == texts[1]
     lines = told[0]
@@ -98,11 +75,10 @@ def test_a_test_set_is_scored_in_words(environment: dict[str, str], tmp_path: Pa
     (tmp_path / "target").write_text("eins zwei\ndrei vier\n")
     options = ("--source", tmp_path / "source", "--target", tmp_path / "target", *POLICY)
     for _ in range(2):
-        status, output, errors = _run(
-            environment, "evaluate", "--text", "--to", "de", "--output", tmp_path / "run", *options
-        )
-        assert status == 0, errors
-        assert "ideal, words" in output
+        command = ("evaluate", "--text", "--to", "de", "--output", tmp_path / "run")
+        done = earvoice(*command, *options, **environment)
+        assert done.returncode == 0, done.stderr
+        assert "ideal, words" in done.stdout
     log = (tmp_path / "run" / "instances.log").read_text().splitlines()
     assert [json.loads(line)["source_length"] for line in log] == [7 * WORD_MS, 6 * WORD_MS]
     assert (tmp_path / "run" / "config.yaml").read_text().startswith("source_type: text\n")
@@ -110,7 +86,7 @@ def test_a_test_set_is_scored_in_words(environment: dict[str, str], tmp_path: Pa
 
 def test_sound_is_refused_by_name(environment: dict[str, str]) -> None:
     """A model that reads says what it takes."""
-    status, _, errors = _run(environment, "translate", SPEECH, "--to", "de")
-    assert status != 0
-    assert "audio_encoding" in errors
-    assert "allowed: AUDIO_ENCODING_WORDS" in errors
+    done = earvoice("translate", SPEECH, "--to", "de", **environment)
+    assert done.returncode != 0
+    assert "audio_encoding" in done.stderr
+    assert "allowed: AUDIO_ENCODING_WORDS" in done.stderr

@@ -6,8 +6,6 @@ import asyncio
 import copy
 import gzip
 import json
-import subprocess
-import sys
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +22,7 @@ from earvoice.evaluation.verification.runs import (
     played_instance,
     read_recording,
 )
-from tests.e2e.running import Running
+from tests.e2e.running import Running, earvoice
 from tests.e2e.test_evaluate import RECORDING
 from tests.shared_data import ROOT, shared_data
 
@@ -45,14 +43,8 @@ def golden() -> Path:
 
 
 def verify(run: Path, model: Path, wav_folder: Path) -> tuple[int, list[str]]:
-    command = [sys.executable, "-m", "earvoice.cli", "verify", "run", str(run)]
-    process = subprocess.run(
-        [*command, "--model", str(model), "--wav", str(wav_folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return process.returncode, process.stdout.splitlines() or [process.stderr]
+    done = earvoice("verify", "run", run, "--model", model, "--wav", wav_folder)
+    return done.returncode, done.stdout.splitlines() or [done.stderr]
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import torch
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.checkpoint import COMMAND
-from earvoice.models.checkpoint import load_checkpoint, save_checkpoint
-from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.checkpoint import load_checkpoint
 from tests.models.papers_checkpoint import write_papers_checkpoint
 from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
     random_network,
+    save_network,
     tiny_config,
     train_sentencepiece,
 )
@@ -84,15 +84,7 @@ def test_info_tells_what_one_must_know(
     """Parameters, languages, number format, sizes, memory, hash and the policies' defaults."""
     config = tiny_config(*models)
     network = random_network(config)
-    save_checkpoint(
-        tmp_path / "tiny",
-        config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=models[0],
-        target_model=models[1],
-        storage_dtype=torch.bfloat16,
-    )
+    save_network(tmp_path / "tiny", network, *models, storage_dtype=torch.bfloat16)
     assert model("info", tmp_path / "tiny", "--format", "json") == 0
     told = json.loads(capsys.readouterr().out)
     parameters = sum(parameter.numel() for parameter in network.parameters())

@@ -13,15 +13,13 @@ from earvoice.decoder.loading import load_decoder
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.encoder.model import load_model
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import ModelConfig
 from earvoice.models.errors import ModelConfigError
 from earvoice.models.families import FAMILIES
-from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig
 from tests.models.toy_family import ToyConfig
-from tests.tiny_model import random_network
+from tests.tiny_model import random_network, save_network
 
 pytestmark = pytest.mark.torch
 
@@ -49,14 +47,7 @@ def _saved(
     folder: Path, config: ModelConfig, source_model: bytes, target_model: bytes
 ) -> SpeechTranslationModel:
     network = random_network(config)
-    save_checkpoint(
-        folder,
-        config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=source_model,
-        target_model=target_model,
-    )
+    save_network(folder, network, source_model, target_model)
     return network
 
 

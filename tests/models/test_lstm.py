@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from earvoice.models.checkpoint import load_checkpoint, save_checkpoint
+from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig
 from earvoice.models.errors import ModelConfigError
-from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.lstm import LstmConfig, LstmDecoder
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
-from tests.tiny_model import random_network
+from tests.tiny_model import random_network, save_network
 
 pytestmark = pytest.mark.torch
 
@@ -111,14 +110,7 @@ def test_a_checkpoint_comes_back(
     tmp_path: Path,
 ) -> None:
     """Prepared for inference it says the same; it is greedy, and no Transformer."""
-    save_checkpoint(
-        tmp_path,
-        lstm_config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=source_model,
-        target_model=target_model,
-    )
+    save_network(tmp_path, network, source_model, target_model)
     loaded = load_checkpoint(tmp_path)
     features = torch.randn(21, 80, generator=torch.Generator().manual_seed(3))
     states = network.encoder.encode(features).states

@@ -13,14 +13,13 @@ from earvoice.decoder.loading import load_decoder
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.encoder.model import TextModel, load_model
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.models.checkpoint import load_checkpoint, save_checkpoint
+from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig
 from earvoice.models.errors import ModelConfigError
-from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
 from earvoice.models.vocabulary import EOS, Vocabulary
-from tests.tiny_model import random_network
+from tests.tiny_model import random_network, save_network
 
 pytestmark = pytest.mark.torch
 
@@ -81,22 +80,11 @@ def test_one_way_a_state_never_changes(network: SpeechTranslationModel) -> None:
     assert same == network.config.encoder.causal
 
 
-def _save(folder: Path, network: SpeechTranslationModel, source: bytes, target: bytes) -> None:
-    save_checkpoint(
-        folder,
-        network.config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=source,
-        target_model=target,
-    )
-
-
 def test_it_is_served(
     tmp_path: Path, network: SpeechTranslationModel, source_model: bytes, target_model: bytes
 ) -> None:
     """The encoder service takes words, the decoder service its states; the model says so."""
-    _save(tmp_path, network, source_model, target_model)
+    save_network(tmp_path, network, source_model, target_model)
     served = load_model(EncoderSettings(model_path=tmp_path))
     assert isinstance(served, TextModel)
     assert served.description.reads_words
@@ -115,7 +103,7 @@ def test_it_does_not_hear(
     tmp_path: Path, network: SpeechTranslationModel, source_model: bytes, target_model: bytes
 ) -> None:
     """Whoever asks for features is told why there are none."""
-    _save(tmp_path, network, source_model, target_model)
+    save_network(tmp_path, network, source_model, target_model)
     with pytest.raises(ModelConfigError, match="reads words"):
         load_checkpoint(tmp_path).open_features()
     with pytest.raises(ModelConfigError, match="heads = 3"):

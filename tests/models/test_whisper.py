@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from earvoice.models.checkpoint import load_checkpoint, save_checkpoint
+from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.errors import CheckpointError, ModelConfigError, ModelInputError
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream, frame_count
@@ -22,7 +22,7 @@ from earvoice.models.whisper import (
     WhisperEncoder,
     WhisperFilterbank,
 )
-from tests.tiny_model import random_network
+from tests.tiny_model import random_network, save_network
 
 transformers = pytest.importorskip("transformers", reason="the extra 'hf' is not installed")
 pytestmark = pytest.mark.torch
@@ -225,14 +225,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path, source_model: bytes, target_mod
         _config(len(Vocabulary(target_model))), source_pieces=len(Vocabulary(source_model))
     )
     network = random_network(config)
-    save_checkpoint(
-        tmp_path,
-        config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=source_model,
-        target_model=target_model,
-    )
+    save_network(tmp_path, network, source_model, target_model)
     loaded = load_checkpoint(tmp_path)
     assert loaded.config == config
     sound = loaded.open_features().accept(SOUND)

@@ -21,7 +21,7 @@ from tests.integration.encoder.running_encoder import (
     RunningEncoder,
     start_encoder,
 )
-from tests.tiny_model import random_network, tiny_config, train_sentencepiece
+from tests.tiny_model import random_network, save_network, tiny_config, train_sentencepiece
 
 TEXT = ("the house and the garden", "a small cat sees the old tree", "we hear words and speak")
 
@@ -59,14 +59,7 @@ def whisper_model(tmp_path_factory) -> EncoderModel:
     encoder = WhisperConfig(d_model=16, heads=2, ffn_width=32, layers=2, ctc=branch)
     config = dataclasses.replace(tiny_config(pieces, pieces), encoder=encoder)
     path = tmp_path_factory.mktemp("model") / "whisper"
-    save_checkpoint(
-        path,
-        config,
-        random_network(config).state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=pieces,
-        target_model=pieces,
-    )
+    save_network(path, random_network(config), pieces, pieces)
     return load_model(EncoderSettings(model_path=path, device="cpu"))
 
 

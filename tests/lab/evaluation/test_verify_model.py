@@ -13,12 +13,11 @@ from earvoice.cli.command import CommandError
 from earvoice.evaluation.verification.command import COMMAND
 from earvoice.evaluation.verification.model import ForwardPass
 from earvoice.evaluation.verification.tensors import largest_difference
-from earvoice.models.checkpoint import save_checkpoint
-from earvoice.models.frontend import FeatureNormalisation
 from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
     random_network,
+    save_network,
     tiny_config,
     train_sentencepiece,
 )
@@ -33,14 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, target = train_sentencepiece(SOURCE_TEXT), train_sentencepiece(TARGET_TEXT)
     config = tiny_config(source, target)
     network = random_network(config)
-    save_checkpoint(
-        folder / "model",
-        config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
-        source_model=source,
-        target_model=target,
-    )
+    save_network(folder / "model", network, source, target)
     torch.manual_seed(1)
     features = {"a": torch.randn(90, 80).numpy(), "b": torch.randn(170, 80).numpy()}
     np.savez(folder / "feats.npz", **features)
