@@ -131,8 +131,7 @@ def save_network(
         directory,
         network.config,
         network.state_dict(),
-        normalisation=FeatureNormalisation.identity(),
         source_model=source,
         target_model=target,
-        **options,
+        **{"normalisation": FeatureNormalisation.identity(), **options},
     )

@@ -22,7 +22,7 @@ from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError, ModelConfigError, ModelTooLargeError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.inference import check_inference_dtype
-from tests.tiny_model import random_network
+from tests.tiny_model import random_network, save_network
 
 pytestmark = pytest.mark.torch
 
@@ -35,14 +35,8 @@ NORMALISATION = FeatureNormalisation(torch.linspace(8, 12, 80), torch.linspace(2
 def directory(
     tmp_path: Path, config: ModelConfig, source_model: bytes, target_model: bytes
 ) -> Path:
-    save_checkpoint(
-        tmp_path / "tiny",
-        config,
-        random_network(config).state_dict(),
-        normalisation=NORMALISATION,
-        source_model=source_model,
-        target_model=target_model,
-    )
+    models = (source_model, target_model)
+    save_network(tmp_path / "tiny", random_network(config), *models, normalisation=NORMALISATION)
     return tmp_path / "tiny"
 
 
@@ -78,13 +72,12 @@ def test_half_size_storage(
 ) -> None:
     """Matrices in two bytes halve the file; the loaded network computes in float32."""
     full_bytes = (directory / "model.safetensors").stat().st_size
-    save_checkpoint(
+    save_network(
         directory,
-        config,
-        random_network(config).state_dict(),
+        random_network(config),
+        source_model,
+        target_model,
         normalisation=NORMALISATION,
-        source_model=source_model,
-        target_model=target_model,
         storage_dtype=dtype,
     )
     assert (directory / "model.safetensors").stat().st_size < 0.65 * full_bytes

@@ -10,7 +10,6 @@ import torch
 
 from earvoice.encoder.model import EncoderModel, load_model
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import PolicyDefaults
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.translation import SpeechTranslationModel
@@ -40,14 +39,8 @@ def checkpoint_path(tmp_path_factory):
         network.encoder.ctc_fc.weight.mul_(3)
         network.encoder.ctc_fc.bias[config.blank] = 3.0
     path = tmp_path_factory.mktemp("model") / "tiny"
-    save_checkpoint(
-        path,
-        config,
-        network.state_dict(),
-        normalisation=FeatureNormalisation(torch.full((80,), 8.0), torch.full((80,), 4.0)),
-        source_model=pieces,
-        target_model=pieces,
-    )
+    normalisation = FeatureNormalisation(torch.full((80,), 8.0), torch.full((80,), 4.0))
+    save_network(path, network, pieces, pieces, normalisation=normalisation)
     return path
 
 
