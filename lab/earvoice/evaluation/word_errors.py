@@ -8,18 +8,20 @@ from collections.abc import Iterator, Sequence
 
 from earvoice.evaluation.instance import Unit, split_text
 
+_TITLES = {"mr": "mister", "mrs": "missus", "dr": "doctor", "st": "saint", "prof": "professor"}
+"""Written and said differently, and no error therefore (Radford 2022, appendix C)."""
 # Between figures a dot, comma or colon is no punctuation; inside a word an apostrophe is none.
 _WORD = re.compile(r"[^\W_]+(?:(?:'|(?<=\d)[.,:](?=\d))[^\W_]+)*")
 
 
 def plain_words(text: str, unit: Unit = "word") -> list[str]:
-    """Return the words in lower case, without punctuation; figures stay as they are written.
+    """Return the words in lower case, without punctuation, titles in full, figures as written.
 
     Args:
         unit: of a language without blanks the characters are counted.
     """
     found: list[str] = _WORD.findall(text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
-    return split_text(" ".join(found), unit)
+    return split_text(" ".join(_TITLES.get(word, word) for word in found), unit)
 
 
 def count_errors(hypothesis: Sequence[str], reference: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ WORDS = st.lists(st.sampled_from("abc"), max_size=8)
         ("In 1,000.5 s, at 12:30.", ["in", "1,000.5", "s", "at", "12:30"]),
         ("Über_alles — ja?", ["über", "alles", "ja"]),
         ("'Tis dogs' day", ["tis", "dogs", "day"]),
+        ("Mr. and Mrs. Day", ["mister", "and", "missus", "day"]),
         ("... —", []),
     ],
 )
