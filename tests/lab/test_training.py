@@ -21,10 +21,19 @@ from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.training.bridge import Bridge, train_bridge
 from earvoice.training.data import Heard, batches, read_clips
-from earvoice.training.decoder import Memory, PartlyTaught, Recipe, Row, Trainer
+from earvoice.training.decoder import (
+    Memory,
+    PartlyTaught,
+    Recipe,
+    Row,
+    Trainer,
+    foretold,
+    labels_alone,
+    texts_of,
+)
 from earvoice.training.export import adopt
 from earvoice.training.greedy import greedy
-from earvoice.training.scores import bleu, labels_alone
+from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
 from earvoice.training.vocabulary import Merges, new_merges
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
@@ -82,7 +91,7 @@ def test_the_loss_falls_and_a_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was learned is there at the next start, the average of weights as well."""
-    recipe = Recipe(peak_rate=2e-3, dropout=0.0, cut_share=0.0)
+    recipe = Recipe(peak_rate=2e-3, dropout=0.0)
     first = trainer(recipe)
     untaught = first.learn(next(first.rows(np.random.default_rng(1))), 0.0)
     first.train(tmp_path, seconds=first.used_s + 6.0)
@@ -113,15 +122,28 @@ def test_with_wait_k_a_word_is_written_from_the_first_words_alone() -> None:
         assert (before == pytest.approx(after)) is equal
 
 
-def test_a_clip_that_ends_in_the_middle_has_the_words_until_there() -> None:
-    learner = trainer(Recipe())
+def test_a_clip_that_ends_in_the_middle_has_the_words_that_are_heard_in_both() -> None:
+    """A word of which CTC hears a part, or something else, is not written yet."""
+    said = "The small cat, sees the old house."
     words = SOURCE_TEXT[0].split()
-    labels = source().encode(SOURCE_TEXT[0])
-    for seed in range(30):
-        cut, text = learner.cut(labels, SOURCE_TEXT[0], np.random.default_rng(seed))
-        begun = sum(map(source().starts_word, cut))
-        whole = len(cut) == len(labels)
-        assert text.split() == (words if whole else words[: max(0, begun - 1)])
+    clips = [
+        Heard(key, "s", condition, {"en": english}, "", np.zeros(0), 0, 0, 1)
+        for key, condition, english in (
+            ("a", "", said),
+            ("a/cut", "cut", said),
+            ("b", "", "Too few words."),
+            ("b/cut", "cut", "Too few words."),
+        )
+    ]
+    for count in range(len(words)):
+        whole = source().encode(SOURCE_TEXT[0])
+        begun = source().encode(" ".join([*words[:count], "teacher"]))
+        memory = Memory(torch.empty(0), [], [whole, begun, whole, begun])
+        a, a_cut, b, b_cut = texts_of(clips, memory, source())
+        assert a == {"en": said}
+        assert a_cut == {"en": " ".join(said.split()[:count])}
+        assert b == {"en": "Too few words."}
+        assert b_cut == {}
 
 
 def test_batches_hold_every_clip_once_a_pass_within_their_room() -> None:
@@ -186,6 +208,38 @@ def test_what_is_not_taught_stays_and_counts_in_the_loss() -> None:
     given = split.whole(split.taught)
     assert torch.equal(given[~taught], weight[~taught])
     assert torch.equal(given[taught], weight[taught] + 1)
+
+
+def test_who_writes_as_was_foretold_has_nothing_to_learn() -> None:
+    """The gradient of that part of the loss is zero at the teacher's own states, and only there."""
+    torch.manual_seed(6)
+    split = PartlyTaught(torch.randn(60, 8), torch.arange(60) % 3 == 0)
+    told, wanted = torch.randn(20, 8), torch.randint(60, (20,))
+    slopes = []
+    for away in (0.0, 0.5):
+        hidden = (told + away).requires_grad_()
+        loss = split.loss(hidden, wanted, 0.0, foretold=told, foretold_share=1.0)
+        slopes.append(float(torch.autograd.grad(loss, hidden)[0].abs().max()))
+    assert slopes[0] < 1e-2 < slopes[1]
+
+
+def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
+    torch.manual_seed(8)
+    decoder = TransformerDecoder(config()).eval()
+    sounds = np.random.default_rng(2).normal(size=(2, 10, 384)).astype(np.float16)
+    clips = [
+        Heard(key, "s", "", texts, "", sound, 0, 10, 5)
+        for key, texts, sound in (
+            ("a", {"en": TARGET_TEXT[0]}, sounds[0]),
+            ("a/worse", {"en": TARGET_TEXT[0]}, sounds[1]),
+            ("b", {"de": TARGET_TEXT[0]}, sounds[1]),
+        )
+    ]
+    good, worse, other = foretold(clips, decoder, target())
+    assert good is not None
+    assert good is worse
+    assert len(good) == len(target().encode(TARGET_TEXT[0])) + 1
+    assert other is None
 
 
 def test_new_merges_are_the_most_frequent_and_never_join_a_comma() -> None:

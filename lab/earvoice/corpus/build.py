@@ -42,6 +42,7 @@ Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
 BABBLING_CLIPS = 60
+LEAST_CUT_S = 1.0
 LEAST_HELD_OUT_WORDS = 4
 MILDER = Conditions(telephone=0.2, noise=0.25, babble=0.08, pace=0.2)
 """For synthesised speech."""
@@ -60,6 +61,7 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
     shards = [
         *_shards("real", train, _real),
         *_shards("worse", train, partial(_worse, voices=voices, seed=seed)),
+        *_shards("cut", train, partial(_cut, seed=seed)),
         *_shards("spoken", spoken, partial(_spoken, voices=voices, seed=seed)),
         *_shards("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
         *_shards("dev", dev, _real),
@@ -97,6 +99,14 @@ def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Heard:
     for clip, path in part:
         sound = worsened(read_sound(path), voices, Conditions(), _generator(seed, clip.key))
         yield replace(clip, key=f"{clip.key}/worse"), sound
+
+
+def _cut(part: Recorded, *, seed: int) -> Heard:
+    """As much as has been heard at some moment of a live stream."""
+    for clip, path in part:
+        sound = read_sound(path)
+        seconds = _generator(seed, clip.key, "cut").uniform(LEAST_CUT_S, len(sound) / 16_000)
+        yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound[: int(16_000 * seconds)]
 
 
 def _on_telephone(part: Recorded) -> Heard:

@@ -23,7 +23,7 @@ from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.bridge import train_bridge
 from earvoice.training.ctc import train_ctc, with_branch
 from earvoice.training.data import read_clips
-from earvoice.training.decoder import Memory, Recipe, Trainer, compressed, first_decoder
+from earvoice.training.decoder import Memory, Recipe, Trainer, compressed, first_decoder, foretold
 from earvoice.training.export import TAGS, adopt, export, model_config
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
@@ -99,12 +99,16 @@ def run_vocabulary(options: argparse.Namespace) -> None:
     folder = options.corpus / "vocabulary"
     folder.mkdir(exist_ok=True)
     pairs = [pair for pair in read_pairs(options.data / "text", SEED) if pair.split == "train"]
-    clips = read_clips(options.corpus, "train")
+    clips = whole_clips(options.corpus)
     english = [pair.english for pair in pairs] + [clip.english or "" for clip in clips]
     others = [text for pair in pairs for text in pair.translations.values()]
     (folder / "target.model").write_bytes(target_model(english, others, TAGS))
     said = [clip.said for clip in clips if clip.said]
     (folder / "source.model").write_bytes(source_model(said))
+
+
+def whole_clips(corpus: Path) -> list[Heard]:
+    return [clip for clip in read_clips(corpus, "train") if not clip.is_cut]
 
 
 def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:
@@ -115,7 +119,7 @@ def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:
 
 def run_ctc(options: argparse.Namespace) -> None:
     source, _ = vocabularies(options.corpus)
-    train_ctc(read_clips(options.corpus, "train"), source, options.run, 60 * options.minutes, SEED)
+    train_ctc(whole_clips(options.corpus), source, options.run, 60 * options.minutes, SEED)
 
 
 def trained_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
@@ -132,6 +136,7 @@ def run_decoder(options: argparse.Namespace) -> None:
     bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
     config = model_config(len(source), len(target))
     recipe = Recipe(wait_k=options.wait_k)
+    told = foretold(clips, first_decoder(config, target).eval(), target)
     trainer = Trainer(
         first_decoder(config, target, recipe.dropout),
         clips,
@@ -142,6 +147,7 @@ def run_decoder(options: argparse.Namespace) -> None:
         target,
         recipe,
         whisper_ranks(),
+        told,
     )
     trainer.train(options.run, 60 * options.minutes, SEED)
 

@@ -37,6 +37,11 @@ class Heard:
     frames: int
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the sound ends somewhere within the words."""
+        return self.condition == "cut"
+
+    @property
     def english(self) -> str | None:
         return self.texts.get("en")
 

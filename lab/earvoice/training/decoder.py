@@ -42,7 +42,7 @@ LETTERS_PER_STATE = 2
 LEAST_TAUGHT_COUNT = 30
 """Whisper's pieces that other languages use less often stay as they were pretrained."""
 NEGATIVES = 2048
-"""Of the pieces that are not taught, how many are drawn for a step's other languages."""
+"""Of the pieces that are not taught, how many are drawn for each part of a step."""
 
 
 def first_decoder(
@@ -71,6 +71,8 @@ class PartlyTaught(nn.Module):
 
     kept: torch.Tensor
     """[V - taught, d]"""
+    first: torch.Tensor
+    """[taught, d] as it was before teaching."""
     place: torch.Tensor
     """[V] int64: where a piece is when those that are taught come first."""
 
@@ -79,6 +81,7 @@ class PartlyTaught(nn.Module):
         super().__init__()
         order = torch.cat((taught.nonzero()[:, 0], (~taught).nonzero()[:, 0]))
         self.taught = nn.Parameter(weight.detach()[order[: int(taught.sum())]].clone())
+        self.register_buffer("first", self.taught.detach().clone())
         self.register_buffer("kept", weight.detach()[order[len(self.taught) :]].clone())
         self.register_buffer("place", order.argsort())
 
@@ -95,13 +98,21 @@ class PartlyTaught(nn.Module):
         return torch.cat((taught.detach(), self.kept))[self.place]
 
     def loss(
-        self, hidden: torch.Tensor, wanted: torch.Tensor, smoothing: float, negatives: int = 0
+        self,
+        hidden: torch.Tensor,
+        wanted: torch.Tensor,
+        smoothing: float,
+        negatives: int = 0,
+        foretold: torch.Tensor | None = None,
+        foretold_share: float = 0.0,
     ) -> torch.Tensor:
         """Summed cross-entropy of [n, d] with [n] pieces.
 
         Args:
             negatives: pieces drawn to stand for all that are not taught (importance sampling,
                 Bengio 2008); 0 takes all.
+            foretold: [n, d] of a decoder that writes by the untaught embedding; for its share of
+                the loss its distribution is wanted instead of the piece (Hinton 2015).
         """
         places, count = self.place[wanted], len(self.taught)
         rows, weights = self.kept, torch.zeros(())
@@ -117,10 +128,16 @@ class PartlyTaught(nn.Module):
             places, rows = torch.where(places < count, places, found), rows[chosen]
         with torch.autocast("cpu", torch.bfloat16):
             own, others = functional.linear(hidden, self.taught), functional.linear(hidden, rows)
-        others = others + weights
-        return functional.cross_entropy(
-            torch.cat((own, others), 1).float(), places, label_smoothing=smoothing, reduction="sum"
-        )
+        logits = torch.cat((own, others + weights), 1).float()
+        loss = functional.cross_entropy(logits, places, label_smoothing=smoothing, reduction="sum")
+        if foretold is None:
+            return loss
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            own = functional.linear(foretold, self.first)
+            others = functional.linear(foretold, rows) + weights
+        told = torch.cat((own, others), 1).float().softmax(1)
+        soft = functional.cross_entropy(logits, told, reduction="sum")
+        return torch.lerp(loss, soft, foretold_share)
 
 
 def often_written(
@@ -183,6 +200,78 @@ def compressed(clips: Sequence[Heard], encoder: WhisperEncoder, room: int = 6000
     )
 
 
+@torch.inference_mode()
+def foretold(
+    clips: Sequence[Heard], decoder: TransformerDecoder, vocabulary: Vocabulary, room: int = 20_000
+) -> list[torch.Tensor | None]:
+    """What Whisper's decoder would write where a clip's English goes on, piece by piece.
+
+    It reads all states of the clip undisturbed where there is one, so what is learned from a worse
+    one is what would have been heard in the better.
+
+    Args:
+        decoder: `first_decoder`.
+        room: states of a batch, padding included.
+
+    Returns:
+        For each clip that has English [pieces + end, d] float16 after the last LayerNorm.
+    """
+    number = {clip.key: index for index, clip in enumerate(clips)}
+    heard_best = [number.get(clip.key.split("/")[0], index) for index, clip in enumerate(clips)]
+    chosen = sorted(
+        {i for i in heard_best if clips[i].english is not None}, key=lambda i: clips[i].states
+    )
+    tag = vocabulary.id_of(f"<{SOURCE_LANGUAGE}>")
+    out: dict[int, torch.Tensor] = {}
+    part: list[int] = []
+    for index in [*chosen, -1]:
+        if part and (index < 0 or clips[index].states * (len(part) + 1) > room):
+            states = [clips[i].load().view(-1, D_MODEL) for i in part]
+            texts = [
+                torch.tensor([EOS, tag, *vocabulary.encode(clips[i].english or "")]) for i in part
+            ]
+            with torch.autocast("cpu", torch.bfloat16):
+                hidden = decoder.hidden(
+                    nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD),
+                    nn.utils.rnn.pad_sequence(states, batch_first=True),
+                    torch.tensor(list(map(len, states))),
+                )
+            for i, text, row in zip(part, texts, decoder.layer_norm(hidden), strict=True):
+                out[i] = row[1 : len(text)].half()
+            part = []
+        part.append(index)
+    return [out.get(best) for best in heard_best]
+
+
+def labels_alone(labels: Sequence[int], blank: int) -> list[int]:
+    """Runs of one label that follow each other are one piece; blanks are none."""
+    return [a for a, b in zip(labels, [-1, *labels], strict=False) if a not in (b, blank)]
+
+
+def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list[dict[str, str]]:
+    """What is to be written of each clip, by language.
+
+    Of one that is cut, the words that CTC hears in it as in the whole; none where it hears another
+    number of words in the whole than there are.
+    """
+
+    def ctc_words(index: int) -> list[str]:
+        return source.decode(labels_alone(memory.labels[index], len(source))).split()
+
+    number = {clip.key: index for index, clip in enumerate(clips)}
+    texts = []
+    for index, clip in enumerate(clips):
+        if not clip.is_cut:
+            texts.append(clip.texts)
+            continue
+        whole, begun = ctc_words(number[clip.key.split("/")[0]]), ctc_words(index)
+        words = (clip.english or "").split()
+        same = [a == b for a, b in zip(whole, begun, strict=False)]
+        count = (*same, False).index(False)
+        texts.append({SOURCE_LANGUAGE: " ".join(words[:count])} if len(whole) == len(words) else {})
+    return texts
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What a step is made of."""
@@ -192,11 +281,11 @@ class Recipe:
     label_smoothing: float = 0.1
     speech_room: int = 3500
     """States of the speech in a batch, padding included."""
-    text_room: int = 3500
-    english_share: float = 0.4
+    text_room: int = 5000
+    foretold_share: float = 0.7
+    """Of the loss in English: how much of it is what the pretrained decoder would write."""
+    english_share: float = 0.3
     """How often a clip that has translations is written in English."""
-    cut_share: float = 0.12
-    """How often an English clip ends in the middle."""
     average: float = 0.996
     """Share that the average of all weights keeps at each step."""
     most_tokens: int = 110
@@ -213,6 +302,8 @@ class Row:
     """The CTC label of each state."""
     tag: int
     pieces: list[int]
+    foretold: torch.Tensor | None = None
+    """See the function of that name."""
 
 
 class Trainer:
@@ -225,6 +316,7 @@ class Trainer:
         bridge: makes states of texts.
         pairs: texts, most of which nobody speaks.
         pretrained: pieces whose embeddings are taught only if translations often use them.
+        foretold: see the function of that name.
     """
 
     def __init__(
@@ -238,9 +330,11 @@ class Trainer:
         target: Vocabulary,
         recipe: Recipe,
         pretrained: Collection[str] = (),
+        foretold: Sequence[torch.Tensor | None] = (),
     ) -> None:
         self.clips, self.memory, self.bridge, self.pairs = clips, memory, bridge, pairs
         self.source, self.target, self.recipe = source, target, recipe
+        self.foretold = foretold or [None] * len(clips)
         self.tags = {
             language.code: target.id_of(language.tag)
             for language in decoder.config.target_languages
@@ -258,7 +352,8 @@ class Trainer:
         self.optimiser = optimiser(self._parameters, recipe.peak_rate)
         self.step, self.used_s = 0, 0.0
         self._mask = WaitKMask(recipe.wait_k, source, target) if recipe.wait_k else None
-        self._spoken = [i for i, clip in enumerate(clips) if clip.texts and memory.length(i)]
+        self.texts = texts_of(clips, memory, source)
+        self._spoken = [i for i, texts in enumerate(self.texts) if texts and memory.length(i)]
 
     def train(self, run: Path, seconds: float, seed: int = 1) -> None:
         """Until so many seconds of processor are used in all."""
@@ -297,17 +392,21 @@ class Trainer:
     def _spoken_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
         rows = []
         for index in (self._spoken[i] for i in part):
-            clip = self.clips[index]
-            others = [tag for tag in clip.texts if tag != SOURCE_LANGUAGE]
-            english = SOURCE_LANGUAGE in clip.texts and (
+            texts = self.texts[index]
+            others = [tag for tag in texts if tag != SOURCE_LANGUAGE]
+            english = SOURCE_LANGUAGE in texts and (
                 not others or generator.random() < self.recipe.english_share
             )
             tag = SOURCE_LANGUAGE if english else others[generator.integers(len(others))]
-            labels, text = self.memory.labels[index], clip.texts[tag]
-            if english and text and generator.random() < self.recipe.cut_share:
-                labels, text = self.cut(labels, text, generator)
-            states = self.memory.of(index)[: len(labels)]
-            rows.append(Row(states, labels, self.tags[tag], self.target.encode(text)))
+            rows.append(
+                Row(
+                    self.memory.of(index),
+                    self.memory.labels[index],
+                    self.tags[tag],
+                    self.target.encode(texts[tag]),
+                    None if self.clips[index].is_cut or not english else self.foretold[index],
+                )
+            )
         return [row for row in rows if len(row.pieces) <= self.recipe.most_tokens]
 
     def _written_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
@@ -322,18 +421,6 @@ class Trainer:
                 texts.append((self.tags[tag], pieces))
         states = self.bridge.imagine(labels, generator) if labels else []
         return [Row(s, each, *text) for s, each, text in zip(states, labels, texts, strict=True)]
-
-    def cut(
-        self, labels: list[int], text: str, generator: np.random.Generator
-    ) -> tuple[list[int], str]:
-        """End anywhere; what CTC has heard until there is what is written."""
-        words, blank = text.split(), len(self.source)
-        begun = np.cumsum([each != blank and self.source.starts_word(each) for each in labels])
-        end = int(generator.integers(1, len(labels) + 1))
-        if begun[-1] != len(words) or end == len(labels):
-            return labels, text
-        # The last word that has begun may be heard in part: it is left out.
-        return labels[:end], " ".join(words[: max(0, int(begun[end - 1]) - 1)])
 
     def learn(self, parts: Sequence[list[Row]], share: float) -> float:
         """One step; each part is padded for itself."""
@@ -377,15 +464,23 @@ class Trainer:
             hidden = self.decoder.hidden(tokens, memory, lengths, visible)
         hidden = self.decoder.layer_norm(hidden)
         english = torch.tensor([row.tag == self.tags[SOURCE_LANGUAGE] for row in rows])
+        told = [row.foretold for row in rows if row.foretold is not None]
+        is_told = torch.tensor([row.foretold is not None for row in rows])
         total: torch.Tensor = hidden.new_zeros(())
-        for chosen, smoothing, negatives in (
-            (english, 0.0, 0),
-            (~english, self.recipe.label_smoothing, NEGATIVES),
+        for chosen, smoothing, foretold in (
+            (is_told, 0.0, torch.cat(told).float() if told else None),
+            (english & ~is_told, 0.0, None),
+            (~english, self.recipe.label_smoothing, None),
         ):
             taken = (wanted != PAD) & chosen[:, None]
             if taken.any():
                 total = total + self.embedding.loss(
-                    hidden[taken], wanted[taken], smoothing, negatives
+                    hidden[taken],
+                    wanted[taken],
+                    smoothing,
+                    NEGATIVES,
+                    foretold,
+                    self.recipe.foretold_share,
                 )
         return total
 

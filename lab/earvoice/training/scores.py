@@ -11,7 +11,7 @@ from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.training.decoder import compressed
+from earvoice.training.decoder import compressed, labels_alone
 from earvoice.training.export import exported_decoder, model_config
 from earvoice.training.greedy import greedy
 
@@ -89,8 +89,3 @@ def score_table(
                 scores.append(f"{tag} {bleu(wanted, given):.1f}")
         lines.append(f"{name:40} {len(part):5} {error:5.1f}  {ctc:5.1f}  {', '.join(scores)}")
     return "\n".join(lines) + "\n"
-
-
-def labels_alone(labels: Sequence[int], blank: int) -> list[int]:
-    """Runs of one label that follow each other are one piece; blanks are none."""
-    return [a for a, b in zip(labels, [-1, *labels], strict=False) if a not in (b, blank)]
