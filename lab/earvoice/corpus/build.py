@@ -42,7 +42,7 @@ Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
 BABBLING_CLIPS = 60
-LEAST_CUT_S = 1.0
+LEAST_CUT_SAMPLES = 16_000
 LEAST_HELD_OUT_WORDS = 4
 MILDER = Conditions(telephone=0.2, noise=0.25, babble=0.08, pace=0.2)
 """For synthesised speech."""
@@ -105,8 +105,9 @@ def _cut(part: Recorded, *, seed: int) -> Heard:
     """As much as has been heard at some moment of a live stream."""
     for clip, path in part:
         sound = read_sound(path)
-        seconds = _generator(seed, clip.key, "cut").uniform(LEAST_CUT_S, len(sound) / 16_000)
-        yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound[: int(16_000 * seconds)]
+        least = min(LEAST_CUT_SAMPLES, len(sound))
+        length = int(_generator(seed, clip.key, "cut").integers(least, len(sound) + 1))
+        yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound[:length]
 
 
 def _on_telephone(part: Recorded) -> Heard:

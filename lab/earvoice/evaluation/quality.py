@@ -62,7 +62,8 @@ def score_quality(
         chrf_score.score,
         str(chrf.get_signature()),
         100 * word_error_rate(hypotheses, references, language),
-        f"{default_unit(language)}s, lower case, no punctuation, titles in full, figures as written",
+        f"{default_unit(language)}s, lower case, no punctuation, titles in full, "
+        "figures as written",
     )
 
 

@@ -279,9 +279,9 @@ class Recipe:
     peak_rate: float = 4e-4
     dropout: float = 0.1
     label_smoothing: float = 0.1
-    speech_room: int = 3500
+    speech_room: int = 3000
     """States of the speech in a batch, padding included."""
-    text_room: int = 5000
+    text_room: int = 4000
     foretold_share: float = 0.7
     """Of the loss in English: how much of it is what the pretrained decoder would write."""
     english_share: float = 0.3
