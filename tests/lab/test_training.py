@@ -223,6 +223,22 @@ def test_who_writes_as_was_foretold_has_nothing_to_learn() -> None:
     assert slopes[0] < 1e-2 < slopes[1]
 
 
+def test_the_end_is_taught_by_the_text_alone() -> None:
+    """Whisper would begin again: what it foretells is for pieces, and no piece is left out."""
+    learner = trainer(Recipe(dropout=0.0, foretold_share=1.0))
+    learner.decoder.eval()
+    labels, pieces = learner.source.encode(SOURCE_TEXT[0]), learner.target.encode(TARGET_TEXT[0])
+    rows = [
+        Row(torch.randn(len(labels), WIDTH), labels, learner.tags["en"], pieces, told)
+        for told in (None, torch.zeros(len(pieces), WIDTH))
+    ]
+    alone = learner.loss(rows[:1]).item()
+    assert learner.loss(rows).item() > alone
+    rows[1] = dataclasses.replace(rows[1], foretold=torch.zeros(len(pieces) + 1, WIDTH))
+    with pytest.raises(ValueError, match="batch_size|size"):
+        learner.loss(rows)
+
+
 def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
     torch.manual_seed(8)
     decoder = TransformerDecoder(config()).eval()
@@ -238,7 +254,7 @@ def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
     good, worse, other = foretold(clips, decoder, target())
     assert good is not None
     assert good is worse
-    assert len(good) == len(target().encode(TARGET_TEXT[0])) + 1
+    assert len(good) == len(target().encode(TARGET_TEXT[0]))
     assert other is None
 
 

@@ -214,7 +214,8 @@ def foretold(
         room: states of a batch, padding included.
 
     Returns:
-        For each clip that has English [pieces + end, d] float16 after the last LayerNorm.
+        For each clip that has English [pieces, d] float16 after the last LayerNorm. Not for the
+        end: with so short a silence after the sound Whisper begins again instead.
     """
     number = {clip.key: index for index, clip in enumerate(clips)}
     heard_best = [number.get(clip.key.split("/")[0], index) for index, clip in enumerate(clips)]
@@ -237,7 +238,7 @@ def foretold(
                     torch.tensor(list(map(len, states))),
                 )
             for i, text, row in zip(part, texts, decoder.layer_norm(hidden), strict=True):
-                out[i] = row[1 : len(text)].half()
+                out[i] = row[1 : len(text) - 1].half()
             part = []
         part.append(index)
     return [out.get(best) for best in heard_best]
@@ -251,8 +252,8 @@ def labels_alone(labels: Sequence[int], blank: int) -> list[int]:
 def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list[dict[str, str]]:
     """What is to be written of each clip, by language.
 
-    Of one that is cut, the words that CTC hears in it as in the whole; none where it hears another
-    number of words in the whole than there are.
+    Of one that is cut, the words that CTC hears in it as in the whole; it is left out where CTC
+    hears another number of words in the whole than there are.
     """
 
     def ctc_words(index: int) -> list[str]:
@@ -264,11 +265,13 @@ def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list
         if not clip.is_cut:
             texts.append(clip.texts)
             continue
-        whole, begun = ctc_words(number[clip.key.split("/")[0]]), ctc_words(index)
-        words = (clip.english or "").split()
-        same = [a == b for a, b in zip(whole, begun, strict=False)]
-        count = (*same, False).index(False)
-        texts.append({SOURCE_LANGUAGE: " ".join(words[:count])} if len(whole) == len(words) else {})
+        base, words = number.get(clip.key.split("/")[0]), (clip.english or "").split()
+        heard = [] if base is None else ctc_words(base)  # the whole may be too long
+        if not words or len(heard) != len(words):
+            texts.append({})
+            continue
+        same = [a == b for a, b in zip(heard, ctc_words(index), strict=False)]
+        texts.append({SOURCE_LANGUAGE: " ".join(words[: (*same, False).index(False)])})
     return texts
 
 
@@ -465,14 +468,15 @@ class Trainer:
         hidden = self.decoder.layer_norm(hidden)
         english = torch.tensor([row.tag == self.tags[SOURCE_LANGUAGE] for row in rows])
         told = [row.foretold for row in rows if row.foretold is not None]
-        is_told = torch.tensor([row.foretold is not None for row in rows])
+        is_told = torch.tensor([row.foretold is not None for row in rows])[:, None]
+        is_told = is_told & (wanted != PAD) & (wanted != EOS)
         total: torch.Tensor = hidden.new_zeros(())
         for chosen, smoothing, foretold in (
             (is_told, 0.0, torch.cat(told).float() if told else None),
-            (english & ~is_told, 0.0, None),
-            (~english, self.recipe.label_smoothing, None),
+            (english[:, None] & ~is_told, 0.0, None),
+            (~english[:, None], self.recipe.label_smoothing, None),
         ):
-            taken = (wanted != PAD) & chosen[:, None]
+            taken = (wanted != PAD) & chosen
             if taken.any():
                 total = total + self.embedding.loss(
                     hidden[taken],
