@@ -65,7 +65,7 @@ live: setup ## open a page that captions what your microphone hears: make live T
 test: setup lint check ## everything that CI runs
 
 check: setup ## the tests alone
-	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile
 
 quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract
