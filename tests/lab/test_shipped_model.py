@@ -27,8 +27,8 @@ def write(checkpoint: Checkpoint, sound: np.ndarray, tag: str, most_tokens: int 
     """What greedy search writes of a whole sound."""
     encoded = checkpoint.network.encoder.encode(checkpoint.open_features().accept(sound))
     decoder = checkpoint.network.decoder
-    cache = decoder.open_cache(encoded.states)
     reading, written = [EOS, checkpoint.target_vocabulary.id_of(f"<{tag}>")], []
+    cache = decoder.open_cache(encoded.states, reading)
     for _ in range(most_tokens):
         logits, _ = decoder.prefill(reading, cache, 1, first_logits=len(reading) - 1)
         token = int(logits[-1].argmax())

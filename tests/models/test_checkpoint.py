@@ -26,8 +26,9 @@ from tests.tiny_model import random_network, save_network
 
 pytestmark = pytest.mark.torch
 
-Change = Callable[[dict[str, torch.Tensor]], None]
+Change = Callable[[dict[str, torch.Tensor]], object]
 
+SCALES = "decoder.embed_tokens.scales"
 NORMALISATION = FeatureNormalisation(torch.linspace(8, 12, 80), torch.linspace(2, 3, 80))
 
 
@@ -83,6 +84,31 @@ def test_half_size_storage(
     assert (directory / "model.safetensors").stat().st_size < 0.65 * full_bytes
     states = load_checkpoint(directory).network.encoder.encode(torch.randn(50, 80)).states
     assert states.dtype == torch.float32
+
+
+def test_embeddings_in_one_byte(
+    directory: Path, config: ModelConfig, source_model: bytes, target_model: bytes
+) -> None:
+    """What comes back is as near as 8 bits are; bytes without their scales are refused."""
+    state = random_network(config).state_dict()
+    save_checkpoint(
+        directory,
+        config,
+        state,
+        normalisation=NORMALISATION,
+        source_model=source_model,
+        target_model=target_model,
+        embeddings_in_int8=True,
+    )
+    rows = state["decoder.embed_tokens.weight"]
+    found = load_checkpoint(directory).network.decoder.embed_tokens.weight
+    assert bool(((found - rows).abs() <= rows.abs().amax(1, keepdim=True) / 253).all())
+    _rewrite(directory, lambda tensors: tensors.update({SCALES: torch.ones(3)}))
+    with pytest.raises(CheckpointError, match=r"embed_tokens\.scales is \(3,\) torch\.float32"):
+        load_checkpoint(directory)
+    _rewrite(directory, lambda tensors: tensors.pop(SCALES))
+    with pytest.raises(CheckpointError, match=r"embed_tokens\.weight is torch\.int8"):
+        load_checkpoint(directory)
 
 
 def test_numbers_too_large_for_the_storage_are_refused(

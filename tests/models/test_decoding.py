@@ -52,6 +52,36 @@ def test_steps_equal_teacher_forcing(network: SpeechTranslationModel) -> None:
     torch.testing.assert_close(prefilled, forced, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bool) -> None:
+    """Alone, in a batch with another language, and in training: as a network of these layers."""
+    own = replace(config, decoder=replace(config.decoder, own_layers=(7,)))
+    network, single = random_network(own), random_network(config)
+    shared = {n: t for n, t in network.decoder.state_dict().items() if not n.startswith("own.")}
+    single.decoder.load_state_dict(
+        shared | network.transformer_decoder.own["7"].state_dict(), strict=True
+    )
+    other = [2, 8, *TOKENS[2:]]
+    states = _states(9)
+    memory, counts = states.expand(2, -1, -1), torch.tensor([9, 9])
+    decoder = network.transformer_decoder
+    with torch.inference_mode():
+        expected = single.decoder(torch.tensor([TOKENS]), states[None], counts[:1])[0]
+        forced = decoder(torch.tensor([TOKENS, other]), memory, counts)
+    torch.testing.assert_close(forced[0], expected, atol=1e-5, rtol=0)
+    assert not torch.allclose(forced[0, 2:], forced[1, 2:], atol=0.1)
+    if prepared:
+        network.prepare_inference(torch.float32)
+    caches = [decoder.open_cache(states, tokens) for tokens in (TOKENS, other)]
+    for index, pair in enumerate(zip(TOKENS, other, strict=True)):
+        logits, _ = decoder.step([*pair], caches, [1, 2])
+        torch.testing.assert_close(logits, forced[:, index], atol=1e-5, rtol=0)
+    prefilled, _ = decoder.prefill(TOKENS, decoder.open_cache(states, TOKENS), 1)
+    torch.testing.assert_close(prefilled, forced[0], atol=1e-5, rtol=0)
+    with pytest.raises(ModelInputError, match=r"tokens begin with \[2, 7\]"):
+        decoder.prefill(TOKENS, decoder.open_cache(states, other), 1)
+
+
 def test_each_node_of_a_lattice_is_a_pass_of_its_own(config: ModelConfig) -> None:
     """A transducer after part of the text, with what was heard by then: the same logits."""
     decoder = random_network(transducer(config)).decoder

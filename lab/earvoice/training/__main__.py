@@ -1,4 +1,4 @@
-"""`python -m earvoice.training STEP`: adopt, hear, vocabulary, ctc, decoder, export, scores.
+"""`python -m earvoice.training STEP`: from texts and recordings to a model.
 
 Each step goes on where it stopped. Minutes are of one core, over all starts together.
 """
@@ -16,15 +16,34 @@ import soundfile
 import torch
 
 from earvoice.corpus.clips import read_people
-from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
+from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, SOURCE_LANGUAGE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.bridge import train_bridge
 from earvoice.training.ctc import train_ctc, with_branch
 from earvoice.training.data import read_clips
-from earvoice.training.decoder import Memory, Recipe, Trainer, compressed, first_decoder, foretold
-from earvoice.training.export import TAGS, adopt, export, model_config
+from earvoice.training.decoder import (
+    ENGLISH_RECIPE,
+    Memory,
+    PartlyTaught,
+    Recipe,
+    Trainer,
+    compressed,
+    english_decoder,
+    first_decoder,
+    foretold,
+    often_written,
+)
+from earvoice.training.export import (
+    DECODER_FILE,
+    ENGLISH_FILE,
+    TAGS,
+    adopt,
+    export,
+    model_config,
+    trained_decoder,
+)
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
@@ -35,7 +54,7 @@ if TYPE_CHECKING:
 
 SHORT_WORDS = 5
 NEED_DATA = ("hear", "vocabulary", "decoder")
-NEED_RUN = ("adopt", "ctc", "decoder", "export", "scores")
+NEED_RUN = ("adopt", "ctc", "decoder", "english", "export", "scores")
 
 
 def main() -> None:
@@ -46,6 +65,7 @@ def main() -> None:
         "vocabulary": run_vocabulary,
         "ctc": run_ctc,
         "decoder": run_decoder,
+        "english": run_english,
         "export": run_export,
         "scores": run_scores,
     }
@@ -136,20 +156,27 @@ def run_decoder(options: argparse.Namespace) -> None:
     bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
     config = model_config(len(source), len(target))
     recipe = Recipe(wait_k=options.wait_k)
+    decoder = first_decoder(config, target, recipe.dropout)
+    pairs = weighted(read_pairs(options.data / "text", SEED))
+    taught = often_written(pairs, target, whisper_ranks())
+    embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
+    trainer = Trainer(decoder, clips, memory, bridge, pairs, source, target, recipe, embedding)
+    trainer.train(options.run / DECODER_FILE, 60 * options.minutes, SEED)
+
+
+def run_english(options: argparse.Namespace) -> None:
+    """Layers of its own for English, which go on from Whisper's."""
+    source, target = vocabularies(options.corpus)
+    clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
+    memory = memory_of(clips, options.run, source)
+    config = model_config(len(source), len(target))
     told = foretold(clips, first_decoder(config, target).eval(), target)
-    trainer = Trainer(
-        first_decoder(config, target, recipe.dropout),
-        clips,
-        memory,
-        bridge,
-        weighted(read_pairs(options.data / "text", SEED)),
-        source,
-        target,
-        recipe,
-        whisper_ranks(),
-        told,
-    )
-    trainer.train(options.run, 60 * options.minutes, SEED)
+    recipe, shared = ENGLISH_RECIPE, trained_decoder(options.run / DECODER_FILE)
+    decoder, embedding = english_decoder(config, target, shared, recipe.dropout)
+    for clip in clips:
+        clip.texts = {tag: clip.texts[tag] for tag in clip.texts if tag == SOURCE_LANGUAGE}
+    trainer = Trainer(decoder, clips, memory, None, [], source, target, recipe, embedding, told)
+    trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, SEED)
 
 
 def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:

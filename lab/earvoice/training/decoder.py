@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,6 +64,27 @@ def first_decoder(
     return decoder
 
 
+def english_decoder(
+    config: ModelConfig, vocabulary: Vocabulary, taught: Mapping[str, torch.Tensor], dropout: float
+) -> tuple[TransformerDecoder, PartlyTaught]:
+    """Whisper's layers over the embeddings of a decoder that was taught, which stay as they are.
+
+    Args:
+        taught: its state.
+    """
+    decoder = first_decoder(config, vocabulary, dropout)
+    first = decoder.embed_tokens.weight.detach().clone()
+    decoder.load_state_dict({k: v for k, v in taught.items() if is_shared(k)}, strict=False)
+    decoder.embed_positions.requires_grad_(requires_grad=False)
+    weight = decoder.embed_tokens.weight
+    return decoder, PartlyTaught(weight, (weight != first).any(1), first)
+
+
+def is_shared(name: str) -> bool:
+    """Whether a decoder's tensor is the same for every language."""
+    return name.startswith(("embed_", "output_projection."))
+
+
 class PartlyTaught(nn.Module):
     """An embedding, and output projection, of which some rows learn and the rest stays.
 
@@ -76,13 +98,23 @@ class PartlyTaught(nn.Module):
     place: torch.Tensor
     """[V] int64: where a piece is when those that are taught come first."""
 
-    def __init__(self, weight: torch.Tensor, taught: torch.Tensor) -> None:
-        """`weight` [V, d], `taught` [V] bool."""
+    def __init__(
+        self, weight: torch.Tensor, taught: torch.Tensor, first: torch.Tensor | None = None
+    ) -> None:
+        """Split what is to be taught from the rest.
+
+        Args:
+            weight: [V, d].
+            taught: [V] bool.
+            first: [V, d] before it was taught; then nothing is taught any more.
+        """
         super().__init__()
         order = torch.cat((taught.nonzero()[:, 0], (~taught).nonzero()[:, 0]))
-        self.taught = nn.Parameter(weight.detach()[order[: int(taught.sum())]].clone())
-        self.register_buffer("first", self.taught.detach().clone())
-        self.register_buffer("kept", weight.detach()[order[len(self.taught) :]].clone())
+        own = order[: int(taught.sum())]
+        learns = first is None
+        self.taught = nn.Parameter(weight.detach()[own].clone(), requires_grad=learns)
+        self.register_buffer("first", (weight if first is None else first).detach()[own].clone())
+        self.register_buffer("kept", weight.detach()[order[len(own) :]].clone())
         self.register_buffer("place", order.argsort())
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -309,6 +341,10 @@ class Row:
     """See the function of that name."""
 
 
+ENGLISH_RECIPE = Recipe(peak_rate=1.5e-4, dropout=0.05, speech_room=4000, english_share=1.0)
+"""For layers that write English alone."""
+
+
 class Trainer:
     """Speech and text in each batch; goes on from its last state.
 
@@ -316,9 +352,9 @@ class Trainer:
         decoder: to go on with; see `first_decoder`.
         clips: with their states.
         memory: the same clips as the decoder reads them.
-        bridge: makes states of texts.
+        bridge: makes states of texts; needed if there are any.
         pairs: texts, most of which nobody speaks.
-        pretrained: pieces whose embeddings are taught only if translations often use them.
+        embedding: the decoder's.
         foretold: see the function of that name.
     """
 
@@ -327,12 +363,12 @@ class Trainer:
         decoder: TransformerDecoder,
         clips: Sequence[Heard],
         memory: Memory,
-        bridge: Bridge,
+        bridge: Bridge | None,
         pairs: Sequence[Pair],
         source: Vocabulary,
         target: Vocabulary,
         recipe: Recipe,
-        pretrained: Collection[str] = (),
+        embedding: PartlyTaught,
         foretold: Sequence[torch.Tensor | None] = (),
     ) -> None:
         self.clips, self.memory, self.bridge, self.pairs = clips, memory, bridge, pairs
@@ -346,8 +382,7 @@ class Trainer:
         for module in self.decoder.modules():
             if isinstance(module, MultiHeadAttention):
                 module.dropout = 0.0  # with it, attention on a CPU takes three times as long
-        taught = often_written(pairs, target, pretrained)
-        self.embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
+        self.embedding = embedding
         self.decoder.register_module("embed_tokens", self.embedding)
         self.decoder.register_module("output_projection", None)
         self._parameters = list(self.decoder.parameters())
@@ -358,9 +393,8 @@ class Trainer:
         self.texts = texts_of(clips, memory, source)
         self._spoken = [i for i, texts in enumerate(self.texts) if texts and memory.length(i)]
 
-    def train(self, run: Path, seconds: float, seed: int = 1) -> None:
-        """Until so many seconds of processor are used in all."""
-        path = run / "decoder.pt"
+    def train(self, path: Path, seconds: float, seed: int = 1) -> None:
+        """Until so many seconds of processor are used in all; the state is kept in a file."""
         if path.exists():
             self._load(path)
         steps = self.rows(np.random.default_rng((seed, self.step)))
@@ -385,7 +419,7 @@ class Trainer:
             [self.memory.length(i) for i in self._spoken], self.recipe.speech_room, generator
         )
         lengths = [len(pair.english) // LETTERS_PER_STATE + 8 for pair in self.pairs]
-        written = batches(lengths, self.recipe.text_room, generator)
+        written = batches(lengths, self.recipe.text_room, generator) if lengths else repeat(())
         while True:
             yield (
                 self._spoken_rows(next(spoken), generator),
@@ -414,6 +448,8 @@ class Trainer:
 
     def _written_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
         labels, texts = [], []
+        if self.bridge is None:
+            return []
         for pair in (self.pairs[i] for i in part):
             said = self.bridge.labels_of(pair.english, self.source, generator)
             tags = list(pair.translations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,19 +13,22 @@ from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig
-from earvoice.training.decoder import COMPRESSION_MAX_FRAMES, first_decoder
+from earvoice.training.decoder import COMPRESSION_MAX_FRAMES, first_decoder, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "9"
-PRETRAINED_SHARE = 0.15
+VERSION = "10"
+PRETRAINED_SHARE = 0.2
+"""Of Whisper's layers in those for English."""
+DECODER_FILE = "decoder.pt"
+ENGLISH_FILE = "english.pt"
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LANGUAGES = tuple(TargetLanguage(tag, f"<{tag}>") for tag in (*TARGET_LANGUAGES, SOURCE_LANGUAGE))
 """Who asks for no language gets the first."""
@@ -45,6 +49,11 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
     )
 
 
+def with_own_english(config: ModelConfig, target: Vocabulary) -> ModelConfig:
+    token = target.id_of(f"<{SOURCE_LANGUAGE}>")
+    return replace(config, decoder=replace(config.decoder, own_layers=(token,)))
+
+
 def adopt(model: Path, corpus: Path, run: Path) -> None:
     """Let a run go on from a checkpoint's weights and vocabularies, with a fresh optimiser.
 
@@ -52,7 +61,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
         CheckpointError: the checkpoint is damaged.
         FileExistsError: the run has begun.
     """
-    for name in ("ctc.pt", "decoder.pt"):
+    for name in ("ctc.pt", DECODER_FILE, ENGLISH_FILE):
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)
@@ -62,43 +71,66 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     (folder / "source.model").write_bytes(parts.source_vocabulary.model)
     (folder / "target.model").write_bytes(parts.target_vocabulary.model)
     network = build_network(parts.config, parts.tensors)
-    branch, decoder = (
-        network.encoder.get_submodule("ctc").state_dict(),
-        network.decoder.state_dict(),
-    )
+    branch = network.encoder.get_submodule("ctc").state_dict()
     torch.save({"branch": branch, "used": 0.0, "step": 0}, run / "ctc.pt")
-    torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, run / "decoder.pt")
+    given = network.decoder.state_dict()
+    decoder = {name: tensor for name, tensor in given.items() if not name.startswith("own.")}
+    _begin(run / DECODER_FILE, decoder)
+    for token in parts.config.decoder.own_layers:
+        start = f"own.{token}."
+        own = {name.removeprefix(start): given[name] for name in given if name.startswith(start)}
+        _begin(run / ENGLISH_FILE, decoder | own)
+
+
+def _begin(path: Path, decoder: dict[str, torch.Tensor]) -> None:
+    torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, path)
+
+
+def trained_decoder(path: Path) -> dict[str, torch.Tensor]:
+    """The mean of a run's last weights."""
+    state: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["average"]
+    return state
+
+
+def trained_english(path: Path, target: Vocabulary, config: ModelConfig) -> dict[str, torch.Tensor]:
+    """Layers for English, nearer to the pretrained ones than was learned (Wortsman 2022)."""
+    state = trained_decoder(path)
+    own = {name: tensor for name, tensor in state.items() if not is_shared(name)}
+    if not torch.load(path, weights_only=True)["step"]:
+        return own  # adopted: they were drawn nearer before
+    pretrained = first_decoder(config, target).state_dict()
+    return {name: torch.lerp(own[name], pretrained[name], PRETRAINED_SHARE) for name in own}
 
 
 def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
-    """The mean of the run's last weights, its layers a little nearer to the pretrained ones.
-
-    English gains more by that than the other languages lose (Wortsman 2022).
-    """
-    state = torch.load(run / "decoder.pt", weights_only=True)["average"]
-    decoder = first_decoder(config, target)
-    for name, pretrained in decoder.state_dict().items():
-        if not name.startswith(("embed_tokens", "output_projection")):
-            state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
+    """What the run has learned; with layers of its own for English, if it has taught them."""
+    state = trained_decoder(run / DECODER_FILE)
+    if (run / ENGLISH_FILE).exists():
+        english = trained_english(run / ENGLISH_FILE, target, config)
+        config = with_own_english(config, target)
+        (token,) = config.decoder.own_layers
+        state |= {f"own.{token}.{name}": tensor for name, tensor in english.items()}
+    decoder = TransformerDecoder(config)
     decoder.load_state_dict(state)
+    decoder.tie_embeddings()
     return decoder.eval()
 
 
 def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -> None:
     """Write what the run has learned; see `exported_decoder`."""
-    config = model_config(len(source), len(target))
-    decoder = exported_decoder(run, target, config).state_dict()
+    decoder = exported_decoder(run, target, model_config(len(source), len(target)))
     branch = torch.load(run / "ctc.pt", weights_only=True)["branch"]
     encoder = pretrained_encoder().state_dict()
     tensors = {f"encoder.{n}": v for n, v in encoder.items() if not n.startswith("ctc.")}
     tensors |= {f"encoder.ctc.{n}": v for n, v in branch.items()}
-    tensors |= {f"decoder.{n}": v for n, v in decoder.items()}
+    tensors |= {f"decoder.{n}": v for n, v in decoder.state_dict().items()}
     save_checkpoint(
         directory,
-        config,
+        decoder.config,
         tensors,
         normalisation=FeatureNormalisation.identity(),
         source_model=source.model,
         target_model=target.model,
         storage_dtype=torch.float16,
+        embeddings_in_int8=True,
     )

@@ -29,7 +29,7 @@ def greedy(
         decoder: ours, with or without learned positions.
         memory: [B, S, d] states.
         lengths: [B] int64 states of each.
-        prompts: for each the tokens that it begins with, equally many.
+        prompts: for each the tokens that it begins with, equally many, of one language.
         end: the token that ends a hypothesis.
         most_tokens: a hypothesis that is longer is cut.
         allowed: [V] bool, tokens that may be written.
@@ -38,7 +38,8 @@ def greedy(
         Tokens without prompt and end, and their log-probabilities, that of the end last.
     """
     batch = memory.shape[0]
-    layers = cast("list[DecoderLayer]", list(decoder.layers))
+    stack = decoder.stack_of(prompts[0])
+    layers = cast("list[DecoderLayer]", list(stack.layers))
     seen = (torch.arange(memory.shape[1]) < lengths[:, None])[:, None, None]
     cross = [
         (a.by_head(a.k_proj(memory)), a.by_head(a.v_proj(memory)))
@@ -73,7 +74,7 @@ def greedy(
             attended = functional.scaled_dot_product_attention(query, *cross[index], attn_mask=seen)
             hidden = hidden + other.out_proj(attended.transpose(1, 2).flatten(2))
             hidden = hidden + layer.feed_forward(hidden)
-        logits = decoder.logits(hidden[:, -1]).float()
+        logits = decoder.logits(stack.layer_norm(hidden[:, -1])).float()
         if allowed is not None:
             logits = logits.masked_fill(~allowed, -torch.inf)
         best, token = logits.log_softmax(-1).max(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -30,8 +30,11 @@ class SearchDecoder(PrefillDecoder[CacheT], Protocol[CacheT]):
     def is_transducer(self) -> bool:
         """Whether the model is one."""
 
-    def open_cache(self, states: torch.Tensor) -> CacheT:
-        """Keys and values of encoder states, [S, d] float32."""
+    def stack_of(self, tokens: Sequence[int]) -> Hashable:
+        """What tells the layers of hypotheses that begin so from those of others."""
+
+    def open_cache(self, states: torch.Tensor, tokens: Sequence[int]) -> CacheT:
+        """Keys and values of encoder states, [S, d] float32, for hypotheses that begin so."""
 
     def step(
         self,
@@ -51,11 +54,11 @@ class SearchStrategy(Strategy[Run]):
 
     def __init__(self, decoder: SearchDecoder[Any]) -> None:
         self._decoder = decoder
-        self._memories: WeakKeyDictionary[StateBlock, Any] = WeakKeyDictionary()
+        self._memories: WeakKeyDictionary[StateBlock, dict[Hashable, Any]] = WeakKeyDictionary()
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
-        cache = self._memory_of(states).fresh()
+        cache = self._memory_of(states, prompt.forced).fresh()
         if prompt.beam is not None:
             is_transducer = self._decoder.is_transducer
             return begin_beam(
@@ -88,12 +91,12 @@ class SearchStrategy(Strategy[Run]):
             found.update(zip(indices, taken, strict=True))
         return [found[index] for index in range(len(runs))]
 
-    def _memory_of(self, states: StateBlock) -> Any:
+    def _memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
         """Keys and values of these states: computed once, shared by all that attends to them."""
-        memory = self._memories.get(states)
-        if memory is None:
-            memory = self._memories[states] = self._decoder.open_cache(state_tensor(states))
-        return memory
+        known, stack = self._memories.setdefault(states, {}), self._decoder.stack_of(tokens)
+        if stack not in known:
+            known[stack] = self._decoder.open_cache(state_tensor(states), tokens)
+        return known[stack]
 
 
 class SequentialStrategy(Strategy[GreedyRun[LstmCache]]):

@@ -22,6 +22,8 @@ from safetensors.torch import save as save_tensors
 
 from earvoice.api.v1 import types_pb2
 from earvoice.models.assembly import (
+    EMBEDDING_SCALES,
+    EMBEDDING_WEIGHT,
     CheckpointParts,
     build_network,
     check_finite,
@@ -56,6 +58,7 @@ SOURCE_FILE = "source.model"
 TARGET_FILE = "target.model"
 HASHED_FILES = (WEIGHTS_FILE, SOURCE_FILE, TARGET_FILE)
 STORAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+LARGEST_INT8 = 127
 
 
 def save_checkpoint(
@@ -67,12 +70,14 @@ def save_checkpoint(
     source_model: bytes,
     target_model: bytes,
     storage_dtype: torch.dtype = torch.float32,
+    embeddings_in_int8: bool = False,
 ) -> None:
     """Write a checkpoint directory; `config.json` comes last and makes it valid.
 
     Args:
         directory: created if missing; files of an earlier checkpoint are replaced.
         storage_dtype: of matrices; vectors stay float32. float32, bfloat16 or float16.
+        embeddings_in_int8: the decoder's, with a scale for each row.
     """
     if storage_dtype not in STORAGE_DTYPES:
         message = f"storage_dtype is {storage_dtype}; allowed: {STORAGE_DTYPES}"
@@ -88,6 +93,11 @@ def save_checkpoint(
     }
     for name, tensor in tensors.items():
         check_finite(name, tensor)
+    if embeddings_in_int8:
+        rows = state_dict[EMBEDDING_WEIGHT].detach().cpu().float()
+        scales = rows.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / LARGEST_INT8
+        tensors[EMBEDDING_WEIGHT] = (rows / scales[:, None]).round().to(torch.int8)
+        tensors[EMBEDDING_SCALES] = scales
     tensors["normalisation.mean"] = normalisation.mean.float().contiguous()
     tensors["normalisation.deviation"] = normalisation.deviation.float().contiguous()
     contents = {
@@ -113,6 +123,8 @@ def read_directory(directory: Path) -> CheckpointParts:
         tensors = load_tensors(weights)
         mean = tensors.pop("normalisation.mean").float()
         deviation = tensors.pop("normalisation.deviation").float()
+        if EMBEDDING_SCALES in tensors:
+            tensors[EMBEDDING_WEIGHT] = _scaled(tensors[EMBEDDING_WEIGHT], tensors)
     except (safetensors.SafetensorError, KeyError) as error:
         message = f"checkpoint {directory.name}: {WEIGHTS_FILE} is not usable ({error})"
         raise CheckpointError(message) from error
@@ -126,6 +138,18 @@ def read_directory(directory: Path) -> CheckpointParts:
         hash=directory_hash(directory),
         precision_trials=trials,
     )
+
+
+def _scaled(rows: torch.Tensor, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    """[n, d] of numbers in 8 bits and the scale of each row, [n], which is taken out."""
+    scales = tensors.pop(EMBEDDING_SCALES)
+    if rows.dtype != torch.int8 or scales.dtype != torch.float32 or scales.shape != rows.shape[:1]:
+        message = (
+            f"tensor {EMBEDDING_SCALES} is {tuple(scales.shape)} {scales.dtype} beside "
+            f"{tuple(rows.shape)} {rows.dtype}; allowed: a torch.float32 for each row of torch.int8"
+        )
+        raise CheckpointError(message)
+    return rows.float() * scales[:, None]
 
 
 def load_config(directory: Path | str) -> ModelConfig:

@@ -145,10 +145,15 @@ class DecoderConfig(ModelRecord):
     max_tokens: int = parameter(448, minimum=16, maximum=65536)
     """Learned positions: no hypothesis is longer, start and language token included."""
     key_bias: bool = True
+    own_layers: tuple[int, ...] = ()
+    """Tokens of languages, each of which goes through layers and a last LayerNorm of its own."""
 
     def check_together(self) -> None:
         if self.architecture == "lstm" and self.predictor_layers:
             raise ParameterError("predictor_layers", self.predictor_layers, "0 with LSTMs")
+        if self.own_layers and (self.architecture == "lstm" or self.predictor_layers):
+            allowed = "none with LSTMs and in a transducer"
+            raise ParameterError("own_layers", self.own_layers, allowed)
 
     @property
     def is_transducer(self) -> bool:
@@ -231,6 +236,9 @@ class ModelConfig(ModelRecord):
 
     def check_together(self) -> None:
         _check_heads("decoder.heads", self.decoder.heads, self.encoder.d_model)
+        if not all(0 <= token < self.target_pieces for token in self.decoder.own_layers):
+            allowed = f"0 to {self.target_pieces - 1}"
+            raise ParameterError("decoder.own_layers", self.decoder.own_layers, allowed)
         layer, layers = self.policy_defaults.attention_layer, self.decoder.layers
         if layer > layers:
             raise ParameterError("policy_defaults.attention_layer", layer, f"1 to {layers}")

@@ -12,7 +12,7 @@ from torch.nn import functional
 from earvoice.models.errors import ModelInputError
 from earvoice.models.fused_transformer import FusedDecoderLayer
 from earvoice.models.inference import replace_linears
-from earvoice.models.transformer import DecoderLayer, TransformerDecoder
+from earvoice.models.transformer import DecoderLayer, DecoderStack, TransformerDecoder
 
 FIRST_CAPACITY_TOKENS = 64
 """Room for keys and values that a fresh cache has; it doubles when full."""
@@ -31,17 +31,20 @@ class DecoderCache:
         self,
         cross_keys: torch.Tensor,
         cross_values: torch.Tensor,
+        stack: DecoderStack,
         buffer: torch.Tensor | None = None,
         *,
         text_layers: int | None = None,
     ) -> None:
         """`cross_keys` and `cross_values` [layers, heads, S, d_head] are of the encoder states.
 
-        `buffer` [2, text layers, heads, capacity, d_head] will hold the tokens'; there are as many
-        text layers as others unless `text_layers` says so.
+        They are made by the layers of `stack`, through which the tokens go as well. `buffer`
+        [2, text layers, heads, capacity, d_head] will hold the tokens'; there are as many text
+        layers as others unless `text_layers` says so.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
+        self.stack = stack
         layers, heads, _, width = cross_keys.shape
         shape = (2, text_layers or layers, heads, FIRST_CAPACITY_TOKENS, width)
         self._take(cross_keys.new_empty(shape) if buffer is None else buffer)
@@ -63,7 +66,7 @@ class DecoderCache:
     def fresh(self) -> DecoderCache:
         """Another hypothesis over the same states."""
         text_layers = self.buffer.shape[1]
-        return DecoderCache(self.cross_keys, self.cross_values, text_layers=text_layers)
+        return DecoderCache(self.cross_keys, self.cross_values, self.stack, text_layers=text_layers)
 
     def as_beam(self) -> BeamCache:
         return BeamCache(self)
@@ -118,7 +121,7 @@ class BeamCache(DecoderCache):
     """
 
     def __init__(self, trunk: DecoderCache) -> None:
-        super().__init__(trunk.cross_keys, trunk.cross_values, trunk.buffer)
+        super().__init__(trunk.cross_keys, trunk.cross_values, trunk.stack, trunk.buffer)
         self.length = self._position = trunk.length
         self._ancestors = torch.ones(
             1, trunk.length, dtype=torch.bool, device=trunk.cross_keys.device
@@ -164,6 +167,18 @@ class BeamCache(DecoderCache):
 DecodingLayer = DecoderLayer | FusedDecoderLayer
 
 
+def decoding_layers(stack: DecoderStack) -> list[DecodingLayer]:
+    return [layer for layer in stack.layers if isinstance(layer, DecodingLayer)]
+
+
+def _places(stack: DecoderStack) -> Iterator[tuple[DecodingLayer, int, int]]:
+    """Each layer and its places among those that attend to the text and to the source."""
+    text = source = 0
+    for layer in decoding_layers(stack):
+        yield layer, text, source
+        text, source = text + layer.text, source + layer.source
+
+
 class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
@@ -173,35 +188,32 @@ class CachedDecoder(TransformerDecoder):
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: see `earvoice.models.inference`."""
-        self.layers = nn.ModuleList(
-            FusedDecoderLayer(layer, dtype)
-            for layer in self.layers
-            if isinstance(layer, DecoderLayer)
-        )
+        for stack in (self, *self.own.values()):
+            assert isinstance(stack, DecoderStack)  # noqa: S101 - for the type checker
+            stack.layers = nn.ModuleList(
+                FusedDecoderLayer(layer, dtype)
+                for layer in stack.layers
+                if isinstance(layer, DecoderLayer)
+            )
         replace_linears(self, dtype)
 
-    def decoding_layers(self) -> list[DecodingLayer]:
-        return [layer for layer in self.layers if isinstance(layer, DecodingLayer)]
-
-    def _places(self) -> Iterator[tuple[DecodingLayer, int, int]]:
-        """Each layer and its places among those that attend to the text and to the source."""
-        text = source = 0
-        for layer in self.decoding_layers():
-            yield layer, text, source
-            text, source = text + layer.text, source + layer.source
-
     @torch.inference_mode()
-    def open_cache(self, states: torch.Tensor) -> DecoderCache:
-        """Compute keys and values of encoder states, [S, d] float32, once for all layers."""
+    def open_cache(self, states: torch.Tensor, tokens: Sequence[int] = ()) -> DecoderCache:
+        """Compute keys and values of encoder states, [S, d] float32, once for all layers.
+
+        Args:
+            tokens: what every hypothesis begins with; see `stack_of`.
+        """
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
             message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
             raise ModelInputError(message)
         states = states.to(self.embed_tokens.weight.device)
-        layers = [layer for layer in self.decoding_layers() if layer.source]
+        stack = self.stack_of(tokens)
+        layers = [layer for layer in decoding_layers(stack) if layer.source]
         memory = torch.stack([layer.project_memory(states) for layer in layers], 1)
         predictor = self.config.decoder.predictor_layers
-        return DecoderCache(memory[0], memory[1], text_layers=predictor or None)
+        return DecoderCache(memory[0], memory[1], stack, text_layers=predictor or None)
 
     @torch.inference_mode()
     def prefill(
@@ -226,6 +238,9 @@ class CachedDecoder(TransformerDecoder):
             averaged over heads.
         """
         self._check(tokens, [attention_layer], [attention_heads])
+        if not cache.length and self.stack_of(tokens) is not cache.stack:
+            message = f"tokens begin with {tokens[:2]}; the cache was opened for another language"
+            raise ModelInputError(message)
         cache.reserve(len(tokens))
         end = cache.length + len(tokens)
         ids = self._as_tensor(tokens)
@@ -234,7 +249,7 @@ class CachedDecoder(TransformerDecoder):
         attention = hidden.new_empty(0)
         # Rows before this are needed for the keys and values of other layers alone.
         first = min(first_logits, first_attention)
-        for layer, text, source in self._places():
+        for layer, text, source in _places(cache.stack):
             if layer.text:
                 query, keys, values = layer.project_self(hidden)
                 keys, values = cache.extend(text, keys, values)
@@ -253,7 +268,8 @@ class CachedDecoder(TransformerDecoder):
             hidden = layer.add_feed_forward(hidden)
         cache.advance(len(tokens))
         attention = attention[first_attention - len(tokens) :]
-        return self.logits(hidden[first_logits - len(tokens) :]), attention
+        hidden = cache.stack.layer_norm(hidden[first_logits - len(tokens) :])
+        return self.logits(hidden), attention
 
     @torch.inference_mode()
     def step(
@@ -279,9 +295,43 @@ class CachedDecoder(TransformerDecoder):
         self._check(tokens, attention_layers, heads)
         for cache in caches:
             cache.reserve(cache.rows)
-        hidden = self._step_embedding(tokens, caches)
+        embedded = torch.split(
+            self._step_embedding(tokens, caches), [cache.rows for cache in caches]
+        )
+        stacks: dict[DecoderStack, list[int]] = {}
+        for b, cache in enumerate(caches):
+            stacks.setdefault(cache.stack, []).append(b)
+        hidden: dict[int, torch.Tensor] = {}
         attention: dict[int, torch.Tensor] = {}
-        for layer, text, source in self._places():
+        for stack, members in stacks.items():
+            own = [caches[b] for b in members]
+            passed, weights = self._step_through(
+                stack,
+                _joined([embedded[b] for b in members]),
+                own,
+                [attention_layers[b] for b in members],
+                [heads[b] for b in members],
+            )
+            hidden.update(
+                zip(members, torch.split(passed, [cache.rows for cache in own]), strict=True)
+            )
+            attention.update(zip(members, weights, strict=True))
+        for cache in caches:
+            cache.advance(cache.rows)
+        logits = self.logits(_joined([hidden[b] for b in range(len(caches))]))
+        return logits, [row for b in range(len(caches)) for row in attention[b]]
+
+    def _step_through(
+        self,
+        stack: DecoderStack,
+        hidden: torch.Tensor,
+        caches: Sequence[DecoderCache],
+        attention_layers: Sequence[int],
+        attention_heads: Sequence[Sequence[int]],
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """[R, d] of the new tokens → [R, d] after the last LayerNorm, and attention [rows, S]."""
+        attention: dict[int, torch.Tensor] = {}
+        for layer, text, source in _places(stack):
             if layer.text:
                 attended_rows = self._step_self_attention(layer, text, hidden, caches)
                 hidden = layer.add_self(hidden, attended_rows)
@@ -292,16 +342,14 @@ class CachedDecoder(TransformerDecoder):
                     own = queries[:, rows]
                     if attention_layers[b] == source + 1:
                         values, weights = _weighted(own, cache, source)
-                        attention[b] = _mean_of(weights, heads[b])
+                        attention[b] = _mean_of(weights, attention_heads[b])
                     else:
                         keys, values = cache.cross_keys[source], cache.cross_values[source]
                         values = _attended(own, keys, values)
                     attended.append(values)
                 hidden = layer.add_cross(hidden, _joined(attended))
             hidden = layer.add_feed_forward(hidden)
-        for cache in caches:
-            cache.advance(cache.rows)
-        return self.logits(hidden), [row for b in range(len(caches)) for row in attention[b]]
+        return stack.layer_norm(hidden), [attention[b] for b in range(len(caches))]
 
     def _step_embedding(self, tokens: list[int], caches: Sequence[DecoderCache]) -> torch.Tensor:
         """[R, d]: each token at its own place in its hypothesis."""

@@ -1,7 +1,7 @@
 """Transformers (Vaswani 2017, pre-norm): attention, positions, an encoder's layer, the decoder."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
@@ -238,23 +238,45 @@ class DecoderLayer(nn.Module):
         return output
 
 
-class TransformerDecoder(nn.Module):
-    """Embedding, layers, final LayerNorm, output projection without bias."""
+class DecoderStack(nn.Module):
+    """Layers that a hypothesis goes through, and the LayerNorm after them."""
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__()
+        predictor, joiner = config.decoder.predictor_layers, config.decoder.layers
+        self.layers = nn.ModuleList(
+            [DecoderLayer(config, dropout, source=False) for _ in range(predictor)]
+            + [DecoderLayer(config, dropout, text=not predictor) for _ in range(joiner)]
+        )
+        self.layer_norm = nn.LayerNorm(config.encoder.d_model)
+
+    def through(
+        self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
+    ) -> torch.Tensor:
+        """[B, L, d] → [B, L, d]; see `DecoderLayer.forward`."""
+        for layer in self.layers:
+            hidden = layer(hidden, memory, allowed)
+        normed: torch.Tensor = self.layer_norm(hidden)
+        return normed
+
+
+class TransformerDecoder(DecoderStack):
+    """Embedding, layers, final LayerNorm, output projection without bias.
+
+    Languages that have layers of their own share the embeddings.
+    """
+
+    def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
+        super().__init__(config, dropout)
         width = config.encoder.d_model
         self.config = config
         self.embed_tokens = nn.Embedding(config.target_pieces, width, padding_idx=PAD)
         nn.init.normal_(self.embed_tokens.weight, std=width**-0.5)
         with torch.no_grad():
             self.embed_tokens.weight[PAD].zero_()
-        predictor, joiner = config.decoder.predictor_layers, config.decoder.layers
-        self.layers = nn.ModuleList(
-            [DecoderLayer(config, dropout, source=False) for _ in range(predictor)]
-            + [DecoderLayer(config, dropout, text=not predictor) for _ in range(joiner)]
+        self.own = nn.ModuleDict(
+            {str(token): DecoderStack(config, dropout) for token in config.decoder.own_layers}
         )
-        self.layer_norm = nn.LayerNorm(width)
         self.output_projection = nn.Linear(width, config.target_pieces, bias=False)
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()
@@ -269,6 +291,14 @@ class TransformerDecoder(nn.Module):
     def tie_embeddings(self) -> None:
         if self.config.decoder.tied_embeddings:
             self.output_projection.weight = self.embed_tokens.weight
+
+    def stack_of(self, tokens: Sequence[int]) -> DecoderStack:
+        """The layers of hypotheses that begin with these tokens, the second that of a language."""
+        if len(tokens) > 1 and str(tokens[1]) in self.own:
+            own = self.own[str(tokens[1])]
+            assert isinstance(own, DecoderStack)  # noqa: S101 - for the type checker
+            return own
+        return self
 
     def forward(
         self,
@@ -317,7 +347,9 @@ class TransformerDecoder(nn.Module):
         hidden = hidden.repeat_interleave(steps, 0)
         for layer in self.layers[predictor:]:
             hidden = layer(hidden, memory.view(-1, memory.shape[2], width), allowed)
-        return self.logits(hidden).view(-1, steps, tokens.shape[1], self.config.target_pieces)
+        return self.logits(self.layer_norm(hidden)).view(
+            -1, steps, tokens.shape[1], self.config.target_pieces
+        )
 
     def hidden(
         self,
@@ -333,9 +365,14 @@ class TransformerDecoder(nn.Module):
             allowed = allowed & visible[:, None]
         positions = self.positions.up_to(tokens.shape[1], tokens.device)
         hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
-        for layer in self.layers:
-            hidden = layer(hidden, memory, allowed)
-        return hidden
+        if not self.own:
+            return self.through(hidden, memory, allowed)
+        stacks = [self.stack_of(row) for row in tokens[:, :2].tolist()]
+        out = torch.empty_like(hidden)
+        for stack in set(stacks):
+            rows = [row for row, own in enumerate(stacks) if own is stack]
+            out[rows] = stack.through(hidden[rows], memory[rows], allowed[rows])
+        return out
 
     def embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Tokens [B, L] or [L] with position rows [L, d] → [B, L, d] or [L, d] float32."""
@@ -343,6 +380,6 @@ class TransformerDecoder(nn.Module):
         return embedded * self._embedding_scale + positions
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[…, d] → […, V] float32."""
-        output: torch.Tensor = self.output_projection(self.layer_norm(hidden)).float()
+        """[…, d] after the last LayerNorm → […, V] float32."""
+        output: torch.Tensor = self.output_projection(hidden).float()
         return output

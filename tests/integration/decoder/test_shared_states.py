@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,9 @@ class CountingDecoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def open_cache(self, states: torch.Tensor) -> Any:
+    def open_cache(self, states: torch.Tensor, tokens: Sequence[int]) -> Any:
         self.opened += 1
-        return self._decoder.open_cache(states)
+        return self._decoder.open_cache(states, tokens)
 
 
 @pytest.fixture

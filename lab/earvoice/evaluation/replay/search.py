@@ -19,7 +19,7 @@ from earvoice.decoder.strategy import (
     TokenTable,
 )
 from earvoice.evaluation.replay.setting import AttentionView
-from earvoice.models.decoding import CachedDecoder
+from earvoice.models.decoding import CachedDecoder, decoding_layers
 from earvoice.models.vocabulary import EOS
 from earvoice.policies.base import Token
 
@@ -189,12 +189,12 @@ class Searcher:
         The service's search tells that of one layer alone.
         """
         decoder = self._decoder
-        cache = decoder.open_cache(state_tensor(block))
+        cache = decoder.open_cache(state_tensor(block), tokens)
         ids, count = torch.tensor(tokens), len(tokens)
         hidden = decoder.embed(ids, decoder.positions.up_to(count, ids.device))
         seen = torch.ones(count, count, dtype=torch.bool).tril()
         weights: list[torch.Tensor] = []
-        for index, layer in enumerate(decoder.decoding_layers()):
+        for index, layer in enumerate(decoding_layers(cache.stack)):
             query, keys, values = layer.project_self(hidden)
             own = scaled_dot_product_attention(query, keys, values, attn_mask=seen)
             hidden = layer.add_self(hidden, own.transpose(0, 1).flatten(1))

@@ -85,7 +85,7 @@ class ForwardPass:
         for layer in range(1, shape.layers + 1):
             rows = []
             for heads in ((), *((head,) for head in range(1, shape.heads + 1))):
-                cache = decoder.open_cache(states)
+                cache = decoder.open_cache(states, tokens)
                 logits, attention = decoder.prefill(list(tokens[:-1]), cache, layer, heads)
                 rows.append(attention)
             found[f"cross_attn_mean_layer{layer - 1}"] = rows[0]

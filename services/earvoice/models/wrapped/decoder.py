@@ -69,7 +69,10 @@ class WrappedDecoder:
         self._start = prompt.start
         self._prompt_tokens = 1 + max(map(len, prompt.language_tokens.values()))
 
-    def open_cache(self, states: torch.Tensor) -> WrappedCache:
+    def stack_of(self, _: Sequence[int]) -> None:
+        """All languages go through the same layers."""
+
+    def open_cache(self, states: torch.Tensor, _: Sequence[int] = ()) -> WrappedCache:
         return WrappedCache(states.to(self._device, self._dtype)[None])
 
     @torch.inference_mode()
