@@ -359,7 +359,8 @@ class LogReader(Fault):
         # Opened anew: to wait for no room is then ours alone, not the service's.
         pipe = os.open(f"/proc/{writer.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
         try:
-            with suppress(BlockingIOError):
+            # A reader that died before has nothing left to stop.
+            with suppress(BlockingIOError, BrokenPipeError):
                 while True:
                     os.write(pipe, b"\n" * select.PIPE_BUF)
         finally:
