@@ -15,24 +15,22 @@ pytestmark = pytest.mark.torch
 STRATEGIES: tuple[Compression, ...] = ("avg", "none", "weighted", "softmax", "fixed")
 
 
-def _runs(labels: list[int], strategy: Compression, max_frames: int) -> list[list[int]]:
+def _runs(labels: list[int], strategy: Compression) -> list[list[int]]:
     """The frames of each state, written as one would explain them."""
     frames = list(range(len(labels)))
     if strategy == "none":
         return [[frame] for frame in frames]
     if strategy == "fixed":
         return [frames[start : start + 4] for start in range(0, len(frames), 4)]
-    runs = [list(run) for _, run in groupby(frames, key=lambda frame: labels[frame])]
-    step = max_frames or len(labels)
-    return [run[begin : begin + step] for run in runs for begin in range(0, len(run), step)]
+    return [list(run) for _, run in groupby(frames, key=lambda frame: labels[frame])]
 
 
 def _expected(
-    states: torch.Tensor, probabilities: torch.Tensor, strategy: Compression, max_frames: int
+    states: torch.Tensor, probabilities: torch.Tensor, strategy: Compression
 ) -> tuple[torch.Tensor, list[int]]:
     peak, labels = probabilities.max(-1)
     vectors, sizes = [], []
-    for run in _runs(labels.tolist(), strategy, max_frames):
+    for run in _runs(labels.tolist(), strategy):
         weight = torch.ones(len(run))
         if strategy == "weighted":
             weight = peak[run]
@@ -48,21 +46,18 @@ def _expected(
     lengths=st.lists(st.integers(1, 24), min_size=1, max_size=4),
     strategy=st.sampled_from(STRATEGIES),
     seed=st.integers(0, 2**16),
-    max_frames=st.integers(0, 5),
 )
-def test_batch_equals_definition(
-    lengths: list[int], strategy: Compression, seed: int, max_frames: int
-) -> None:
+def test_batch_equals_definition(lengths: list[int], strategy: Compression, seed: int) -> None:
     """States, run lengths and lengths of every utterance follow the definition alone."""
     generator = torch.Generator().manual_seed(seed)
     frames = max(lengths)
     states = torch.randn(len(lengths), frames, 3, generator=generator)
     log_probs = (torch.randn(len(lengths), frames, 3, generator=generator) * 2).log_softmax(-1)
-    compressed = compress(states, torch.tensor(lengths), log_probs, strategy, max_frames)
+    compressed = compress(states, torch.tensor(lengths), log_probs, strategy)
     assert compressed.states.shape[1] == int(compressed.lengths.max())
     for index, length in enumerate(lengths):
         vectors, sizes = _expected(
-            states[index, :length], log_probs[index, :length].exp(), strategy, max_frames
+            states[index, :length], log_probs[index, :length].exp(), strategy
         )
         count = int(compressed.lengths[index])
         assert compressed.run_lengths[index, :count].tolist() == sizes

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from earvoice.corpus.texts import Pair
-    from earvoice.models.config import ModelConfig
+    from earvoice.models.config import Compression, ModelConfig
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.bridge import Bridge
     from earvoice.training.data import Heard
 
-COMPRESSION_MAX_FRAMES = 2
+COMPRESSION: Compression = "none"
 SAVE_EVERY_S = 120
-LETTERS_PER_STATE = 2
+STATES_PER_LETTER = 1.5
 """About: what a text takes of a batch's room."""
 LEAST_TAUGHT_COUNT = 30
 """Whisper's pieces that other languages use less often stay as they were pretrained."""
@@ -216,9 +216,7 @@ def compressed(clips: Sequence[Heard], encoder: WhisperEncoder, room: int = 6000
                 log_probs = encoder.label(joined, lengths).float()
             most = int(frames.max())
             mean = joined.view(*joined.shape[:2], JOIN, D_MODEL).mean(2)
-            made = compress(
-                mean[:, :most], frames, log_probs[:, :most], "avg", COMPRESSION_MAX_FRAMES
-            )
+            made = compress(mean[:, :most], frames, log_probs[:, :most], COMPRESSION)
             for row, i in enumerate(part):
                 count = int(made.lengths[row])
                 out[i] = made.states[row, :count].half(), made.labels[row, :count].tolist()
@@ -314,9 +312,9 @@ class Recipe:
     peak_rate: float = 4e-4
     dropout: float = 0.1
     label_smoothing: float = 0.1
-    speech_room: int = 3000
+    speech_room: int = 5000
     """States of the speech in a batch, padding included."""
-    text_room: int = 4000
+    text_room: int = 6000
     foretold_share: float = 0.7
     """Of the loss in English: how much of it is what the pretrained decoder would write."""
     english_share: float = 0.3
@@ -341,7 +339,7 @@ class Row:
     """See the function of that name."""
 
 
-ENGLISH_RECIPE = Recipe(peak_rate=1.5e-4, dropout=0.05, speech_room=4000, english_share=1.0)
+ENGLISH_RECIPE = Recipe(peak_rate=1.5e-4, dropout=0.05, speech_room=5000, english_share=1.0)
 """For layers that write English alone."""
 
 
@@ -418,7 +416,7 @@ class Trainer:
         spoken = batches(
             [self.memory.length(i) for i in self._spoken], self.recipe.speech_room, generator
         )
-        lengths = [len(pair.english) // LETTERS_PER_STATE + 8 for pair in self.pairs]
+        lengths = [int(len(pair.english) * STATES_PER_LETTER) for pair in self.pairs]
         written = batches(lengths, self.recipe.text_room, generator) if lengths else repeat(())
         while True:
             yield (

@@ -15,7 +15,7 @@ from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig
-from earvoice.training.decoder import COMPRESSION_MAX_FRAMES, first_decoder, is_shared
+from earvoice.training.decoder import COMPRESSION, first_decoder, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
         LANGUAGES,
         source_pieces,
         target_pieces,
-        encoder=WhisperConfig(compression_max_frames=COMPRESSION_MAX_FRAMES),
+        encoder=WhisperConfig(compression=COMPRESSION),
         decoder=WHISPER_DECODER,
         policy_defaults=PolicyDefaults(attention_layer=3),
     )

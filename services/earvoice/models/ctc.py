@@ -32,7 +32,6 @@ def compress(
     lengths: torch.Tensor,
     ctc_log_probs: torch.Tensor,
     strategy: Compression,
-    max_frames: int = 0,
 ) -> CompressedStates:
     """Shorten every utterance as the strategy says.
 
@@ -40,16 +39,13 @@ def compress(
     mean of a run, "weighted" the mean weighted by p(label), "softmax" by the softmax of p(label)
     within the run, "fixed" the mean of every 4 frames, "none" leaves all frames.
 
-    Args:
-        max_frames: longer runs are cut into as many as need be, from their start; 0 is any length.
-
     Returns:
         The compressed batch. No gradient flows through the weights, as in the papers' code.
     """
     with torch.no_grad():
         peak, label = ctc_log_probs.max(-1)
         valid = valid_frames(lengths, states.shape[1])
-        runs = _run_numbers(label, valid, strategy, max_frames)
+        runs = _run_numbers(label, strategy)
         run_count = torch.where(valid, runs + 1, 0).amax(1)
         slots = int(run_count.max())
         # Padded frames go to one more slot behind the last, which is cut off again.
@@ -69,20 +65,15 @@ def compress(
     )
 
 
-def _run_numbers(
-    label: torch.Tensor, valid: torch.Tensor, strategy: Compression, max_frames: int
-) -> torch.Tensor:
+def _run_numbers(label: torch.Tensor, strategy: Compression) -> torch.Tensor:
     """[B, T] int64: which run each frame belongs to, counted from 0."""
     frame = torch.arange(label.shape[1], device=label.device).expand_as(label)
     if strategy == "none":
         return frame
     if strategy == "fixed":
         return frame // FIXED_RUN_FRAMES
-    begins = torch.ones_like(valid)
+    begins = torch.ones_like(label, dtype=torch.bool)
     begins[:, 1:] = label[:, 1:] != label[:, :-1]
-    if max_frames:
-        first = torch.where(begins, frame, 0).cummax(1).values
-        begins |= (frame - first) % max_frames == 0
     return begins.cumsum(1) - 1
 
 

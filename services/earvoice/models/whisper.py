@@ -64,9 +64,6 @@ class WhisperConfig(FamilyConfig):
 
     The pretrained network has heard 30 s each time, most of them silent.
     """
-    compression_max_frames: int = parameter(0, minimum=0, maximum=1000)
-    """Longer runs of one label become several states, so that few words are lost with CTC's; 0 is
-    any length."""
     ctc: CtcBranchConfig = dataclasses.field(default_factory=CtcBranchConfig)
 
     def check_together(self) -> None:
@@ -191,7 +188,6 @@ class WhisperEncoder(SpeechEncoder):
             frame_lengths,
             ctc_log_probs,
             self.config.compression,
-            self.config.compression_max_frames,
         )
         return EncodedBatch(compressed, ctc_log_probs, frame_lengths)
 
