@@ -30,7 +30,8 @@ FIELD_TOOLS := simuleval simulstream
 CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environment.py)
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1 \
 	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0 openai@7.57.0 hls.js@1.6.19
-LAG_MS := 2000
+# Of captions, in the mean.
+LAG_MS := 1200
 # A neural synthesiser, small and fast.
 HIBARI := hibari-tts[fast]==0.2.1
 # The pretrained network that hears, and writes down recordings that came without words.
@@ -151,8 +152,8 @@ model: setup neural-voices recogniser ## make the shipped model anew: DATA=folde
 calibrate-model: setup ## choose a model's policy and confidence on the dev split: DATA=folder WORK=folder MODEL=folder
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	$(CORPUS) held-out --split dev --data $(DATA) --out $(WORK)/dev
-	$(LAB)/earvoice calibrate --lag-ms $(LAG_MS) --model $(MODEL) --to de \
-		--source $(WORK)/dev/joined/wavs.txt --target $(WORK)/dev/joined/refs.de.txt \
+	$(LAB)/earvoice calibrate --lag-ms $(LAG_MS) --model $(MODEL) --to en \
+		--source $(WORK)/dev/readers/wavs.txt --target $(WORK)/dev/readers/refs.en.txt \
 		--output $(WORK)/calibration/$(MODEL_HASH)
 	$(SERVED) $(LAB)/earvoice evaluate --to en --min-confidence 0 \
 		--source $(WORK)/dev/real/wavs.txt --target $(WORK)/dev/real/refs.en.txt \

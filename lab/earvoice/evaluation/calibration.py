@@ -35,26 +35,27 @@ ParameterT = TypeVar("ParameterT", int, float)
 class TriedPoint(Generic[ParameterT]):
     parameter: ParameterT
     laal_ms: float
-    bleu: float
+    score: float
+    """BLEU of a translation; of captions the percentage of words that are right, 100 - WER."""
 
 
 def quality(points: Sequence[TriedPoint[ParameterT]]) -> float:
-    """Return the mean over `LAGS_MS` of the BLEU that a curve reaches without being later.
+    """Return the mean over `LAGS_MS` of the score that a curve reaches without being later.
 
     Between two points it is interpolated, and below the fastest one towards nothing at no lag: a
     curve that begins just behind a lag is hardly worse for it.
     """
     front: list[TriedPoint[ParameterT]] = front_of(points)
     lags = [0.0, *(point.laal_ms for point in front)]
-    scores = [0.0, *(point.bleu for point in front)]
+    scores = [0.0, *(point.score for point in front)]
     return float(np.interp(LAGS_MS, lags, scores).mean())
 
 
 def front_of(points: Sequence[TriedPoint[ParameterT]]) -> list[TriedPoint[ParameterT]]:
     """Return the points that none beats in both latency and quality, the fastest first."""
     front: list[TriedPoint[ParameterT]] = []
-    for point in sorted(points, key=lambda point: (point.laal_ms, -point.bleu)):
-        if not front or point.bleu > front[-1].bleu:
+    for point in sorted(points, key=lambda point: (point.laal_ms, -point.score)):
+        if not front or point.score > front[-1].score:
             front.append(point)
     return front
 
@@ -87,9 +88,9 @@ FINE_ALPHAS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.
 LAMBDAS = (1, 2, 4, 6)
 FRAMES = (1, 2, 3, 4, 6, 8, 12, 16)
 USUAL_LAMBDA = 2
-LEAST_HEAD_GAIN_BLEU = 0.5
+LEAST_HEAD_GAIN = 0.5
 """One head must beat the mean of all by so much: single heads are picked from several by chance."""
-LEAST_LAMBDA_GAIN_BLEU = 0.2
+LEAST_LAMBDA_GAIN = 0.2
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Calibrator:
     output: Path
     segment_ms: int
     most_lag_ms: float
+    are_captions: bool = False
+    """Whether the speaker's own words are written."""
 
     def calibrate(self, before: PolicyDefaults) -> PolicyDefaults:
         """Return the parameters chosen; the policy itself stays."""
@@ -144,14 +147,14 @@ class Calibrator:
             name: Edatt(lambda_states=USUAL_LAMBDA, attention_layer=layer, attention_heads=heads)
             for name, heads in choices.items()
         }
-        return choices[self._best("heads", policies, "all", LEAST_HEAD_GAIN_BLEU)]
+        return choices[self._best("heads", policies, "all", LEAST_HEAD_GAIN)]
 
     def _choose_lambda(self, layer: int, heads: tuple[int, ...]) -> int:
         lambdas = {
             str(count): Edatt(lambda_states=count, attention_layer=layer, attention_heads=heads)
             for count in LAMBDAS
         }
-        best = self._best("lambda", lambdas, str(USUAL_LAMBDA), LEAST_LAMBDA_GAIN_BLEU)
+        best = self._best("lambda", lambdas, str(USUAL_LAMBDA), LEAST_LAMBDA_GAIN)
         return int(best)
 
     def _best(
@@ -190,10 +193,12 @@ class Calibrator:
         for value, setting in zip(values, settings, strict=True):
             scored = read_point(self.output / setting.name, ScoringOptions())
             laal_ms = scored.latency("LAAL", "ideal")
-            if scored.bleu is None:
+            found = scored.report.quality
+            if found is None:
                 raise RecordingError(f"{self.sweep.recording.folder} has no references")
             if laal_ms is not None:
-                points.append(TriedPoint(value, laal_ms, scored.bleu))
+                score = 100 - found.wer if self.are_captions else found.bleu
+                points.append(TriedPoint(value, laal_ms, score))
         if not points:
             raise RecordingError(f"{settings[0].name} and its like say nothing at all")
         return points

@@ -244,12 +244,19 @@ def _run_calibrate(options: argparse.Namespace) -> int:
         from earvoice.evaluation.replay.run import ReplaySweep  # noqa: PLC0415
         from earvoice.models.checkpoint import load_config, write_policy_defaults  # noqa: PLC0415
 
-        before = load_config(options.model).policy_defaults
+        config = load_config(options.model)
+        before = config.policy_defaults
         recording = Recording(options.output / "recording")
         progress = RunProgress("record", len(sources), len(recording.inputs()))
         record_inputs(options.model, sources, [Grid(options.segment)], recording, progress)
         sweep = ReplaySweep(recording.folder, options.model, options.to, None)
-        calibrator = Calibrator(sweep, options.output / "replays", options.segment, options.lag_ms)
+        calibrator = Calibrator(
+            sweep,
+            options.output / "replays",
+            options.segment,
+            options.lag_ms,
+            are_captions=options.to == config.source_language,
+        )
         chosen = calibrator.calibrate(before)
         if not options.dry_run:
             write_policy_defaults(options.model, chosen)

@@ -23,7 +23,7 @@ points = st.lists(
         TriedPoint,
         parameter=st.integers(1, 100),
         laal_ms=st.floats(0, 5000),
-        bleu=st.floats(0, 60),
+        score=st.floats(0, 60),
     ),
     min_size=1,
     max_size=15,
@@ -53,9 +53,9 @@ def test_the_front_is_beaten_by_nobody(tried: list[TriedPoint[int]]):
     """Later points of it are better; each other point is beaten or equalled by one of it."""
     front = front_of(tried)
     assert all(a.laal_ms <= b.laal_ms for a, b in pairwise(front))
-    assert all(a.bleu < b.bleu for a, b in pairwise(front))
+    assert all(a.score < b.score for a, b in pairwise(front))
     assert all(
-        any(best.laal_ms <= point.laal_ms and best.bleu >= point.bleu for best in front)
+        any(best.laal_ms <= point.laal_ms and best.score >= point.score for best in front)
         for point in tried
     )
 
