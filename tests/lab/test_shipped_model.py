@@ -12,7 +12,7 @@ from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.settings import shipped_model_path
-from earvoice.training.export import model_config
+from earvoice.training.export import model_config, with_own_english
 
 pytestmark = pytest.mark.torch
 DEMO = Path(__file__).parents[2] / "demo"
@@ -42,6 +42,7 @@ def write(checkpoint: Checkpoint, sound: np.ndarray, tag: str, most_tokens: int 
 def test_the_shipped_model_is_small_and_of_the_recipes_shape(shipped: Checkpoint) -> None:
     config = shipped.config
     made = model_config(config.source_pieces, config.target_pieces)
+    made = with_own_english(made, shipped.target_vocabulary)
     chosen = {"policy_defaults": made.policy_defaults, "confidence": made.confidence}
     assert replace(config, **chosen) == made
     assert sum(path.stat().st_size for path in shipped_model_path().iterdir()) <= 90_000_000

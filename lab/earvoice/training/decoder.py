@@ -339,7 +339,9 @@ class Row:
     """See the function of that name."""
 
 
-ENGLISH_RECIPE = Recipe(peak_rate=1.5e-4, dropout=0.05, speech_room=5000, english_share=1.0)
+ENGLISH_RECIPE = Recipe(
+    peak_rate=1.5e-4, dropout=0.05, speech_room=5000, foretold_share=0.5, english_share=1.0
+)
 """For layers that write English alone."""
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "earvoice-en-x-small"
 VERSION = "10"
-PRETRAINED_SHARE = 0.2
+PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
 DECODER_FILE = "decoder.pt"
 ENGLISH_FILE = "english.pt"
