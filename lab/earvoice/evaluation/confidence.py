@@ -41,12 +41,13 @@ class SpokenUtterance:
 
     Attributes:
         log_probabilities: natural logarithms.
-        delays_ms: when each was released.
+        released_ms: when each was released, computation included: sound that is decoded once more
+            after a cut brings words in several commits at one place of the sound.
     """
 
     log_probabilities: tuple[float, ...]
     right: tuple[bool, ...]
-    delays_ms: tuple[float, ...]
+    released_ms: tuple[float, ...]
 
     @property
     def gain(self) -> int:
@@ -57,7 +58,7 @@ class SpokenUtterance:
         """Return the highest mean confidence that its words had come to when some were released."""
         sure: list[float] = confidences(np.array(self.log_probabilities), confidence).tolist()
         sums = list(accumulate(sure))
-        ends = accumulate(len(list(group)) for _, group in groupby(self.delays_ms))
+        ends = accumulate(len(list(group)) for _, group in groupby(self.released_ms))
         return max(sums[end - 1] / end for end in ends)
 
 
@@ -96,8 +97,8 @@ def read_run(folder: Path, config: ModelConfig, model_hash: str) -> list[SpokenU
 
 def _utterances(record: Record, unit: Unit, made_with: Confidence) -> list[SpokenUtterance]:
     units = split_text(record.text("prediction"), unit)
-    sure, delays_ms = record.numbers("confidences"), record.numbers("delays")
-    if not len(units) == len(sure) == len(delays_ms):
+    sure, released_ms = record.numbers("confidences"), record.numbers("elapsed")
+    if not len(units) == len(sure) == len(released_ms):
         raise LogError(record.place, f"has {len(units)} words and {len(sure)} confidences")
     logarithms = log_probabilities(np.array(sure), made_with).tolist()
     words = [plain_words(text, unit) for text in units]
@@ -117,7 +118,7 @@ def _utterances(record: Record, unit: Unit, made_with: Confidence) -> list[Spoke
                 SpokenUtterance(
                     tuple(logarithms[place] for place in places),
                     tuple(right[place] for place in places),
-                    tuple(delays_ms[place] for place in places),
+                    tuple(released_ms[place] for place in places),
                 )
             )
     return utterances

@@ -154,14 +154,14 @@ def write_run(folder, **changes):
             "prediction": "Hello, wold — my friend.",
             "reference": "hello world my friend",
             "confidences": [0.9, 0.3, 0.5, 0.8, 0.7],
-            "delays": [800.0, 800.0, 800.0, 1600.0, 1600.0],
+            "elapsed": [810.0, 830.0, 830.0, 1600.0, 1600.0],
             "utterances": [{"units": 3}, {"units": 0}, {"units": 2}],
         },
         {
             "prediction": "Thank you.",
             "reference": "",
             "confidences": [0.2, 0.2],
-            "delays": [800.0, 800.0],
+            "elapsed": [800.0, 800.0],
             "utterances": [{"units": 2}],
         },
     ]
@@ -173,7 +173,7 @@ def test_a_run_is_read_by_utterances(tmp_path):
     write_run(tmp_path)
     first, second, babble = read_run(tmp_path, PRESETS["small"], "h")
     assert first.log_probabilities == pytest.approx((math.log(0.9), math.log(0.3)))
-    assert (first.right, first.delays_ms) == ((True, False), (800.0, 800.0))
+    assert (first.right, first.released_ms) == ((True, False), (810.0, 830.0))
     assert second.right == (True, True)
     assert babble.right == (False, False)
 
