@@ -14,7 +14,7 @@ import soundfile
 from earvoice.evaluation.log import ReadingOptions, read_records
 from earvoice.evaluation.score import read_log
 from tests.e2e.running import Running
-from tests.e2e.test_evaluate import RECORDING, earvoice
+from tests.e2e.test_evaluate import RECORDING, output_of
 
 pytestmark = pytest.mark.torch
 
@@ -42,7 +42,7 @@ def run_tool(name: str, *arguments: object) -> None:
 def evaluated(services: Running, test_set: Path) -> tuple[str, tuple[float, ...]]:
     """Return text and delays by our own command."""
     target = ("--server", services.address, "--output", test_set / "ours")
-    earvoice("evaluate", "--source", test_set / "wavs.txt", *target, *OPTIONS)
+    output_of("evaluate", "--source", test_set / "wavs.txt", *target, *OPTIONS)
     (record,) = read_records(test_set / "ours" / "instances.log")
     return record.text("prediction"), record.numbers("delays")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.running import SERVICES, Running, start
-from tests.e2e.test_evaluate import RECORDING, earvoice, whole_words
+from tests.e2e.test_evaluate import RECORDING, output_of, whole_words
 
 pytestmark = pytest.mark.torch
 
@@ -32,9 +32,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         log.write_text(translate(running, pace), encoding="utf8")
         lines = map(json.loads, log.read_text(encoding="utf8").splitlines())
         items[clock] = whole_words([line for line in lines if "text" in line])
-        scores[clock] = json.loads(earvoice("score", log, "--format", "json"))
+        scores[clock] = json.loads(output_of("score", log, "--format", "json"))
     assert running.stop() == 0
-    report = json.loads(earvoice("latency", *files.values(), "--format", "json"))
+    report = json.loads(output_of("latency", *files.values(), "--format", "json"))
     assert report["problems"] == []
     sessions = {session["clock"]: session for session in report["sessions"]}
     return {clock: (items[clock], scores[clock], sessions[clock]) for clock in PACES}
@@ -43,7 +43,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def translate(running: Running, pace: str) -> str:
     target = ("--server", running.address, "--to", "de", pace)
     options = ("--format", "jsonl", "--stage-timings", "--transcript")
-    return earvoice("translate", RECORDING, *target, *options)
+    return output_of("translate", RECORDING, *target, *options)
 
 
 @pytest.mark.parametrize("clock", PACES)
@@ -88,7 +88,7 @@ def test_laal_star_and_lag_are_those_of_the_log(traced, clock: str):
 def test_the_demo_writes_the_page(tmp_path: Path):
     """Services of its own, whose spans are complete when they have stopped."""
     page = tmp_path / "page.html"
-    output = earvoice("demo", "--html", page)
+    output = output_of("demo", "--html", page)
     assert str(page) in output
     data = page.read_text(encoding="utf8").split('id="data">')[1].split("</script>")[0]
     (session,) = json.loads(data)["sessions"]

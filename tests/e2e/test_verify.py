@@ -32,7 +32,7 @@ RECORDING_MS = 8730.0
 META = {
     "policy": "la",
     "segment_ms": 1600,
-    "args": {"beam": 1, "prefix_size": 0, "no_repeat_ngram_size": 0, "data_bin": "x_avg"},
+    "args": {"beam": 1, "prefix_size": 0, "no_repeat_ngram_size": 0, "data_bin": "x_none"},
 }
 
 

@@ -95,6 +95,7 @@ def test_confidence_is_fitted_on_a_run(
                     "reference": reference,
                     "confidences": sure,
                     "delays": [800.0] * len(sure),
+                    "elapsed": [900.0] * len(sure),
                     "utterances": [{"units": len(sure)}],
                 }
             )
