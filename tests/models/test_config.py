@@ -44,6 +44,21 @@ def test_round_trip(name: str) -> None:
         ),
         (("target_languages",), [], r"target_languages = \(\) .*allowed: at least one"),
         (("target_languages",), [{"tag": ""}], r"target_languages\.code is missing"),
+        (
+            ("target_languages",),
+            [{"code": "de", "policy": "/tmp/own.py:Own"}],
+            r"target_languages\.policy = '/tmp/own.py:Own' .*allowed: edatt, ",
+        ),
+        (
+            ("target_languages",),
+            [{"code": "de", "policy": "frame-schedule"}],
+            r"allowed: frame_schedule:wait_frames=VALUE",
+        ),
+        (
+            ("target_languages",),
+            [{"code": "de", "policy": "local_agreement:n=1"}],
+            r"local_agreement:n = .* allowed: .* 2 to 64",
+        ),
         (("sample_rate_hz",), 8000, r"sample_rate_hz = 8000 .*allowed: .* 16000 to 16000"),
         (("name",), None, r"name = None .*allowed: text"),
     ],

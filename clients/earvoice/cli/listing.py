@@ -46,6 +46,7 @@ def _catalog_text(catalog: ModelCatalog) -> str:
 
 def _model_text(model: ModelDescription) -> str:
     heads = ", ".join(map(str, model.default_attention_heads)) or "all"
+    own = "".join(f"  into {tag}: {text}\n" for tag, text in sorted(model.default_policies.items()))
     languages = f"{model.source_language} -> {', '.join(model.target_languages)}"
     return (
         f"{model.name} {model.version}: {languages}, {model.parameter_count:,} parameters, "
@@ -55,6 +56,7 @@ def _model_text(model: ModelDescription) -> str:
         f"{model.default_attention_layer} of {model.decoder_layer_count}, heads {heads}, "
         f"segments of {model.default_segment_ms} ms, understood from a confidence of "
         f"{model.default_min_confidence:g} on\n"
+        f"{own}"
         f"  hash: {model.hash}"
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
+from earvoice.policies import POLICIES, format_policy
+from earvoice.policies.message import read_any_policy
 
 Read = TypeVar("Read")
 
@@ -23,6 +26,8 @@ class ModelDescription:
         default_lambda_states: how many of the last states EDAtt adds up.
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance from the last state, in states.
+        default_policies: by target language, where another than ``default_policy`` suits it better;
+            as ``parse_policy`` reads them.
         default_min_confidence: mean confidence that an utterance's words must reach.
         default_attention_heads: heads whose mean is read, from 1; empty means all.
         reads_words: its source is text, and no sound.
@@ -45,6 +50,7 @@ class ModelDescription:
     default_attention_heads: tuple[int, ...] = ()
     default_min_confidence: float = 0.0
     reads_words: bool = False
+    default_policies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,11 @@ def read_model(message: types.ModelDescription) -> ModelDescription:
         target_languages=tuple(message.target_language_codes),
         precision=precision.removeprefix("ELEMENT_TYPE_").lower(),
         default_attention_heads=tuple(message.default_attention_heads),
+        default_policies={
+            language: format_policy(policy)
+            for language, told in message.default_policies.items()
+            if (policy := read_any_policy(told, POLICIES)) is not None
+        },
     )
 
 

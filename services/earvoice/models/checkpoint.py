@@ -48,6 +48,8 @@ from earvoice.models.precision import (
 from earvoice.models.translation import SpeechTranslationModel, parameter_count
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.wrapped.directory import is_wrapped
+from earvoice.policies.message import write_policy
+from earvoice.policies.registry import parse_policy
 from earvoice.runtime.files import atomic_write
 from earvoice.runtime.machine import available_memory_bytes
 
@@ -312,6 +314,11 @@ class Checkpoint:
             default_min_confidence=confidence.least,
             greedy_only=config.decoder.architecture == "lstm",
             reads_words=self.family.reads_words,
+            default_policies={
+                language.code: write_policy(parse_policy(language.policy))
+                for language in config.target_languages
+                if language.policy
+            },
         )
 
     def open_features(self) -> FeatureStream:

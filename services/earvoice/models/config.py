@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 from earvoice.models.errors import ModelConfigError, ModelFieldError
 from earvoice.models.families import FAMILIES, family_of
 from earvoice.policies import POLICIES, AlignAtt, Edatt
+from earvoice.policies.registry import parse_policy, split_policy_text
 from earvoice.runtime.parameter import Declared, ParameterError, parameter, same_parameter
 
 SAMPLE_RATE_HZ = 16_000
@@ -171,6 +172,20 @@ class TargetLanguage(ModelRecord):
 
     code: str
     tag: str = ""
+    policy: str = ""
+    """Calibrated for it, as `parse_policy` reads it; empty takes the model's."""
+
+    def check_together(self) -> None:
+        # A policy's file is code: what a checkpoint names must be one of ours.
+        if not self.policy:
+            return
+        name = split_policy_text(self.policy)[0].replace("-", "_")
+        if name not in POLICIES:
+            raise ParameterError("policy", self.policy, ", ".join(POLICIES))
+        given = parse_policy(self.policy).to_dict()
+        for required in POLICIES[name].required_parameters():
+            if given[required] is None:
+                raise ParameterError("policy", self.policy, f"{name}:{required}=VALUE")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -158,6 +158,20 @@ def test_a_model_of_a_later_version_is_told():
         )
 
 
+def test_a_language_may_have_a_policy_of_its_own():
+    """It is taken where the stream names none; what it leaves open is the model's."""
+    model = types_pb2.ModelDescription()
+    model.CopyFrom(MODEL)
+    model.default_policies["de"].hold_n.n = 3
+    model.default_policies["es"].edatt.alpha = 0.7
+    unset = pb.DecisionPolicy()
+    assert resolved_policy(unset, model, POLICIES, "de") == HoldN(3)
+    spanish = resolved_policy(unset, model, POLICIES, "es")
+    assert spanish == Edatt(0.7).resolved(MODEL)
+    assert resolved_policy(unset, model, POLICIES, "en").name == MODEL.default_policy
+    assert resolved_policy(write_policy(Offline()), model, POLICIES, "de") == Offline()
+
+
 def test_every_policy_of_the_wire_is_there():
     """The list that clients are shown is the wire's."""
     assert {*POLICIES, "named"} - {"transducer"} == set(pb.DecisionPolicy.DESCRIPTOR.fields_by_name)

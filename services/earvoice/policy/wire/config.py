@@ -67,7 +67,8 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
     check_language(
         "source_language_code", config.source_language_code, [model.source_language_code]
     )
-    policy = resolved_policy(config.policy, model, policies)
+    target = _target(config, model)
+    policy = resolved_policy(config.policy, model, policies, target)
     layer, heads = attention_of(policy, model)
     segment = config.segment_duration if config.HasField("segment_duration") else None
     wait = config.initial_wait if config.HasField("initial_wait") else None
@@ -75,7 +76,7 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
     segment_ms, wait_ms = checked_segments_ms(segment, wait, policy, defaults_ms)
     options = StreamOptions(
         audio_format=_audio_format(config, model),
-        target_language_code=_target(config, model),
+        target_language_code=target,
         policy=policy,
         attention_layer=layer,
         segment_ms=segment_ms,
@@ -97,7 +98,7 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
         history_selection=_history_selection(config),
         sends_hypotheses=config.enable_hypotheses,
         target_lag_ms=_target_lag_ms(config),
-        confidence=_confidence(config, model),
+        confidence=_confidence(config, model, target),
     )
     check_consistency(options)
     check_model_fit(options, model)
@@ -147,11 +148,16 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
 
 
 def resolved_policy(
-    message: decision_policy_pb2.DecisionPolicy, model: Model, policies: Policies
+    message: decision_policy_pb2.DecisionPolicy,
+    model: Model,
+    policies: Policies,
+    target: str = "",
 ) -> DecisionPolicy:
-    """Return the policy asked for, the model's own when none is, with the model's values."""
+    """Return the policy asked for, else the model's for the target language or for all."""
     try:
         policy = read_policy(message, policies)
+        if policy is None and target in model.default_policies:
+            policy = read_policy(model.default_policies[target], policies)
         if policy is None:
             if model.default_policy not in policies:
                 raise UnimplementedFieldError(
@@ -219,9 +225,9 @@ def _target_lag_ms(config: Config) -> int | None:
     return duration_ms("target_lag", config.target_lag, 500, 20_000)
 
 
-def _confidence(config: Config, model: Model) -> Confidence:
+def _confidence(config: Config, model: Model, target: str) -> Confidence:
     # It was fitted to the words as spoken; a good translation is less sure of each of its words.
-    fits = _target(config, model) == model.source_language_code and not config.disable_guards
+    fits = target == model.source_language_code and not config.disable_guards
     least = model.default_min_confidence if fits else 0.0
     if config.HasField("min_confidence"):
         least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
@@ -266,7 +272,7 @@ def updated_options(
         raise InvalidFieldError("update", "nothing", "policy, segment_duration or beam_size")
     policy = options.policy
     if update.HasField("policy"):
-        policy = resolved_policy(update.policy, model, policies)
+        policy = resolved_policy(update.policy, model, policies, options.target_language_code)
     duration = update.segment_duration if update.HasField("segment_duration") else None
     defaults_ms = options.segment_ms, options.initial_wait_ms
     if options.policy.required_segment_ms is not None:
