@@ -91,6 +91,15 @@ class Bootstrap:
             return np.full(len(self._weights), np.nan)
         return corpus_bleu(self._weights[:, known] @ statistics[known])
 
+    def right_words(self, counts: Floats) -> Floats:
+        """Return 100 - WER of each draw, [R + 1], from word errors and reference words [N, 2].
+
+        Rows of nan add nothing; nan without any reference.
+        """
+        known = ~np.isnan(counts[:, 0])
+        errors, words = np.where(known[:, None], counts, 0.0).T
+        return 100.0 - 100.0 * self.ratio(errors, words)
+
     def mean(self, values: Floats) -> Floats:
         """Return the mean over the instances of each draw, [R + 1]; nan values are left out."""
         return self.ratio(np.where(np.isnan(values), 0.0, values), ~np.isnan(values))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -15,8 +16,12 @@ from earvoice.evaluation.clock import Clock
 from earvoice.evaluation.instance import Instance
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.metrics import score_instance
+from earvoice.evaluation.quality import word_error_counts
 from earvoice.evaluation.run_folder import LOG_NAME
 from earvoice.evaluation.score import Report, ScoringOptions, score_log
+
+Measure = Literal["BLEU", "% right"]
+"""Of quality: of captions it is the percentage of words that are right, 100 - WER."""
 
 _SECONDS_PER_HOUR = 3600
 
@@ -76,6 +81,24 @@ class CurvePoint:
         rows[[instance.reference is None for instance in self.instances]] = np.nan
         return rows
 
+    @cached_property
+    def word_errors(self) -> Floats:
+        """Each instance's word errors and the words of its reference, [N, 2]; nan without one."""
+        counts = word_error_counts(
+            [instance.prediction for instance in self.instances],
+            [instance.reference or "" for instance in self.instances],
+            self.language,
+        )
+        rows = np.array(counts, np.float64)
+        rows[[instance.reference is None for instance in self.instances]] = np.nan
+        return rows
+
+    def quality(self, bootstrap: Bootstrap, measure: Measure = "BLEU") -> Floats:
+        """Return how good the translations of every draw are, [R + 1]."""
+        if measure == "BLEU":
+            return bootstrap.bleu(self.statistics)
+        return bootstrap.right_words(self.word_errors)
+
 
 CurveLine = tuple[str, tuple[CurvePoint, ...]]
 """A name, and what lies on it."""
@@ -118,10 +141,11 @@ def quality_at(
     metric: str,
     clock: Clock,
     bootstrap: Bootstrap,
+    measure: Measure = "BLEU",
 ) -> Floats:
-    """Return BLEU at a latency in every draw, [R + 1]; nan outside a line's points.
+    """Return quality at a latency in every draw, [R + 1]; nan outside a line's points.
 
-    Points without BLEU or without the clock are left out.
+    Points without references or without the clock are left out.
     """
     known = [
         point
@@ -131,8 +155,8 @@ def quality_at(
     if not known:
         return np.full(bootstrap.resamples + 1, np.nan)
     latencies_ms = np.stack([bootstrap.mean(point.values(metric, clock)) for point in known])
-    bleu = np.stack([bootstrap.bleu(point.statistics) for point in known])
-    return interpolate(latencies_ms, bleu, np.array([latency_ms]))[:, 0]
+    quality = np.stack([point.quality(bootstrap, measure) for point in known])
+    return interpolate(latencies_ms, quality, np.array([latency_ms]))[:, 0]
 
 
 def interpolate(latencies_ms: Floats, values: Floats, wanted_ms: Floats) -> Floats:

@@ -20,6 +20,7 @@ from earvoice.evaluation.clock import Clock, ElapsedClock
 from earvoice.evaluation.curve import (
     CurveLine,
     CurvePoint,
+    Measure,
     find_points,
     group_points,
     quality_at,
@@ -125,7 +126,9 @@ def shown_columns(metric: str, clocks: Sequence[Clock]) -> list[str]:
 
 def _describe(line: str, point: CurvePoint, bootstrap: Bootstrap) -> dict[str, Cell]:
     score = point.report.score
-    low, high = band(bootstrap.bleu(point.statistics)[1:]) or (None, None)
+    low, high = band(point.quality(bootstrap)[1:]) or (None, None)
+    right = point.quality(bootstrap, "% right")
+    right_low, right_high = band(right[1:]) or (None, None)
     row: dict[str, Cell] = {
         "line": line,
         "point": point.name,
@@ -135,6 +138,9 @@ def _describe(line: str, point: CurvePoint, bootstrap: Bootstrap) -> dict[str, C
         "BLEU low": low,
         "BLEU high": high,
         "chrF": None if point.report.quality is None else point.report.quality.chrf,
+        "% right": _known(right[0]),
+        "% right low": right_low,
+        "% right high": right_high,
     }
     for metric, clock in product(METRICS, get_args(Clock)):
         if metric != "overhead" or clock != "ideal":
@@ -164,10 +170,11 @@ def draw_curves(
     clocks: Sequence[Clock],
     bootstrap: Bootstrap,
     path: Path,
+    measure: Measure = "BLEU",
 ) -> None:
     """Write a picture, its format by the path's ending: a panel a clock, a line a policy, bands.
 
-    Points without BLEU or latency are left out.
+    Points without references or latency are left out.
     """
     width, height = _PANEL_INCHES
     # Element names of an SVG are random otherwise: the same curves give the same file.
@@ -176,24 +183,30 @@ def draw_curves(
         panels: list[Axes] = list(figure.subplots(1, len(clocks), squeeze=False, sharey=True)[0])
         for panel, clock in zip(panels, clocks, strict=True):
             for line in lines:
-                _draw_line(panel, line, metric, clock, bootstrap)
+                _draw_line(panel, line, metric, clock, bootstrap, measure)
             panel.set_xlabel(f"{metric}, s ({clock} clock)")
             panel.grid(visible=True, alpha=0.3)
-        panels[0].set_ylabel(f"BLEU, with {CONFIDENCE:.0%} bands")
+        panels[0].set_ylabel(f"{measure}, with {CONFIDENCE:.0%} bands")
         panels[0].legend()
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def _draw_line(
-    panel: Axes, line: CurveLine, metric: str, clock: Clock, bootstrap: Bootstrap
+    panel: Axes,
+    line: CurveLine,
+    metric: str,
+    clock: Clock,
+    bootstrap: Bootstrap,
+    measure: Measure,
 ) -> None:
     name, points = line
     drawn: list[tuple[float, float, float, float]] = []
     for point in points:
         latency_ms = point.latency(metric, clock)
-        borders = band(bootstrap.bleu(point.statistics)[1:])
-        if latency_ms is not None and point.bleu is not None and borders is not None:
-            drawn.append((latency_ms / _MS, point.bleu, *borders))
+        draws = point.quality(bootstrap, measure)
+        borders = band(draws[1:])
+        if latency_ms is not None and borders is not None:
+            drawn.append((latency_ms / _MS, float(draws[0]), *borders))
     if not drawn:
         return
     latencies, scores, lows, highs = zip(*sorted(drawn), strict=True)

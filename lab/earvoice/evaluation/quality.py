@@ -71,10 +71,17 @@ def word_error_rate(
     hypotheses: Sequence[str], references: Sequence[str], language: str = ""
 ) -> float:
     """Return the errors of all texts over the words of all references, 0 to above 1."""
+    counts = word_error_counts(hypotheses, references, language)
+    return sum(errors for errors, _ in counts) / max(1, sum(words for _, words in counts))
+
+
+def word_error_counts(
+    hypotheses: Sequence[str], references: Sequence[str], language: str = ""
+) -> list[tuple[int, int]]:
+    """Return each text's word errors, and the words of its reference."""
     unit = default_unit(language)
     wanted = [plain_words(reference, unit) for reference in references]
-    errors = sum(
-        count_errors(plain_words(hypothesis, unit), words)
+    return [
+        (count_errors(plain_words(hypothesis, unit), words), len(words))
         for hypothesis, words in zip(hypotheses, wanted, strict=True)
-    )
-    return errors / max(1, sum(map(len, wanted)))
+    ]
