@@ -58,7 +58,7 @@ class SearchStrategy(Strategy[Run]):
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
-        cache = self._memory_of(states, prompt.forced).fresh()
+        cache = self.memory_of(states, prompt.forced).fresh()
         if prompt.beam is not None:
             is_transducer = self._decoder.is_transducer
             return begin_beam(
@@ -91,7 +91,7 @@ class SearchStrategy(Strategy[Run]):
             found.update(zip(indices, taken, strict=True))
         return [found[index] for index in range(len(runs))]
 
-    def _memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
+    def memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
         """Keys and values of these states: computed once, shared by all that attends to them."""
         known, stack = self._memories.setdefault(states, {}), self._decoder.stack_of(tokens)
         if stack not in known:

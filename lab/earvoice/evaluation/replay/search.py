@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from earvoice.decoder.search import Run, SearchStrategy, state_tensor
+from earvoice.decoder.search import Run, SearchStrategy
 from earvoice.decoder.strategy import (
     BeamPlan,
     Hypothesis,
@@ -189,7 +189,7 @@ class Searcher:
         The service's search tells that of one layer alone.
         """
         decoder = self._decoder
-        cache = decoder.open_cache(state_tensor(block), tokens)
+        cache = self._strategy.memory_of(block, tokens)
         ids, count = torch.tensor(tokens), len(tokens)
         hidden = decoder.embed(ids, decoder.positions.up_to(count, ids.device))
         seen = torch.ones(count, count, dtype=torch.bool).tril()
