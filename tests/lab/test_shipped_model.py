@@ -12,6 +12,7 @@ from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.settings import shipped_model_path
+from earvoice.studies.word_times import Aligner, AlignmentError
 from earvoice.training.export import model_config, with_own_english
 
 pytestmark = pytest.mark.torch
@@ -56,6 +57,21 @@ def test_a_real_reader_is_understood(shipped: Checkpoint) -> None:
         " but the fantasy the hopes the dreams built around it"
     )
     assert word_error_rate([write(shipped, sound, "en")], [said]) < 1 / 6
+
+
+def test_words_of_a_real_reader_have_a_time(shipped: Checkpoint) -> None:
+    """In order, within the sound; a text that cannot have been said in it is refused by name."""
+    sound, rate_hz = soundfile.read(DEMO / "librispeech_1995-1837-0001.wav", dtype="float32")
+    aligner = Aligner(shipped)
+    words = aligner.words("reader.wav", sound, "It was the first great sorrow of his life")
+    assert [word.word for word in words][-2:] == ["his", "life"]
+    places = [place for word in words for place in (word.start_ms, word.end_ms)]
+    assert places == sorted(places)
+    assert 0 <= places[0] < places[-1] <= 1000 * len(sound) / rate_hz
+    with pytest.raises(
+        AlignmentError, match=r"reader\.wav: 'It was the first.*do not fit 3 frames"
+    ):
+        aligner.words("reader.wav", sound[:1600], "It was the first great sorrow of his life")
 
 
 @pytest.mark.parametrize("tag", ["en", "de", "es"])

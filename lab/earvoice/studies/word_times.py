@@ -1,0 +1,160 @@
+r"""When each word of a recording was said, from its transcript and the model's own CTC head.
+
+    python -m earvoice.studies.word_times --model DIR --source wavs.txt --transcripts refs.en.txt \
+        --output words.jsonl
+    python -m earvoice.studies.word_times ... --known joined/words.jsonl
+
+A forced alignment: of all ways to say the labels in order, the most probable one. What is written
+is read by ``--words``; ``--known`` tells how far it is from the times that a synthesiser knows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from earvoice.corpus.sound import Sound, read_sound
+from earvoice.corpus.spoken import said_words, spoken_form, transcript
+from earvoice.corpus.word_timing import WordTiming
+from earvoice.evaluation.spoken_word import SpokenWord, read_spoken_words
+from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.runtime.files import atomic_write
+
+
+class AlignmentError(Exception):
+    """A transcript that its recording cannot hold; the message names both."""
+
+
+def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last frame of each label on the most probable path (Viterbi).
+
+    Args:
+        log_probs: [T, V + 1] of CTC, the blank last.
+        labels: to be said in this order; two that are alike have a blank between.
+
+    Raises:
+        AlignmentError: there are fewer frames than labels and blanks that must be.
+    """
+    frame_count, blank = len(log_probs), log_probs.shape[1] - 1
+    repeats = sum(first == second for first, second in pairwise(labels))
+    if frame_count < len(labels) + repeats:
+        raise AlignmentError(
+            f"{len(labels)} labels do not fit {frame_count} frames; "
+            f"allowed: {len(labels) + repeats} frames or more"
+        )
+    if not labels:
+        return []
+    # Blank, label, blank, label, ..., blank: the states that a path goes through.
+    states = np.full(2 * len(labels) + 1, blank)
+    states[1::2] = labels
+    skips = np.zeros(len(states), bool)
+    skips[3::2] = states[3::2] != states[1:-2:2]
+    score = np.full(len(states), -np.inf)
+    score[:2] = log_probs[0, states[:2]]
+    steps = np.zeros((frame_count, len(states)), np.int64)
+    for frame in range(1, frame_count):
+        ways = np.full((3, len(states)), -np.inf)
+        ways[0] = score
+        ways[1, 1:] = score[:-1]
+        ways[2, 2:] = np.where(skips[2:], score[:-2], -np.inf)
+        steps[frame] = ways.argmax(0)
+        score = ways.max(0) + log_probs[frame, states]
+    state = len(states) - 1 - int(score[-2] > score[-1])
+    spans: list[list[int]] = [[frame_count, -1] for _ in labels]
+    for frame in range(frame_count - 1, -1, -1):
+        if state % 2:
+            span = spans[state // 2]
+            span[0], span[1] = frame, max(span[1], frame)
+        state -= int(steps[frame, state])
+    return [(first, last) for first, last in spans]
+
+
+class Aligner:
+    """The encoder and the source vocabulary of a checkpoint."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._frame_ms = checkpoint.config.encoder.frame_shift_ms
+
+    def words(self, name: str, sound: Sound, text: str) -> list[WordTiming]:
+        """Return the words of a text as said; what has no letters of the alphabet has no time.
+
+        Raises:
+            AlignmentError: the text is too long for the sound, which ``name`` stands for.
+        """
+        encode = self._checkpoint.source_vocabulary.encode
+        said = [(word, encode(transcript(word))) for word in said_words(spoken_form(text))]
+        try:
+            frames = align(self._log_probs(sound), [label for _, own in said for label in own])
+        except AlignmentError as error:
+            raise AlignmentError(f"{name}: {text!r}: {error}") from error
+        spans, timed = iter(frames), []
+        for word, labels in said:
+            if own := [next(spans) for _ in labels]:
+                (first, _), (_, last) = own[0], own[-1]
+                timed.append(
+                    WordTiming(word, first * self._frame_ms, (last + 1) * float(self._frame_ms))
+                )
+        return timed
+
+    @torch.inference_mode()
+    def _log_probs(self, sound: Sound) -> NDArray[np.float64]:
+        features = self._checkpoint.open_features().accept(sound)
+        log_probs: torch.Tensor = self._checkpoint.network.encoder(features[None]).ctc_log_probs[0]
+        return log_probs.double().numpy()
+
+
+def differences_ms(
+    found: Sequence[Sequence[WordTiming]], known: Sequence[Sequence[SpokenWord]]
+) -> NDArray[np.float64]:
+    """Return aligned minus known end of each word, [words], where the words are the same."""
+    pairs = [
+        (own, other)
+        for words, spoken in zip(found, known, strict=True)
+        if len(words) == len(spoken)
+        for own, other in zip(words, spoken, strict=True)
+    ]
+    return np.array([own.end_ms - other.end_ms for own, other in pairs])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m earvoice.studies.word_times")
+    parser.add_argument("--model", type=Path, required=True, help="folder of a checkpoint")
+    parser.add_argument("--source", type=Path, required=True, help="a recording's path a line")
+    parser.add_argument("--transcripts", type=Path, required=True, help="its words a line")
+    parser.add_argument("--output", type=Path, help="where the words go (JSON lines)")
+    parser.add_argument("--known", type=Path, help="true times to compare with (JSON lines)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    aligner = Aligner(load_checkpoint(options.model))
+    paths = options.source.read_text("utf8").splitlines()
+    texts = options.transcripts.read_text("utf8").splitlines()
+    found = [
+        aligner.words(path, read_sound(Path(path)), text)
+        for path, text in zip(paths, texts, strict=True)
+    ]
+    if options.output:
+        lines = [json.dumps([asdict(word) for word in words]) + "\n" for words in found]
+        with atomic_write(options.output) as partial:
+            partial.write_text("".join(lines), encoding="utf8")
+    if options.known:
+        off_ms = differences_ms(found, read_spoken_words(options.known))
+        sys.stdout.write(
+            f"{len(off_ms)} of {sum(map(len, found))} words: their ends are off by "
+            f"{np.median(np.abs(off_ms)):.0f} ms in the median, "
+            f"{np.percentile(np.abs(off_ms), 90):.0f} ms or less for nine of ten; "
+            f"the median sign is {np.median(off_ms):+.0f} ms\n"
+        )
+
+
+if __name__ == "__main__":
+    main()
