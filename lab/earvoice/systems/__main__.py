@@ -1,6 +1,6 @@
 """`python -m earvoice.systems SYSTEM`: train one of the papers' systems small, and print its rows.
 
-What is printed stands in docs/papers.md; checkpoints for the services go to the work folder.
+The rows of the results page, as SYSTEM.tsv, and checkpoints for the services go to the work folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m earvoice.systems", description=__doc__)
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("--data", type=Path, required=True, help="texts and recordings")
-    parser.add_argument("--work", type=Path, required=True, help="where checkpoints go")
+    parser.add_argument("--work", type=Path, required=True, help="where rows and checkpoints go")
     parser.add_argument(
         "--model",
         type=Path,

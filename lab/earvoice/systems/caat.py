@@ -6,7 +6,6 @@ lattice's step n is what it made of the first n + 1 steps of sound.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -31,7 +30,7 @@ from earvoice.models.families import family_of
 from earvoice.models.frontend import FeatureStream
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.systems.turns import lag_ms, mean_lag, quality, read_turns
+from earvoice.systems.turns import SystemReport, lag_ms, read_turns, score
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
 from earvoice.training.transducer import align, search
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from earvoice.corpus.sound import Sound
     from earvoice.models.assembly import CheckpointParts
-    from earvoice.systems.turns import Turn
+    from earvoice.systems.turns import Scores, Turn
     from earvoice.training.transducer import Text
 
 STEP_MS = 320
@@ -223,7 +222,7 @@ def export(
     )
 
 
-TURNS, HELD_OUT, PIECES, STEPS = 400, 100, 400, 400
+TURNS, LEARNED, HELD_OUT, PIECES, STEPS = 400, 50, 100, 400, 400
 LAG_WEIGHTS = (0.0, 0.3, 1.0)
 BEAMS = ((1, 1), (5, 1), (5, 5))
 """Texts kept within a step, and from one step to the next."""
@@ -245,9 +244,11 @@ def run(options: argparse.Namespace) -> None:
     ]
     minutes = sum(len(turn.sound) for turn in turns) / SAMPLE_RATE_HZ / 60
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
-    commonest = Counter(turn.german for turn in turns).most_common(1)[0][0]
-    baseline = [commonest] * len(held_out)
-    report(f"trivial baseline, always {commonest!r}: {quality(baseline, held_out)}")
+    asked = (
+        ("learned", heard[:LEARNED], turns[:LEARNED]),
+        ("held out", heard_dev, held_out),
+    )
+    shown = SystemReport("caat", "Liu 2021", turns, *((name, told) for name, _, told in asked))
     for weight in LAG_WEIGHTS:
         decoder, course = train(config, examples, weight, STEPS)
         report(f"lag weight {weight}")
@@ -257,19 +258,18 @@ def run(options: argparse.Namespace) -> None:
             f"{fmean(loss for loss, _ in first):.2f} {fmean(loss for loss, _ in last):.2f}; "
             f"expected lag {STEP_MS * fmean(lag for _, lag in last):.0f} ms"
         )
-        for name, states, told in (
-            ("learned", heard[:50], turns[:50]),
-            ("held out", heard_dev, held_out),
-        ):
-            report(f"  {name}: {_streamed(decoder, vocabulary, states, told)}")
+        trained = f"weight of the lag {weight:g}"
+        for name, states, told in asked:
+            shown.row(name, _streamed(decoder, vocabulary, states, told), trained=trained)
         for within, between in BEAMS:
             texts = [
                 vocabulary.decode(Writer(decoder, states).searched(within, between))
                 for states in heard_dev
             ]
             beams = f"beams of {within} within a step, {between} between"
-            report(f"  held out, {beams}: {quality(texts, held_out)}")
+            shown.row("held out", score(texts, held_out), trained=trained, written=beams)
         export(parts, config, decoder, target, options.work / f"caat-{weight}")
+    shown.save(options.work)
 
 
 def _streamed(
@@ -277,7 +277,7 @@ def _streamed(
     vocabulary: Vocabulary,
     heard: Sequence[Sequence[torch.Tensor]],
     turns: Sequence[Turn],
-) -> str:
+) -> Scores:
     """Quality and lag when each step's text is committed, as the services do it."""
     texts, lags_ms = [], []
     for states, turn in zip(heard, turns, strict=True):
@@ -285,4 +285,4 @@ def _streamed(
         texts.append(vocabulary.decode(piece for piece, _ in written))
         times = [(piece, (step + 1) * STEP_MS) for piece, step in written]
         lags_ms.append(lag_ms(times, vocabulary, turn))
-    return f"{quality(texts, turns)}; {mean_lag(lags_ms)}"
+    return score(texts, turns, lags_ms)

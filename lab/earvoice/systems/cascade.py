@@ -7,7 +7,6 @@ whole, so that the text model writes while the speaker is still talking.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -25,11 +24,10 @@ from earvoice.client import (
 )
 from earvoice.client.audio import send_fast
 from earvoice.client.text import write_words
-from earvoice.evaluation.bootstrap import estimate
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import score_quality
 from earvoice.runtime.audio_format import WORDS
-from earvoice.systems.turns import SILENCE_MS, bleu_draws, mean_lag, quality, read_turns
+from earvoice.systems.turns import SILENCE_MS, SystemReport, bleu_draws, read_turns, score
 from earvoice.training.schedule import report
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from earvoice.client import CommittedWord, TranslationClient, TranslationEvent
-    from earvoice.systems.turns import Turn
+    from earvoice.systems.turns import Scores, Turn
 
 TURNS, TRAINED = 60, 400
 SPOKEN = AudioFormat("float32")
@@ -123,29 +121,30 @@ def run(options: argparse.Namespace) -> None:
     turns = read_turns(options.data / "text", "dev", TURNS)
     report(f"{len(turns)} turns of restaurant dialogues, said by espeak-ng, held out from training")
     trained = read_turns(options.data / "text", "train", TRAINED)
-    commonest = Counter(turn.german for turn in trained).most_common(1)[0][0]
-    told = quality([commonest] * len(turns), turns)
-    report(f"trivial baseline, always {commonest!r}: {told}")
-    asyncio.run(_compare(turns, options.model, options.work / "han-3"))
+    shown = SystemReport("cascade", "a cascade", trained, ("held out", turns))
+    asyncio.run(_compare(shown, turns, options.model, options.work / "han-3"))
+    shown.save(options.work)
 
 
-async def _compare(turns: Sequence[Turn], speech_model: Path, text_model: Path) -> None:
+async def _compare(
+    shown: SystemReport, turns: Sequence[Turn], speech_model: Path, text_model: Path
+) -> None:
     async with AsyncExitStack() as stack:
         speech, text = [await _open(stack, model.resolve()) for model in (speech_model, text_model)]
         sounds = [turn.recording.astype("<f4").tobytes() for turn in turns]
         direct = [await translate_directly(speech, sound) for sound in sounds]
-        report(f"direct: {_scores(direct, turns)}")
+        shown.row("held out", _scores(direct, turns), trained="direct")
         bleu = _bleu_draws(direct, turns)
         for k in WAITED:
             policy = WaitK(k, "adaptive", inclusive=True)
             both = [await translate_cascaded(speech, text, sound, policy) for sound in sounds]
             captions, written = zip(*both, strict=True)
             wrong = score_quality(captions, [turn.english for turn in turns], "en").wer
-            report(f"cascade, wait-{k}: {_scores(written, turns)}; captions' WER {wrong:.1f}")
-            less = estimate(_bleu_draws(written, turns) - bleu)
-            report(
-                f"  less the direct model's BLEU {less.value:+.1f}, "
-                f"95 % {less.low:+.1f} to {less.high:+.1f}"
+            report(f"cascade, wait-{k}; captions' WER {wrong:.1f}")
+            scores = _scores(written, turns)
+            shown.row("held out", scores, trained="cascade", written=f"wait-{k}")
+            shown.difference(
+                f"cascade, wait-{k}, less the direct model", _bleu_draws(written, turns) - bleu
             )
 
 
@@ -155,7 +154,7 @@ async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:
     return await stack.enter_async_context(connect(running.addresses["policy"]))
 
 
-def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> str:
+def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> Scores:
     """Quality, and lag behind the sound; of computation nothing is told."""
     lags_ms = [
         length_adaptive_average_lagging(
@@ -170,7 +169,7 @@ def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> str:
         else None
         for each, turn in zip(written, turns, strict=True)
     ]
-    return f"{quality(_texts(written), turns)}; {mean_lag(lags_ms)}"
+    return score(_texts(written), turns, lags_ms)
 
 
 def _bleu_draws(written: Sequence[Timed], turns: Sequence[Turn]) -> np.ndarray:

@@ -6,7 +6,6 @@ One network is trained for wait-k, another with all of the source; both are writ
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
@@ -18,9 +17,7 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.corpus.texts import read_pairs
-from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
-from earvoice.evaluation.metrics import average_lagging, length_adaptive_average_lagging
-from earvoice.evaluation.quality import score_quality
+from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
@@ -28,6 +25,7 @@ from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.policies.base import Heard
+from earvoice.systems.turns import SystemReport, bleu_draws, score
 from earvoice.systems.wait_k import Step, write
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from earvoice.models.translation import SightMask
+    from earvoice.systems.turns import Scores
 
 ENCODER = TextConfig(d_model=192, layers=3, heads=4, ffn_width=576)
 DECODER = DecoderConfig(layers=3, heads=4, ffn_width=576, tied_embeddings=True)
@@ -175,12 +174,9 @@ def run(options: argparse.Namespace) -> None:
     """Train both, write what is held out with every k, and leave checkpoints and texts."""
     learned, held_out = read_sentences(options.data / "text", HELD_OUT)
     report(f"{len(learned)} sentences, {len(held_out)} held out")
-    commonest = Counter(each.german for each in learned).most_common(1)[0][0]
-    for name, texts in (
-        (f"always {commonest!r}", [commonest] * len(held_out)),
-        ("the source as it is", [each.english for each in held_out]),
-    ):
-        report(f"trivial baseline, {name}: {_quality(texts, held_out)}")
+    shown = SystemReport("han", "Han 2020, text", learned, ("held out", held_out))
+    unchanged = score([each.english for each in held_out], held_out)
+    shown.row("held out", unchanged, trained="none: the source as it is")
     models = [
         pieces_of((each.english for each in learned), PIECES),
         pieces_of((each.german for each in learned), PIECES),
@@ -192,20 +188,19 @@ def run(options: argparse.Namespace) -> None:
         for each in learned
     ]
     _write_texts(options.work, held_out)
-    draws = Bootstrap(len(held_out))
     bleu: dict[tuple[int | None, int | None], np.ndarray] = {}
     for trained in TRAINED:
         mask = trained and WaitKMask(trained, source, target, reads_words=True)
         network, course = train(config, examples, mask or None, STEPS)
-        name = f"k {trained}" if trained else "all of the source"
+        name = _told(trained)
         ends = fmean(course[:20]), fmean(course[-20:])
         report(f"trained with {name}: loss {ends[0]:.2f} to {ends[1]:.2f}")
         writer = Writer(network, source, target)
         for k in WRITTEN:
             written = [writer.write(each.english, k) for each in held_out]
-            told = f"k {k}" if k else "all of the source"
-            report(f"  written with {told}: {_scores(written, held_out)}")
-            bleu[trained, k] = draws.bleu(_statistics([each.text for each in written], held_out))
+            scores = _scores(written, held_out)
+            shown.row("held out", scores, trained=name, written=_told(k))
+            bleu[trained, k] = bleu_draws([each.text for each in written], held_out)
         save_checkpoint(
             options.work / f"han-{trained or 'all'}",
             config,
@@ -215,11 +210,13 @@ def run(options: argparse.Namespace) -> None:
             target_model=models[1],
         )
     for k in WRITTEN:
-        gain = estimate(bleu[TRAINED[0], k] - bleu[TRAINED[1], k])
-        report(
-            f"trained with k {TRAINED[0]} less all of the source, written with {k or 'that'}: "
-            f"BLEU {gain.value:+.1f}, 95 % {gain.low:+.1f} to {gain.high:+.1f}"
-        )
+        compared = f"trained with k 3 less all of the source, written with {_told(k)}"
+        shown.difference(compared, bleu[TRAINED[0], k] - bleu[TRAINED[1], k])
+    shown.save(options.work)
+
+
+def _told(k: int | None) -> str:
+    return f"k {k}" if k else "all of the source"
 
 
 def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
@@ -232,29 +229,14 @@ def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
         (work / f"held-out.{tag}").write_text("\n".join(texts) + "\n", encoding="utf8")
 
 
-def _quality(texts: Sequence[str], sentences: Sequence[Sentence]) -> str:
-    chrf = score_quality(texts, [each.german for each in sentences], "de").chrf
-    bleu = estimate(Bootstrap(len(texts)).bleu(_statistics(texts, sentences)))
-    return f"BLEU {bleu.value:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], chrF {chrf:.1f}"
-
-
-def _statistics(texts: Sequence[str], sentences: Sequence[Sentence]) -> np.ndarray:
-    return sentence_statistics(texts, [each.german for each in sentences], "de")
-
-
-def _scores(written: Sequence[Written], sentences: Sequence[Sentence]) -> str:
+def _scores(written: Sequence[Written], sentences: Sequence[Sentence]) -> Scores:
     """Quality, and lag in words of those that are not empty."""
     lags = [
-        (
-            average_lagging(each.delays_words, *lengths),
-            length_adaptive_average_lagging(each.delays_words, *lengths),
+        length_adaptive_average_lagging(
+            each.delays_words, len(sentence.english.split()), len(sentence.german.split())
         )
-        for each, sentence in zip(written, sentences, strict=True)
         if each.delays_words
-        for lengths in [(len(sentence.english.split()), len(sentence.german.split()))]
+        else None
+        for each, sentence in zip(written, sentences, strict=True)
     ]
-    quality = _quality([each.text for each in written], sentences)
-    if not lags:
-        return quality
-    al, laal = (fmean(lag) for lag in zip(*lags, strict=True))
-    return f"{quality}, AL {al:.1f}, LAAL {laal:.1f} words of {len(lags)}"
+    return score([each.text for each in written], sentences, lags, "words")

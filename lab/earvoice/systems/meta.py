@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -21,7 +20,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.evaluation.bootstrap import estimate
 from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import (
     FRAME_SHIFT_MS,
@@ -39,13 +37,13 @@ from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.systems.han import read_sentences
 from earvoice.systems.turns import (
+    SystemReport,
     bleu_draws,
     features_of,
     lag_ms,
-    mean_lag,
     normalised_features,
-    quality,
     read_turns,
+    score,
 )
 from earvoice.systems.wait_k import MOST_PIECES
 from earvoice.training.data import batches
@@ -271,13 +269,12 @@ def run(options: argparse.Namespace) -> None:
         ],
     }
     report("; ".join(f"{name}: {len(examples)}" for name, examples in tasks.items()))
-    commonest = Counter(turn.german for turn in turns[:TRANSLATED]).most_common(1)[0][0]
-    baseline = [commonest] * len(held_out)
-    report(f"trivial baseline, always {commonest!r}: {quality(baseline, held_out)}")
     asked = {
         "learned": (turns[:LEARNED], heard[:LEARNED]),
         "held out": (held_out, [features_of(turn, normalisation) for turn in held_out]),
     }
+    told_of = ((which, told) for which, (told, _) in asked.items())
+    shown = SystemReport("meta", "Han 2020, speech", turns[:TRANSLATED], *told_of)
     config = meta_config(len(source), len(vocabulary))
     found: dict[tuple[str, str], list[str]] = {}
     for name in ("wMT", "woMT"):
@@ -290,7 +287,7 @@ def run(options: argparse.Namespace) -> None:
             written = [write(network, sound, german) for sound in sounds]
             given = [vocabulary.decode(piece for piece, _ in each) for each in written]
             lags = [lag_ms(each, vocabulary, t) for each, t in zip(written, told, strict=True)]
-            report(f"  {which}: {quality(given, told)}; {mean_lag(lags)}")
+            shown.row(which, score(given, told, lags), trained=name)
             found[name, which] = given
         save_checkpoint(
             options.work / f"meta-{name}",
@@ -302,11 +299,8 @@ def run(options: argparse.Namespace) -> None:
         )
     for which, (told, _) in asked.items():
         first, second = (bleu_draws(found[name, which], told) for name in ("wMT", "woMT"))
-        gain = estimate(first - second)
-        report(
-            f"{which}: wMT less woMT BLEU {gain.value:+.1f}, "
-            f"95 % {gain.low:+.1f} to {gain.high:+.1f}"
-        )
+        shown.difference(f"{which}: wMT less woMT", first - second)
+    shown.save(options.work)
 
 
 def _trained(

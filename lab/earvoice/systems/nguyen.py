@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.corpus.spoken import spoken_form, transcript
-from earvoice.evaluation.bootstrap import Bootstrap, estimate
+from earvoice.evaluation.bootstrap import Bootstrap
 from earvoice.evaluation.word_errors import count_errors, plain_words
 from earvoice.models.checkpoint import read_parts, save_checkpoint
 from earvoice.models.config import (
@@ -33,12 +33,12 @@ from earvoice.models.lstm import LstmConfig, LstmDecoder
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.systems.turns import (
+    SystemReport,
     features_of,
     lag_ms,
-    mean_lag,
     normalised_features,
-    quality,
     read_turns,
+    score,
 )
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
@@ -215,6 +215,9 @@ def run(options: argparse.Namespace) -> None:
     heard = [features_of(turn, normalisation) for turn in held_out]
     asked = [(turns[:HELD_OUT], features[:HELD_OUT], "learned"), (held_out, heard, "held out")]
     report(f"{len(turns)} turns, {len(held_out)} held out; of the learned the first {HELD_OUT}")
+    shown = SystemReport(
+        "nguyen", "Nguyen 2021", turns, *((which, told) for told, _, which in asked)
+    )
     for unit, (kind, count) in UNITS.items():
         target = pieces_of([turn.german for turn in turns], count, kind)
         vocabulary = Vocabulary(target)
@@ -230,7 +233,9 @@ def run(options: argparse.Namespace) -> None:
             report(f"{unit}, {name} of {size:,}: loss {course[0]:.2f} to {course[-1]:.2f}")
             for told, sounds, which in asked:
                 schedules = [Schedule(network, each) for each in sounds]
-                errors[name, which] = _table(schedules, vocabulary, told, which)
+                errors[name, which] = _rows(
+                    shown, f"{unit}, {name}", schedules, vocabulary, told, which
+                )
             save_checkpoint(
                 options.work / f"nguyen-{name}-{kind}",
                 config,
@@ -240,17 +245,27 @@ def run(options: argparse.Namespace) -> None:
                 target_model=target,
             )
         for told, _, which in asked:
-            report(f"{unit}, {which}: {_hypothesis(errors, told, which)}")
+            compared = (
+                f"{unit}, {which}: what short context costs the Transformer less what it costs "
+                "the LSTM"
+            )
+            shown.difference(compared, _costs(errors, told, which), "WER")
+    shown.save(options.work)
 
 
 def transcript_of(turn: Turn) -> str:
     return transcript(spoken_form(turn.english))
 
 
-def _table(
-    schedules: Sequence[Schedule], vocabulary: Vocabulary, turns: Sequence[Turn], which: str
+def _rows(
+    shown: SystemReport,
+    trained: str,
+    schedules: Sequence[Schedule],
+    vocabulary: Vocabulary,
+    turns: Sequence[Turn],
+    which: str,
 ) -> list[np.ndarray]:
-    """Print a row for each setting and offline; return the word errors of each turn, [turns]."""
+    """Tell a row for each setting and offline; return the word errors of each turn, [turns]."""
     found = []
     for setting in (*SETTINGS, None):
         written = [
@@ -259,8 +274,8 @@ def _table(
         ]
         texts = [vocabulary.decode(piece for piece, _ in each) for each in written]
         lags = [lag_ms(each, vocabulary, turn) for each, turn in zip(written, turns, strict=True)]
-        name = "offline" if setting is None else " ".join(map(str, setting))
-        report(f"  {which} {name}: {quality(texts, turns)}; {mean_lag(lags)}")
+        name = "offline" if setting is None else "k {}, s {}, N {}".format(*setting)
+        shown.row(which, score(texts, turns, lags), trained=trained, written=name)
         pairs = zip(texts, turns, strict=True)
         found.append(
             np.array([count_errors(plain_words(t), plain_words(turn.german)) for t, turn in pairs])
@@ -268,16 +283,12 @@ def _table(
     return found
 
 
-def _hypothesis(
+def _costs(
     errors: Mapping[tuple[str, str], Sequence[np.ndarray]], turns: Sequence[Turn], which: str
-) -> str:
-    """What short context costs the Transformer beyond what it costs the LSTM, in WER."""
+) -> np.ndarray:
+    """What short context costs the Transformer beyond what it costs the LSTM: WER of each draw."""
     cost = {
         name: np.mean(errors[name, which][:-1], 0) - errors[name, which][-1] for name in ENCODERS
     }
     words = np.array([len(plain_words(turn.german)) for turn in turns])
-    found = estimate(100 * Bootstrap(len(turns)).ratio(cost["transformer"] - cost["lstm"], words))
-    return (
-        f"short context costs the Transformer {found.value:+.1f} WER more than the LSTM, "
-        f"95 % {found.low:+.1f} to {found.high:+.1f}"
-    )
+    return 100 * Bootstrap(len(turns)).ratio(cost["transformer"] - cost["lstm"], words)

@@ -6,7 +6,6 @@ is written with every k. What hears is loaded, and counts words, as the encoder 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from statistics import fmean
@@ -19,7 +18,6 @@ from torch.nn import functional
 
 from earvoice.encoder.evidence import source_words
 from earvoice.encoder.model import EncoderModel
-from earvoice.evaluation.bootstrap import estimate
 from earvoice.models.checkpoint import load_checkpoint, read_parts
 from earvoice.models.config import SAMPLE_RATE_HZ, DecoderConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.decoding import CachedDecoder
@@ -27,7 +25,14 @@ from earvoice.models.speech_detector import load_speech_detector
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.policies.base import Heard
 from earvoice.systems.caat import export
-from earvoice.systems.turns import SILENCE_MS, bleu_draws, lag_ms, mean_lag, quality, read_turns
+from earvoice.systems.turns import (
+    SILENCE_MS,
+    SystemReport,
+    bleu_draws,
+    lag_ms,
+    read_turns,
+    score,
+)
 from earvoice.systems.wait_k import Step, write
 from earvoice.training.data import batches
 from earvoice.training.schedule import optimiser, rate, report
@@ -183,9 +188,7 @@ def run(options: argparse.Namespace) -> None:
     heard = [[step for step, _ in hearing(turn.recording, STEP_MS)] for turn in held_out]
     minutes = sum(turn.duration_ms for turn in turns) / 60_000
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
-    commonest = Counter(taught[0]).most_common(1)[0][0]
-    told = quality([commonest] * len(held_out), held_out)
-    report(f"trivial baseline, always {commonest!r}: {told}")
+    shown = SystemReport("papi", "Papi 2022", turns, ("held out", held_out))
     draws: dict[tuple[str, int | None], np.ndarray] = {}
     for name, several in TRAINED.items():
         masks = [WaitKMask(k, parts.source_vocabulary, vocabulary) for k in several]
@@ -202,16 +205,16 @@ def run(options: argparse.Namespace) -> None:
                 texts.append(vocabulary.decode(piece for piece, _ in pieces))
                 lags_ms.append(lag_ms(pieces, vocabulary, turn))
             draws[name, k] = bleu_draws(texts, held_out)
-            report(
-                f"  written with {f'k {k}' if k else 'all of the source'}: "
-                f"{quality(texts, held_out)}; {mean_lag(lags_ms)}"
-            )
+            scores = score(texts, held_out, lags_ms)
+            shown.row("held out", scores, trained=name, written=_told(k))
         to = options.work / f"papi-{name.replace(' ', '-')}"
         export(parts, config, decoder, target, to)
     for (name, k), others in draws.items():
-        gain = estimate(draws["offline", k] - others)
         if name != "offline":
-            report(
-                f"offline less {name}, written with {f'k {k}' if k else 'all of the source'}: "
-                f"BLEU {gain.value:+.1f}, 95 % {gain.low:+.1f} to {gain.high:+.1f}"
-            )
+            compared = f"offline less {name}, written with {_told(k)}"
+            shown.difference(compared, draws["offline", k] - others)
+    shown.save(options.work)
+
+
+def _told(k: int | None) -> str:
+    return f"k {k}" if k else "all of the source"

@@ -1,0 +1,104 @@
+"""What a system has shown: rows of the results page, kept in its work folder.
+
+SYSTEM.differences.tsv   paired differences
+SYSTEM.tsv               a row a test set and setting; it comes last and says that all is done
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TypeVar
+
+from earvoice.evaluation.bootstrap import Estimate
+from earvoice.runtime.files import atomic_write
+
+
+@dataclass(frozen=True)
+class Row:
+    """How well and how late a system writes a test set.
+
+    Attributes:
+        trained: which of a system's trainings; empty where there is one.
+        written_with: the policy's parameters.
+        laal: nan where nothing was written, or nothing is known of when.
+        laal_unit: ``ms``, or ``words`` where words are read.
+        baseline_bleu: of the commonest training sentence every time.
+    """
+
+    system: str
+    paper: str
+    trained: str
+    written_with: str
+    test_set: str
+    inputs: int
+    bleu: float
+    bleu_low: float
+    bleu_high: float
+    wer: float
+    laal: float
+    laal_unit: str
+    baseline_bleu: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference with its 95 % interval; ``unit`` is BLEU or WER."""
+
+    system: str
+    compared: str
+    value: float
+    low: float
+    high: float
+    unit: str
+
+    @property
+    def estimate(self) -> Estimate:
+        return Estimate(self.value, self.low, self.high)
+
+
+RowT = TypeVar("RowT", Row, Difference)
+_DIFFERENCES = ".differences.tsv"
+
+
+def rows_path(work: Path, system: str) -> Path:
+    return work / f"{system}.tsv"
+
+
+def write_rows(
+    work: Path, system: str, rows: Sequence[Row], differences: Sequence[Difference]
+) -> None:
+    work.mkdir(parents=True, exist_ok=True)
+    _write(work / f"{system}{_DIFFERENCES}", Difference, differences)
+    _write(rows_path(work, system), Row, rows)
+
+
+def read_rows(work: Path) -> tuple[list[Row], list[Difference]]:
+    """Return the rows and differences of all systems in a folder, by their names."""
+    rows: list[Row] = []
+    differences: list[Difference] = []
+    for path in sorted(work.glob("*.tsv")):
+        if not path.name.endswith(_DIFFERENCES):
+            rows += _read(path, Row)
+            differences += _read(path.with_name(f"{path.stem}{_DIFFERENCES}"), Difference)
+    return rows, differences
+
+
+def _write(path: Path, kind: type[RowT], rows: Sequence[RowT]) -> None:
+    with atomic_write(path) as partial, partial.open("w", encoding="utf8", newline="") as file:
+        writer = csv.DictWriter(
+            file, [field.name for field in fields(kind)], delimiter="\t", lineterminator="\n"
+        )
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def _read(path: Path, kind: type[RowT]) -> list[RowT]:
+    types = {"str": str, "int": int, "float": float}
+    with path.open(encoding="utf8", newline="") as file:
+        return [
+            kind(**{field.name: types[str(field.type)](row[field.name]) for field in fields(kind)})
+            for row in csv.DictReader(file, delimiter="\t")
+        ]
