@@ -8,8 +8,9 @@ import random
 
 import numpy as np
 import pytest
+import soundfile
 
-from earvoice.evaluation.bootstrap import Estimate
+from earvoice.evaluation.bootstrap import Bootstrap, Estimate
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.recording import Grid
 from earvoice.evaluation.replay.setting import parse_settings
@@ -21,8 +22,10 @@ from earvoice.studies.claims import (
     NOT_TESTED,
     UNDECIDED,
     above,
+    choose_inputs,
     equal,
     families,
+    inputs_needed,
     judge_agreement,
     judge_ceiling,
     judge_chunk_size,
@@ -34,12 +37,28 @@ from earvoice.studies.claims import (
     report,
     together,
 )
+from earvoice.systems.rows import Difference, Row, read_rows, write_rows
 
 LAYERS, HEADS = 3, 2
 WORD_MS = 400.0
 VOCABULARY = [f"wort{number}" for number in range(50)]
 FAMILIES = families(LAYERS, HEADS)
 SETTINGS = tuple(dict.fromkeys(name for names in FAMILIES.values() for name in names))
+ROW = Row(
+    system="caat",
+    paper="Liu 2021",
+    trained="weight 0",
+    written_with="committed",
+    test_set="held out",
+    inputs=60,
+    bleu=12.0,
+    bleu_low=9.0,
+    bleu_high=15.0,
+    wer=79.8,
+    laal=1353.0,
+    laal_unit="ms",
+    baseline_bleu=0.9,
+)
 SESSION = {"model": "made-up", "model_version": "1", "model_hash": "0123456789abcdef"}
 
 
@@ -49,7 +68,7 @@ def translate(words, share_right):
     return [word if draw.random() < share_right else "falsch" for word in words]
 
 
-def write_run(folder, share_right, lag_ms, inputs=40, seed=1, step_ms=200.0):
+def write_run(folder, share_right, lag_ms, inputs=40, seed=1, step_ms=200.0, language="de"):
     """Write a run whose words lag alike, on a grid of steps, never past the end."""
     draw = random.Random(seed)
     folder.mkdir(parents=True)
@@ -70,7 +89,7 @@ def write_run(folder, share_right, lag_ms, inputs=40, seed=1, step_ms=200.0):
             "reference": " ".join(words),
             "source": [f"{index}.wav"],
             "source_length": length_ms,
-            "target_language": "de",
+            "target_language": language,
             "source_intervals": [[n * WORD_MS, (n + 1) * WORD_MS] for n in range(len(words))],
             "segments": [
                 {"end_ms": end_ms, "computation_ms": 20.0, "units": delays.count(end_ms)}
@@ -118,7 +137,7 @@ def answers(findings):
     ],
 )
 def test_above(value, low, high, answer):
-    """A difference counts from 1 BLEU on, and only if 0 is outside its interval."""
+    """A difference counts from 1 point on, and only if 0 is outside its interval."""
     assert above(Estimate(value, low, high)) == answer
 
 
@@ -262,6 +281,8 @@ def test_the_page_answers_every_claim(tmp_path):
     for place, name in enumerate(SETTINGS):
         lag_ms = 600.0 + 400 * (place % 3) + 2.0 * place
         write_run(tmp_path / "runs" / name, 0.7, lag_ms, inputs=6, step_ms=1.0)
+        if "attention_heads" not in name:
+            write_run(tmp_path / "people" / name, 0.7, lag_ms, inputs=4, language="en")
     words = tmp_path / "words.jsonl"
     logged = (tmp_path / "runs" / SETTINGS[0] / "instances.log").read_text().splitlines()
     spoken = [
@@ -273,17 +294,68 @@ def test_the_page_answers_every_claim(tmp_path):
     ]
     words.write_text("".join(f"{json.dumps(line)}\n" for line in spoken))
     options, page = ScoringOptions(words=words), tmp_path / "results.md"
-    report(tmp_path / "runs", LAYERS, HEADS, options, page)
+    systems = tmp_path / "systems"
+    write_rows(systems, "caat", [ROW], [Difference("caat", "one less two", 1.5, -0.5, 3.5, "BLEU")])
+    runs, people = tmp_path / "runs", tmp_path / "people"
+    study = read_study(runs, LAYERS, HEADS, options, "synthetic", "en")
+    captions = read_study(people, LAYERS, HEADS, ScoringOptions(), "real people", "en")
+    report({runs: study, people: captions}, page, systems)
     text = page.read_text(encoding="utf8")
-    assert "| `made-up` | 1 | `0123456789ab` | de | 6 |" in text
-    assert text.count("\n### ") == 1 + len(CLAIMS)
-    assert "(not run)" not in text
+    assert "| synthetic, de | `made-up` | 1 | `0123456789ab` | 6 |" in text
+    assert "| claim | synthetic, de | real people, en |" in text
+    assert text.count("\n### ") == len(CLAIMS)
+    assert text.count("not tested (not run)") == HEADS
     assert "`edatt@segment=800,lag=1500`" in text
+    assert "% right: " in text
+    assert "| caat | Liu 2021 | weight 0 | committed | held out | 60 | 12.0 [9.0, 15.0] |" in text
+    assert "| caat | one less two | 1.5 [-0.5, 3.5] BLEU |" in text
     (true_lag,) = [row for row in text.splitlines() if row.startswith("| LAAL | ")]
     assert "1.00" in true_lag or "0.99" in true_lag
     with (tmp_path / "results.tsv").open(encoding="utf8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row["point"] for row in rows] == list(SETTINGS)
-    assert "<svg" in (tmp_path / "results.svg").read_text(encoding="utf8")
-    study = read_study(tmp_path / "runs", LAYERS, HEADS, options)
+    assert [row["point"] for row in rows if row["run"] == "synthetic, de"] == list(SETTINGS)
+    for figure in ("results-synthetic.svg", "results-real-people.svg"):
+        assert "<svg" in (tmp_path / figure).read_text(encoding="utf8")
     assert judge_over_generation(study)[0].answer == AGREES
+
+
+def test_captions_are_judged_by_right_words(tmp_path):
+    """In every draw it is 100 less the word error rate; without references nothing is known."""
+    write_run(tmp_path / SETTINGS[0], 0.7, 900.0, language="en")
+    study = read_study(tmp_path, LAYERS, HEADS, ScoringOptions(), "people", "en")
+    assert study.measure == "% right"
+    (point,) = study.points.values()
+    right = study.quality(point)
+    assert right[0] == pytest.approx(100 - point.report.quality.wer)
+    assert 60 < right.min() < right[0] < right.max() < 80
+    assert np.isnan(Bootstrap(2).right_words(np.full((2, 2), np.nan))).all()
+    assert read_study(tmp_path, LAYERS, HEADS, ScoringOptions(), "people", "fr").measure == "BLEU"
+
+
+@pytest.mark.parametrize(
+    ("half", "least", "needed"),
+    [(2.0, 1.0, 400), (1.1, 0.5, 490), (1.0, 1.0, None), (9.0, 0.0, None)],
+)
+def test_inputs_that_would_decide(half, least, needed):
+    """An interval shrinks with the root of the inputs; told in two figures, rounded up."""
+    assert inputs_needed(Estimate(0.3, 0.3 - half, 0.3 + half), least, 100) == needed
+
+
+def test_rows_of_systems_are_read_back(tmp_path):
+    """What a system has shown is read as it was written."""
+    gain = Difference("caat", "one less two", 1.5, -0.5, 3.5, "BLEU")
+    write_rows(tmp_path, "caat", [ROW], [gain])
+    assert read_rows(tmp_path) == ([ROW], [gain])
+
+
+def test_inputs_are_neither_short_nor_long(tmp_path):
+    """The first of them in order; what belongs to an input stays with it."""
+    paths = [tmp_path / f"{seconds}.wav" for seconds in (4, 6, 20, 9, 7)]
+    for path in paths:
+        soundfile.write(path, np.zeros(int(path.stem) * 1000), 1000)
+    (tmp_path / "wavs.txt").write_text("".join(f"{path}\n" for path in paths))
+    (tmp_path / "refs.de.txt").write_text("".join(f"text {path.stem}\n" for path in paths))
+    choose_inputs(tmp_path, "de", 2, tmp_path / "chosen")
+    assert (tmp_path / "chosen" / "refs.txt").read_text() == "text 6\ntext 9\n"
+    assert (tmp_path / "chosen" / "wavs.txt").read_text() == f"{paths[1]}\n{paths[3]}\n"
+    assert not (tmp_path / "chosen" / "words.jsonl").exists()

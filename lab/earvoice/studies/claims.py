@@ -1,26 +1,32 @@
-"""What the papers claim about decision policies, tested on a model's own logs.
+r"""What the papers claim about decision policies, tested on a model's own logs.
 
-    earvoice record --source wavs.txt --target refs.txt --model DIR --segment 250,800 --output REC
+    python -m earvoice.studies.claims inputs SET --to de --count 100 --output INPUTS
+    earvoice record --source INPUTS/wavs.txt --target INPUTS/refs.txt --model DIR \
+        --segment 250,800 --output REC
     python -m earvoice.studies.claims settings REC > settings.txt
     earvoice replay REC --model DIR --settings settings.txt --output REPLAYS
-    python -m earvoice.studies.claims page REPLAYS --words words.jsonl --page docs/results.md
+    python -m earvoice.studies.claims page --run NAME REC REPLAYS INPUTS/words.jsonl --page PAGE
 
-Folders that ``earvoice evaluate`` or ``curves`` wrote under the same names do as well as replays.
+A run is a test set, and has a column of its own. Translations are judged by BLEU, captions by the
+percentage of words that are right. Folders that ``earvoice evaluate`` or ``curves`` wrote under the
+same names do as well as replays.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib.metadata import version
 from itertools import groupby, pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import soundfile
 
 from earvoice.evaluation.bootstrap import (
     RESAMPLES,
@@ -33,27 +39,32 @@ from earvoice.evaluation.bootstrap import (
 from earvoice.evaluation.clock import Clock
 from earvoice.evaluation.curve import (
     CurvePoint,
+    Measure,
     check_same_set,
     interpolate,
     quality_at,
     read_point,
 )
 from earvoice.evaluation.curves import as_tsv, draw_curves, point_rows
+from earvoice.evaluation.instance import primary_language
 from earvoice.evaluation.recording import read_served_model
 from earvoice.evaluation.replay.setting import parse_settings
 from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
 from earvoice.evaluation.score import ScoringOptions
+from earvoice.systems.rows import Difference, Row, read_rows
 
-SMALLEST_BLEU = 1.0
-"""Smaller differences are undecided."""
+SMALLEST_POINTS = 1.0
+"""Of BLEU, or of a hundred words; smaller differences are undecided."""
 SMALLEST_LAG_MS = 100.0
 SMALLEST_SHIFT_MS = 50.0
-LARGEST_LOSS_BLEU = 0.5
+LARGEST_LOSS_POINTS = 0.5
+SHORTEST_S, LONGEST_S = 5.0, 11.0
+"""In shorter inputs policies hardly differ; what a replay costs grows with the square of length."""
 PAPERS_SAVING = 0.3
 """Of overhead, as EDAtt's authors found it against LA-2; half of it counts."""
 PAPERS_LAYER = 4 / 6
 """Papi 2023 took the fourth layer of six."""
-LAMBDAS = (1, 2, 4, 8)
+LAMBDAS = (1, 2, 4)
 LATENCIES_MS = (1000.0, 1500.0, 2000.0, 3000.0)
 FOLLOWERS = ("AL", "LAAL", "YAAL", "DAL", "ATD")
 FEWEST_SETTINGS = 10
@@ -63,7 +74,7 @@ MISSING = "-"
 
 AGREES, DISAGREES, UNDECIDED, NOT_TESTED = "agrees", "disagrees", "undecided", "not tested"
 
-_ALPHAS = "edatt:alpha=0.6/0.4/0.2/0.1/0.05/0.03"
+_ALPHAS = "edatt:alpha=0.6/0.4/0.2/0.1/0.03"
 _FEW_ALPHAS = "edatt:alpha=0.4/0.1"
 _CURVES = {
     "EDAtt": (f"{_ALPHAS}@segment=800",),
@@ -77,11 +88,13 @@ _CURVES = {
     "LA-4": ("local_agreement:n=4@segment=500/1000",),
     # Hold-n releases early: only in long chunks is it as late as local agreement.
     "Hold-6": ("hold_n:n=6@segment=500/1000/2000/4000/8000",),
-    "wait-k, adaptive": ("wait_k:k=3/7/11,detection=adaptive@segment=250",),
+    "wait-k, adaptive": ("wait_k:k=3/7,detection=adaptive@segment=250",),
     "wait-k, fixed": ("wait_k:k=3/7/11,detection=fixed@segment=250",),
     "offline": ("offline@segment=2000",),
 }
 """By the name that tables and figures give them; segments are multiples of 250 or 800 ms."""
+_RELEASED = ",confidence=0.0"
+"""Nothing is held back for want of confidence: the papers' policies know no such thing."""
 _DRAWN = ("EDAtt", "AlignAtt", "LA-2", "Hold-6", "wait-k, adaptive", "wait-k, fixed")
 _HELD = ("edatt", "align_att")
 
@@ -103,9 +116,13 @@ def families(layers: int, heads: int) -> dict[str, tuple[str, ...]]:
     for policy in _HELD:
         texts[f"{policy}, lag held"] = (f"{policy}@segment=800,lag=1500/2000/3000",)
     return {
-        family: tuple(setting.name for text in own for setting in parse_settings(text))
+        family: tuple(s.name for text in own for s in parse_settings(f"{text}{_RELEASED}"))
         for family, own in texts.items()
     }
+
+
+def _shown_name(setting: str) -> str:
+    return f"`{setting.removesuffix(_RELEASED)}`"
 
 
 @dataclass(frozen=True)
@@ -117,16 +134,19 @@ class Finding:
     unit: str
     answer: str
     where: str = ""
+    inputs_needed: int | None = None
+    """So many would decide; None where it is decided, or more would not help."""
 
     def __str__(self) -> str:
         if self.number is None:
             return f"{self.answer} {self.where or '(not run)'}"
         where = f" {self.where}" if self.where else ""
         unit = "" if self.unit == "rho" else f" {self.unit}"
-        return f"{with_interval(self.number, self.unit)}{unit}{where}: {self.answer}"
+        needed = f", {self.inputs_needed:,} inputs needed" if self.inputs_needed else ""
+        return f"{with_interval(self.number, self.unit)}{unit}{where}: {self.answer}{needed}"
 
 
-def above(number: Estimate, least: float = SMALLEST_BLEU) -> str:
+def above(number: Estimate, least: float = SMALLEST_POINTS) -> str:
     """Answer "this is above 0": by at least ``least``, and 0 outside the interval.
 
     As far below 0 it disagrees; anything else is undecided.
@@ -136,7 +156,7 @@ def above(number: Estimate, least: float = SMALLEST_BLEU) -> str:
     return DISAGREES if number.value <= -least and number.high < 0 else UNDECIDED
 
 
-def equal(number: Estimate, margin: float = SMALLEST_BLEU) -> str:
+def equal(number: Estimate, margin: float = SMALLEST_POINTS) -> str:
     """Answer "this is 0, give or take the margin": the interval must lie within.
 
     It disagrees when the value is outside and the interval leaves out 0.
@@ -166,26 +186,48 @@ def together(answers: Sequence[str]) -> str:
     return AGREES if set(answers) == {AGREES} else UNDECIDED
 
 
+def inputs_needed(number: Estimate, least: float, inputs: int) -> int | None:
+    """Return how many inputs make an interval reach ``least`` to either side, in two figures.
+
+    It shrinks with the root of their number. None where it is as short already.
+    """
+    times = ((number.high - number.low) / 2 / least) ** 2 if least else 0.0
+    if not times > 1:
+        return None
+    step: int = 10 ** max(0, len(str(int(times * inputs))) - 2)
+    return ceil(times * inputs / step) * step
+
+
 @dataclass(frozen=True)
 class Study:
     """What a model did on one test set: points by setting, names of settings by family."""
 
     points: dict[str, CurvePoint]
     families: dict[str, tuple[str, ...]]
+    name: str = ""
+    measure: Measure = "BLEU"
     _cache: dict[tuple[str, str, str], Floats] = field(default_factory=dict, repr=False)
 
     @cached_property
+    def first(self) -> CurvePoint:
+        return next(iter(self.points.values()))
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, {self.first.language}" if self.name else self.first.language
+
+    @cached_property
     def bootstrap(self) -> Bootstrap:
-        return Bootstrap(len(next(iter(self.points.values())).instances))
+        return Bootstrap(len(self.first.instances))
 
     def family(self, name: str) -> list[CurvePoint]:
         return [self.points[name] for name in self.families.get(name, ()) if name in self.points]
 
-    def bleu(self, point: CurvePoint) -> Floats:
-        """Return BLEU in every draw, [R + 1]."""
-        key = (point.name, "BLEU", "")
+    def quality(self, point: CurvePoint) -> Floats:
+        """Return quality in every draw, [R + 1]."""
+        key = (point.name, self.measure, "")
         if key not in self._cache:
-            self._cache[key] = self.bootstrap.bleu(point.statistics)
+            self._cache[key] = point.quality(self.bootstrap, self.measure)
         return self._cache[key]
 
     def lag_ms(self, point: CurvePoint, metric: str = "LAAL", clock: Clock = "ideal") -> Floats:
@@ -198,7 +240,7 @@ class Study:
     def curve(
         self, name: str, metric: str, clock: Clock = "ideal", *, of_overhead: bool = False
     ) -> tuple[Floats, Floats] | None:
-        """Return latency and BLEU (or overhead on ``simuleval``) of a family, each [P, R + 1].
+        """Return latency and quality (or overhead on ``simuleval``) of a family, each [P, R + 1].
 
         None where fewer than 2 of its settings were run.
         """
@@ -206,7 +248,7 @@ class Study:
         if len(points) < 2:  # noqa: PLR2004 - one point is no curve
             return None
         values = [
-            self.lag_ms(point, "overhead", "simuleval") if of_overhead else self.bleu(point)
+            self.lag_ms(point, "overhead", "simuleval") if of_overhead else self.quality(point)
             for point in points
         ]
         return np.stack([self.lag_ms(point, metric, clock) for point in points]), np.stack(values)
@@ -230,10 +272,10 @@ class Study:
         metric: str = "LAAL",
         clock: Clock = "ideal",
         part: tuple[float, float] = (0.0, 1.0),
-        ask: Callable[[Estimate], str] = above,
+        ask: Callable[[Estimate, float], str] = above,
         text: str = "",
     ) -> Finding:
-        """Ask for BLEU of the first curve minus the second over a part of the common range."""
+        """Ask for quality of the first curve minus the second over a part of the common range."""
         axis = metric if clock == "ideal" else f"{metric} on `{clock}`"
         half = {(0.0, 0.5): ", lower half", (0.5, 1.0): ", upper half"}.get(part, "")
         text = f"{text or f'{first} minus {second}'}{half}, at equal {axis}"
@@ -245,7 +287,8 @@ class Study:
             return Finding(text, None, "", NOT_TESTED, "(no latency in common)")
         means, where = found
         number = estimate(means[0] - means[1])
-        return Finding(text, number, "BLEU", ask(number), where)
+        answer = ask(number, SMALLEST_POINTS)
+        return self.finding(text, number, self.measure, answer, SMALLEST_POINTS, where)
 
     def change(
         self,
@@ -253,15 +296,28 @@ class Study:
         first: Sequence[str],
         second: Sequence[str],
         metric: str,
-        ask: Callable[[Estimate], str],
+        ask: Callable[[Estimate, float], str],
+        least: float = SMALLEST_POINTS,
     ) -> Finding:
-        """Ask for BLEU or a latency of settings minus that of their counterparts, in the mean."""
+        """Ask for quality or a latency of settings minus that of their counterparts, in the mean.
+
+        Args:
+            metric: of latency; empty for quality.
+            least: how large a difference must be to count.
+        """
         if not all(name in self.points for name in (*first, *second)):
             return Finding(text, None, "", NOT_TESTED)
         pairs = [[self.points[name] for name in pair] for pair in zip(first, second, strict=True)]
-        of = self.bleu if metric == "BLEU" else partial(self.lag_ms, metric=metric)
+        of = partial(self.lag_ms, metric=metric) if metric else self.quality
         number = estimate(np.mean([of(one) - of(other) for one, other in pairs], axis=0))
-        return Finding(text, number, "BLEU" if metric == "BLEU" else "ms", ask(number))
+        unit = "ms" if metric else self.measure
+        return self.finding(text, number, unit, ask(number, least), least)
+
+    def finding(
+        self, text: str, number: Estimate, unit: str, answer: str, least: float, where: str = ""
+    ) -> Finding:
+        needed = inputs_needed(number, least, len(self.first.instances))
+        return Finding(text, number, unit, answer, where, needed if answer == UNDECIDED else None)
 
 
 def mean_values(
@@ -290,8 +346,8 @@ def judge_chunk_size(study: Study) -> list[Finding]:
     smallest, _, middle, largest = study.families["LA-2"]
     lag = "LAAL of LA-2 at 2000 ms minus at 250 ms"
     return [
-        study.change("LA-2 at 1000 ms minus at 250 ms", [middle], [smallest], "BLEU", above),
-        study.change(lag, [largest], [smallest], "LAAL", partial(above, least=SMALLEST_LAG_MS)),
+        study.change("LA-2 at 1000 ms minus at 250 ms", [middle], [smallest], "", above),
+        study.change(lag, [largest], [smallest], "LAAL", above, SMALLEST_LAG_MS),
     ]
 
 
@@ -302,13 +358,12 @@ def judge_depth(study: Study) -> list[Finding]:
 
 def judge_initial_wait(study: Study) -> list[Finding]:
     findings = []
-    later = partial(above, least=SMALLEST_LAG_MS)
     pairs = zip(study.families["LA-2"], study.families["LA-2, first chunk 2 s"], strict=False)
     for plain, waited in pairs:
-        text = f"`{plain}` with a first chunk of 2 s minus without"
+        text = f"{_shown_name(plain)} with a first chunk of 2 s minus without"
         findings += [
-            study.change(text, [waited], [plain], "BLEU", equal),
-            study.change(f"{text}: AL", [waited], [plain], "AL", later),
+            study.change(text, [waited], [plain], "", equal),
+            study.change(f"{text}: AL", [waited], [plain], "AL", above, SMALLEST_LAG_MS),
         ]
     return findings
 
@@ -360,8 +415,9 @@ def judge_agreement(study: Study) -> list[Finding]:
             continue
         (ours, theirs), where = found
         saved = estimate(1 - ours / theirs)
-        answer = at_most(Estimate(-saved.value, -saved.high, -saved.low), -PAPERS_SAVING / 2)
-        findings.append(Finding(text, saved, "share", answer, where))
+        least = PAPERS_SAVING / 2
+        answer = at_most(Estimate(-saved.value, -saved.high, -saved.low), -least)
+        findings.append(study.finding(text, saved, "share", answer, least, where))
     return findings
 
 
@@ -370,18 +426,18 @@ def judge_lambda(study: Study) -> list[Finding]:
     for small, large in pairwise(LAMBDAS):
         names = f"lambda {large}", f"lambda {small}"
         text = f"LAAL of lambda {large} minus lambda {small} at the same alphas"
-        later = partial(above, least=SMALLEST_SHIFT_MS)
+        settings = study.families[names[0]], study.families[names[1]]
         findings += [
-            study.change(text, study.families[names[0]], study.families[names[1]], "LAAL", later),
+            study.change(text, *settings, "LAAL", above, SMALLEST_SHIFT_MS),
             study.gain(*names, ask=_no_better),
         ]
     return findings
 
 
-def _no_better(number: Estimate) -> str:
-    if number.high < SMALLEST_BLEU:
+def _no_better(number: Estimate, least: float) -> str:
+    if number.high < least:
         return AGREES
-    return DISAGREES if above(number) == AGREES else UNDECIDED
+    return DISAGREES if above(number, least) == AGREES else UNDECIDED
 
 
 def judge_layers(study: Study) -> list[Finding]:
@@ -393,7 +449,7 @@ def judge_layers(study: Study) -> list[Finding]:
         study.gain(middle, "layer 1", text="middle layer minus first"),
         study.gain(middle, last, text="middle layer minus last"),
         study.gain(middle, "mean of layers", text="middle layer minus mean of layers"),
-        study.change(text, slow, fast, "LAAL", partial(above, least=SMALLEST_SHIFT_MS)),
+        study.change(text, slow, fast, "LAAL", above, SMALLEST_SHIFT_MS),
     ]
 
 
@@ -405,23 +461,27 @@ def judge_heads(study: Study) -> list[Finding]:
 
 def judge_ceiling(study: Study) -> list[Finding]:
     offline = study.families["offline"]
-    reached = partial(at_most, border=LARGEST_LOSS_BLEU)
     return [
-        study.change(f"offline minus `{slow}`", offline, [slow], "BLEU", reached)
+        study.change(
+            f"offline minus {_shown_name(slow)}", offline, [slow], "", at_most, LARGEST_LOSS_POINTS
+        )
         for slow in (study.families["LA-2"][-1], study.families["EDAtt"][-1])
     ]
 
 
 def judge_differentiable(study: Study) -> list[Finding]:
     points = study.distinct
+    texts = {
+        name: f"rank correlation of words a release with (rank by DAL minus rank by {name})"
+        for name in ("AL", "LAAL")
+    }
     if len(points) < FEWEST_SETTINGS:
-        return [Finding("words a release and DAL", None, "", NOT_TESTED, "(too few)")]
+        return [Finding(text, None, "", NOT_TESTED, "(too few)") for text in texts.values()]
     words = np.stack([_words_at_once(study, point) for point in points], axis=-1)
     ranks = {name: mean_ranks(_lags(study, points, name)) for name in ("DAL", "AL", "LAAL")}
     findings = []
-    for name in ("AL", "LAAL"):
+    for name, text in texts.items():
         rho = estimate(rank_correlation(words, ranks["DAL"] - ranks[name]))
-        text = f"rank correlation of words a release with (rank by DAL minus rank by {name})"
         answer = above(rho, least=0.0)
         findings.append(Finding(text, rho, "rho", answer, f"over {len(points)} settings"))
     return findings
@@ -468,27 +528,27 @@ class Claim:
     judge: Callable[[Study], list[Finding]]
 
 
-_BLEU = "at least 1 BLEU higher, and 0 outside the interval"
-_EQUAL = "the interval lies within 1 BLEU of 0"
+_HIGHER = "at least 1 point higher, and 0 outside the interval"
+_EQUAL = "the interval lies within 1 point of 0"
 
 CLAIMS = (
     Claim(
         "The chunk size rules LA-2: 250 ms is far below 1000 ms.",
         "Polák 2022",
-        f"BLEU {_BLEU}; LAAL rises by 100 ms or more",
+        f"quality {_HIGHER}; LAAL rises by 100 ms or more",
         judge_chunk_size,
     ),
     Claim("LA-2, LA-3 and LA-4 lie on one curve.", "Polák 2022", _EQUAL, judge_depth),
     Claim(
         "LA-2 is above Hold-6.",
         "Polák 2022",
-        _BLEU,
+        _HIGHER,
         _gains(("LA-2", "Hold-6")),
     ),
     Claim(
         "A first chunk of 2 s brings little BLEU and more AL.",
         "Polák 2022",
-        f"BLEU: {_EQUAL}; AL: 100 ms or more later",
+        f"quality: {_EQUAL}; AL: 100 ms or more later",
         judge_initial_wait,
     ),
     Claim(
@@ -500,7 +560,7 @@ CLAIMS = (
     Claim(
         "EDAtt is above adaptive wait-k by 1 to 2.5 BLEU at equal AL and AL_CA.",
         "Papi 2023",
-        _BLEU,
+        _HIGHER,
         _gains(
             ("EDAtt", "wait-k, adaptive", "AL"),
             ("EDAtt", "wait-k, adaptive", "AL", "simuleval"),
@@ -510,32 +570,32 @@ CLAIMS = (
     Claim(
         "EDAtt is above LA-2 at equal AL, with 30 % less overhead.",
         "Papi 2023",
-        f"{_BLEU}; half of the 30 % or more is saved",
+        f"{_HIGHER}; half of the 30 % or more is saved",
         judge_agreement,
     ),
     Claim(
         "Dropping the last encoder state, on which attention piles up, matters.",
         "Papi 2023",
-        _BLEU,
+        _HIGHER,
         _gains(("last state dropped", "last state kept")),
     ),
     Claim(
         "A larger lambda moves the curve to the right and brings no quality.",
         "Papi 2023",
-        "50 ms or more later at the same alphas; the interval is below 1 BLEU",
+        "50 ms or more later at the same alphas; the interval is below 1 point",
         judge_lambda,
     ),
     Claim(
         "First layers are worse, the last is never fast, the middle is best, the mean is worse.",
         "Papi 2023",
-        f"{_BLEU}; the last layer's LAAL is 50 ms or more higher",
+        f"{_HIGHER}; the last layer's LAAL is 50 ms or more higher",
         judge_layers,
     ),
-    Claim("The mean of the heads is above every head.", "Papi 2023", _BLEU, judge_heads),
+    Claim("The mean of the heads is above every head.", "Papi 2023", _HIGHER, judge_heads),
     Claim(
         "Fixed detection is better at low latency, adaptive at high.",
         "Papi 2022",
-        f"in the lower and the upper half of the common LAAL: {_BLEU}",
+        f"in the lower and the upper half of the common LAAL: {_HIGHER}",
         _gains(
             ("wait-k, fixed", "wait-k, adaptive", "LAAL", "ideal", (0.0, 0.5)),
             ("wait-k, adaptive", "wait-k, fixed", "LAAL", "ideal", (0.5, 1.0)),
@@ -544,7 +604,7 @@ CLAIMS = (
     Claim(
         "At high latency online reaches offline.",
         "Polák 2022, Papi 2023",
-        "the interval is at most 0.5 BLEU below offline",
+        "the interval is at most 0.5 points below offline",
         judge_ceiling,
     ),
     Claim(
@@ -556,7 +616,7 @@ CLAIMS = (
     Claim(
         "AlignAtt is above EDAtt.",
         "Papi 2023b",
-        _BLEU,
+        _HIGHER,
         _gains(("AlignAtt", "EDAtt")),
     ),
 )
@@ -576,7 +636,7 @@ def shown(value: float | None, decimals: int) -> str:
 
 
 def with_interval(number: Estimate, unit: str) -> str:
-    decimals = {"BLEU": 1, "ms": 0, "share": 3, "rho": 2}[unit]
+    decimals = {"BLEU": 1, "% right": 1, "ms": 0, "share": 3, "rho": 2}[unit]
     value, low, high = (shown(it, decimals) for it in (number.value, number.low, number.high))
     return value if MISSING in (value, low) else f"{value} [{low}, {high}]"
 
@@ -584,61 +644,69 @@ def with_interval(number: Estimate, unit: str) -> str:
 _INTRODUCTION = f"""\
 # Results
 
-What the papers claim about decision policies, tested on this project's own small model. This page
-is generated by `make results` from logs of replays; settings, tests and thresholds are in
-`lab/earvoice/studies/claims.py`. All settings with all numbers: [results.tsv](results.tsv).
+What the papers claim about decision policies, tested on this project's own small model: on
+synthetic conversations, and on recordings of real people. This page is generated by `make results`
+from logs of replays; settings, tests and thresholds are in `lab/earvoice/studies/claims.py`. All
+settings with all numbers: [results.tsv](results.tsv).
 
 ## How to read it
 
+* **Quality** is BLEU of translations. Of captions, where the speaker's own language is written, it
+  is the percentage of words that are right, 100 - WER. A point is one of either.
 * **Latency** is LAAL on the ideal clock unless a column says otherwise; AL where a claim is about
   AL. `simuleval` adds all computation since the first segment, as published AL_CA does; `true` lets
   computation overlap with audio ([clocks](evaluation.md#clocks)).
 * **A word** is released in the segment that commits its last token; commits are cut back to word
-  borders. Guards are on. Endpointing is off, an input is one utterance, every segment is decided.
+  borders. Guards are on; nothing is held back for want of confidence. Endpointing is off, an input
+  is one utterance, every segment is decided.
 * **Computation** is processor time of one core ([replay](evaluation.md#replay-lab)).
-* **True lag**: release of a word minus the end of the spoken word that it attends to. The test
-  set's speech is synthetic, so that it is known when each word was said; which word a translation
-  belongs to is the model's attention.
+* **True lag**: release of a word minus the end of the spoken word that it attends to. When each
+  word was said a synthesiser knows; in recordings of people the model's CTC head has found it
+  ([word times](evaluation.md#word-times-of-recordings)). Which word a translation belongs to is the
+  model's attention.
 * **[low, high]** is the 95 % interval of a paired bootstrap over inputs, {RESAMPLES} draws, seed
-  {SEED}. Where a difference is smaller than 1 BLEU, or its interval holds 0, the answer is
+  {SEED}. Where a difference is smaller than 1 point, or its interval holds 0, the answer is
   "undecided". A claim of several parts agrees if all agree, and disagrees if one does. A part is
   "not tested" where its settings were not run, or where two curves have no latency in common.
-* **BLEU at a latency** is interpolated between the two neighbouring settings (Papi 2023,
+* **Inputs needed**: an interval shrinks with the root of the number of inputs. With so many it
+  would reach no farther than the smallest difference that counts, which is then decided.
+* **Quality at a latency** is interpolated between the two neighbouring settings (Papi 2023,
   footnote 8). Differences of curves are means over all latencies that both reach."""
 
 
-def write_page(study: Study, session: dict[str, object], figure: str) -> str:
-    """Return the page; ``session`` is what the run's folder says of the model."""
-    answers = [(claim, claim.judge(study)) for claim in CLAIMS]
+def write_page(
+    studies: Sequence[Study],
+    sessions: Sequence[dict[str, object]],
+    figures: Sequence[str],
+    systems: tuple[Sequence[Row], Sequence[Difference]] = ((), ()),
+) -> str:
+    """Return the page; of each study what its run's folder says of the model, and its figure."""
+    answers = [(claim, [claim.judge(study) for study in studies]) for claim in CLAIMS]
+    titles = [study.title for study in studies]
     blocks = [
         [_INTRODUCTION],
-        ["## What was run", "", *_describe_run(study, session)],
+        ["## What was run", "", *_describe_runs(studies, sessions)],
         [
             "## Answers",
             "",
             *table(
-                ("claim", "answer"),
+                ("claim", *titles),
                 (
-                    (
-                        f"{n}. {claim.statement} ({claim.source})",
-                        together([finding.answer for finding in findings]),
-                    )
-                    for n, (claim, findings) in enumerate(answers, 1)
+                    (f"{n}. {claim.statement} ({claim.source})", *map(_answer, judged))
+                    for n, (claim, judged) in enumerate(answers, 1)
                 ),
             ),
         ],
-        ["## Curves", "", f"![BLEU over latency]({figure})", "", _FIGURE_TEXT],
-        ["### BLEU at a LAAL", "", *_latency_table(study)],
         ["## Claims"],
-        *(_describe_claim(n, *answer) for n, answer in enumerate(answers, 1)),
-        ["## A word lag that is asked for", "", _HELD_TEXT, "", *_held_table(study)],
-        ["## Which metric follows the true lag", "", _LAG_TEXT, "", *_follower_table(study)],
+        *(_describe_claim(n, *answer, titles) for n, answer in enumerate(answers, 1)),
+        *(block for pair in zip(studies, figures, strict=True) for block in _describe_study(*pair)),
+        ["## The papers' other systems", "", *_describe_systems(*systems)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 _FIGURE_TEXT = (
-    "Bands are 95 % intervals of BLEU alone; neighbouring policies move together from draw to "
+    "Bands are 95 % intervals of quality alone; neighbouring policies move together from draw to "
     "draw, so overlapping bands do not mean that there is no difference."
 )
 _HELD_TEXT = (
@@ -647,27 +715,100 @@ _HELD_TEXT = (
     "of its own that begins anew; the aim is 20 % or less off."
 )
 _LAG_TEXT = (
-    "Spearman's rank correlation of each metric with the true lag over the settings' means, and "
-    "the mean absolute difference of the two."
+    "Which metric follows the true lag: Spearman's rank correlation of each with it over the "
+    "settings' means, and the mean absolute difference of the two."
+)
+_SYSTEMS_TEXT = (
+    "Trained small, each by `python -m earvoice.systems NAME`; [the papers, row by row]"
+    "(papers.md) says on what, and how they differ. The trivial baseline writes the commonest "
+    "training sentence every time."
 )
 
 
-def _describe_run(study: Study, session: dict[str, object]) -> list[str]:
-    point = next(iter(study.points.values()))
-    audio_s = sum(instance.source_length_ms for instance in point.instances) / 1000
-    quality = point.report.quality
-    header = ("model", "version", "hash", "language", "inputs", "s an input", "settings")
-    row = (
-        f"`{session['model']}`",
-        str(session["model_version"]),
-        f"`{str(session['model_hash'])[:12]}`",
-        point.language,
-        str(len(point.instances)),
-        shown(audio_s / len(point.instances), 1),
-        str(len(study.points)),
+def _answer(findings: Sequence[Finding]) -> str:
+    """Answer a claim on one test set, with the inputs that would decide all of its parts."""
+    answer = together([finding.answer for finding in findings])
+    needed = max((finding.inputs_needed or 0 for finding in findings), default=0)
+    return f"{answer}, {needed:,} inputs needed" if answer == UNDECIDED and needed else answer
+
+
+def _describe_runs(
+    studies: Sequence[Study], sessions: Sequence[dict[str, object]]
+) -> Iterator[str]:
+    header = ("run", "model", "version", "hash", "inputs", "s an input", "settings", "quality")
+    rows = []
+    for study, session in zip(studies, sessions, strict=True):
+        instances = study.first.instances
+        audio_s = sum(instance.source_length_ms for instance in instances) / 1000
+        rows.append(
+            (
+                study.title,
+                f"`{session['model']}`",
+                str(session["model_version"]),
+                f"`{str(session['model_hash'])[:12]}`",
+                str(len(instances)),
+                shown(audio_s / len(instances), 1),
+                str(len(study.points)),
+                study.measure,
+            )
+        )
+    yield from table(header, rows)
+    qualities = [study.first.report.quality for study in studies]
+    signatures = {quality.bleu_signature: None for quality in qualities if quality}
+    yield ""
+    yield (
+        f"earvoice {version('earvoice')}" + "".join(f"; sacreBLEU `{s}`" for s in signatures) + "."
     )
-    signature = f"; sacreBLEU `{quality.bleu_signature}`" if quality else ""
-    return [*table(header, [row]), "", f"earvoice {version('earvoice')}{signature}."]
+
+
+def _describe_study(study: Study, figure: str) -> Iterator[list[str]]:
+    yield [
+        f"## Curves: {study.title}",
+        "",
+        f"![{study.measure} over latency]({figure})",
+        "",
+        _FIGURE_TEXT,
+    ]
+    yield [f"{study.measure} at a LAAL:", "", *_latency_table(study)]
+    yield [_HELD_TEXT, "", *_held_table(study)]
+    yield [_LAG_TEXT, "", *_follower_table(study)]
+
+
+def _describe_systems(rows: Sequence[Row], differences: Sequence[Difference]) -> list[str]:
+    if not rows:
+        return ["Not run."]
+    header = (
+        "system", "paper", "trained", "written with", "test set", "inputs", "BLEU", "WER", "LAAL",
+        "trivial baseline's BLEU",
+    )  # fmt: skip
+    cells = (
+        (
+            row.system,
+            row.paper,
+            row.trained,
+            row.written_with,
+            row.test_set,
+            str(row.inputs),
+            with_interval(Estimate(row.bleu, row.bleu_low, row.bleu_high), "BLEU"),
+            shown(row.wer, 1),
+            f"{shown(row.laal, 1 if row.laal_unit == 'words' else 0)} {row.laal_unit}",
+            shown(row.baseline_bleu, 1),
+        )
+        for row in rows
+    )
+    compared = (
+        (it.system, it.compared, f"{with_interval(it.estimate, 'BLEU')} {it.unit}")
+        for it in differences
+    )
+    return [
+        _SYSTEMS_TEXT,
+        "",
+        *table(header, cells),
+        "",
+        "Paired differences:",
+        "",
+        *table(("system", "compared", "difference"), compared),
+    ]
 
 
 def _latency_table(study: Study) -> list[str]:
@@ -678,23 +819,26 @@ def _latency_table(study: Study) -> list[str]:
             points = study.family(name)
             low, high = curve[0][:, 0].min() / 1000, curve[0][:, 0].max() / 1000
             found = (
-                quality_at(points, at_ms, "LAAL", "ideal", study.bootstrap)
+                quality_at(points, at_ms, "LAAL", "ideal", study.bootstrap, study.measure)
                 for at_ms in LATENCIES_MS
             )
-            cells = [with_interval(estimate(bleu), "BLEU") for bleu in found]
+            cells = [with_interval(estimate(quality), study.measure) for quality in found]
             rows.append((name, f"{low:.2f} to {high:.2f}", *cells))
     columns = [f"{at_ms / 1000:g} s" for at_ms in LATENCIES_MS]
     return table(("policy", "LAAL, s", *columns), rows)
 
 
-def _describe_claim(number: int, claim: Claim, findings: Sequence[Finding]) -> list[str]:
-    answer = together([finding.answer for finding in findings])
+def _describe_claim(
+    number: int, claim: Claim, judged: Sequence[Sequence[Finding]], titles: Sequence[str]
+) -> list[str]:
+    rows = ((same[0].text, *map(str, same)) for same in zip(*judged, strict=True))
+    told = ("**Answer**", *(f"**{_answer(findings)}**" for findings in judged))
     return [
         f"### {number}. {claim.statement}",
         "",
-        f"{claim.source}. Agrees if: {claim.rule}. Answer: **{answer}**.",
+        f"{claim.source}. Agrees if: {claim.rule}.",
         "",
-        *table(("compared", "found"), ((finding.text, str(finding)) for finding in findings)),
+        *table(("compared", *titles), (*rows, told)),
     ]
 
 
@@ -704,14 +848,14 @@ def _held_table(study: Study) -> list[str]:
         asked_ms, held_ms = float(point.choices["lag"]), study.lag_ms(point, "word lag")
         rows.append(
             (
-                f"`{point.name}`",
+                _shown_name(point.name),
                 with_interval(estimate(held_ms), "ms"),
                 f"{100 * (held_ms[0] / asked_ms - 1):+.0f} %",
                 shown(point.latency("LAAL", "ideal"), 0),
-                with_interval(estimate(study.bleu(point)), "BLEU"),
+                with_interval(estimate(study.quality(point)), study.measure),
             )
         )
-    header = ("setting", "held, ms", "off by", "LAAL, ms", "BLEU")
+    header = ("setting", "held, ms", "off by", "LAAL, ms", study.measure)
     return table(header, rows) if rows else ["Not run."]
 
 
@@ -723,7 +867,7 @@ def _follower_table(study: Study) -> list[str]:
         if all(point.latency(metric, "ideal") is not None for metric in metrics)
     ]
     if len(points) < FEWEST_SETTINGS:
-        return ["Not known: the true lag needs `--words` and ten settings."]
+        return ["Not known: the true lag needs times of words and ten settings."]
     true_ms = _lags(study, points, "spoken lag")
     rows = []
     for metric in FOLLOWERS:
@@ -734,8 +878,36 @@ def _follower_table(study: Study) -> list[str]:
     return table(("metric", "over settings", "error, ms"), rows)
 
 
-def read_study(folder: Path, layers: int, heads: int, options: ScoringOptions) -> Study:
-    """Return what a folder of replays holds of the settings."""
+def choose_inputs(folder: Path, language: str, count: int, output: Path) -> None:
+    """Write the first inputs of a held-out set that are neither short nor long."""
+    paths = (folder / "wavs.txt").read_text("utf8").splitlines()
+    lengths_s = [soundfile.info(path).duration for path in paths]
+    chosen = [n for n, it in enumerate(lengths_s) if SHORTEST_S <= it <= LONGEST_S][:count]
+    output.mkdir(parents=True, exist_ok=True)
+    names = {
+        f"refs.{language}.txt": "refs.txt",
+        "words.jsonl": "words.jsonl",
+        "wavs.txt": "wavs.txt",
+    }
+    for name, written in names.items():
+        if (folder / name).exists():
+            lines = (folder / name).read_text("utf8").splitlines()
+            (output / written).write_text("".join(f"{lines[n]}\n" for n in chosen), "utf8")
+
+
+def read_study(
+    folder: Path,
+    layers: int,
+    heads: int,
+    options: ScoringOptions,
+    name: str = "",
+    source_language: str = "",
+) -> Study:
+    """Return what a folder of replays holds of the settings.
+
+    Args:
+        source_language: what is written in it are captions.
+    """
     names = families(layers, heads)
     wanted = dict.fromkeys(name for own in names.values() for name in own)
     points = {
@@ -746,40 +918,77 @@ def read_study(folder: Path, layers: int, heads: int, options: ScoringOptions) -
     if not points:
         raise ValueError(f"{folder} holds none of the settings that are tested")
     check_same_set(list(points.values()))
-    return Study(points, names)
+    written = next(iter(points.values())).language
+    is_captions = primary_language(written) == primary_language(source_language) != ""
+    return Study(points, names, name, "% right" if is_captions else "BLEU")
 
 
-def report(folder: Path, layers: int, heads: int, options: ScoringOptions, page: Path) -> None:
-    """Write the page, and beside it the figure and the table of all numbers."""
-    study = read_study(folder, layers, heads, options)
-    session = read_settings(folder / next(iter(study.points)) / SETTINGS_NAME)["session"]
-    lines = [(name, tuple(study.family(name))) for name in _DRAWN if study.family(name)]
-    figure = page.with_suffix(".svg")
-    draw_curves(lines, "LAAL", ("ideal", "true"), study.bootstrap, figure)
-    every = [(point.policy, (point,)) for point in study.points.values()]
-    page.with_suffix(".tsv").write_text(as_tsv(point_rows(every, study.bootstrap)), "utf8")
-    page.write_text(write_page(study, session, figure.name), encoding="utf8")
+def report(studies: Mapping[Path, Study], page: Path, systems: Path | None = None) -> None:
+    """Write the page, and beside it the figures and the table of all numbers.
+
+    Args:
+        studies: by the folders of their replays.
+        systems: folder of the papers' other systems.
+    """
+    sessions, figures, rows = [], [], []
+    for folder, study in studies.items():
+        sessions.append(read_settings(folder / study.first.name / SETTINGS_NAME)["session"])
+        lines = [(name, tuple(study.family(name))) for name in _DRAWN if study.family(name)]
+        name = "-".join((page.stem, *study.name.lower().split()))
+        figure = page.with_name(f"{name}.svg")
+        draw_curves(lines, "LAAL", ("ideal", "true"), study.bootstrap, figure, study.measure)
+        figures.append(figure.name)
+        every = [(point.policy, (point,)) for point in study.points.values()]
+        rows += [{"run": study.title, **row} for row in point_rows(every, study.bootstrap)]
+    page.with_suffix(".tsv").write_text(as_tsv(rows), "utf8")
+    others = read_rows(systems) if systems else ([], [])
+    page.write_text(write_page(list(studies.values()), sessions, figures, others), encoding="utf8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m earvoice.studies.claims")
     steps = parser.add_subparsers(dest="step", required=True)
+    inputs = steps.add_parser("inputs", help="choose inputs of a held-out set")
+    inputs.add_argument("set", type=Path, help="its folder")
+    inputs.add_argument("--to", required=True, metavar="LANGUAGE", help="of the references")
+    inputs.add_argument("--count", type=int, required=True, help="most inputs")
+    inputs.add_argument("--output", type=Path, required=True, metavar="DIR")
     settings = steps.add_parser("settings", help="print the settings to replay, one a line")
     settings.add_argument("recording", type=Path, help="folder of earvoice record")
-    page = steps.add_parser("page", help="write the page, its figure and its table")
-    page.add_argument("recording", type=Path, help="folder of earvoice record")
-    page.add_argument("replays", type=Path, help="folder of earvoice replay")
-    page.add_argument("--words", type=Path, help="when each word was spoken (JSON lines)")
+    page = steps.add_parser("page", help="write the page, its figures and its table")
+    page.add_argument(
+        "--run",
+        nargs="+",
+        action="append",
+        required=True,
+        metavar="PART",
+        help="a column: its name, the folders of earvoice record and earvoice replay, and when "
+        "each word was spoken (JSON lines), if that is known",
+    )
+    page.add_argument("--systems", type=Path, help="work folder of python -m earvoice.systems")
     page.add_argument("--page", type=Path, default=Path("docs/results.md"), help="(%(default)s)")
     options = parser.parse_args()
-    served = read_served_model(options.recording)
-    layers, heads = served.description.decoder_layer_count, served.head_count
+    if options.step == "inputs":
+        choose_inputs(options.set, options.to, options.count, options.output)
+        return
     if options.step == "settings":
-        names = dict.fromkeys(n for own in families(layers, heads).values() for n in own)
+        served = read_served_model(options.recording)
+        own = families(served.description.decoder_layer_count, served.head_count)
+        names = dict.fromkeys(name for several in own.values() for name in several)
         sys.stdout.write("".join(f"{name}\n" for name in names))
-    else:
-        scoring = ScoringOptions(words=options.words)
-        report(options.replays, layers, heads, scoring, options.page)
+        return
+    studies = {}
+    for name, recording, replays, *words in options.run:
+        served = read_served_model(Path(recording))
+        studies[Path(replays)] = read_study(
+            Path(replays),
+            served.description.decoder_layer_count,
+            served.head_count,
+            ScoringOptions(words=Path(words[0]) if words else None),
+            name,
+            served.description.source_language_code,
+        )
+    report(studies, options.page, options.systems)
 
 
 if __name__ == "__main__":
