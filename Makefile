@@ -18,7 +18,7 @@ CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
 	$(BIN)/python -m earvoice.training
 LAB := OMP_NUM_THREADS=1 $(BIN)
-CLAIMS := $(LAB)/python -m earvoice.studies.claims
+STUDY := $(LAB)/python -m earvoice.studies.results
 SERVED = EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL))
 # A folder for each model, or its logs would be taken for those of another.
 MODEL_HASH = $(shell sha256sum $(MODEL)/model.safetensors | cut -c-12)
@@ -188,15 +188,15 @@ results: setup ## test the papers' claims on the shipped model, write docs/resul
 	@echo "test sets, logs and systems are in $(WORK); run again to continue"
 	test -e $(RESULTS_SETS)/joined/wavs.txt \
 		|| $(CORPUS) held-out --data $(DATA) --out $(RESULTS_SETS) --count 300
-	$(CLAIMS) inputs $(RESULTS_SETS)/joined --to de --count $(SYNTHETIC_COUNT) --output $(RESULTS)/synthetic
-	$(CLAIMS) inputs $(RESULTS_SETS)/readers --to en --count $(READERS_COUNT) --output $(RESULTS)/readers
+	$(STUDY) inputs $(RESULTS_SETS)/joined --to de --count $(SYNTHETIC_COUNT) --output $(RESULTS)/synthetic
+	$(STUDY) inputs $(RESULTS_SETS)/readers --to en --count $(READERS_COUNT) --output $(RESULTS)/readers
 	$(LAB)/python -m earvoice.studies.word_times --model $(MODEL) --source $(RESULTS)/readers/wavs.txt \
 		--transcripts $(RESULTS)/readers/refs.txt --output $(RESULTS)/readers/words.jsonl
 	for set in synthetic readers; do \
 		$(LAB)/earvoice record --model $(MODEL) --source $(RESULTS)/$$set/wavs.txt \
 			--target $(RESULTS)/$$set/refs.txt --segment 250,800 --output $(RESULTS)/$$set/recording \
 			|| exit 1; done
-	$(CLAIMS) settings $(RESULTS)/readers/recording > $(RESULTS)/readers/settings.txt
+	$(STUDY) settings $(RESULTS)/readers/recording > $(RESULTS)/readers/settings.txt
 	@# Single heads of the many that translate part the least, and cost the most.
 	grep -v attention_heads $(RESULTS)/readers/settings.txt > $(RESULTS)/synthetic/settings.txt
 	$(LAB)/earvoice replay $(RESULTS)/synthetic/recording --model $(MODEL) --to de \
@@ -206,7 +206,7 @@ results: setup ## test the papers' claims on the shipped model, write docs/resul
 	for system in $(SYSTEMS); do \
 		test -e $(RESULTS)/systems/$$system.tsv || $(LAB)/python -m earvoice.systems $$system \
 			--data $(DATA) --work $(RESULTS)/systems --model $(MODEL) || exit 1; done
-	$(CLAIMS) page --page docs/results.md --systems $(RESULTS)/systems $(foreach set,synthetic readers, \
+	$(STUDY) page --page docs/results.md --systems $(RESULTS)/systems $(foreach set,synthetic readers, \
 		--run $(set) $(addprefix $(RESULTS)/$(set)/,recording replays words.jsonl))
 
 lint: setup ## formatting, style, types, import rules, protos

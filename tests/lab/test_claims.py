@@ -22,7 +22,6 @@ from earvoice.studies.claims import (
     NOT_TESTED,
     UNDECIDED,
     above,
-    choose_inputs,
     equal,
     families,
     inputs_needed,
@@ -34,9 +33,9 @@ from earvoice.studies.claims import (
     mean_values,
     rank_correlation,
     read_study,
-    report,
     together,
 )
+from earvoice.studies.results import choose_inputs, report
 from earvoice.systems.rows import Difference, Row, read_rows, write_rows
 
 LAYERS, HEADS = 3, 2

@@ -1,36 +1,21 @@
-r"""What the papers claim about decision policies, tested on a model's own logs.
+"""What the papers claim about decision policies, tested on a model's own logs.
 
-    python -m earvoice.studies.claims inputs SET --to de --count 100 --output INPUTS
-    earvoice record --source INPUTS/wavs.txt --target INPUTS/refs.txt --model DIR \
-        --segment 250,800 --output REC
-    python -m earvoice.studies.claims settings REC > settings.txt
-    earvoice replay REC --model DIR --settings settings.txt --output REPLAYS
-    python -m earvoice.studies.claims page --run NAME REC REPLAYS INPUTS/words.jsonl --page PAGE
-
-A run is a test set, and has a column of its own. Translations are judged by BLEU, captions by the
-percentage of words that are right. Folders that ``earvoice evaluate`` or ``curves`` wrote under the
-same names do as well as replays.
+Translations are judged by BLEU, captions by the percentage of words that are right.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from importlib.metadata import version
 from itertools import groupby, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 
 from earvoice.evaluation.bootstrap import (
-    RESAMPLES,
-    SEED,
     Bootstrap,
     Estimate,
     Floats,
@@ -42,24 +27,18 @@ from earvoice.evaluation.curve import (
     Measure,
     check_same_set,
     interpolate,
-    quality_at,
     read_point,
 )
-from earvoice.evaluation.curves import as_tsv, draw_curves, point_rows
 from earvoice.evaluation.instance import primary_language
-from earvoice.evaluation.recording import read_served_model
 from earvoice.evaluation.replay.setting import parse_settings
-from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
+from earvoice.evaluation.run_folder import LOG_NAME
 from earvoice.evaluation.score import ScoringOptions
-from earvoice.systems.rows import Difference, Row, read_rows
 
 SMALLEST_POINTS = 1.0
 """Of BLEU, or of a hundred words; smaller differences are undecided."""
 SMALLEST_LAG_MS = 100.0
 SMALLEST_SHIFT_MS = 50.0
 LARGEST_LOSS_POINTS = 0.5
-SHORTEST_S, LONGEST_S = 5.0, 11.0
-"""In shorter inputs policies hardly differ; what a replay costs grows with the square of length."""
 PAPERS_SAVING = 0.3
 """Of overhead, as EDAtt's authors found it against LA-2; half of it counts."""
 PAPERS_LAYER = 4 / 6
@@ -76,7 +55,7 @@ AGREES, DISAGREES, UNDECIDED, NOT_TESTED = "agrees", "disagrees", "undecided", "
 
 _ALPHAS = "edatt:alpha=0.6/0.4/0.2/0.1/0.03"
 _FEW_ALPHAS = "edatt:alpha=0.4/0.1"
-_CURVES = {
+CURVES = {
     "EDAtt": (f"{_ALPHAS}@segment=800",),
     "AlignAtt": ("align_att:frames=1/2/4/8@segment=800",),
     "LA-2": ("local_agreement:n=2@segment=250/500/1000/2000",),
@@ -95,15 +74,14 @@ _CURVES = {
 """By the name that tables and figures give them; segments are multiples of 250 or 800 ms."""
 _RELEASED = ",confidence=0.0"
 """Nothing is held back for want of confidence: the papers' policies know no such thing."""
-_DRAWN = ("EDAtt", "AlignAtt", "LA-2", "Hold-6", "wait-k, adaptive", "wait-k, fixed")
-_HELD = ("edatt", "align_att")
+HELD = ("edatt", "align_att")
 
 
 def families(layers: int, heads: int) -> dict[str, tuple[str, ...]]:
     """Return the names of all settings by what they are asked for; families share some."""
-    texts = dict(_CURVES)
+    texts = dict(CURVES)
     texts["EDAtt, without drafts"] = (f"{_ALPHAS}@segment=800,drafts=false",)
-    texts["LA-2, without drafts"] = (f"{_CURVES['LA-2'][0]},drafts=false",)
+    texts["LA-2, without drafts"] = (f"{CURVES['LA-2'][0]},drafts=false",)
     texts["last state dropped"] = (f"{_FEW_ALPHAS}@segment=800",)
     texts["last state kept"] = (f"{_FEW_ALPHAS}@segment=800,attention=with-the-last-state",)
     texts["mean of layers"] = (f"{_FEW_ALPHAS}@segment=800,attention=mean-over-layers",)
@@ -113,7 +91,7 @@ def families(layers: int, heads: int) -> dict[str, tuple[str, ...]]:
         texts[f"layer {layer}"] = (f"{_FEW_ALPHAS},attention_layer={layer}@segment=800",)
     for head in range(1, heads + 1):
         texts[f"head {head}"] = (f"{_FEW_ALPHAS},attention_heads={head}@segment=800",)
-    for policy in _HELD:
+    for policy in HELD:
         texts[f"{policy}, lag held"] = (f"{policy}@segment=800,lag=1500/2000/3000",)
     return {
         family: tuple(s.name for text in own for s in parse_settings(f"{text}{_RELEASED}"))
@@ -121,8 +99,22 @@ def families(layers: int, heads: int) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _shown_name(setting: str) -> str:
+def shown_name(setting: str) -> str:
     return f"`{setting.removesuffix(_RELEASED)}`"
+
+
+def shown(value: float | None, decimals: int) -> str:
+    """Return a rounded number; a dash for one that is unknown, never a minus before zeros."""
+    if value is None or np.isnan(value):
+        return MISSING
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def with_interval(number: Estimate, unit: str) -> str:
+    decimals = {"BLEU": 1, "% right": 1, "ms": 0, "share": 3, "rho": 2}[unit]
+    value, low, high = (shown(it, decimals) for it in (number.value, number.low, number.high))
+    return value if MISSING in (value, low) else f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -360,7 +352,7 @@ def judge_initial_wait(study: Study) -> list[Finding]:
     findings = []
     pairs = zip(study.families["LA-2"], study.families["LA-2, first chunk 2 s"], strict=False)
     for plain, waited in pairs:
-        text = f"{_shown_name(plain)} with a first chunk of 2 s minus without"
+        text = f"{shown_name(plain)} with a first chunk of 2 s minus without"
         findings += [
             study.change(text, [waited], [plain], "", equal),
             study.change(f"{text}: AL", [waited], [plain], "AL", above, SMALLEST_LAG_MS),
@@ -463,7 +455,7 @@ def judge_ceiling(study: Study) -> list[Finding]:
     offline = study.families["offline"]
     return [
         study.change(
-            f"offline minus {_shown_name(slow)}", offline, [slow], "", at_most, LARGEST_LOSS_POINTS
+            f"offline minus {shown_name(slow)}", offline, [slow], "", at_most, LARGEST_LOSS_POINTS
         )
         for slow in (study.families["LA-2"][-1], study.families["EDAtt"][-1])
     ]
@@ -478,7 +470,7 @@ def judge_differentiable(study: Study) -> list[Finding]:
     if len(points) < FEWEST_SETTINGS:
         return [Finding(text, None, "", NOT_TESTED, "(too few)") for text in texts.values()]
     words = np.stack([_words_at_once(study, point) for point in points], axis=-1)
-    ranks = {name: mean_ranks(_lags(study, points, name)) for name in ("DAL", "AL", "LAAL")}
+    ranks = {name: mean_ranks(lags_ms(study, points, name)) for name in ("DAL", "AL", "LAAL")}
     findings = []
     for name, text in texts.items():
         rho = estimate(rank_correlation(words, ranks["DAL"] - ranks[name]))
@@ -493,7 +485,7 @@ def _words_at_once(study: Study, point: CurvePoint) -> Floats:
     return study.bootstrap.ratio(words, np.array(releases, np.float64))
 
 
-def _lags(study: Study, points: Iterable[CurvePoint], metric: str) -> Floats:
+def lags_ms(study: Study, points: Iterable[CurvePoint], metric: str) -> Floats:
     return np.stack([study.lag_ms(point, metric) for point in points], axis=-1)
 
 
@@ -622,279 +614,6 @@ CLAIMS = (
 )
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    ruler = ["---", *["---:"] * (len(header) - 1)]
-    return ["| " + " | ".join(cells) + " |" for cells in (header, ruler, *rows)]
-
-
-def shown(value: float | None, decimals: int) -> str:
-    """Return a rounded number; a dash for one that is unknown, never a minus before zeros."""
-    if value is None or np.isnan(value):
-        return MISSING
-    text = f"{value:.{decimals}f}"
-    return text.removeprefix("-") if float(text) == 0 else text
-
-
-def with_interval(number: Estimate, unit: str) -> str:
-    decimals = {"BLEU": 1, "% right": 1, "ms": 0, "share": 3, "rho": 2}[unit]
-    value, low, high = (shown(it, decimals) for it in (number.value, number.low, number.high))
-    return value if MISSING in (value, low) else f"{value} [{low}, {high}]"
-
-
-_INTRODUCTION = f"""\
-# Results
-
-What the papers claim about decision policies, tested on this project's own small model: on
-synthetic conversations, and on recordings of real people. This page is generated by `make results`
-from logs of replays; settings, tests and thresholds are in `lab/earvoice/studies/claims.py`. All
-settings with all numbers: [results.tsv](results.tsv).
-
-## How to read it
-
-* **Quality** is BLEU of translations. Of captions, where the speaker's own language is written, it
-  is the percentage of words that are right, 100 - WER. A point is one of either.
-* **Latency** is LAAL on the ideal clock unless a column says otherwise; AL where a claim is about
-  AL. `simuleval` adds all computation since the first segment, as published AL_CA does; `true` lets
-  computation overlap with audio ([clocks](evaluation.md#clocks)).
-* **A word** is released in the segment that commits its last token; commits are cut back to word
-  borders. Guards are on; nothing is held back for want of confidence. Endpointing is off, an input
-  is one utterance, every segment is decided.
-* **Computation** is processor time of one core ([replay](evaluation.md#replay-lab)).
-* **True lag**: release of a word minus the end of the spoken word that it attends to. When each
-  word was said a synthesiser knows; in recordings of people the model's CTC head has found it
-  ([word times](evaluation.md#word-times-of-recordings)). Which word a translation belongs to is the
-  model's attention.
-* **[low, high]** is the 95 % interval of a paired bootstrap over inputs, {RESAMPLES} draws, seed
-  {SEED}. Where a difference is smaller than 1 point, or its interval holds 0, the answer is
-  "undecided". A claim of several parts agrees if all agree, and disagrees if one does. A part is
-  "not tested" where its settings were not run, or where two curves have no latency in common.
-* **Inputs needed**: an interval shrinks with the root of the number of inputs. With so many it
-  would reach no farther than the smallest difference that counts, which is then decided.
-* **Quality at a latency** is interpolated between the two neighbouring settings (Papi 2023,
-  footnote 8). Differences of curves are means over all latencies that both reach."""
-
-
-def write_page(
-    studies: Sequence[Study],
-    sessions: Sequence[dict[str, object]],
-    figures: Sequence[str],
-    systems: tuple[Sequence[Row], Sequence[Difference]] = ((), ()),
-) -> str:
-    """Return the page; of each study what its run's folder says of the model, and its figure."""
-    answers = [(claim, [claim.judge(study) for study in studies]) for claim in CLAIMS]
-    titles = [study.title for study in studies]
-    blocks = [
-        [_INTRODUCTION],
-        ["## What was run", "", *_describe_runs(studies, sessions)],
-        [
-            "## Answers",
-            "",
-            *table(
-                ("claim", *titles),
-                (
-                    (f"{n}. {claim.statement} ({claim.source})", *map(_answer, judged))
-                    for n, (claim, judged) in enumerate(answers, 1)
-                ),
-            ),
-        ],
-        ["## Claims"],
-        *(_describe_claim(n, *answer, titles) for n, answer in enumerate(answers, 1)),
-        *(block for pair in zip(studies, figures, strict=True) for block in _describe_study(*pair)),
-        ["## The papers' other systems", "", *_describe_systems(*systems)],
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-_FIGURE_TEXT = (
-    "Bands are 95 % intervals of quality alone; neighbouring policies move together from draw to "
-    "draw, so overlapping bands do not mean that there is no difference."
-)
-_HELD_TEXT = (
-    "`target_lag_ms` moves a policy's own parameter to hold a mean word lag: release minus the end "
-    "of the audio that the word attends to, as the service measures it. Every input is a session "
-    "of its own that begins anew; the aim is 20 % or less off."
-)
-_LAG_TEXT = (
-    "Which metric follows the true lag: Spearman's rank correlation of each with it over the "
-    "settings' means, and the mean absolute difference of the two."
-)
-_SYSTEMS_TEXT = (
-    "Trained small, each by `python -m earvoice.systems NAME`; [the papers, row by row]"
-    "(papers.md) says on what, and how they differ. The trivial baseline writes the commonest "
-    "training sentence every time."
-)
-
-
-def _answer(findings: Sequence[Finding]) -> str:
-    """Answer a claim on one test set, with the inputs that would decide all of its parts."""
-    answer = together([finding.answer for finding in findings])
-    needed = max((finding.inputs_needed or 0 for finding in findings), default=0)
-    return f"{answer}, {needed:,} inputs needed" if answer == UNDECIDED and needed else answer
-
-
-def _describe_runs(
-    studies: Sequence[Study], sessions: Sequence[dict[str, object]]
-) -> Iterator[str]:
-    header = ("run", "model", "version", "hash", "inputs", "s an input", "settings", "quality")
-    rows = []
-    for study, session in zip(studies, sessions, strict=True):
-        instances = study.first.instances
-        audio_s = sum(instance.source_length_ms for instance in instances) / 1000
-        rows.append(
-            (
-                study.title,
-                f"`{session['model']}`",
-                str(session["model_version"]),
-                f"`{str(session['model_hash'])[:12]}`",
-                str(len(instances)),
-                shown(audio_s / len(instances), 1),
-                str(len(study.points)),
-                study.measure,
-            )
-        )
-    yield from table(header, rows)
-    qualities = [study.first.report.quality for study in studies]
-    signatures = {quality.bleu_signature: None for quality in qualities if quality}
-    yield ""
-    yield (
-        f"earvoice {version('earvoice')}" + "".join(f"; sacreBLEU `{s}`" for s in signatures) + "."
-    )
-
-
-def _describe_study(study: Study, figure: str) -> Iterator[list[str]]:
-    yield [
-        f"## Curves: {study.title}",
-        "",
-        f"![{study.measure} over latency]({figure})",
-        "",
-        _FIGURE_TEXT,
-    ]
-    yield [f"{study.measure} at a LAAL:", "", *_latency_table(study)]
-    yield [_HELD_TEXT, "", *_held_table(study)]
-    yield [_LAG_TEXT, "", *_follower_table(study)]
-
-
-def _describe_systems(rows: Sequence[Row], differences: Sequence[Difference]) -> list[str]:
-    if not rows:
-        return ["Not run."]
-    header = (
-        "system", "paper", "trained", "written with", "test set", "inputs", "BLEU", "WER", "LAAL",
-        "trivial baseline's BLEU",
-    )  # fmt: skip
-    cells = (
-        (
-            row.system,
-            row.paper,
-            row.trained,
-            row.written_with,
-            row.test_set,
-            str(row.inputs),
-            with_interval(Estimate(row.bleu, row.bleu_low, row.bleu_high), "BLEU"),
-            shown(row.wer, 1),
-            f"{shown(row.laal, 1 if row.laal_unit == 'words' else 0)} {row.laal_unit}",
-            shown(row.baseline_bleu, 1),
-        )
-        for row in rows
-    )
-    compared = (
-        (it.system, it.compared, f"{with_interval(it.estimate, 'BLEU')} {it.unit}")
-        for it in differences
-    )
-    return [
-        _SYSTEMS_TEXT,
-        "",
-        *table(header, cells),
-        "",
-        "Paired differences:",
-        "",
-        *table(("system", "compared", "difference"), compared),
-    ]
-
-
-def _latency_table(study: Study) -> list[str]:
-    rows = []
-    for name in _CURVES:
-        curve = study.curve(name, "LAAL")
-        if curve is not None:
-            points = study.family(name)
-            low, high = curve[0][:, 0].min() / 1000, curve[0][:, 0].max() / 1000
-            found = (
-                quality_at(points, at_ms, "LAAL", "ideal", study.bootstrap, study.measure)
-                for at_ms in LATENCIES_MS
-            )
-            cells = [with_interval(estimate(quality), study.measure) for quality in found]
-            rows.append((name, f"{low:.2f} to {high:.2f}", *cells))
-    columns = [f"{at_ms / 1000:g} s" for at_ms in LATENCIES_MS]
-    return table(("policy", "LAAL, s", *columns), rows)
-
-
-def _describe_claim(
-    number: int, claim: Claim, judged: Sequence[Sequence[Finding]], titles: Sequence[str]
-) -> list[str]:
-    rows = ((same[0].text, *map(str, same)) for same in zip(*judged, strict=True))
-    told = ("**Answer**", *(f"**{_answer(findings)}**" for findings in judged))
-    return [
-        f"### {number}. {claim.statement}",
-        "",
-        f"{claim.source}. Agrees if: {claim.rule}.",
-        "",
-        *table(("compared", *titles), (*rows, told)),
-    ]
-
-
-def _held_table(study: Study) -> list[str]:
-    rows = []
-    for point in (point for policy in _HELD for point in study.family(f"{policy}, lag held")):
-        asked_ms, held_ms = float(point.choices["lag"]), study.lag_ms(point, "word lag")
-        rows.append(
-            (
-                _shown_name(point.name),
-                with_interval(estimate(held_ms), "ms"),
-                f"{100 * (held_ms[0] / asked_ms - 1):+.0f} %",
-                shown(point.latency("LAAL", "ideal"), 0),
-                with_interval(estimate(study.quality(point)), study.measure),
-            )
-        )
-    header = ("setting", "held, ms", "off by", "LAAL, ms", study.measure)
-    return table(header, rows) if rows else ["Not run."]
-
-
-def _follower_table(study: Study) -> list[str]:
-    metrics = ("spoken lag", *FOLLOWERS)
-    points = [
-        point
-        for point in study.distinct
-        if all(point.latency(metric, "ideal") is not None for metric in metrics)
-    ]
-    if len(points) < FEWEST_SETTINGS:
-        return ["Not known: the true lag needs times of words and ten settings."]
-    true_ms = _lags(study, points, "spoken lag")
-    rows = []
-    for metric in FOLLOWERS:
-        told_ms = _lags(study, points, metric)
-        error_ms = estimate(np.abs(told_ms - true_ms).mean(-1))
-        rho = with_interval(estimate(rank_correlation(told_ms, true_ms)), "rho")
-        rows.append((metric, rho, with_interval(error_ms, "ms")))
-    return table(("metric", "over settings", "error, ms"), rows)
-
-
-def choose_inputs(folder: Path, language: str, count: int, output: Path) -> None:
-    """Write the first inputs of a held-out set that are neither short nor long."""
-    paths = (folder / "wavs.txt").read_text("utf8").splitlines()
-    lengths_s = [soundfile.info(path).duration for path in paths]
-    chosen = [n for n, it in enumerate(lengths_s) if SHORTEST_S <= it <= LONGEST_S][:count]
-    output.mkdir(parents=True, exist_ok=True)
-    names = {
-        f"refs.{language}.txt": "refs.txt",
-        "words.jsonl": "words.jsonl",
-        "wavs.txt": "wavs.txt",
-    }
-    for name, written in names.items():
-        if (folder / name).exists():
-            lines = (folder / name).read_text("utf8").splitlines()
-            (output / written).write_text("".join(f"{lines[n]}\n" for n in chosen), "utf8")
-
-
 def read_study(
     folder: Path,
     layers: int,
@@ -921,75 +640,3 @@ def read_study(
     written = next(iter(points.values())).language
     is_captions = primary_language(written) == primary_language(source_language) != ""
     return Study(points, names, name, "% right" if is_captions else "BLEU")
-
-
-def report(studies: Mapping[Path, Study], page: Path, systems: Path | None = None) -> None:
-    """Write the page, and beside it the figures and the table of all numbers.
-
-    Args:
-        studies: by the folders of their replays.
-        systems: folder of the papers' other systems.
-    """
-    sessions, figures, rows = [], [], []
-    for folder, study in studies.items():
-        sessions.append(read_settings(folder / study.first.name / SETTINGS_NAME)["session"])
-        lines = [(name, tuple(study.family(name))) for name in _DRAWN if study.family(name)]
-        name = "-".join((page.stem, *study.name.lower().split()))
-        figure = page.with_name(f"{name}.svg")
-        draw_curves(lines, "LAAL", ("ideal", "true"), study.bootstrap, figure, study.measure)
-        figures.append(figure.name)
-        every = [(point.policy, (point,)) for point in study.points.values()]
-        rows += [{"run": study.title, **row} for row in point_rows(every, study.bootstrap)]
-    page.with_suffix(".tsv").write_text(as_tsv(rows), "utf8")
-    others = read_rows(systems) if systems else ([], [])
-    page.write_text(write_page(list(studies.values()), sessions, figures, others), encoding="utf8")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m earvoice.studies.claims")
-    steps = parser.add_subparsers(dest="step", required=True)
-    inputs = steps.add_parser("inputs", help="choose inputs of a held-out set")
-    inputs.add_argument("set", type=Path, help="its folder")
-    inputs.add_argument("--to", required=True, metavar="LANGUAGE", help="of the references")
-    inputs.add_argument("--count", type=int, required=True, help="most inputs")
-    inputs.add_argument("--output", type=Path, required=True, metavar="DIR")
-    settings = steps.add_parser("settings", help="print the settings to replay, one a line")
-    settings.add_argument("recording", type=Path, help="folder of earvoice record")
-    page = steps.add_parser("page", help="write the page, its figures and its table")
-    page.add_argument(
-        "--run",
-        nargs="+",
-        action="append",
-        required=True,
-        metavar="PART",
-        help="a column: its name, the folders of earvoice record and earvoice replay, and when "
-        "each word was spoken (JSON lines), if that is known",
-    )
-    page.add_argument("--systems", type=Path, help="work folder of python -m earvoice.systems")
-    page.add_argument("--page", type=Path, default=Path("docs/results.md"), help="(%(default)s)")
-    options = parser.parse_args()
-    if options.step == "inputs":
-        choose_inputs(options.set, options.to, options.count, options.output)
-        return
-    if options.step == "settings":
-        served = read_served_model(options.recording)
-        own = families(served.description.decoder_layer_count, served.head_count)
-        names = dict.fromkeys(name for several in own.values() for name in several)
-        sys.stdout.write("".join(f"{name}\n" for name in names))
-        return
-    studies = {}
-    for name, recording, replays, *words in options.run:
-        served = read_served_model(Path(recording))
-        studies[Path(replays)] = read_study(
-            Path(replays),
-            served.description.decoder_layer_count,
-            served.head_count,
-            ScoringOptions(words=Path(words[0]) if words else None),
-            name,
-            served.description.source_language_code,
-        )
-    report(studies, options.page, options.systems)
-
-
-if __name__ == "__main__":
-    main()
