@@ -57,7 +57,7 @@ _ALPHAS = "edatt:alpha=0.6/0.4/0.2/0.1/0.03"
 _FEW_ALPHAS = "edatt:alpha=0.4/0.1"
 CURVES = {
     "EDAtt": (f"{_ALPHAS}@segment=800",),
-    "AlignAtt": ("align_att:frames=1/2/4/8@segment=800",),
+    "AlignAtt": ("align_att:frames=1/4/8/16@segment=800",),
     "LA-2": ("local_agreement:n=2@segment=250/500/1000/2000",),
     "LA-2, first chunk 2 s": tuple(
         f"local_agreement:n=2@segment={chunk_ms},wait={2000 - chunk_ms}"

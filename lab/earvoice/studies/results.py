@@ -106,7 +106,9 @@ settings with all numbers: [results.tsv](results.tsv).
   "undecided". A claim of several parts agrees if all agree, and disagrees if one does. A part is
   "not tested" where its settings were not run, or where two curves have no latency in common.
 * **Inputs needed**: an interval shrinks with the root of the number of inputs. With so many it
-  would reach no farther than the smallest difference that counts, which is then decided.
+  would reach no farther than the smallest difference that counts, which is then decided. Where an
+  answer is undecided and none are needed, it is that short already: the difference is too small to
+  count, or part of the claim was not tested.
 * **Quality at a latency** is interpolated between the two neighbouring settings (Papi 2023,
   footnote 8). Differences of curves are means over all latencies that both reach."""
 
