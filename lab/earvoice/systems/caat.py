@@ -222,7 +222,7 @@ def export(
     )
 
 
-TURNS, LEARNED, HELD_OUT, PIECES, STEPS = 400, 50, 100, 400, 400
+TURNS, LEARNED, HELD_OUT, PIECES, STEPS = 400, 50, 100, 400, 250
 LAG_WEIGHTS = (0.0, 0.3, 1.0)
 BEAMS = ((1, 1), (5, 1), (5, 5))
 """Texts kept within a step, and from one step to the next."""

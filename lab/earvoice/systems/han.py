@@ -50,7 +50,7 @@ PEAK_RATE = 2e-3
 DROPOUT = 0.1
 SMOOTHING = 0.1
 ROOM_PIECES = 1500
-STEPS, HELD_OUT = 1800, 150
+STEPS, HELD_OUT = 900, 150
 TRAINED = (3, None)
 """k; None trains with all of the source."""
 WRITTEN = (1, 3, 5, None)
