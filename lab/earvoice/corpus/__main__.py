@@ -10,7 +10,13 @@ import argparse
 from pathlib import Path
 
 from earvoice.corpus.build import plan_shards
-from earvoice.corpus.held_out import write_joined, write_nothing, write_people, write_spoken
+from earvoice.corpus.held_out import (
+    write_answers,
+    write_joined,
+    write_nothing,
+    write_people,
+    write_spoken,
+)
 from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import SEED
 from earvoice.corpus.states import write_shards
@@ -44,6 +50,7 @@ def main() -> None:
     write_people(speech, options.out, options.split, options.count)
     write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing")
+    write_answers(options.out / "answers", SEED)
     if options.split == "test" and is_installed():
         write_spoken(pairs, options.out, SEED, options.count)
 

@@ -20,7 +20,8 @@ import soundfile
 from earvoice.corpus.clips import INT16_SCALE, NOTHING_KINDS, nothing, read_people, say
 from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
-from earvoice.corpus.recipe import TARGET_LANGUAGES
+from earvoice.corpus.pico import is_installed
+from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.sound import (
     SAMPLE_RATE_HZ,
     Sound,
@@ -38,7 +39,20 @@ from earvoice.corpus.word_timing import TimedSpeech, WordTiming
 NOISE_SNR_DB = 10.0
 NOTHING_TEST_SEED = 6_000
 """A multiple of the kinds; training has drawn others."""
+SHORT_ANSWERS = (
+    *("Yes.", "No.", "Okay.", "Thank you.", "Hello?", "That's right.", "Yes, please.", "I see."),
+    *(
+        "No, thanks.",
+        "Four.",
+        "Good morning.",
+        "Sorry?",
+        "Monday.",
+        "One moment.",
+        "Large, please.",
+    ),
+)
 MINUTE_SAMPLES = 60 * SAMPLE_RATE_HZ
+SILENCE_SAMPLES = SAMPLE_RATE_HZ // 2
 _LETTERS_PER_SECOND = 14.0
 _WANTED_S = (7.0, 14.0)
 _LONGEST_S = 17.0
@@ -113,6 +127,18 @@ def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> Non
     for name, source, split in (("chat", "customer-chat", "dev"), ("cocoa", "cocoa_mt", "test")):
         chosen = [pair for pair in pairs if (pair.source, pair.split) == (source, split)]
         write_set(out / name, _said_by(draw_unseen_engine, chosen[:count], seed))
+
+
+def write_answers(out: Path, seed: int) -> None:
+    """A word or two between half a second of silence, by voices that training never uses."""
+    draws = [draw_unseen_voice, *([draw_unseen_engine] if is_installed() else [])]
+    inputs = [
+        TestInput(np.pad(say(draw(random.Random(f"{seed}/{text}")), text), SILENCE_SAMPLES), text,
+                  {SOURCE_LANGUAGE: text})
+        for draw in draws
+        for text in SHORT_ANSWERS
+    ]  # fmt: skip
+    write_set(out, inputs)
 
 
 def _said_by(

@@ -28,6 +28,7 @@ SETS = (
     ("readers-telephone", "en"),
     ("readers-noise", "en"),
     ("accent", "en"),
+    ("answers", "en"),
     ("chat", "de"),
     ("cocoa", "de"),
     ("cocoa", "es"),

@@ -10,6 +10,8 @@ from earvoice.policies.wait_k import WORD_DURATION_MS
 from earvoice.policy.evidence import Evidence
 
 MINIMUM_LABEL_COUNT = 2
+MINIMUM_LETTER_COUNT = 2
+"""Of the transcript of a whole utterance: "no" may be a single label."""
 MINIMUM_FRAME_COUNT = 20
 WORDS_PER_SOURCE_WORD = 2
 ADDITIONAL_WORD_COUNT = 3
@@ -73,7 +75,8 @@ class Guards:
         """Say how many of an utterance's last tokens may be committed: none that are an echo.
 
         A model that finds no end of its sentence says a phrase once more, and attends to no audio
-        that it had not attended to before. Who is really heard twice is heard later.
+        that it had not attended to before. Who is really heard twice is heard later. A few tokens
+        count as said once more if nothing but they follows themselves.
 
         Args:
             places: of each new token, where the audio ends that it attends to.
@@ -82,8 +85,8 @@ class Guards:
         tokens = hypothesis.token_ids
         first, last = len(hypothesis.prefix), len(hypothesis.prefix) + new_token_count
         for index in range(new_token_count):
-            again = _said_before(tokens[: first + index], tokens[first + index : last])
-            if again >= PHRASE_TOKENS and max(places[index : index + again]) <= spoken_for_sample:
+            again = _said_again(tokens[:last], first + index)
+            if again and max(places[index : index + again]) <= spoken_for_sample:
                 self.note("echo")
                 return index
             spoken_for_sample = max(spoken_for_sample, places[index])
@@ -95,9 +98,14 @@ class Guards:
 
         A model without a CTC head tells no labels: enough frames of speech must do.
         """
+        letters = evidence.source_transcript.replace(" ", "")
         return (
             not evidence.voice_activity.has_speech
-            or (evidence.has_labels and evidence.label_count < MINIMUM_LABEL_COUNT)
+            or (
+                evidence.has_labels
+                and evidence.label_count < MINIMUM_LABEL_COUNT
+                and len(letters) < MINIMUM_LETTER_COUNT
+            )
             or evidence.frame_count < MINIMUM_FRAME_COUNT
         )
 
@@ -150,13 +158,16 @@ def _loop_start(tokens: Sequence[int], end: int) -> int | None:
     return None
 
 
-def _said_before(said: Sequence[int], coming: Sequence[int]) -> int:
-    """Return how many of the coming tokens are a phrase that was said before, 0 for none."""
-    return max(
-        (
-            longest_common_prefix_tokens([said[start:], coming])
-            for start in range(len(said) - PHRASE_TOKENS + 1)
-            if said[start] == coming[0]
-        ),
-        default=0,
-    )
+def _said_again(tokens: Sequence[int], place: int) -> int:
+    """Return how many tokens from a place on only say again what stands before, 0 for none.
+
+    A phrase may stand anywhere before; fewer tokens must follow themselves, to the end.
+    """
+    said, coming = tokens[:place], tokens[place:]
+    starts = range(len(said) - PHRASE_TOKENS + 1)
+    again = max((longest_common_prefix_tokens([said[it:], coming]) for it in starts), default=0)
+    if again >= PHRASE_TOKENS:
+        return again
+    sizes = range(1, min(PHRASE_TOKENS, len(said) + 1, len(coming) + 1))
+    turns = any(tokens[place - size : len(tokens) - size] == coming for size in sizes)
+    return len(coming) if turns else 0

@@ -179,10 +179,13 @@ class Translator:
             written = len(utterance.word_end_samples)
             count, guard = self._guards.allow(evidence, hypothesis, count, written)
             if final:
-                places = [
+                # Who attends to the silence after the last word has heard nothing there.
+                speech_end = evidence.voice_activity.speech_end_sample
+                ends = (
                     evidence.span_end_samples[evidence.attended(token.attention)]
                     for token in hypothesis.tokens
-                ]
+                )
+                places = [min(end, speech_end) if speech_end else end for end in ends]
                 spoken_for_sample = utterance.spoken_for_sample
                 count = self._guards.allow_end(hypothesis, count, places, spoken_for_sample)
         count = committable_count(hypothesis, count, options.commit_unit, final=final)

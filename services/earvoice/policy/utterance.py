@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import SequenceMatcher
 
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
@@ -11,6 +13,8 @@ from earvoice.policy.words import CommitTime, Word, join_pieces
 
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
+ALIKE_RATIO = 0.66
+"""Twice the letters that two texts share in order, of all of both."""
 
 
 @dataclass
@@ -144,14 +148,21 @@ class Utterance(UtteranceState):
         elif guard == "loop":
             self._looping_segment_count += 1
         words, self.held = join_pieces(pieces, flush=flush)
-        return self._release([*self._held_back, *words], now, delay_samples, confidence)
+        words = [*self._held_back, *words]
+        return self._release(words, now, delay_samples, confidence, evidence.source_transcript)
 
     def _release(
-        self, words: list[Word], now: CommitTime, delay_samples: int, confidence: Confidence
+        self,
+        words: list[Word],
+        now: CommitTime,
+        delay_samples: int,
+        confidence: Confidence,
+        transcript: str,
     ) -> list[Word]:
         """Return the words as they leave, or keep them back while they are not understood."""
         confidences = [confidence.of(word.log_probability) for word in words]
-        if words and sum(confidences) >= confidence.least * len(words):
+        is_sure = sum(confidences) >= confidence.least * len(words)
+        if words and (is_sure or are_alike(words, transcript)):
             self.is_understood = True
         if not self.is_understood:
             self._held_back = words
@@ -180,3 +191,13 @@ class Utterance(UtteranceState):
         elif self.segment_index:
             policy.take_over(self.written_word_count, self.written_token_count)
         self.policy = policy
+
+
+def are_alike(words: Sequence[Word], transcript: str) -> bool:
+    """Say whether encoder and decoder, each by itself, have heard about the same letters.
+
+    The mean confidence of a word or two says little; that both agree does.
+    """
+    written = b"".join(word.utf8 for word in words).decode("utf8", errors="replace")
+    ours, theirs = ("".join(filter(str.isalnum, text)).casefold() for text in (written, transcript))
+    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= ALIKE_RATIO

@@ -14,6 +14,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.policies import Edatt
 from earvoice.policy.event import SessionTotals, TailChanged, UtteranceEnded, WordsReleased
 from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing
+from earvoice.policy.utterance import are_alike
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import ResponseWriter
 from earvoice.policy.words import CommitTime, StageTimings, Word, join_pieces
@@ -189,6 +190,35 @@ PARTS = (
     "decision_ms",
     "word_hold_ms",
 )
+
+
+@pytest.mark.parametrize(
+    ("written", "transcript", "alike"),
+    [
+        ("The ladies.", "the lades", True),
+        ("ok.", "okay", True),
+        ("That slide.", "thats right", False),
+        ("Your beat.", "b lh", False),
+        ("No.", "", False),
+    ],
+)
+def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: bool):
+    """Blanks, marks and case are not heard; two thirds of the letters are enough."""
+    words = [word(text, -3.0) for text in written.split()]
+    assert are_alike(words, transcript) == alike
+
+
+@pytest.mark.parametrize(("texts", "count"), [(("he", "art"), 2), (("un", "told"), 0)])
+def test_what_encoder_and_decoder_both_hear_is_understood(texts: tuple[str, str], count: int):
+    """However unsure the model is of it: "heard" is what the encoder tells."""
+    options = with_options(confidence=Confidence(least=0.5))
+
+    def say(number: int, states: int):
+        row = [1.0] * states
+        return [make_token(10 + number, texts[number], attention=row, probability=0.1)]
+
+    events = run_session([seconds(0.4)], options, decoder=ScriptedDecoder(word=say))
+    assert [item.confidence for item in items_of(events)] == pytest.approx([0.1] * count)
 
 
 def test_nothing_is_shown_of_what_is_not_understood():

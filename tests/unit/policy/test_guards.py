@@ -124,10 +124,31 @@ def test_a_sentence_is_not_said_again_for_the_same_audio():
     assert allowed_at_the_end(other, places) == (6, {"echo": 1})
 
 
+@pytest.mark.parametrize(("transcript", "count"), [("no", 1), ("a", 0)])
+def test_a_word_of_one_label_is_evidence(transcript: str, count: int):
+    """At the utterance's end its letters count: two of them are a word."""
+    heard = replace(ENOUGH, label_count=1, source_transcript=transcript)
+    assert allowed(heard, [5])[0] == count
+
+
+def test_the_last_words_are_not_said_again_for_the_same_audio():
+    """A word or two that nothing but themselves follow; a full stop follows every sentence."""
+    assert allowed_at_the_end([10, 11, 11, 11], [100, 200, 200, 100]) == (2, {"echo": 1})
+    assert allowed_at_the_end([11, 12, 11], [200, 200, 200], (10, 11, 12), 200) == (
+        0,
+        {"echo": 1},
+    )
+    assert allowed_at_the_end([10, 11, 11], [100, 200, 240]) == (3, {})
+    assert allowed_at_the_end([10, 90, 11, 90], [100, 200, 200, 200]) == (4, {})
+
+
 def test_what_is_heard_twice_may_be_said_twice():
     """One token of it that attends to later audio is enough; so are three tokens alone."""
     heard, later = [100, 200, 300, 400, 500], [200, 300, 400, 500, 600]
     assert allowed_at_the_end([*SENTENCE, *SENTENCE], heard + later) == (10, {})
     assert allowed_at_the_end(SENTENCE, later, tuple(SENTENCE), 500) == (5, {})
-    assert allowed_at_the_end([*SENTENCE, 90, 10, 11, 12], [*heard, 500, 100, 200, 300]) == (9, {})
+    assert allowed_at_the_end([*SENTENCE, 90, 10, 11, 12], [*heard, 500, 100, 200, 300]) == (
+        9,
+        {},
+    )
     assert allowed_at_the_end([], []) == (0, {})

@@ -34,7 +34,8 @@ class EncoderStream:
             ),
             model_hash=model_hash,
             session_id=session_id,
-            enable_source_transcript=options.sends_source_transcript,
+            # Guards and `min_confidence` read it, whether the client wants it or not.
+            enable_source_transcript=True,
             # The guards let nothing be written then, whatever the network would make of it.
             skip_silence=options.uses_guards,
         )
