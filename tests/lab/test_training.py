@@ -32,6 +32,7 @@ from earvoice.training.decoder import (
     labels_alone,
     texts_of,
 )
+from earvoice.training.evaluate import first_words
 from earvoice.training.export import adopt, exported_decoder
 from earvoice.training.greedy import greedy
 from earvoice.training.scores import bleu
@@ -359,3 +360,10 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert given == shipped.target_vocabulary.model
     with pytest.raises(FileExistsError, match=r"ctc\.pt is there"):
         adopt(shipped_model_path(), tmp_path, run)
+
+
+def test_a_first_word_is_misread_or_missing() -> None:
+    """Of what is left out nothing is begun; another word in its place is begun, and not right."""
+    said = ["What do I care?", "They stand unmoved.", "Linnell's pictures", "Yes"]
+    written = ["What do I care", "stand unmoved", "Linux pictures", ""]
+    assert first_words(written, said) == (50.0, 25.0)
