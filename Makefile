@@ -25,8 +25,8 @@ MODEL_HASH = $(shell sha256sum $(MODEL)/model.safetensors | cut -c-12)
 RESULTS = $(WORK)/results/$(shell cat $(MODEL)/config.json $(MODEL)/model.safetensors | sha256sum | cut -c-12)
 HELD_OUT := $(WORK)/held-out
 # `make results`: inputs of each set at most. Both sets take an hour of one core, and so do the systems.
-SYNTHETIC_COUNT ?= 80
-READERS_COUNT ?= 110
+SYNTHETIC_COUNT ?= 70
+READERS_COUNT ?= 100
 RESULTS_SETS := $(WORK)/results/held-out
 # The cascade reads with the model of han.
 SYSTEMS := caat nguyen han cascade papi meta
@@ -154,7 +154,7 @@ model: setup neural-voices recogniser ## make the shipped model anew: DATA=folde
 	$(TRAINING) export --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)
 	$(MAKE) --no-print-directory calibrate-model
 
-calibrate-model: setup ## choose a model's policy and confidence on the dev split: DATA=folder WORK=folder MODEL=folder
+calibrate-model: setup ## choose a model's policy, confidence and precision on the dev split: DATA=folder WORK=folder MODEL=folder
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	$(CORPUS) held-out --split dev --data $(DATA) --out $(WORK)/dev
 	$(LAB)/earvoice calibrate --lag-ms $(LAG_MS) --model $(MODEL) --to en \
@@ -166,6 +166,10 @@ calibrate-model: setup ## choose a model's policy and confidence on the dev spli
 		--source $(WORK)/dev/wavs.txt --target $(WORK)/dev/refs.en.txt \
 		--output $(WORK)/calibration/$(MODEL_HASH)-captions
 	$(LAB)/earvoice calibrate --model $(MODEL) --confidence $(WORK)/calibration/$(MODEL_HASH)-captions
+	for set in readers:en sentences-de:de sentences-es:es; do \
+		$(LAB)/earvoice precision --model $(MODEL) --precisions bf16 --to $${set#*:} \
+			--source $(WORK)/dev/$${set%:*}/wavs.txt \
+			--target $(WORK)/dev/$${set%:*}/refs.$${set#*:}.txt || exit 1; done
 
 unseen-engine: setup
 	@$(BIN)/python -m pip install --quiet $(UNSEEN_ENGINE) \

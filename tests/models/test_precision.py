@@ -23,22 +23,22 @@ pytestmark = pytest.mark.torch
 CPU = torch.device("cpu")
 
 
-def _trial(equal: float = 0.99, difference: float = 0.1, language: str = "de") -> PrecisionTrial:
-    return PrecisionTrial("bf16", language, 300, equal, difference)
+def _trial(equal: float = 0.99, least: float = -0.3, language: str = "de") -> PrecisionTrial:
+    return PrecisionTrial("bf16", language, 300, equal, least + 0.2, least)
 
 
-@given(equal=st.floats(0, 1), difference=st.floats(-2, 2))
-def test_the_rule(equal: float, difference: float) -> None:
-    """98 % of the hypotheses equal, and BLEU not 0.2 away, in either direction."""
-    passed = _trial(equal, difference).passed
-    assert passed == (equal >= 0.98 and -0.2 <= difference <= 0.2)
+@given(equal=st.floats(0, 1), least=st.floats(-2, 2))
+def test_the_rule(equal: float, least: float) -> None:
+    """What is lost is less than a point, for sure; how many texts are another is no matter."""
+    assert _trial(equal, least).passed == (least > -1)
+    assert not PrecisionTrial("bf16", "de", 300, 1.0, 0.0).passed
 
 
 def test_every_language_must_pass() -> None:
     """A model that writes two languages has two trials to pass, each in this format."""
     assert bears("bf16", (_trial(), _trial(language="es")), ("de", "es"))
     assert not bears("bf16", (_trial(),), ("de", "es"))
-    assert not bears("bf16", (_trial(), _trial(0.5, language="es")), ("de", "es"))
+    assert not bears("bf16", (_trial(), _trial(least=-1.2, language="es")), ("de", "es"))
     assert not bears("int8", (_trial(),), ("de",))
     assert not bears("bf16", (), ("de",))
 

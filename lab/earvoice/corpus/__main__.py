@@ -15,6 +15,7 @@ from earvoice.corpus.held_out import (
     write_joined,
     write_nothing,
     write_people,
+    write_sentences,
     write_spoken,
 )
 from earvoice.corpus.pico import is_installed
@@ -51,6 +52,8 @@ def main() -> None:
     write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing")
     write_answers(options.out / "answers", SEED)
+    if options.split == "dev":
+        write_sentences(pairs, options.out, SEED, options.count)
     if options.split == "test" and is_installed():
         write_spoken(pairs, options.out, SEED, options.count)
 

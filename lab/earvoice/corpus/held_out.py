@@ -11,7 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +52,7 @@ SHORT_ANSWERS = (
     ),
 )
 MINUTE_SAMPLES = 60 * SAMPLE_RATE_HZ
+LEAST_SENTENCE_WORDS = 6
 SILENCE_SAMPLES = SAMPLE_RATE_HZ // 2
 _LETTERS_PER_SECOND = 14.0
 _WANTED_S = (7.0, 14.0)
@@ -139,6 +140,19 @@ def write_answers(out: Path, seed: int) -> None:
         for text in SHORT_ANSWERS
     ]  # fmt: skip
     write_set(out, inputs)
+
+
+def write_sentences(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
+    """Held-out sentences for each language, by voices that training never uses."""
+    for tag in TARGET_LANGUAGES:
+        chosen = [
+            replace(pair, translations={tag: pair.translations[tag]})
+            for pair in pairs
+            if pair.split == "dev"
+            and tag in pair.translations
+            and len(pair.english.split()) >= LEAST_SENTENCE_WORDS
+        ]
+        write_set(out / f"sentences-{tag}", _said_by(draw_unseen_voice, chosen[:count], seed))
 
 
 def _said_by(

@@ -297,11 +297,12 @@ def _run_precision(options: argparse.Namespace) -> int:
 
 
 def _precision_table(results: Sequence[tuple[float, PrecisionTrial]]) -> str:
-    lines = [f"{'':8}{'inputs':>8}{'equal %':>10}{'BLEU':>9}{'ΔBLEU':>9}  passed"]
+    lines = [f"{'':8}{'inputs':>8}{'equal %':>10}{'BLEU':>9}{'ΔBLEU':>9}{'at least':>10}  passed"]
     for bleu, trial in results:
         lines.append(
             f"{trial.precision:8}{trial.input_count:8}{100 * trial.equal_share:10.2f}"
-            f"{bleu:9.2f}{trial.bleu_difference:9.2f}  {'yes' if trial.passed else 'no'}"
+            f"{bleu:9.2f}{trial.bleu_difference:9.2f}{trial.least_bleu_difference:10.2f}"
+            f"  {'yes' if trial.passed else 'no'}"
         )
     return "\n".join(lines) + "\n"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from earvoice.client.audio_file import AudioFile
@@ -13,7 +14,7 @@ from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import ElementType, Prompt, StateBlock, StatesId
 from earvoice.encoder.audio import Resampler, decode_audio
-from earvoice.evaluation.quality import score_quality
+from earvoice.evaluation.bootstrap import Bootstrap, Floats, estimate, sentence_statistics
 from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import SourceRecording
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
@@ -60,16 +61,26 @@ def compare_precisions(
 ) -> list[tuple[float, PrecisionTrial]]:
     """Translate recordings with references; return BLEU and trial of fp32, then of the others."""
     references = [source.reference for source in sources]
+    bootstrap = Bootstrap(len(sources))
     exact: list[str] = []
+    exact_draws: Floats = np.zeros(())
     results: list[tuple[float, PrecisionTrial]] = []
     for precision in ("fp32", *precisions):
         found = _hypotheses(model, language, sources, precision)
-        exact = exact or found
-        bleu = score_quality(found, references, language).bleu
+        draws = bootstrap.bleu(sentence_statistics(found, references, language))
+        if precision == "fp32":
+            exact, exact_draws = found, draws
         equal = sum(a == b for a, b in zip(exact, found, strict=True)) / len(exact)
-        lost = bleu - results[0][0] if results else 0.0
-        trial = PrecisionTrial(precision, language, len(sources), round(equal, 4), round(lost, 4))
-        results.append((bleu, trial))
+        gain = estimate(draws - exact_draws)
+        trial = PrecisionTrial(
+            precision,
+            language,
+            len(sources),
+            round(equal, 4),
+            round(gain.value, 4),
+            round(gain.low, 4),
+        )
+        results.append((float(draws[0]), trial))
     return results
 
 
