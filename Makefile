@@ -27,6 +27,8 @@ HELD_OUT := $(WORK)/held-out
 # `make results`: inputs of each set at most. Both sets take an hour of one core, and so do the systems.
 SYNTHETIC_COUNT ?= 70
 READERS_COUNT ?= 100
+SYNTHETIC = $(RESULTS)/synthetic-$(SYNTHETIC_COUNT)
+READERS = $(RESULTS)/readers-$(READERS_COUNT)
 RESULTS_SETS := $(WORK)/results/held-out
 # The cascade reads with the model of han.
 SYSTEMS := caat nguyen han cascade papi meta
@@ -192,26 +194,26 @@ results: setup ## test the papers' claims on the shipped model, write docs/resul
 	@echo "test sets, logs and systems are in $(WORK); run again to continue"
 	test -e $(RESULTS_SETS)/joined/wavs.txt \
 		|| $(CORPUS) held-out --data $(DATA) --out $(RESULTS_SETS) --count 300
-	$(STUDY) inputs $(RESULTS_SETS)/joined --to de --count $(SYNTHETIC_COUNT) --output $(RESULTS)/synthetic
-	$(STUDY) inputs $(RESULTS_SETS)/readers --to en --count $(READERS_COUNT) --output $(RESULTS)/readers
-	$(LAB)/python -m earvoice.studies.word_times --model $(MODEL) --source $(RESULTS)/readers/wavs.txt \
-		--transcripts $(RESULTS)/readers/refs.txt --output $(RESULTS)/readers/words.jsonl
-	for set in synthetic readers; do \
-		$(LAB)/earvoice record --model $(MODEL) --source $(RESULTS)/$$set/wavs.txt \
-			--target $(RESULTS)/$$set/refs.txt --segment 250,800 --output $(RESULTS)/$$set/recording \
-			|| exit 1; done
-	$(STUDY) settings $(RESULTS)/readers/recording > $(RESULTS)/readers/settings.txt
+	$(STUDY) inputs $(RESULTS_SETS)/joined --to de --count $(SYNTHETIC_COUNT) --output $(SYNTHETIC)
+	$(STUDY) inputs $(RESULTS_SETS)/readers --to en --count $(READERS_COUNT) --output $(READERS)
+	$(LAB)/python -m earvoice.studies.word_times --model $(MODEL) --source $(READERS)/wavs.txt \
+		--transcripts $(READERS)/refs.txt --output $(READERS)/words.jsonl
+	for set in $(SYNTHETIC) $(READERS); do \
+		$(LAB)/earvoice record --model $(MODEL) --source $$set/wavs.txt --target $$set/refs.txt \
+			--segment 250,800 --output $$set/recording || exit 1; done
+	$(STUDY) settings $(READERS)/recording > $(READERS)/settings.txt
 	@# Single heads of the many that translate part the least, and cost the most.
-	grep -v attention_heads $(RESULTS)/readers/settings.txt > $(RESULTS)/synthetic/settings.txt
-	$(LAB)/earvoice replay $(RESULTS)/synthetic/recording --model $(MODEL) --to de \
-		--settings $(RESULTS)/synthetic/settings.txt --output $(RESULTS)/synthetic/replays
-	$(LAB)/earvoice replay $(RESULTS)/readers/recording --model $(MODEL) --to en \
-		--settings $(RESULTS)/readers/settings.txt --output $(RESULTS)/readers/replays
+	grep -v attention_heads $(READERS)/settings.txt > $(SYNTHETIC)/settings.txt
+	$(LAB)/earvoice replay $(SYNTHETIC)/recording --model $(MODEL) --to de \
+		--settings $(SYNTHETIC)/settings.txt --output $(SYNTHETIC)/replays
+	$(LAB)/earvoice replay $(READERS)/recording --model $(MODEL) --to en \
+		--settings $(READERS)/settings.txt --output $(READERS)/replays
 	for system in $(SYSTEMS); do \
 		test -e $(RESULTS)/systems/$$system.tsv || $(LAB)/python -m earvoice.systems $$system \
 			--data $(DATA) --work $(RESULTS)/systems --model $(MODEL) || exit 1; done
-	$(STUDY) page --page docs/results.md --systems $(RESULTS)/systems $(foreach set,synthetic readers, \
-		--run $(set) $(addprefix $(RESULTS)/$(set)/,recording replays words.jsonl))
+	$(STUDY) page --page docs/results.md --systems $(RESULTS)/systems \
+		--run synthetic $(addprefix $(SYNTHETIC)/,recording replays words.jsonl) \
+		--run readers $(addprefix $(READERS)/,recording replays words.jsonl)
 
 lint: setup ## formatting, style, types, import rules, protos
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

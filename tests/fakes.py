@@ -81,13 +81,13 @@ class ScriptedEncoder:
         self.end_sample += len(audio) // FRAME_BYTES
         name, end = ("encode", self.end_sample) if end_sample is None else ("finish", end_sample)
         self.calls.append((name, end))
-        return self._encoded(end)
+        return self._encoded(end, "" if end_sample is None else "heard")
 
     async def reset(self, utterance: int, start_sample: int) -> None:
         self.calls.append(("reset", utterance, start_sample))
         self.start_sample = self.end_sample = start_sample
 
-    def _encoded(self, end: int) -> Encoded:
+    def _encoded(self, end: int, transcript: str = "") -> Encoded:
         samples = end - self.start_sample
         states = samples // STATE_SAMPLES
         spans = [self.start_sample + (i + 1) * STATE_SAMPLES for i in range(states)]
@@ -105,7 +105,7 @@ class ScriptedEncoder:
             label_count=words * 2,
             frame_count=samples * 100 // RATE_HERTZ,
             voice_activity=voice,
-            source_transcript="heard",
+            source_transcript=transcript,
         )
         return Encoded((self.start_sample, states), evidence, HopTimings(3.0, 2.5, self.compute_ms))
 

@@ -50,7 +50,7 @@ class ModelDescription:
     default_attention_heads: tuple[int, ...] = ()
     default_min_confidence: float = 0.0
     reads_words: bool = False
-    default_policies: Mapping[str, str] = field(default_factory=dict)
+    default_policies: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

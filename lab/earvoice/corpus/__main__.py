@@ -51,11 +51,11 @@ def main() -> None:
     write_people(speech, options.out, options.split, options.count)
     write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing")
-    write_answers(options.out / "answers", SEED)
     if options.split == "dev":
         write_sentences(pairs, options.out, SEED, options.count)
     if options.split == "test" and is_installed():
         write_spoken(pairs, options.out, SEED, options.count)
+        write_answers(options.out / "answers", SEED)
 
 
 if __name__ == "__main__":

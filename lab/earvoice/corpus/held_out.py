@@ -20,7 +20,6 @@ import soundfile
 from earvoice.corpus.clips import INT16_SCALE, NOTHING_KINDS, nothing, read_people, say
 from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
-from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.sound import (
     SAMPLE_RATE_HZ,
@@ -40,17 +39,9 @@ NOISE_SNR_DB = 10.0
 NOTHING_TEST_SEED = 6_000
 """A multiple of the kinds; training has drawn others."""
 SHORT_ANSWERS = (
-    *("Yes.", "No.", "Okay.", "Thank you.", "Hello?", "That's right.", "Yes, please.", "I see."),
-    *(
-        "No, thanks.",
-        "Four.",
-        "Good morning.",
-        "Sorry?",
-        "Monday.",
-        "One moment.",
-        "Large, please.",
-    ),
-)
+    "Yes.", "No.", "Okay.", "Thank you.", "Hello?", "That's right.", "Yes, please.", "I see.",
+    "No, thanks.", "Four.", "Good morning.", "Sorry?", "Monday.", "One moment.", "Large, please.",
+)  # fmt: skip
 MINUTE_SAMPLES = 60 * SAMPLE_RATE_HZ
 LEAST_SENTENCE_WORDS = 6
 SILENCE_SAMPLES = SAMPLE_RATE_HZ // 2
@@ -132,13 +123,12 @@ def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> Non
 
 def write_answers(out: Path, seed: int) -> None:
     """A word or two between half a second of silence, by voices that training never uses."""
-    draws = [draw_unseen_voice, *([draw_unseen_engine] if is_installed() else [])]
-    inputs = [
-        TestInput(np.pad(say(draw(random.Random(f"{seed}/{text}")), text), SILENCE_SAMPLES), text,
-                  {SOURCE_LANGUAGE: text})
-        for draw in draws
-        for text in SHORT_ANSWERS
-    ]  # fmt: skip
+    inputs = []
+    for draw in (draw_unseen_voice, draw_unseen_engine):
+        for text in SHORT_ANSWERS:
+            sound = say(draw(random.Random(f"{seed}/{text}")), text)
+            padded = np.pad(sound, SILENCE_SAMPLES)
+            inputs.append(TestInput(padded, text, {SOURCE_LANGUAGE: text}))
     write_set(out, inputs)
 
 

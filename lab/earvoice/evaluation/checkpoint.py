@@ -45,7 +45,8 @@ def summarize(path: Path, source_language: str, target_language: str) -> dict[st
         "name": config.name,
         "version": config.version,
         "languages": [
-            f"{config.source_language} -> {language.code}" for language in config.target_languages
+            f"{config.source_language} -> {language.code} {language.policy}".rstrip()
+            for language in config.target_languages
         ],
         "parameters": parameters,
         "encoder": config.encoder.description,

@@ -110,7 +110,7 @@ def main() -> None:
         written = predictions(folder)
         looping += sum(map(loops, written))
         seconds += sum(soundfile.info(path).duration for path in lines(files / "wavs.txt"))
-        first = first_words(written, lines(files / "source.txt"))
+        first = first_words(written, lines(files / "source.txt")) if tag == "en" else ("", "")
         sys.stdout.write(
             row.format(
                 name,
@@ -119,7 +119,7 @@ def main() -> None:
                 scores.number("BLEU") if tag != "en" else "",
                 Scores.read(whole / "scores.tsv").number(quality),
                 scores.number("LAAL", "ideal"),
-                *(f"{share:.1f}" if tag == "en" else "" for share in first),
+                *(f"{share:.1f}" if share != "" else "" for share in first),
             )
         )
         sys.stdout.flush()

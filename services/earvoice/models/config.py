@@ -173,7 +173,7 @@ class TargetLanguage(ModelRecord):
     code: str
     tag: str = ""
     policy: str = ""
-    """Calibrated for it, as `parse_policy` reads it; empty takes the model's."""
+    """Chosen for it, as `parse_policy` reads it; empty takes the model's."""
 
     def check_together(self) -> None:
         # A policy's file is code: what a checkpoint names must be one of ours.

@@ -85,7 +85,8 @@ class Guards:
         tokens = hypothesis.token_ids
         first, last = len(hypothesis.prefix), len(hypothesis.prefix) + new_token_count
         for index in range(new_token_count):
-            again = _said_again(tokens[:last], first + index)
+            starts_word = hypothesis.tokens[index].starts_word
+            again = _said_again(tokens[:last], first + index, starts_word=starts_word)
             if again and max(places[index : index + again]) <= spoken_for_sample:
                 self.note("echo")
                 return index
@@ -158,10 +159,11 @@ def _loop_start(tokens: Sequence[int], end: int) -> int | None:
     return None
 
 
-def _said_again(tokens: Sequence[int], place: int) -> int:
+def _said_again(tokens: Sequence[int], place: int, *, starts_word: bool) -> int:
     """Return how many tokens from a place on only say again what stands before, 0 for none.
 
-    A phrase may stand anywhere before; fewer tokens must follow themselves, to the end.
+    A phrase may stand anywhere before; fewer tokens must be words, and follow themselves to the
+    end: a number's figures are alike, and share their audio.
     """
     said, coming = tokens[:place], tokens[place:]
     starts = range(len(said) - PHRASE_TOKENS + 1)
@@ -170,4 +172,4 @@ def _said_again(tokens: Sequence[int], place: int) -> int:
         return again
     sizes = range(1, min(PHRASE_TOKENS, len(said) + 1, len(coming) + 1))
     turns = any(tokens[place - size : len(tokens) - size] == coming for size in sizes)
-    return len(coming) if turns else 0
+    return len(coming) if starts_word and turns else 0

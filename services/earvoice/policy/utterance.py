@@ -200,4 +200,5 @@ def are_alike(words: Sequence[Word], transcript: str) -> bool:
     """
     written = b"".join(word.utf8 for word in words).decode("utf8", errors="replace")
     ours, theirs = ("".join(filter(str.isalnum, text)).casefold() for text in (written, transcript))
-    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= ALIKE_RATIO
+    alike = SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= ALIKE_RATIO
+    return bool(theirs) and alike

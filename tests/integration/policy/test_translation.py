@@ -79,6 +79,8 @@ async def test_the_encoder_may_rest_in_silence_where_guards_look(
     await call(running.address, stream(seconds(1.0), disable_guards=not guarded))
     (opening,) = running.encoder.openings
     assert opening.skip_silence is guarded
+    # Whether or not the client wants it: guards and confidence read it.
+    assert opening.enable_source_transcript
 
 
 async def test_the_heads_of_the_policy_are_read(running: RunningPolicy):

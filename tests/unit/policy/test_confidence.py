@@ -200,6 +200,7 @@ PARTS = (
         ("That slide.", "thats right", False),
         ("Your beat.", "b lh", False),
         ("No.", "", False),
+        ("-", "", False),
     ],
 )
 def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: bool):

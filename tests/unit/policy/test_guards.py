@@ -142,6 +142,13 @@ def test_the_last_words_are_not_said_again_for_the_same_audio():
     assert allowed_at_the_end([10, 90, 11, 90], [100, 200, 200, 200]) == (4, {})
 
 
+def test_figures_of_a_number_may_be_alike():
+    """Pieces of one word share its audio: "5,000,000" is no echo."""
+    pieces = [make_token(token, starts=not index) for index, token in enumerate([5, 6, 7, 6, 7])]
+    hypothesis = make_hypothesis(pieces)
+    assert Guards().allow_end(hypothesis, 5, [300] * 5, 0) == 5
+
+
 def test_what_is_heard_twice_may_be_said_twice():
     """One token of it that attends to later audio is enough; so are three tokens alone."""
     heard, later = [100, 200, 300, 400, 500], [200, 300, 400, 500, 600]
