@@ -55,11 +55,14 @@ class SpokenUtterance:
         return 2 * sum(self.right) - len(self.right)
 
     def most_mean(self, confidence: Confidence) -> float:
-        """Return the highest mean confidence that its words had come to when some were released."""
+        """Return the highest mean confidence that its words had come to when some were released.
+
+        One word alone counts where no other follows.
+        """
         sure: list[float] = confidences(np.array(self.log_probabilities), confidence).tolist()
         sums = list(accumulate(sure))
         ends = accumulate(len(list(group)) for _, group in groupby(self.released_ms))
-        return max(sums[end - 1] / end for end in ends)
+        return max(sums[end - 1] / end for end in ends if end > 1 or len(sums) == 1)
 
 
 def read_run(folder: Path, config: ModelConfig, model_hash: str) -> list[SpokenUtterance]:

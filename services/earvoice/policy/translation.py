@@ -154,7 +154,14 @@ class Translator:
             # Without a hypothesis, only an utterance's end releases what is held back.
             nothing, now = Hypothesis(utterance.prefix, ()), timeline.commit(self._now_s())
             words = utterance.commit(
-                nothing, 0, evidence, now, delay_samples, self.options.confidence, flush=True
+                nothing,
+                0,
+                evidence,
+                now,
+                delay_samples,
+                self.options.confidence,
+                flush=True,
+                final=True,
             )
             return Translated(words, tail=())
         options = self.options
@@ -203,6 +210,7 @@ class Translator:
             delay_samples,
             options.confidence,
             flush=flush,
+            final=final,
             guard=guard,
         )
         if options.history_selection is not None and not final:

@@ -118,6 +118,7 @@ class Utterance(UtteranceState):
         confidence: Confidence,
         *,
         flush: bool,
+        final: bool,
         guard: str = "",
     ) -> list[Word]:
         """Commit the first new tokens of a hypothesis and return the words released by that.
@@ -128,6 +129,7 @@ class Utterance(UtteranceState):
             new_token_count: tokens to commit, after the guards and the word border.
             evidence: of the revision that the hypothesis attends to.
             flush: whether the last word is complete.
+            final: whether the utterance ends with it.
         """
         tokens = hypothesis.tokens[:new_token_count]
         self.draft = tuple(token.token_id for token in hypothesis.tokens[new_token_count:])
@@ -149,7 +151,8 @@ class Utterance(UtteranceState):
             self._looping_segment_count += 1
         words, self.held = join_pieces(pieces, flush=flush)
         words = [*self._held_back, *words]
-        return self._release(words, now, delay_samples, confidence, evidence.source_transcript)
+        transcript = evidence.source_transcript
+        return self._release(words, now, delay_samples, confidence, transcript, final=final)
 
     def _release(
         self,
@@ -158,11 +161,16 @@ class Utterance(UtteranceState):
         delay_samples: int,
         confidence: Confidence,
         transcript: str,
+        *,
+        final: bool,
     ) -> list[Word]:
         """Return the words as they leave, or keep them back while they are not understood."""
         confidences = [confidence.of(word.log_probability) for word in words]
         is_sure = sum(confidences) >= confidence.least * len(words)
-        if words and (is_sure or are_alike(words, transcript)):
+        # One word says little, and opens the utterance for all that follow: the next is awaited.
+        is_alone = sum(word.starts_word for word in words) == 1 and not final
+        waits = is_alone and confidence.least > 0
+        if words and ((is_sure and not waits) or are_alike(words, transcript)):
             self.is_understood = True
         if not self.is_understood:
             self._held_back = words

@@ -110,13 +110,14 @@ def test_hardly_anything_right_is_held_back_for_the_sake_of_much_that_is_wrong()
 
 
 def test_an_utterance_is_as_sure_as_it_ever_was_when_words_were_released():
-    """Words that leave together count together."""
+    """Words that leave together count together; one alone counts where none follows."""
     same = Confidence()
     sure = tuple(map(math.log, (0.9, 0.1, 0.2)))
     together = SpokenUtterance(sure, (True, False, False), (800.0, 800.0, 1600.0))
     assert together.most_mean(same) == pytest.approx(0.5)
     apart = SpokenUtterance(sure, (True, False, False), (800.0, 1600.0, 1600.0))
-    assert apart.most_mean(same) == pytest.approx(0.9)
+    assert apart.most_mean(same) == pytest.approx(0.4)
+    assert SpokenUtterance(sure[:1], (True,), (800.0,)).most_mean(same) == pytest.approx(0.9)
     assert together.gain == -1
 
 

@@ -157,6 +157,12 @@ def spoken(*probabilities: float):
     return say
 
 
+def only_the_first(probability: float):
+    """A word, and none after it."""
+    say = spoken(probability)
+    return lambda number, states: [] if number else say(number, states)
+
+
 GROWING = spoken(0.2, 0.2, 0.2, 0.9)
 
 
@@ -237,6 +243,17 @@ def test_nothing_is_shown_of_what_is_not_understood():
     assert (
         not ResponseWriter(options).response(free[-2]).end_of_utterance.HasField("not_understood")
     )
+
+
+def test_one_sure_word_opens_no_utterance():
+    """It waits for the next; a word that stays alone is judged at the end."""
+    options = with_options(confidence=Confidence(least=0.5))
+    unsure = run_session([seconds(6)], options, decoder=ScriptedDecoder(word=spoken(0.9, 0.05)))
+    assert not items_of(unsure)
+    for probability, count in ((0.9, 1), (0.3, 0)):
+        decoder = ScriptedDecoder(word=only_the_first(probability))
+        events = run_session([seconds(2)], options, decoder=decoder)
+        assert len(items_of(events)) == count
 
 
 def test_an_utterance_once_understood_stays_so():
