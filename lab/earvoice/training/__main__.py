@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import soundfile
 import torch
 
@@ -19,12 +20,14 @@ from earvoice.corpus.clips import read_people
 from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, SOURCE_LANGUAGE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
+from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.bridge import train_bridge
 from earvoice.training.ctc import train_ctc, with_branch
 from earvoice.training.data import read_clips
 from earvoice.training.decoder import (
     ENGLISH_RECIPE,
+    TRANSLATION_RECIPE,
     Memory,
     PartlyTaught,
     Recipe,
@@ -33,14 +36,18 @@ from earvoice.training.decoder import (
     english_decoder,
     first_decoder,
     foretold,
+    new_pieces,
     often_written,
 )
+from earvoice.training.encoder import ENCODER_FILE, EncoderTrainer
 from earvoice.training.export import (
     DECODER_FILE,
     ENGLISH_FILE,
     TAGS,
+    TRANSLATIONS_FILE,
     adopt,
     export,
+    exported_decoder,
     model_config,
     trained_decoder,
 )
@@ -53,8 +60,8 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "decoder")
-NEED_RUN = ("adopt", "ctc", "decoder", "english", "export", "scores")
+NEED_DATA = ("hear", "vocabulary", "decoder", "translations", "encoder")
+NEED_RUN = ("adopt", "ctc", "decoder", "english", "translations", "encoder", "export", "scores")
 
 
 def main() -> None:
@@ -66,12 +73,14 @@ def main() -> None:
         "ctc": run_ctc,
         "decoder": run_decoder,
         "english": run_english,
+        "translations": run_translations,
+        "encoder": run_encoder,
         "export": run_export,
         "scores": run_scores,
     }
     parser.add_argument("step", choices=steps)
     parser.add_argument("--corpus", type=Path, required=True, help="what earvoice.corpus wrote")
-    parser.add_argument("--data", type=Path, help="hear, vocabulary, decoder: texts and recordings")
+    parser.add_argument("--data", type=Path, help="texts and recordings")
     parser.add_argument("--run", type=Path, help="where the state is kept")
     parser.add_argument("--minutes", type=float, default=60.0, help="(%(default)s)")
     parser.add_argument("--bridge-minutes", type=float, default=4.0, help="(%(default)s)")
@@ -152,16 +161,61 @@ def trained_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
 def run_decoder(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
-    memory = memory_of(clips, options.run, source)
-    bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
     config = model_config(len(source), len(target))
     recipe = Recipe(wait_k=options.wait_k)
     decoder = first_decoder(config, target, recipe.dropout)
     pairs = weighted(read_pairs(options.data / "text", SEED))
     taught = often_written(pairs, target, whisper_ranks())
     embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
-    trainer = Trainer(decoder, clips, memory, bridge, pairs, source, target, recipe, embedding)
+    trainer = text_trainer(options, decoder, clips, pairs, recipe, embedding)
     trainer.train(options.run / DECODER_FILE, 60 * options.minutes, SEED)
+
+
+def run_translations(options: argparse.Namespace) -> None:
+    """The decoder goes on without English, whose layers read the same embeddings.
+
+    So of these only those of pieces learn that English does not have.
+    """
+    source, target = vocabularies(options.corpus)
+    clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
+    for clip in clips:
+        clip.texts = {tag: clip.texts[tag] for tag in clip.texts if tag != SOURCE_LANGUAGE}
+    recipe = TRANSLATION_RECIPE
+    decoder = TransformerDecoder(model_config(len(source), len(target)), recipe.dropout)
+    decoder.load_state_dict(trained_decoder(options.run / DECODER_FILE))
+    pairs = weighted(read_pairs(options.data / "text", SEED))
+    embedding = PartlyTaught(decoder.embed_tokens.weight, new_pieces(target, whisper_ranks()))
+    trainer = text_trainer(options, decoder, clips, pairs, recipe, embedding)
+    trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, SEED)
+
+
+def text_trainer(
+    options: argparse.Namespace,
+    decoder: TransformerDecoder,
+    clips: list[Heard],
+    pairs: list[Pair],
+    recipe: Recipe,
+    embedding: PartlyTaught,
+) -> Trainer:
+    """Of clips, and of texts by the bridge."""
+    source, target = vocabularies(options.corpus)
+    memory = memory_of(clips, options.run, source)
+    bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
+    return Trainer(decoder, clips, memory, bridge, pairs, source, target, recipe, embedding)
+
+
+def run_encoder(options: argparse.Namespace) -> None:
+    """What is heard of the recordings behind noise, with the decoders as they are."""
+    source, target = vocabularies(options.corpus)
+    paths = {clip.key: path for clip, path in read_people(options.data / "speech")}
+    clips = [
+        clip
+        for clip in read_clips(options.corpus, "train", ("real-",))
+        if clip.english and clip.frames
+    ]
+    decoder = exported_decoder(options.run, target, model_config(len(source), len(target)))
+    trainer = EncoderTrainer(clips, paths, decoder, target, np.random.default_rng(SEED))
+    trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, SEED)
 
 
 def run_english(options: argparse.Namespace) -> None:

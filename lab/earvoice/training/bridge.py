@@ -84,19 +84,20 @@ class Bridge(nn.Module):
         if not pieces:
             return None
         blank = len(source)
-        labels = [blank] * self._draw(self.before, generator)
-        for index, piece in enumerate(pieces):
-            ends = index + 1 == len(pieces) or source.starts_word(pieces[index + 1])
-            count = self._draw(self.blanks[int(ends)], generator)
-            if index + 1 < len(pieces) and pieces[index + 1] == piece:
-                count = max(1, count)
-            labels += [piece] + [blank] * count
+        ends = [*map(source.starts_word, pieces[1:]), True]
+        counts = self._draw(self.blanks[torch.tensor(ends).int()], generator)
+        labels = [blank] * self._draw(self.before[None], generator)[0]
+        for piece, following, count in zip(pieces, [*pieces[1:], -1], counts, strict=True):
+            labels += [piece] + [blank] * max(count, int(piece == following))
         return labels
 
     @staticmethod
-    def _draw(weights: torch.Tensor, generator: np.random.Generator) -> int:
-        cumulated = weights.cumsum(0).numpy()
-        return int(np.searchsorted(cumulated, generator.random() * cumulated[-1], side="right"))
+    def _draw(weights: torch.Tensor, generator: np.random.Generator) -> list[int]:
+        """One number for each row of [n, most + 1] weights."""
+        cumulated = weights.cumsum(1).numpy()
+        wanted = generator.random(len(weights))[:, None] * cumulated[:, -1:]
+        drawn: list[int] = (cumulated <= wanted).sum(1).tolist()
+        return drawn
 
     def count_blanks(self, memory: Memory, source: Vocabulary) -> None:
         """How often CTC hears how many blanks where."""

@@ -18,7 +18,7 @@ from earvoice.corpus.recipe import SOURCE_LANGUAGE
 from earvoice.corpus.states import pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
-from earvoice.models.vocabulary import EOS, PAD, Vocabulary
+from earvoice.models.vocabulary import EOS, PAD, WORD_START, Vocabulary
 from earvoice.runtime.files import atomic_write
 from earvoice.training.data import D_MODEL, JOIN, batches
 from earvoice.training.schedule import optimiser, rate, report
@@ -42,6 +42,8 @@ STATES_PER_LETTER = 1.5
 """About: what a text takes of a batch's room."""
 LEAST_TAUGHT_COUNT = 30
 """Whisper's pieces that other languages use less often stay as they were pretrained."""
+PART_ROOM = 2500
+"""States, padding included, that are differentiated at once; a step has several parts."""
 NEGATIVES = 2048
 """Of the pieces that are not taught, how many are drawn for each part of a step."""
 
@@ -182,6 +184,18 @@ def often_written(
     counts.index_add_(0, pieces, torch.ones_like(pieces))
     new = torch.tensor([piece not in pretrained for piece in target.pieces])
     return new | (counts >= LEAST_TAUGHT_COUNT)
+
+
+def new_pieces(target: Vocabulary, pretrained: Collection[str]) -> torch.Tensor:
+    """[V] bool: the merges that Whisper does not have; English uses none of them."""
+    return torch.tensor(
+        [
+            len(piece.removeprefix(WORD_START)) > 1
+            and piece not in pretrained
+            and not piece.startswith("<")
+            for piece in target.pieces
+        ]
+    )
 
 
 @dataclass
@@ -339,10 +353,23 @@ class Row:
     """See the function of that name."""
 
 
+def alike(rows: Sequence[Row]) -> list[list[Row]]:
+    """Parts of rows of like lengths, so that little of a batch is padding."""
+    parts: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: len(row.states)):
+        if not parts or len(row.states) * (len(parts[-1]) + 1) > PART_ROOM:
+            parts.append([])
+        parts[-1].append(row)
+    return parts
+
+
 ENGLISH_RECIPE = Recipe(
     peak_rate=1.5e-4, dropout=0.05, speech_room=5000, foretold_share=0.5, english_share=1.0
 )
 """For layers that write English alone."""
+
+TRANSLATION_RECIPE = Recipe(speech_room=4000, text_room=14_000, english_share=0.0)
+"""For layers that write no English."""
 
 
 class Trainer:
@@ -413,18 +440,18 @@ class Trainer:
                 saved_s = self.used_s
         self._save(path)
 
-    def rows(self, generator: np.random.Generator) -> Iterator[tuple[list[Row], list[Row]]]:
-        """What is spoken and what is written of each step, for ever."""
+    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
+        """Of each step what is spoken and what is written, in parts of like lengths, for ever."""
         spoken = batches(
             [self.memory.length(i) for i in self._spoken], self.recipe.speech_room, generator
         )
         lengths = [int(len(pair.english) * STATES_PER_LETTER) for pair in self.pairs]
         written = batches(lengths, self.recipe.text_room, generator) if lengths else repeat(())
         while True:
-            yield (
-                self._spoken_rows(next(spoken), generator),
-                self._written_rows(next(written), generator),
-            )
+            yield [
+                *alike(self._spoken_rows(next(spoken), generator)),
+                *alike(self._written_rows(next(written), generator)),
+            ]
 
     def _spoken_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
         rows = []
@@ -468,7 +495,7 @@ class Trainer:
         total = 0.0
         # The CPU's fused attention takes longer to differentiate than its parts.
         with sdpa_kernel(SDPBackend.MATH):
-            for part in filter(None, parts):
+            for part in parts:
                 loss = self.loss(part) / count
                 torch.autograd.backward(loss)
                 total += loss.item()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
-from earvoice.corpus.states import pretrained_encoder
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
@@ -16,6 +15,7 @@ from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig
 from earvoice.training.decoder import COMPRESSION, first_decoder, is_shared
+from earvoice.training.encoder import taught_encoder
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ VERSION = "10"
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
 DECODER_FILE = "decoder.pt"
+TRANSLATIONS_FILE = "translations.pt"
 ENGLISH_FILE = "english.pt"
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 TRANSLATION_POLICY = "local_agreement:n=2"
@@ -109,7 +110,8 @@ def trained_english(path: Path, target: Vocabulary, config: ModelConfig) -> dict
 
 def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
     """What the run has learned; with layers of its own for English, if it has taught them."""
-    state = trained_decoder(run / DECODER_FILE)
+    went_on = run / TRANSLATIONS_FILE
+    state = trained_decoder(went_on if went_on.exists() else run / DECODER_FILE)
     if (run / ENGLISH_FILE).exists():
         english = trained_english(run / ENGLISH_FILE, target, config)
         config = with_own_english(config, target)
@@ -125,7 +127,7 @@ def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -
     """Write what the run has learned; see `exported_decoder`."""
     decoder = exported_decoder(run, target, model_config(len(source), len(target)))
     branch = torch.load(run / "ctc.pt", weights_only=True)["branch"]
-    encoder = pretrained_encoder().state_dict()
+    encoder = taught_encoder(run).state_dict()
     tensors = {f"encoder.{n}": v for n, v in encoder.items() if not n.startswith("ctc.")}
     tensors |= {f"encoder.ctc.{n}": v for n, v in branch.items()}
     tensors |= {f"decoder.{n}": v for n, v in decoder.state_dict().items()}
