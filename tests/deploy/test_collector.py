@@ -57,7 +57,7 @@ async def test_spans_go_through_rotel_to_the_report(tmp_path):
             assert await asyncio.to_thread(send_spans, f"127.0.0.1:{entry}", spans)
             await asyncio.wait_for(arrived.wait(), PATIENCE_S)
     (session,) = join_traces(store)[0]
-    assert (session.facts.session_id, session.facts.status) == ("through-rotel", "OK")
+    assert (session.id, session.status) == ("through-rotel", "OK")
     assert [word.elapsed_ms for word in session.words] == [600, 1100]
     assert session.words[0].stages["encoder_compute"] == 60
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from earvoice.latency.session_report import SessionReport, SlowWord, Spread
-from earvoice.latency.traced_session import TracedSegment, TracedWord
+from earvoice.latency.session_report import Record
 
 _LABEL = 29
 _ID = 12
+_COLUMNS = ("p50", "p95", "p99", "mean", "max")
 _CLOCK_NOTE = {
     "ideal": "ideal: audio alone, computation costs nothing",
     "live": "live: the wall clock of the policy service",
@@ -20,7 +19,7 @@ _CLOCK_NOTE = {
 }
 
 
-def text_report(reports: Sequence[SessionReport], problems: Sequence[str]) -> str:
+def text_report(reports: Sequence[Record], problems: Sequence[str]) -> str:
     """Return all sessions, one after the other, and what was left out."""
     parts = ["\n".join(_session_lines(report)) for report in reports]
     if not parts:
@@ -30,7 +29,7 @@ def text_report(reports: Sequence[SessionReport], problems: Sequence[str]) -> st
     return "\n\n".join(parts)
 
 
-def overview(reports: Sequence[SessionReport], problems: Sequence[str]) -> str:
+def overview(reports: Sequence[Record], problems: Sequence[str]) -> str:
     """Return a line for each session: what a live table shows."""
     head = (
         f"{'session':<13}{'clock':>6}{'audio s':>9}{'words':>7}{'lag p50':>9}{'p95':>7}"
@@ -47,80 +46,66 @@ def _problem_line(problems: Sequence[str]) -> str:
     return f"left out: {problems[0]}{more}"
 
 
-def _overview_line(report: SessionReport) -> str:
-    facts, session = report.session.facts, report.session
-    own, ideal = report.own_clock, report.clocks["ideal"]
+def _overview_line(report: Record) -> str:
+    lag, laal_star = report["word_lag_ms"][report["clock"]] or {}, report["laal_star_ms"]
     return (
-        f"{_shortened(facts.session_id):<13}{facts.clock:>6}{session.audio_ms / 1000:9.1f}"
-        f"{len(session.words):7}{_seconds(own.lag.p50 if own.lag else None):>9}"
-        f"{_seconds(own.lag.p95 if own.lag else None):>7}{_seconds(own.laal_star_ms):>7}"
-        f"{_seconds(ideal.laal_star_ms):>7}{_factor(report.real_time_factor):>7}"
-        f"  {facts.status}"
+        f"{_shortened(report['id']):<13}{report['clock']:>6}{report['audio_ms'] / 1000:9.1f}"
+        f"{len(report['words']):7}{_seconds(lag.get('p50')):>9}{_seconds(lag.get('p95')):>7}"
+        f"{_seconds(laal_star[report['clock']]):>7}{_seconds(laal_star['ideal']):>7}"
+        f"{_factor(report['real_time_factor']):>7}  {report['status']}"
     )
 
 
-def _session_lines(report: SessionReport) -> Iterator[str]:
-    facts, session = report.session.facts, report.session
-    yield f"session {facts.session_id} ({facts.status})"
+def _session_lines(report: Record) -> Iterator[str]:
+    clocks, segments = report["word_lag_ms"], report["segments"]
+    yield f"session {report['id']} ({report['status']})"
     yield f"  {_setting(report)}"
-    merged = sum(segment.merged for segment in session.segments)
+    merged = sum(segment["merged"] for segment in segments)
     yield (
-        f"  {session.audio_ms / 1000:.1f} s of audio, {len(session.segments)} segments"
-        f" ({merged} merged away), {len(session.words)} words"
+        f"  {report['audio_ms'] / 1000:.1f} s of audio, {len(segments)} segments"
+        f" ({merged} merged away), {len(report['words'])} words"
     )
     yield ""
-    yield f"{_head('seconds')}{'LAAL*':>9}"
-    for name, clock in report.clocks.items():
-        yield f"{_lag_line(f'word lag, {name}', clock.lag)}{_seconds(clock.laal_star_ms):>9}"
+    yield f"{_row('seconds', _COLUMNS)}{'LAAL*':>9}"
+    for name, lag in clocks.items():
+        lags = [_seconds(lag[column] if lag else None) for column in _COLUMNS]
+        yield f"{_row(f'word lag, {name}', lags)}{_seconds(report['laal_star_ms'][name]):>9}"
     yield ""
-    yield from (f"  {_CLOCK_NOTE[name]}" for name in report.clocks if name in _CLOCK_NOTE)
-    yield f"  real-time factor: {_factor(report.real_time_factor)}"
-    if report.stages:
+    yield from (f"  {_CLOCK_NOTE[name]}" for name in clocks if name in _CLOCK_NOTE)
+    yield f"  real-time factor: {_factor(report['real_time_factor'])}"
+    if report["stages"]:
         yield ""
-        yield f"{_head('milliseconds of a word')}{'share':>8}"
-        for stage in report.stages:
-            yield f"{_ms_line(stage.stage.label, stage.spread)}{stage.share:8.1%}"
+        yield f"{_row('milliseconds of a word', _COLUMNS)}{'share':>8}"
+        for stage in report["stages"]:
+            times = [f"{stage[column]:.1f}" for column in _COLUMNS]
+            yield f"{_row(stage['label'], times)}{stage['share']:8.1%}"
         yield ""
         yield "slowest words"
-        yield from (_slow_line(word) for word in report.slowest)
+        yield from map(_slow_line, report["slowest"])
 
 
-def _setting(report: SessionReport) -> str:
-    facts = report.session.facts
-    languages = f"{facts.source} to {facts.target}" if facts.target else "languages unknown"
-    given = (facts.parameters or {}).items()
+def _setting(report: Record) -> str:
+    source, target = report["languages"].values()
+    languages = f"{source} to {target}" if target else "languages unknown"
+    policy, given = report["policy"].values()
     parameters = ", ".join(
-        f"{name}={value}" for name, value in given if value not in ([], None, "")
+        f"{name}={value}" for name, value in given.items() if value not in ([], None, "")
     )
-    policy = f"{facts.policy}({parameters})" if parameters else facts.policy
-    segment = f"segments of {facts.segment_ms:g} ms" if facts.segment_ms else ""
-    return ", ".join(part for part in (facts.model, languages, policy, segment) if part)
+    chosen = f"{policy}({parameters})" if parameters else policy
+    segment = f"segments of {report['segment_ms']:g} ms" if report["segment_ms"] else ""
+    return ", ".join(part for part in (report["model"], languages, chosen, segment) if part)
 
 
-def _head(title: str) -> str:
-    return f"{title:<{_LABEL}}" + "".join(
-        f"{name:>9}" for name in ("p50", "p95", "p99", "mean", "max")
-    )
+def _row(label: str, cells: Iterable[str]) -> str:
+    return f"{label:<{_LABEL}}" + "".join(f"{cell:>9}" for cell in cells)
 
 
-def _lag_line(label: str, spread: Spread | None) -> str:
-    values = (None,) * 5 if spread is None else _columns(spread)
-    return f"{label:<{_LABEL}}" + "".join(f"{_seconds(value):>9}" for value in values)
-
-
-def _ms_line(label: str, spread: Spread) -> str:
-    return f"{label:<{_LABEL}}" + "".join(f"{value:9.1f}" for value in _columns(spread))
-
-
-def _columns(spread: Spread) -> tuple[float, ...]:
-    return spread.p50, spread.p95, spread.p99, spread.mean, spread.max
-
-
-def _slow_line(slow: SlowWord) -> str:
+def _slow_line(slow: Record) -> str:
+    cause = slow["cause"]
     return (
-        f"{slow.word.lag_ms / 1000:8.2f} s  word {slow.number:<5} spoken by "
-        f"{slow.word.source_end_ms / 1000:.2f} s: {slow.cause.blame} "
-        f"({slow.cause_ms:.0f} ms, usually {slow.usual_ms:.0f})"
+        f"{slow['lag_ms'] / 1000:8.2f} s  word {slow['word']:<5} spoken by "
+        f"{slow['source_end_ms'] / 1000:.2f} s: {cause['text']} "
+        f"({cause['ms']:.0f} ms, usually {cause['usual_ms']:.0f})"
     )
 
 
@@ -136,115 +121,30 @@ def _shortened(session_id: str) -> str:
     return session_id if len(session_id) <= _ID else f"{session_id[: _ID - 1]}…"
 
 
-Record = dict[str, Any]
 _DECIMALS = 3
 
 
-def record_of(reports: Sequence[SessionReport], problems: Sequence[str]) -> Record:
+def record_of(reports: Sequence[Record], problems: Sequence[str]) -> Record:
     """Return all sessions; times in ms, rounded to a microsecond."""
-    return {"sessions": [_session(report) for report in reports], "problems": list(problems)}
+    told: Record = _rounded({"sessions": reports, "problems": problems})
+    return told
 
 
-def _session(report: SessionReport) -> Record:
-    facts, session = report.session.facts, report.session
-    return {
-        "id": facts.session_id,
-        "trace_id": facts.trace_id,
-        "model": facts.model,
-        "policy": {"name": facts.policy, "parameters": dict(facts.parameters or {})},
-        "languages": {"source": facts.source, "target": facts.target},
-        "segment_ms": facts.segment_ms,
-        "clock": facts.clock,
-        "status": facts.status,
-        "audio_ms": _rounded(session.audio_ms),
-        "computation_ms": _rounded(session.computation_ms),
-        "real_time_factor": _rounded(report.real_time_factor),
-        "word_lag_ms": {name: _spread(clock.lag) for name, clock in report.clocks.items()},
-        "laal_star_ms": {
-            name: _rounded(clock.laal_star_ms) for name, clock in report.clocks.items()
-        },
-        "segment_computation_ms": _spread(report.computation),
-        "stages": [
-            {
-                "name": stage.stage.name,
-                "label": stage.stage.label,
-                "share": _rounded(stage.share),
-                **(_spread(stage.spread) or {}),
-            }
-            for stage in report.stages
-        ],
-        "slowest": [_slow_word(word) for word in report.slowest],
-        "utterances": [
-            {"start_ms": _rounded(u.start_ms), "end_ms": _rounded(u.end_ms), "words": len(u.words)}
-            for u in session.utterances()
-        ],
-        "segments": [_segment(segment) for segment in session.segments],
-        "words": [_word(word) for word in session.words],
-    }
-
-
-def _segment(segment: TracedSegment) -> Record:
-    return {
-        "utterance": segment.utterance,
-        "segment": segment.index,
-        "end_ms": _rounded(segment.end_ms),
-        "merged": segment.merged,
-        "lateness_ms": _rounded(segment.lateness_ms),
-        "items": len(segment.items),
-        "duration_ms": _rounded(segment.duration_ms),
-        "computation_ms": _rounded(segment.computation_ms),
-        "tokens_proposed": segment.tokens_proposed,
-        "tokens_committed": segment.tokens_committed,
-        "failed": segment.failed,
-        "trace_id": segment.trace_id,
-        "stages": _stages(segment.stages),
-    }
-
-
-def _word(word: TracedWord) -> Record:
-    return {
-        "utterance": word.utterance,
-        "segment": word.segment,
-        "source_end_ms": _rounded(word.source_end_ms),
-        "delay_ms": _rounded(word.delay_ms),
-        "elapsed_ms": _rounded(word.elapsed_ms),
-        "stages": _stages(word.stages),
-    }
-
-
-def _slow_word(slow: SlowWord) -> Record:
-    return {
-        "word": slow.number,
-        **_word(slow.word),
-        "lag_ms": _rounded(slow.word.lag_ms),
-        "cause": {
-            "stage": slow.cause.name,
-            "label": slow.cause.label,
-            "text": slow.cause.blame,
-            "ms": _rounded(slow.cause_ms),
-            "usual_ms": _rounded(slow.usual_ms),
-        },
-    }
-
-
-def _spread(spread: Spread | None) -> Record | None:
-    if spread is None:
-        return None
-    return {name: _rounded(value) for name, value in asdict(spread).items()}
-
-
-def _stages(stages: Any) -> Record:
-    return {name: _rounded(ms) for name, ms in stages.items()}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, _DECIMALS)
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return round(value, _DECIMALS)
+        case dict():
+            return {name: _rounded(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_rounded(inner) for inner in value]
+    return value
 
 
 _SCRIPTS = ("drawing", "stage", "lag_band", "lag_curve", "waterfall", "slow_word", "page")
 
 
-def html_report(reports: Sequence[SessionReport], problems: Sequence[str]) -> str:
+def html_report(reports: Sequence[Record], problems: Sequence[str]) -> str:
     """Return one page that needs nothing else: no network, no other file."""
     folder = files("earvoice.latency") / "page"
     text = (folder / "page.html").read_text(encoding="utf8")

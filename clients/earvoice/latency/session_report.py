@@ -1,137 +1,117 @@
-"""The numbers of one session: lag on each clock, stages, and what made the slowest words slow."""
+"""The numbers of one session: lag on each clock, stages, and what made the slowest words slow.
+
+They are plain values, as the page and ``--format json`` have them; docs/latency.md names them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from itertools import pairwise
 from statistics import fmean, median
+from typing import Any
 
 from earvoice.latency.span import TraceStore
-from earvoice.latency.stage import WORD_STAGES, Stage
+from earvoice.latency.stage import WORD_STAGES
 from earvoice.latency.traced_session import (
     TracedSegment,
     TracedSession,
     TracedWord,
-    Utterance,
     join_traces,
 )
 from earvoice.runtime.lag import laal_star_ms, word_lag_ms
 
+Record = dict[str, Any]
+Spread = dict[str, float]
+"""Mean, percentiles and maximum of some values, in their unit."""
 
-@dataclass(frozen=True)
-class StageReport:
-    """A stage over the words of a session.
 
-    `share` is of all words' lag, 0 to 1; below 0 where a word left before its source ended.
+def report_session(session: TracedSession) -> Record:
+    """Return what is told of a session.
+
+    ``word_lag_ms`` and ``laal_star_ms`` are by clock: ``ideal``; the session's own; and ``true``
+    where it can be told of a live one. LAAL* is the mean over utterances; None if none with words
+    has ended.
     """
-
-    stage: Stage
-    spread: Spread
-    share: float
-
-
-@dataclass(frozen=True)
-class ClockReport:
-    """How late the words of a session were on one clock.
-
-    Attributes:
-        laal_star_ms: LAAL*, the mean over its utterances; None if none with words has ended.
-    """
-
-    lag: Spread | None
-    laal_star_ms: float | None
-
-
-@dataclass(frozen=True)
-class SessionReport:
-    """What is told of a session.
-
-    Attributes:
-        clocks: ``ideal``; the session's own; and ``true`` where it can be told of a live one.
-    """
-
-    session: TracedSession
-    clocks: Mapping[str, ClockReport]
-    computation: Spread | None
-    real_time_factor: float | None
-    stages: Sequence[StageReport]
-    slowest: Sequence[SlowWord]
-
-    @property
-    def own_clock(self) -> ClockReport:
-        return self.clocks[self.session.facts.clock]
-
-
-def report_session(session: TracedSession) -> SessionReport:
     clocks: dict[str, Callable[[TracedWord], float]] = {
         "ideal": lambda word: word.delay_ms,
-        session.facts.clock: lambda word: word.elapsed_ms,
+        session.clock: lambda word: word.elapsed_ms,
     }
     replayed_ms = true_times_ms(session.segments)
     if replayed_ms is not None and "true" not in clocks:
         clocks["true"] = lambda word: replayed_ms[word.utterance, word.segment]
-    return SessionReport(
-        session=session,
-        clocks={name: _clock_report(session, time_of) for name, time_of in clocks.items()},
-        computation=spread_of([segment.computation_ms for segment in session.segments]),
-        real_time_factor=session.computation_ms / session.audio_ms if session.audio_ms else None,
-        stages=_stage_reports(session.words),
-        slowest=slowest_words(session.words),
-    )
+    utterances = session.utterances()
+    return {
+        "id": session.id,
+        "trace_id": session.trace_id,
+        "model": session.model,
+        "policy": {"name": session.policy, "parameters": session.parameters},
+        "languages": {"source": session.source, "target": session.target},
+        "segment_ms": session.segment_ms,
+        "clock": session.clock,
+        "status": session.status,
+        "audio_ms": session.audio_ms,
+        "computation_ms": session.computation_ms,
+        "real_time_factor": session.computation_ms / session.audio_ms if session.audio_ms else None,
+        "word_lag_ms": {
+            name: spread_of(
+                [word_lag_ms(time_of(word), word.source_end_ms) for word in session.words]
+            )
+            for name, time_of in clocks.items()
+        },
+        "laal_star_ms": {name: _laal_star(utterances, time_of) for name, time_of in clocks.items()},
+        "segment_computation_ms": spread_of(
+            [segment.computation_ms for segment in session.segments]
+        ),
+        "stages": _stages(session.words),
+        "slowest": slowest_words(session.words),
+        "utterances": [
+            {"start_ms": start_ms, "end_ms": end_ms, "words": len(words)}
+            for start_ms, end_ms, words in utterances
+        ],
+        "segments": [_segment(segment) for segment in session.segments],
+        "words": [asdict(word) for word in session.words],
+    }
 
 
-def _clock_report(session: TracedSession, time_of: Callable[[TracedWord], float]) -> ClockReport:
-    lags_ms = [word_lag_ms(time_of(word), word.source_end_ms) for word in session.words]
-    return ClockReport(spread_of(lags_ms), _laal_star(session.utterances(), time_of))
+def _segment(segment: TracedSegment) -> Record:
+    told = asdict(segment)
+    del told["utterance_start_ms"], told["utterance_end_ms"]
+    return {**told, "items": len(segment.items)}
 
 
 def _laal_star(
-    utterances: Sequence[Utterance], time_of: Callable[[TracedWord], float]
+    utterances: Sequence[tuple[float, float, Sequence[TracedWord]]],
+    time_of: Callable[[TracedWord], float],
 ) -> float | None:
     values = [
-        laal_star_ms(
-            [time_of(word) - utterance.start_ms for word in utterance.words],
-            utterance.end_ms - utterance.start_ms,
-        )
-        for utterance in utterances
-        if utterance.words and utterance.end_ms > utterance.start_ms
+        laal_star_ms([time_of(word) - start_ms for word in words], end_ms - start_ms)
+        for start_ms, end_ms, words in utterances
+        if words and end_ms > start_ms
     ]
     return fmean(values) if values else None
 
 
-def _stage_reports(words: Sequence[TracedWord]) -> list[StageReport]:
-    total_ms = sum(word.lag_ms for word in words)
-    reports = []
-    for stage in WORD_STAGES:
-        times_ms = [word.stages[stage.name] for word in words]
-        spread = spread_of(times_ms)
-        if spread is not None:
-            share = sum(times_ms) / total_ms if total_ms else 0.0
-            reports.append(StageReport(stage, spread, share))
-    return reports
+def _stages(words: Sequence[TracedWord]) -> list[Record]:
+    """Return each stage's spread over the words, and its share of all words' lag, 0 to 1.
 
-
-@dataclass(frozen=True)
-class SlowWord:
-    """A word, and the stage that took most above its usual time.
-
-    Attributes:
-        usual_ms: the session's median of that stage.
+    A share is below 0 where a word left before its source ended.
     """
+    total_ms = sum(word.lag_ms for word in words)
+    stages = []
+    for stage in WORD_STAGES if words else ():
+        times_ms = [word.stages[stage.name] for word in words]
+        share = sum(times_ms) / total_ms if total_ms else 0.0
+        named = {"name": stage.name, "label": stage.label, "share": share}
+        stages.append({**named, **(spread_of(times_ms) or {})})
+    return stages
 
-    number: int
-    word: TracedWord
-    cause: Stage
-    cause_ms: float
-    usual_ms: float
 
-
-def slowest_words(words: Sequence[TracedWord], count: int = 10) -> list[SlowWord]:
-    """Return the words with the largest lag, the slowest first.
+def slowest_words(words: Sequence[TracedWord], count: int = 10) -> list[Record]:
+    """Return the words with the largest lag, the slowest first, and what made each slow.
 
     The largest stage would nearly always be the policy's wait for audio. The cause is the stage
-    that is furthest above the median that it has in the session.
+    that is furthest above the median that it has in the session, ``usual_ms``.
     """
     usual_ms = {
         stage.name: median(word.stages[stage.name] for word in words)
@@ -139,23 +119,23 @@ def slowest_words(words: Sequence[TracedWord], count: int = 10) -> list[SlowWord
         if words
     }
     numbered = sorted(enumerate(words, start=1), key=lambda pair: -pair[1].lag_ms)
-    return [_explain(number, word, usual_ms) for number, word in numbered[:count]]
+    return [_slow_word(number, word, usual_ms) for number, word in numbered[:count]]
 
 
-def _explain(number: int, word: TracedWord, usual_ms: Mapping[str, float]) -> SlowWord:
+def _slow_word(number: int, word: TracedWord, usual_ms: Mapping[str, float]) -> Record:
     cause = max(WORD_STAGES, key=lambda stage: word.stages[stage.name] - usual_ms[stage.name])
-    return SlowWord(number, word, cause, word.stages[cause.name], usual_ms[cause.name])
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean, percentiles and maximum of some values, in their unit."""
-
-    mean: float
-    p50: float
-    p95: float
-    p99: float
-    max: float
+    return {
+        "word": number,
+        **asdict(word),
+        "lag_ms": word.lag_ms,
+        "cause": {
+            "stage": cause.name,
+            "label": cause.label,
+            "text": cause.blame,
+            "ms": word.stages[cause.name],
+            "usual_ms": usual_ms[cause.name],
+        },
+    }
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -169,8 +149,9 @@ def spread_of(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
     ordered = sorted(values)
-    p50, p95, p99 = (percentile(ordered, share) for share in (0.5, 0.95, 0.99))
-    return Spread(fmean(ordered), p50, p95, p99, ordered[-1])
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    percentiles = {name: percentile(ordered, share) for name, share in shares.items()}
+    return {"mean": fmean(values), **percentiles, "max": ordered[-1]}
 
 
 Place = tuple[int, int]
@@ -204,14 +185,15 @@ def true_times_ms(segments: Sequence[TracedSegment]) -> Mapping[Place, float] | 
 
 def _is_complete(segments: Sequence[TracedSegment]) -> bool:
     follows = all(
-        after.place in ((before.utterance, before.index + 1), (before.utterance + 1, 1))
+        after.place in ((before.utterance, before.segment + 1), (before.utterance + 1, 1))
         for before, after in pairwise(segments)
     )
     begins = bool(segments) and segments[0].place == (0, 1)
     return begins and follows and not any(segment.merged for segment in segments)
 
 
-def report_store(store: TraceStore) -> tuple[Sequence[SessionReport], Sequence[str]]:
+def report_store(store: TraceStore) -> tuple[Sequence[Record], Sequence[str]]:
+    """Return a report of each session, and a sentence for each trace that was left out."""
     sessions, problems = join_traces(store)
     if store.dropped_traces:
         problems.append(f"{store.dropped_traces} old traces, to make room for new ones")

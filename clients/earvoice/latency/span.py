@@ -6,7 +6,7 @@ OTLP/JSON is not protobuf's JSON: ids are hex here, and base64 there.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,16 +103,28 @@ def read_span_file(path: Path) -> Iterator[Span]:
 
 
 def spans_of_line(line: str) -> Iterator[Span]:
-    for resource in json.loads(line).get("resourceSpans", ()):
+    return spans_of(json.loads(line))
+
+
+def spans_of(
+    content: Mapping[str, Any], read_id: Callable[[str], str] = str.lower
+) -> Iterator[Span]:
+    """Yield the spans of an OTLP request in JSON.
+
+    Args:
+        read_id: gives the hex of a trace's id.
+    """
+    for resource in content.get("resourceSpans", ()):
         for scope in resource.get("scopeSpans", ()):
-            yield from map(_span, scope.get("spans", ()))
+            for span in scope.get("spans", ()):
+                yield _span(span, read_id(span["traceId"]))
 
 
-def _span(span: dict[str, Any]) -> Span:
+def _span(span: Mapping[str, Any], trace_id: str) -> Span:
     start_ns = int(span["startTimeUnixNano"])
     return Span(
         name=span["name"],
-        trace_id=span["traceId"].lower(),
+        trace_id=trace_id,
         start_ns=start_ns,
         duration_ms=(int(span["endTimeUnixNano"]) - start_ns) / NS_PER_MS,
         attributes={pair["key"]: _value(pair["value"]) for pair in span.get("attributes", ())},

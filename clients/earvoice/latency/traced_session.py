@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from earvoice.latency.span import PREFIX, Span, SpanError, TraceStore
+from earvoice.latency.span import PREFIX, SEGMENT, Span, SpanError, TraceStore
 from earvoice.latency.stage import (
     AUDIO_WAIT,
     HOLD,
@@ -19,24 +19,10 @@ from earvoice.latency.stage import (
 )
 from earvoice.runtime.lag import word_lag_ms
 
-
-@dataclass(frozen=True)
-class ReleasedItem:
-    """A word, or a later piece of the word before; positions and times of the session.
-
-    Attributes:
-        delay_ms: audio received when it was released.
-        source_end_ms: where the audio that it attends to ends.
-        hold_ms: from its last token's commit to its release.
-        commit_segment: segment of that commit, in the same utterance.
-    """
-
-    delay_ms: float
-    elapsed_ms: float
-    source_end_ms: float
-    starts_word: bool
-    hold_ms: float
-    commit_segment: int
+ReleasedItem = tuple[float, float, float, bool, float, int]
+"""A word, or a later piece of the word before: the audio received when it was released, the time
+of its release, the end of the audio that it attends to, whether it starts a word, the time from its
+last token's commit to its release (all ms), and the segment of that commit, in its utterance."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +30,7 @@ class TracedSegment:
     """A segment, as its trace tells it.
 
     Attributes:
-        index: within the utterance, from 1.
+        segment: its number within the utterance, from 1.
         lateness_ms: how late its audio arrived.
         merged: grid segments merged into it beyond the first.
         duration_ms: arrival of its last sample to the end of all work on it.
@@ -53,10 +39,9 @@ class TracedSegment:
         stages: where the time went until its commit, or until its end if it committed nothing.
     """
 
-    session_id: str
     trace_id: str
     utterance: int
-    index: int
+    segment: int
     end_ms: float
     lateness_ms: float
     merged: int
@@ -72,20 +57,22 @@ class TracedSegment:
 
     @property
     def place(self) -> tuple[int, int]:
-        return self.utterance, self.index
+        return self.utterance, self.segment
 
 
-def segment_of_trace(spans: Sequence[Span], clock: str) -> TracedSegment:
-    """Return the segment of one trace's spans, in any order, of a session on this clock."""
-    root = _root(spans)
+def segment_of_trace(root: Span, spans: Sequence[Span], clock: str) -> TracedSegment:
+    """Return the segment of a span ``segment`` and all spans of its trace, in any order.
+
+    Args:
+        clock: of its session.
+    """
     emits = [span for span in spans if span.name == "emit"]
     decodes = [span for span in spans if span.name == "decode"]
     ends = PREFIX + "utterance.end_ms" in root.attributes
     return TracedSegment(
-        session_id=root.text("session.id"),
         trace_id=root.trace_id,
         utterance=int(root.number("utterance.index")),
-        index=int(root.number("segment.index")),
+        segment=int(root.number("segment.index")),
         end_ms=root.number("segment.end_ms"),
         lateness_ms=root.number("segment.arrival_lateness_ms", 0),
         merged=int(root.number("segment.merged", 0)),
@@ -101,13 +88,6 @@ def segment_of_trace(spans: Sequence[Span], clock: str) -> TracedSegment:
     )
 
 
-def _root(spans: Sequence[Span]) -> Span:
-    for span in spans:
-        if span.name == "segment":
-            return span
-    raise SpanError(f"trace {spans[0].trace_id}", "has no span segment")
-
-
 def _items(emit: Span) -> list[ReleasedItem]:
     columns = zip(
         emit.numbers("words.delay_ms"),
@@ -119,7 +99,7 @@ def _items(emit: Span) -> list[ReleasedItem]:
         strict=True,
     )
     try:
-        return [ReleasedItem(*row) for row in columns]
+        return list(columns)
     except ValueError as error:
         raise SpanError(f"span emit of trace {emit.trace_id}", "lists differ in length") from error
 
@@ -159,95 +139,69 @@ def words_of_segments(
     by_place = {segment.place: segment for segment in segments}
     word: TracedWord | None = None
     for segment in segments:
-        for item in segment.items:
-            end_ms = item.source_end_ms
-            if word is not None and (item.starts_word or unspaced):
+        for (
+            delay_ms,
+            elapsed_ms,
+            source_end_ms,
+            starts_word,
+            hold_ms,
+            commit_segment,
+        ) in segment.items:
+            end_ms = source_end_ms
+            if word is not None and (starts_word or unspaced):
                 yield word
             elif word is not None:
                 end_ms = max(end_ms, word.source_end_ms)
             # A held word's time went by in the segment that committed it.
-            committed = by_place.get((segment.utterance, item.commit_segment), segment)
-            word = _word(segment, item, committed, end_ms)
+            committed = by_place.get((segment.utterance, commit_segment), segment)
+            later_ms = {
+                LATENESS.name: committed.lateness_ms,
+                **committed.stages,
+                HOLD.name: hold_ms,
+            }
+            # What is left: the audio had to come, and the policy chose to wait for it.
+            wait_ms = word_lag_ms(elapsed_ms, end_ms) - sum(later_ms.values())
+            stages = {AUDIO_WAIT.name: wait_ms, **later_ms}
+            word = TracedWord(*segment.place, delay_ms, elapsed_ms, end_ms, stages)
     if word is not None:
         yield word
 
 
-def _word(
-    segment: TracedSegment, item: ReleasedItem, committed: TracedSegment, source_end_ms: float
-) -> TracedWord:
-    after_end_ms = {
-        LATENESS.name: committed.lateness_ms,
-        **committed.stages,
-        HOLD.name: item.hold_ms,
-    }
-    # What is left: the audio had to come, and the policy chose to wait for it.
-    lag_ms = word_lag_ms(item.elapsed_ms, source_end_ms)
-    audio_wait_ms = lag_ms - sum(after_end_ms.values())
-    return TracedWord(
-        segment.utterance,
-        segment.index,
-        item.delay_ms,
-        item.elapsed_ms,
-        source_end_ms,
-        {AUDIO_WAIT.name: audio_wait_ms, **after_end_ms},
-    )
-
-
 @dataclass(frozen=True)
-class Utterance:
-    """The words of an utterance that has ended; positions of the session, in ms."""
-
-    start_ms: float
-    end_ms: float
-    words: Sequence[TracedWord]
-
-
-@dataclass(frozen=True)
-class SessionFacts:
-    """What a session's own span says.
+class TracedSession:
+    """What a session's own span says, its segments in order, and their words.
 
     Attributes:
         clock: of ``elapsed_ms``: ``live`` or ``true``.
         status: how it ended; ``running`` while its span is not there.
+        trace_id: of its own span.
     """
 
-    session_id: str
+    id: str
+    segments: Sequence[TracedSegment]
+    words: Sequence[TracedWord]
+    audio_ms: float
     model: str = ""
     policy: str = ""
-    parameters: Mapping[str, Any] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     target: str = ""
     segment_ms: float | None = None
     clock: str = "live"
     status: str = "running"
-    audio_ms: float | None = None
     trace_id: str = ""
-
-
-@dataclass(frozen=True)
-class TracedSession:
-    """A session with its segments in order, and their words."""
-
-    facts: SessionFacts
-    segments: Sequence[TracedSegment]
-    words: Sequence[TracedWord]
-
-    @property
-    def audio_ms(self) -> float:
-        if self.facts.audio_ms is not None:
-            return self.facts.audio_ms
-        return max((segment.end_ms for segment in self.segments), default=0.0)
 
     @property
     def computation_ms(self) -> float:
         return sum(segment.computation_ms for segment in self.segments)
 
-    def utterances(self) -> list[Utterance]:
+    def utterances(self) -> list[tuple[float, float, Sequence[TracedWord]]]:
+        """Return start, end, both in ms of the session, and words of each that has ended."""
         words = {
             number: list(group) for number, group in groupby(self.words, lambda w: w.utterance)
         }
         return [
-            Utterance(
+            (
                 segment.utterance_start_ms,
                 segment.utterance_end_ms,
                 words.get(segment.utterance, []),
@@ -265,44 +219,45 @@ def join_traces(store: TraceStore) -> tuple[list[TracedSession], list[str]]:
         was left out.
     """
     problems: list[str] = []
-    facts: dict[str, SessionFacts] = {}
+    facts: dict[str, dict[str, Any]] = {}
     segments: dict[str, list[TracedSegment]] = {}
     for span in store.sessions():
         try:
-            found = _facts(span)
-            facts[found.session_id] = found
+            facts[span.text("session.id")] = _facts(span)
         except (SpanError, ValueError) as error:
             problems.append(str(error))
     for spans in store.segments():
         try:
-            name = _root(spans).text("session.id")
-            clock = facts.get(name, SessionFacts(name)).clock
-            segments.setdefault(name, []).append(segment_of_trace(spans, clock))
+            root = next(span for span in spans if span.name == SEGMENT)
+            name = root.text("session.id")
+            clock = facts.get(name, {}).get("clock", TracedSession.clock)
+            segments.setdefault(name, []).append(segment_of_trace(root, spans, clock))
         except SpanError as error:
             problems.append(str(error))
-    names = [*segments, *(name for name in facts if name not in segments)]
-    sessions = [
-        _session(facts.get(name, SessionFacts(name)), segments.get(name, [])) for name in names
-    ]
-    return sessions, problems
+    names = dict.fromkeys([*segments, *facts])
+    return [_session(name, facts.get(name, {}), segments.get(name, [])) for name in names], problems
 
 
-def _session(facts: SessionFacts, segments: list[TracedSegment]) -> TracedSession:
-    segments.sort(key=lambda segment: segment.place)
-    return TracedSession(facts, segments, list(words_of_segments(segments, facts.target)))
+def _session(
+    name: str, facts: Mapping[str, Any], segments: Sequence[TracedSegment]
+) -> TracedSession:
+    in_order = sorted(segments, key=lambda segment: segment.place)
+    heard_ms = max((segment.end_ms for segment in in_order), default=0.0)
+    words = list(words_of_segments(in_order, facts.get("target", "")))
+    return TracedSession(name, in_order, words, **{"audio_ms": heard_ms, **facts})
 
 
-def _facts(span: Span) -> SessionFacts:
-    return SessionFacts(
-        session_id=span.text("session.id"),
-        model=span.text("model.name", ""),
-        policy=span.text("policy.name", ""),
-        parameters=json.loads(span.text("policy.parameters", "{}")),
-        source=span.text("language.source", ""),
-        target=span.text("language.target", ""),
-        segment_ms=span.number("segment.duration_ms", 0) or None,
-        clock=span.text("session.clock"),
-        status=span.text("session.status", "ok"),
-        audio_ms=span.number("session.audio_ms"),
-        trace_id=span.trace_id,
-    )
+def _facts(span: Span) -> dict[str, Any]:
+    """Return fields of a `TracedSession` from its own span."""
+    return {
+        "model": span.text("model.name", ""),
+        "policy": span.text("policy.name", ""),
+        "parameters": json.loads(span.text("policy.parameters", "{}")),
+        "source": span.text("language.source", ""),
+        "target": span.text("language.target", ""),
+        "segment_ms": span.number("segment.duration_ms", 0) or None,
+        "clock": span.text("session.clock"),
+        "status": span.text("session.status", "ok"),
+        "audio_ms": span.number("session.audio_ms"),
+        "trace_id": span.trace_id,
+    }

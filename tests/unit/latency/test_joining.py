@@ -137,8 +137,8 @@ def test_sessions_are_kept_apart():
         *segment_spans(1, STAGES, [item(500, 600, 300)], session="b"),
         session_span("b"),
     ]
-    found = {session.facts.session_id: session for session in join_traces(store_of(spans))[0]}
-    assert {name: session.facts.status for name, session in found.items()} == {
+    found = {session.id: session for session in join_traces(store_of(spans))[0]}
+    assert {name: session.status for name, session in found.items()} == {
         "a": "running",
         "b": "OK",
     }
@@ -177,7 +177,7 @@ def test_a_full_store_drops_the_oldest():
     for index in range(1, 6):
         store.take(spans_of_line(line(segment_spans(index, STAGES))))
     (session,) = join_traces(store)[0]
-    assert [segment.index for segment in session.segments] == [4, 5]
+    assert [segment.segment for segment in session.segments] == [4, 5]
     assert store.dropped_traces == 3
 
 
