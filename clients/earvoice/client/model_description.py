@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
-from earvoice.policies import POLICIES, format_policy
-from earvoice.policies.message import read_any_policy
+from earvoice.policies import POLICIES
+from earvoice.policies.message import policy_text
 
 Read = TypeVar("Read")
 
@@ -27,7 +27,7 @@ class ModelDescription:
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance from the last state, in states.
         default_policies: by target language, where another than ``default_policy`` suits it better;
-            as ``parse_policy`` reads them.
+            as ``parse_policy`` reads them, or as a newer server tells of them.
         default_min_confidence: mean confidence that an utterance's words must reach.
         default_attention_heads: heads whose mean is read, from 1; empty means all.
         reads_words: its source is text, and no sound.
@@ -83,9 +83,9 @@ def read_model(message: types.ModelDescription) -> ModelDescription:
         precision=precision.removeprefix("ELEMENT_TYPE_").lower(),
         default_attention_heads=tuple(message.default_attention_heads),
         default_policies={
-            language: format_policy(policy)
+            language: text
             for language, told in message.default_policies.items()
-            if (policy := read_any_policy(told, POLICIES)) is not None
+            if (text := policy_text(told, POLICIES))
         },
     )
 

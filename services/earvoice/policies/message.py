@@ -6,7 +6,7 @@ from typing import Any
 
 from earvoice.api.v1 import decision_policy_pb2 as pb
 from earvoice.policies.base import DecisionPolicy
-from earvoice.policies.registry import AnyPolicy, NamedPolicy, Policies
+from earvoice.policies.registry import AnyPolicy, NamedPolicy, Policies, format_policy
 from earvoice.runtime.parameter import (
     Parameter,
     ParameterError,
@@ -44,33 +44,45 @@ def read_policy(message: pb.DecisionPolicy, policies: Policies) -> DecisionPolic
     chosen = message.WhichOneof("policy")
     if chosen is None:
         return None
-    name: str = message.named.name if chosen == _NAMED else chosen
-    if chosen == _NAMED:
-        if name not in policies:
-            raise ParameterError("policy.named.name", name, ", ".join(policies))
-        known = parameters_of(policies[name])
-        for parameter, value in message.named.parameters.items():
-            if parameter not in known:
-                raise unknown_parameter(f"policy.{name}.{parameter}", _value_of(value), known)
-        given = {key: _value_of(value) for key, value in message.named.parameters.items()}
-    elif name in policies:
-        part = getattr(message, name)
-        given = {
-            parameter.name: _field_of(part, parameter)
-            for parameter in parameters_of(policies[name]).values()
-            if _is_set(part, parameter.name)
-        }
-    else:
-        raise ParameterError("policy", name, ", ".join(policies))
-    return policies[name].from_dict(given, f"policy.{name}.")
+    told = _as_told(message, policies)
+    if told.name not in policies:
+        field = "policy.named.name" if chosen == _NAMED else "policy"
+        raise ParameterError(field, told.name, ", ".join(policies))
+    known = parameters_of(policies[told.name])
+    for parameter, value in told.parameters.items():
+        if parameter not in known:
+            raise unknown_parameter(f"policy.{told.name}.{parameter}", value, known)
+    return policies[told.name].from_dict(told.parameters, f"policy.{told.name}.")
 
 
 def read_any_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy | None:
     """Return the policy that a server tells of, though it may not be among ``policies``."""
     if message.WhichOneof("policy") == _NAMED and message.named.name not in policies:
-        values = {key: _value_of(value) for key, value in message.named.parameters.items()}
-        return NamedPolicy(message.named.name, values)
+        return _as_told(message, policies)
     return read_policy(message, policies)
+
+
+def policy_text(message: pb.DecisionPolicy, policies: Policies) -> str:
+    """Return a policy that a server tells of as text; empty where it tells of none.
+
+    A value that is not allowed here, as of a newer server, is told as it came.
+    """
+    try:
+        policy = read_any_policy(message, policies)
+    except ParameterError:
+        policy = _as_told(message, policies)
+    return format_policy(policy) if policy else ""
+
+
+def _as_told(message: pb.DecisionPolicy, policies: Policies) -> NamedPolicy:
+    chosen = message.WhichOneof("policy") or ""
+    part = getattr(message, chosen)
+    if chosen == _NAMED:
+        given = {key: _value_of(value) for key, value in part.parameters.items()}
+        return NamedPolicy(part.name, given)
+    known = parameters_of(policies[chosen]).values() if chosen in policies else ()
+    set_here = [parameter for parameter in known if _is_set(part, parameter.name)]
+    return NamedPolicy(chosen, {each.name: _field_of(part, each) for each in set_here})
 
 
 def _is_set(part: Any, name: str) -> bool:

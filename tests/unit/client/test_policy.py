@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 
 from earvoice.api.v1 import decision_policy_pb2
+from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.client.model_description import read_catalog
 from earvoice.policies import POLICIES, WaitK, choose_policy, format_policy, parse_policy
 from earvoice.runtime.parameter import parameters_of
 from tests.unit.client.policies import POLICY
@@ -62,6 +64,26 @@ def test_a_text_that_cannot_be_meant_is_told(text, message):
     """The message names the parameter, its value, and what is allowed."""
     with pytest.raises(ValueError, match=message):
         parse_policy(text)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (
+            {"edatt": {"alpha": 2.5, "attention_heads": [1, 17]}},
+            "edatt:alpha=2.5,attention_heads=1+17",
+        ),
+        ({"wait_k": {"k": 65, "detection": 1}}, "wait_k:k=65,detection=fixed"),
+        ({"wait_k": {"detection": 9}}, "wait_k:detection=9"),
+        ({"named": {"name": "hold_n", "parameters": {"words": {"integer": 2}}}}, "hold_n:words=2"),
+        ({"named": {"name": "share", "parameters": {"share": {"number": 0.3}}}}, "share:share=0.3"),
+    ],
+)
+def test_a_newer_servers_default_is_shown_as_it_is_told(told, text):
+    """One policy that cannot be read here hides no model."""
+    model = {"default_policies": {"de": told, "es": {"hold_n": {"n": 3}}, "fr": {}}}
+    (read,) = read_catalog(api.ListModelsResponse(models=[model])).models
+    assert read.default_policies == {"de": text, "es": "hold_n:n=3"}
 
 
 def test_every_policy_of_the_wire_has_its_class():
