@@ -59,6 +59,16 @@ def test_round_trip(name: str) -> None:
             [{"code": "de", "policy": "local_agreement:n=1"}],
             r"local_agreement:n = .* allowed: .* 2 to 64",
         ),
+        (
+            ("target_languages",),
+            [{"code": "de", "policy": "edatt:attention_layer=7"}],
+            r"target_languages\.policy = 'edatt:attention_layer=7' .*allowed: layers from 1 to 6",
+        ),
+        (
+            ("target_languages",),
+            [{"code": "de", "policy": "align_att:attention_heads=1+9"}],
+            r"target_languages\.policy = .*allowed: heads from 1 to 8",
+        ),
         (("sample_rate_hz",), 8000, r"sample_rate_hz = 8000 .*allowed: .* 16000 to 16000"),
         (("name",), None, r"name = None .*allowed: text"),
     ],

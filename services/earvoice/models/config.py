@@ -263,6 +263,13 @@ class ModelConfig(ModelRecord):
             raise ParameterError("policy_defaults.attention_heads", heads, allowed)
         if not self.target_languages:
             raise ParameterError("target_languages", (), "at least one language")
+        for own in filter(None, (language.policy for language in self.target_languages)):
+            layer_read, heads_read = parse_policy(own).attention
+            if not 1 <= (layer_read or 1) <= layers:
+                raise ParameterError("target_languages.policy", own, f"layers from 1 to {layers}")
+            if not all(1 <= head <= self.decoder.heads for head in heads_read):
+                allowed = f"heads from 1 to {self.decoder.heads}"
+                raise ParameterError("target_languages.policy", own, allowed)
 
     @property
     def papers_encoder(self) -> EncoderConfig:

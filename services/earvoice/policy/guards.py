@@ -166,7 +166,7 @@ def _said_again(tokens: Sequence[int], place: int, *, starts_word: bool) -> int:
     end: a number's figures are alike, and share their audio.
     """
     said, coming = tokens[:place], tokens[place:]
-    starts = range(len(said) - PHRASE_TOKENS + 1)
+    starts = [it for it in range(place - PHRASE_TOKENS + 1) if said[it] == coming[0]]
     again = max((longest_common_prefix_tokens([said[it:], coming]) for it in starts), default=0)
     if again >= PHRASE_TOKENS:
         return again

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.guards import Guards
@@ -159,3 +161,20 @@ def test_what_is_heard_twice_may_be_said_twice():
         {},
     )
     assert allowed_at_the_end([], []) == (0, {})
+
+
+@given(st.lists(st.integers(10, 12), max_size=6), st.lists(st.integers(10, 12), max_size=10))
+def test_an_echo_is_any_phrase_of_before_or_the_last_words_once_more(prefix, ids):
+    """As it is found by looking at every place before."""
+    tokens = [*prefix, *ids]
+
+    def is_echo(place: int) -> bool:
+        coming = tokens[place:]
+        phrases = [tokens[start : start + 4] for start in range(place - 3)]
+        turns = [tokens[place - size : len(tokens) - size] for size in range(1, min(4, place + 1))]
+        fits = [turn for size, turn in enumerate(turns, 1) if size <= len(coming)]
+        return coming[:4] in phrases or coming in fits
+
+    echoes = [index for index in range(len(ids)) if is_echo(len(prefix) + index)]
+    kept = allowed_at_the_end(ids, [0] * len(ids), tuple(prefix), 0)[0]
+    assert kept == (echoes[0] if echoes else len(ids))

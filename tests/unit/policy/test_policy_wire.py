@@ -172,6 +172,22 @@ def test_a_language_may_have_a_policy_of_its_own():
     assert resolved_policy(write_policy(Offline()), model, POLICIES, "de") == Offline()
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('named { name: "telepathy" }', "policy.named.name = 'telepathy'"),
+        ("edatt { attention_layer: 99 }", "attention_layer = 99"),
+    ],
+)
+def test_a_client_is_not_blamed_for_the_policy_of_a_language(text: str, message: str):
+    """It has asked for none: the model's cannot be served."""
+    model = types_pb2.ModelDescription()
+    model.CopyFrom(MODEL)
+    model.default_policies["de"].CopyFrom(text_format.Parse(text, pb.DecisionPolicy()))
+    with pytest.raises(UnimplementedFieldError, match=message):
+        resolved_policy(pb.DecisionPolicy(), model, POLICIES, "de")
+
+
 def test_every_policy_of_the_wire_is_there():
     """The list that clients are shown is the wire's."""
     assert {*POLICIES, "named"} - {"transducer"} == set(pb.DecisionPolicy.DESCRIPTOR.fields_by_name)

@@ -153,11 +153,28 @@ def resolved_policy(
     policies: Policies,
     target: str = "",
 ) -> DecisionPolicy:
-    """Return the policy asked for, else the model's for the target language or for all."""
+    """Return the policy asked for, else the model's for the target language or for all.
+
+    Raises:
+        UnimplementedFieldError: it is the model's, and cannot be served here.
+    """
     try:
         policy = read_policy(message, policies)
-        if policy is None and target in model.default_policies:
-            policy = read_policy(model.default_policies[target], policies)
+    except ParameterError as error:
+        raise InvalidFieldError(error.field, error.value, error.allowed) from error
+    if policy is None:
+        return _default_policy(model, policies, target)
+    try:
+        return policy.resolved(model)
+    except ParameterError as error:
+        field = f"policy.{policy.name}.{error.field}"
+        raise InvalidFieldError(field, error.value, error.allowed) from error
+
+
+def _default_policy(model: Model, policies: Policies, target: str) -> DecisionPolicy:
+    try:
+        unset = decision_policy_pb2.DecisionPolicy()
+        policy = read_policy(model.default_policies.get(target, unset), policies)
         if policy is None:
             if model.default_policy not in policies:
                 raise UnimplementedFieldError(
@@ -165,13 +182,11 @@ def resolved_policy(
                     f"is not implemented; there are {', '.join(policies)}",
                 )
             policy = policies[model.default_policy]()
-    except ParameterError as error:
-        raise InvalidFieldError(error.field, error.value, error.allowed) from error
-    try:
         return policy.resolved(model)
     except ParameterError as error:
-        field = f"policy.{policy.name}.{error.field}"
-        raise InvalidFieldError(field, error.value, error.allowed) from error
+        raise UnimplementedFieldError(
+            "policy", f"is unset, and model {model.name!r} has one that is not implemented: {error}"
+        ) from error
 
 
 def check_language(field: str, code: str, allowed: list[str]) -> str:
