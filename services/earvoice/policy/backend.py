@@ -28,8 +28,8 @@ class GenerationSteps:
         alternatives: new token ids of every hypothesis of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy or they were not asked for.
         prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
-        restarts: whether the tokens before no longer count: a replica was lost, and another one,
-            which began the generation again, found other tokens.
+        restarts: whether tokens before, if any, no longer count: the generation begins with these,
+            on another replica perhaps than the one that was lost.
     """
 
     tokens: Sequence[Token]
@@ -42,15 +42,10 @@ class GenerationSteps:
 
 @dataclass(frozen=True)
 class GenerationEnd:
-    """A generation's end.
-
-    Attributes:
-        hit_limit: whether it ran into its token limit.
-    """
+    """A generation's end, which may have been that it ran into its token limit."""
 
     hit_limit: bool
     timings: HopTimings
-    draft_accepted_count: int = 0
 
 
 @dataclass(frozen=True)

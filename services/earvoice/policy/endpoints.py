@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
+from typing import Literal
 
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.stream_options import StreamOptions
@@ -108,10 +108,7 @@ KEPT_SILENCE_MS = 500
 """Of that silence, what the next utterance keeps: speech may have just begun in it."""
 
 
-class EndCause(Enum):
-    PAUSE = "pause"
-    FORCED = "forced"
-    END_OF_AUDIO = "end of audio"
+EndCause = Literal["pause", "forced", "end of audio"]
 
 
 @dataclass(frozen=True)
@@ -164,9 +161,9 @@ class Endpointer:
         """
         if loops and self._limit_samples is not None:
             half_sample = (start_sample + segment.end_sample) // 2
-            return Endpoint(max(half_sample, spoken_for_sample), EndCause.FORCED)
+            return Endpoint(max(half_sample, spoken_for_sample), "forced")
         if segment.final:
-            return Endpoint(segment.end_sample, EndCause.END_OF_AUDIO)
+            return Endpoint(segment.end_sample, "end of audio")
         return None
 
     def heard_end(
@@ -200,12 +197,12 @@ class Endpointer:
         if not voice.has_speech:
             if end_sample - start_sample < self._leading_silence_samples:
                 return None
-            return Endpoint(end_sample - self._kept_silence_samples, EndCause.PAUSE)
+            return Endpoint(end_sample - self._kept_silence_samples, "pause")
         for start, end in _pauses(evidence, end_sample):
             quiet_from = self._quiet_from(evidence, start_sample, start, end)
             place = max(quiet_from + self._pause_samples // 2, spoken_for_sample)
             if end - quiet_from >= self._pause_samples and place <= end:
-                return Endpoint(place, EndCause.PAUSE)
+                return Endpoint(place, "pause")
         return None
 
     def _quiet_from(
@@ -239,8 +236,8 @@ class Endpointer:
                 if (start + end) // 2 > earliest
             ]
             if middles:
-                return Endpoint(max(middles)[1], EndCause.FORCED)
-        return Endpoint(end_sample, EndCause.FORCED)
+                return Endpoint(max(middles)[1], "forced")
+        return Endpoint(end_sample, "forced")
 
 
 def _pauses(evidence: Evidence, end_sample: int) -> Iterator[tuple[int, int]]:

@@ -31,22 +31,12 @@ class TailChanged:
 
 
 @dataclass(frozen=True)
-class DecidedHypothesis:
-    """A segment's hypothesis and what became of it."""
-
-    tokens: Sequence[int]
-    prefix_token_count: int
-    committed_token_count: int
-
-
-@dataclass(frozen=True)
 class SegmentWorked:
-    """A segment has been worked on, words or none.
-
-    But for the hypothesis its fields are named as the message's.
+    """A segment has been worked on, words or none; its fields are the message's.
 
     Attributes:
         merged_segments: grid segments merged into it beyond the first.
+        hypothesis_tokens: of the whole hypothesis, as its counts are told only where asked for.
     """
 
     utterance: int
@@ -56,7 +46,9 @@ class SegmentWorked:
     queue_ms: float
     merged_segments: int
     item_count: int
-    hypothesis: DecidedHypothesis | None = None
+    hypothesis_tokens: Sequence[int] = ()
+    prefix_token_count: int = 0
+    committed_token_count: int = 0
     ends_utterance: bool = False
 
 
@@ -124,7 +116,7 @@ class SessionSnapshot:
         options: what the client asked for, updates included, before any lag is held.
         grid: its boundaries; None where no segment of it has been worked on.
         lag_ms: place on the scale of lags; None without a target lag.
-        true_finished_ms: when the segment was finished, on the clock of a `TrueTimeline`.
+        true_finished_ms: when the segment was finished, on the true clock.
         origin_s: when the session's first sample existed, on its monotonic clock; None where its
             times are not read on the wall.
     """

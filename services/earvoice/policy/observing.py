@@ -256,7 +256,7 @@ class SessionWatch(SegmentObserver):
             attributes["earvoice.segment.queue_ms"] = worked.queue_ms
         if endpoint is not None:
             attributes["earvoice.utterance.end_ms"] = self._ms(endpoint.end_sample)
-            attributes["earvoice.utterance.cause"] = endpoint.cause.value
+            attributes["earvoice.utterance.cause"] = endpoint.cause
             attributes["earvoice.utterance.not_understood"] = timeline.not_understood
         return attributes
 

@@ -18,7 +18,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.policies.base import Snapshot, Token, longest_common_prefix_tokens
 from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.endpoints import SegmentGrid
-from earvoice.policy.event import DecidedHypothesis, SegmentWorked, SessionSnapshot
+from earvoice.policy.event import SessionSnapshot
 from earvoice.policy.history import SENTENCE_ENDS
 from earvoice.policy.settings import SHORTEST_KEY_BYTES, PolicySettings, parse_keys
 from earvoice.policy.stream_options import StreamOptions
@@ -184,11 +184,10 @@ def _session_message(snapshot: SessionSnapshot, unix_s: float) -> resume_pb.Resu
         message.grid.anchor_sample = snapshot.grid.anchor_sample
         message.grid.anchor_index = snapshot.grid.anchor_index
     if snapshot.segment is not None:
-        message.segment.CopyFrom(segment_message(snapshot.segment))
-        if snapshot.segment.hypothesis is not None:
+        message.segment.CopyFrom(segment_message(replace(snapshot.segment, hypothesis_tokens=())))
+        if tokens := snapshot.segment.hypothesis_tokens:
             known = [*message.utterance.prefix, *message.utterance.draft]
-            tokens = _tokens_message(snapshot.segment.hypothesis.tokens, known)
-            message.hypothesis.CopyFrom(tokens)
+            message.hypothesis.CopyFrom(_tokens_message(tokens, known))
     if snapshot.end is not None:
         message.end.CopyFrom(end_message(snapshot.end))
     return message
@@ -201,6 +200,7 @@ def _read_session(
     live = message.HasField("origin_unix_ms")
     origin_s = message.origin_unix_ms / 1000 - unix_s if live else None
     grid = message.grid
+    known = [*message.utterance.prefix, *message.utterance.draft]
     rate_hertz = options.audio_format.sample_rate_hz
     return SessionSnapshot(
         options,
@@ -215,21 +215,11 @@ def _read_session(
         message.true_finished_ms,
         origin_s,
         read_totals(message.totals),
-        _read_segment(message) if message.HasField("segment") else None,
+        read_segment(message.segment, tuple(_read_tokens(message.hypothesis, known)))
+        if message.HasField("segment")
+        else None,
         read_end(message.end) if message.HasField("end") else None,
     )
-
-
-def _read_segment(message: resume_pb.ResumeState) -> SegmentWorked:
-    segment = read_segment(message.segment)
-    if not message.HasField("hypothesis"):
-        return segment
-    hypothesis = DecidedHypothesis(
-        _read_tokens(message.hypothesis, [*message.utterance.prefix, *message.utterance.draft]),
-        message.segment.prefix_token_count,
-        message.segment.committed_token_count,
-    )
-    return replace(segment, hypothesis=hypothesis)
 
 
 def _write_utterance(

@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import DecoderBackend, Encoded, EncoderBackend
 from earvoice.policy.endpoints import Endpoint, Endpointer, Segment, SegmentGrid
 from earvoice.policy.event import (
-    DecidedHypothesis,
     Event,
     SegmentWorked,
     SessionSnapshot,
@@ -23,7 +23,7 @@ from earvoice.policy.event import (
 from earvoice.policy.guards import Guards
 from earvoice.policy.lag_control import LagControl, options_at_lag
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.timeline import LiveTimeline, SegmentTimeline, TrueTimeline
+from earvoice.policy.timeline import SegmentTimeline
 from earvoice.policy.translation import Translator, tail_text
 from earvoice.policy.utterance import Utterance, UtteranceState
 
@@ -38,35 +38,6 @@ class SegmentObserver:
 
     def end(self, timeline: SegmentTimeline, worked: SegmentWorked) -> None:
         """The segment is finished."""
-
-
-class UpdateQueue:
-    """Changes of a session's options, on their way to the first segment that ends after them."""
-
-    def __init__(self) -> None:
-        self._updates: deque[tuple[int, StreamOptions]] = deque()
-        self._taken = asyncio.Event()
-
-    async def add(self, position_sample: int, options: StreamOptions) -> None:
-        """Add a change; waits while too many are on their way.
-
-        Of several at one place the last counts, because options are whole. So those that fill the
-        queue lie before audio which has come: the session works them off, and the wait ends.
-        """
-        if self._updates and self._updates[-1][0] == position_sample:
-            self._updates[-1] = (position_sample, options)
-            return
-        while len(self._updates) >= MAX_WAITING_UPDATES:
-            self._taken.clear()
-            await self._taken.wait()
-        self._updates.append((position_sample, options))
-
-    def take_before(self, end_sample: int) -> tuple[int, StreamOptions] | None:
-        """Return and forget the oldest change if it lies before the end of a segment."""
-        if self._updates and self._updates[0][0] < end_sample:
-            self._taken.set()
-            return self._updates.popleft()
-        return None
 
 
 class TranslationSession:
@@ -91,7 +62,9 @@ class TranslationSession:
         self._emit = emit
         self._now_s = now_s
         self._observer = observer or SegmentObserver()
-        self._updates = UpdateQueue()
+        # Changes on their way to the first segment that ends after them.
+        self._updates: deque[tuple[int, StreamOptions]] = deque()
+        self._update_taken = asyncio.Event()
         self._endpointer = Endpointer.of(start.options)
         self._guards = Guards(start.totals.guards_hit)
         self._translator = Translator(start.options, decoder, now_s, self._guards)
@@ -132,10 +105,20 @@ class TranslationSession:
     async def update(self, options: StreamOptions) -> None:
         """Change the options from the first segment on that ends after the audio received so far.
 
+        Waits while too many changes are on their way. Of several at one place the last counts,
+        because options are whole. So those that fill the queue lie before audio which has come: the
+        session works them off, and the wait ends.
+
         Args:
             options: as before but for policy, attention, beam, segment duration and initial wait.
         """
-        await self._updates.add(self._audio.received_samples, options)
+        position_sample = self._audio.received_samples
+        if self._updates and self._updates[-1][0] == position_sample:
+            self._updates.pop()
+        while len(self._updates) >= MAX_WAITING_UPDATES:
+            self._update_taken.clear()
+            await self._update_taken.wait()
+        self._updates.append((position_sample, options))
         await self._audio.interrupt()
 
     async def _has_audio_from(self, sample: int) -> bool:
@@ -156,9 +139,9 @@ class TranslationSession:
             )
             # A final segment ends before its boundary, a merged one after it.
             reach_sample = max(next_end_sample, segment.end_sample if segment else 0)
-            update = self._updates.take_before(reach_sample)
-            if update is not None:
-                position_sample, options = update
+            if self._updates and self._updates[0][0] < reach_sample:
+                position_sample, options = self._updates.popleft()
+                self._update_taken.set()
                 self._adopt(utterance, options, position_sample)
             elif segment is not None:
                 return segment
@@ -172,13 +155,16 @@ class TranslationSession:
             free_s: since when nothing of the segment before was left to do.
         """
         rate_hertz = self._options.audio_format.sample_rate_hz
+        begun = partial(
+            SegmentTimeline,
+            segment=segment,
+            utterance=utterance.index,
+            utterance_start_sample=utterance.begin_sample,
+            policy=utterance.policy.name,
+        )
         if not self._options.merges_segments:
             now_s = self._now_s()
-            return TrueTimeline(
-                segment=segment,
-                utterance=utterance.index,
-                utterance_start_sample=utterance.begin_sample,
-                policy=utterance.policy.name,
+            return begun(
                 grid_arrival_s=now_s,
                 started_s=now_s,
                 arrival_ms=segment.end_sample * 1000 / rate_hertz,
@@ -188,11 +174,7 @@ class TranslationSession:
         grid_arrival_s = self._audio.arrival_s(segment.grid_end_sample)
         arrival_s = self._audio.arrival_s(segment.end_sample)
         expected_s = origin_s + segment.grid_end_sample / rate_hertz
-        return LiveTimeline(
-            segment=segment,
-            utterance=utterance.index,
-            utterance_start_sample=utterance.begin_sample,
-            policy=utterance.policy.name,
+        return begun(
             grid_arrival_s=grid_arrival_s,
             # A session that was free and still came late had no turn: that is its own work.
             started_s=max(free_s, arrival_s),
@@ -214,12 +196,12 @@ class TranslationSession:
         timeline.endpoint = endpoint
         utterance.segment_index = segment.index
         self._decided_sample = max(self._decided_sample, segment.end_sample)
-        translated = await self._translator.translate(
+        words, tail, reading = await self._translator.translate(
             utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
         )
         end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
         # All that the next segment depends on is known now, before the words leave.
-        timeline.words = words = translated.words
+        timeline.words = words
         self.totals.item_count += len(words)
         self.totals.word_count += sum(word.starts_word for word in words)
         if self._lag is not None:
@@ -232,20 +214,20 @@ class TranslationSession:
             self.totals.utterances_not_understood += end.not_understood is not None
             timeline.not_understood = end.not_understood is not None
         if words:
-            untold = _worked(timeline, translated.hypothesis)
-            snapshot = self._snapshot(utterance, timeline, end, untold)
+            snapshot = self._snapshot(utterance, timeline, end, _worked(timeline))
             await self._emit(WordsReleased(words, utterance.start_sample, snapshot))
         if timeline.committed_s is not None:
             timeline.released_s = self._now_s()
-        if translated.tail is not None and self._options.sends_interim_results:
-            await self._show_tail(tail_text(translated.tail), utterance.index)
-        if translated.reading is not None:
-            await self._translator.finish(utterance, translated.reading, timeline)
+        if tail is not None and self._options.sends_interim_results:
+            await self._show_tail(tail_text(tail), utterance.index)
+        if reading is not None:
+            await reading.finish(utterance, timeline)
+            timeline.decoded_s = self._now_s()
         timeline.guards = tuple(dict.fromkeys(self._guards.noted))
         self.totals.replays = self._replay_count()
         timeline.replay_count = self.totals.replays - replays_before
         self._true_finished_ms = timeline.finished_ms
-        worked = _worked(timeline, translated.hypothesis)
+        worked = _worked(timeline)
         self.totals.add_segment(worked)
         self._observer.end(timeline, worked)
         await self._emit(worked)
@@ -368,8 +350,8 @@ class TranslationSession:
         )
 
 
-def _worked(timeline: SegmentTimeline, hypothesis: DecidedHypothesis | None) -> SegmentWorked:
-    segment = timeline.segment
+def _worked(timeline: SegmentTimeline) -> SegmentWorked:
+    segment, tokens = timeline.segment, timeline.hypothesis_tokens
     return SegmentWorked(
         timeline.utterance,
         segment.index,
@@ -378,6 +360,8 @@ def _worked(timeline: SegmentTimeline, hypothesis: DecidedHypothesis | None) -> 
         timeline.encoder.queue_ms + timeline.decoder.queue_ms,
         segment.merged_count,
         len(timeline.words),
-        hypothesis,
+        tokens,
+        timeline.prefix_token_count if tokens else 0,
+        timeline.committed_token_count if tokens else 0,
         ends_utterance=timeline.endpoint is not None,
     )

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+from typing import Literal
 
 from earvoice.policies import DecisionPolicy
 from earvoice.runtime.audio_format import AudioFormat
 
-
-class CommitUnit(Enum):
-    WORD = "word"
-    FOLLOWED_WORD = "followed-word"
-    TOKEN = "token"  # noqa: S105 - a unit of text, no secret
+CommitUnit = Literal["word", "followed-word", "token"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class StreamOptions:
     segment_ms: int
     initial_wait_ms: int = 0
     merges_segments: bool = True
-    commit_unit: CommitUnit = CommitUnit.WORD
+    commit_unit: CommitUnit = "word"
     endpointing: Endpointing | None = Endpointing()
     sends_interim_results: bool = False
     sends_source_transcript: bool = False

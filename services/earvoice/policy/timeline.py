@@ -1,12 +1,11 @@
 """What became of a segment, and where its milliseconds went: the parts add up to the whole.
 
-Two clocks, never mixed: ``LiveTimeline`` reads the wall, ``TrueTimeline`` lets a segment start
-when its audio exists and the one before is finished, and counts computation only.
+Two clocks, never mixed: the live one reads the wall; the true one lets a segment start when its
+audio exists and the one before is finished, and counts computation only.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,12 +49,16 @@ _NO_TIME = HopTimings()
 
 
 @dataclass(slots=True, kw_only=True)
-class SegmentTimeline(ABC):
+class SegmentTimeline:
     """One segment, filled in while it is worked on.
 
     Moments are on the session's monotonic clock, in s, None while not reached.
 
     Attributes:
+        arrival_ms: when the segment's audio exists, on the true clock; None on the live one.
+        previous_finished_ms: when the segment before was finished, on the true clock.
+        origin_s: when the session's first sample existed; not read on the true clock, and nor is
+            `arrival_s`, when the segment's last sample arrived, merged segments included.
         grid_arrival_s: when the last sample on its own grid was there.
         started_s: when work on it could begin.
         arrival_lateness_ms: how much later `grid_arrival_s` was than the session's first sample
@@ -75,6 +78,7 @@ class SegmentTimeline(ABC):
         proposed_token_count: new tokens that came before the decision.
         accepted_token_count: new tokens that the policy would commit.
         committed_token_count: left of them by guards and word border.
+        hypothesis_tokens: of the whole hypothesis, where the client wants them.
         guards: those that cut the commit.
         replay_count: how often it went to another replica because one was lost.
     """
@@ -85,6 +89,10 @@ class SegmentTimeline(ABC):
     policy: str = ""
     grid_arrival_s: float
     started_s: float
+    arrival_ms: float | None = None
+    previous_finished_ms: float = 0.0
+    origin_s: float = 0.0
+    arrival_s: float = 0.0
     arrival_lateness_ms: float = 0.0
     encoder: HopTimings = _NO_TIME
     decoder: HopTimings = _NO_TIME
@@ -105,6 +113,7 @@ class SegmentTimeline(ABC):
     proposed_token_count: int = 0
     accepted_token_count: int = 0
     committed_token_count: int = 0
+    hypothesis_tokens: Sequence[int] = ()
     guards: tuple[str, ...] = ()
     replay_count: int = 0
     stages: StageTimings | None = None
@@ -115,36 +124,30 @@ class SegmentTimeline(ABC):
         return self.encoder.compute_ms + self.decoder.compute_ms
 
     @property
-    @abstractmethod
     def finished_ms(self) -> float:
-        """When the segment is finished on the clock of a `TrueTimeline`; 0 on any other."""
+        """When the segment is finished on the true clock; 0 on the live one."""
+        if self.arrival_ms is None:
+            return 0.0
+        return max(self.arrival_ms, self.previous_finished_ms) + self.computation_ms
 
-    @abstractmethod
     def commit(self, now_s: float) -> CommitTime:
         """Take note that tokens are committed now; return what they are to be told."""
-
-
-@dataclass(slots=True, kw_only=True)
-class LiveTimeline(SegmentTimeline):
-    """Reads the wall clock.
-
-    Attributes:
-        origin_s: when the session's first sample existed.
-        arrival_s: when the segment's last sample arrived, merged segments included.
-    """
-
-    origin_s: float
-    arrival_s: float
-
-    @property
-    def finished_ms(self) -> float:
-        return 0.0
-
-    def commit(self, now_s: float) -> CommitTime:
-        """Whatever is neither waiting nor a request is the policy service's own work."""
-        encoder, decoder = self.encoder, self.decoder
-        own_ms = (now_s - self.started_s) * 1000
         self.committed_s = now_s
+        encoder, decoder = self.encoder, self.decoder
+        if self.arrival_ms is not None:
+            # Engines' queues, the network and our own work are not part of this clock.
+            wait_ms = max(0.0, self.previous_finished_ms - self.arrival_ms)
+            total_ms = wait_ms + encoder.compute_ms + decoder.compute_ms
+            self.stages = StageTimings(
+                total_ms=total_ms,
+                previous_segment_wait_ms=wait_ms,
+                encoder_compute_ms=encoder.compute_ms,
+                decoder_compute_ms=decoder.compute_ms,
+            )
+            now_ms = self.arrival_ms + total_ms
+            return CommitTime(now_ms, now_ms, self.stages, self.segment.index)
+        # Whatever is neither waiting nor a request is the policy service's own work.
+        own_ms = (now_s - self.started_s) * 1000
         self.stages = StageTimings(
             total_ms=(now_s - self.grid_arrival_s) * 1000,
             merge_wait_ms=(self.arrival_s - self.grid_arrival_s) * 1000,
@@ -159,27 +162,3 @@ class LiveTimeline(SegmentTimeline):
         )
         elapsed_ms = (now_s - self.origin_s) * 1000
         return CommitTime(elapsed_ms, now_s * 1000, self.stages, self.segment.index)
-
-
-@dataclass(slots=True, kw_only=True)
-class TrueTimeline(SegmentTimeline):
-    arrival_ms: float
-    previous_finished_ms: float
-
-    @property
-    def finished_ms(self) -> float:
-        return max(self.arrival_ms, self.previous_finished_ms) + self.computation_ms
-
-    def commit(self, now_s: float) -> CommitTime:
-        """Engines' queues, the network and our own work are not part of this clock."""
-        wait_ms = max(0.0, self.previous_finished_ms - self.arrival_ms)
-        total_ms = wait_ms + self.encoder.compute_ms + self.decoder.compute_ms
-        self.committed_s = now_s
-        self.stages = StageTimings(
-            total_ms=total_ms,
-            previous_segment_wait_ms=wait_ms,
-            encoder_compute_ms=self.encoder.compute_ms,
-            decoder_compute_ms=self.decoder.compute_ms,
-        )
-        now_ms = self.arrival_ms + total_ms
-        return CommitTime(now_ms, now_ms, self.stages, self.segment.index)

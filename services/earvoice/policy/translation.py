@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 
-from earvoice.policies.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
+from earvoice.policies.base import (
+    Decision,
+    DecisionPolicy,
+    Heard,
+    Hypothesis,
+    Token,
+    longest_common_prefix_tokens,
+)
 from earvoice.policy.backend import (
     DecoderBackend,
     Encoded,
@@ -14,10 +20,9 @@ from earvoice.policy.backend import (
     GenerationRequest,
     GenerationSteps,
 )
-from earvoice.policy.event import DecidedHypothesis
 from earvoice.policy.guards import Guards
 from earvoice.policy.history import forgotten_history
-from earvoice.policy.stream_options import CommitUnit, StreamOptions
+from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import HopTimings, SegmentTimeline
 from earvoice.policy.utterance import Utterance
 from earvoice.policy.words import Word, committable_count
@@ -38,7 +43,6 @@ class HypothesisReading:
     Attributes:
         timings: the generation's at the answer read last.
         prefix_attention: a row for each token of the prefix, if asked for and answered.
-        rest: tokens that had been computed when the decoder was halted, after the hypothesis.
     """
 
     def __init__(self, decoder: DecoderBackend, request: GenerationRequest) -> None:
@@ -48,7 +52,7 @@ class HypothesisReading:
         self.timings = HopTimings()
         self.prefix_attention: Sequence[Sequence[float]] = ()
         self.end: GenerationEnd | None = None
-        self.rest: list[int] = []
+        self._found: list[int] = []
 
     async def read(self, policy: DecisionPolicy | None) -> Hypothesis:
         """Read until the policy has decided, or to the end.
@@ -59,6 +63,7 @@ class HypothesisReading:
         tokens: list[Token] = []
         end: Token | None = None
         alternatives: Sequence[Sequence[int]] = ()
+        is_decided = False
         async for answer in self._answers:
             self.timings = answer.timings
             if isinstance(answer, GenerationEnd):
@@ -72,35 +77,29 @@ class HypothesisReading:
             alternatives = answer.alternatives or alternatives
             self.prefix_attention = answer.prefix_attention or self.prefix_attention
             if policy is not None:
-                for index in range(first, len(tokens)):
-                    if policy.is_decided(tokens[index], index):
-                        self._decoder.halt()
-                        return Hypothesis(self._request.prefix, tokens, end, alternatives)
+                new = enumerate(tokens[first:], first)
+                is_decided = any(policy.is_decided(token, index) for index, token in new)
+            if is_decided:
+                self._decoder.halt()
+                break
+        self._found = [token.token_id for token in tokens]
         return Hypothesis(self._request.prefix, tokens, end, alternatives)
 
-    async def drain(self) -> None:
+    async def finish(self, utterance: Utterance, timeline: SegmentTimeline) -> None:
+        """Read to the end; what the decoder had computed before a halt is worth a guess."""
         if self.end is None:
             async for answer in self._answers:
                 self.timings = answer.timings
                 if isinstance(answer, GenerationEnd):
                     self.end = answer
                     break
-                # Another replica's tokens need not continue the hypothesis; as a guess they may.
-                self.rest += [token.token_id for token in answer.tokens]
-
-
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """What a segment brought.
-
-    Attributes:
-        tail: tokens that may still change; None where they are those of before.
-    """
-
-    words: Sequence[Word] = ()
-    tail: Sequence[Token] | None = None
-    hypothesis: DecidedHypothesis | None = None
-    reading: HypothesisReading | None = None
+                rest = tuple(token.token_id for token in answer.tokens)
+                self._found += rest
+                utterance.draft += rest
+        timeline.decoder = self.timings
+        if self.end is not None:
+            draft = self._request.draft
+            timeline.draft_accepted_count = longest_common_prefix_tokens([draft, self._found])
 
 
 class Translator:
@@ -130,12 +129,16 @@ class Translator:
         delay_samples: int,
         *,
         final: bool,
-    ) -> Translated:
+    ) -> tuple[Sequence[Word], Sequence[Token] | None, HypothesisReading | None]:
         """Decode a segment and commit what may be; the generation may run on.
 
         Args:
             delay_samples: audio received, counted from the session's first sample.
             final: whether the utterance ends with this segment.
+
+        Returns:
+            The words released; tokens that may still change, None where they are those of before;
+            the generation, to be read to its end, if there is one.
         """
         evidence, policy = encoded.evidence, utterance.policy
         samples = utterance.sent_sample - utterance.begin_sample
@@ -150,7 +153,7 @@ class Translator:
         if request is None:
             await self._decoder.stay()
             if not final:
-                return Translated()
+                return (), None, None
             # Without a hypothesis, only an utterance's end releases what is held back.
             nothing, now = Hypothesis(utterance.prefix, ()), timeline.commit(self._now_s())
             words = utterance.commit(
@@ -163,7 +166,7 @@ class Translator:
                 flush=True,
                 final=True,
             )
-            return Translated(words, tail=())
+            return words, (), None
         options = self.options
         reading = HypothesisReading(self._decoder, request)
         timeline.decoding_s = self._now_s()
@@ -201,7 +204,7 @@ class Translator:
         timeline.committed_token_count = count
         utterance.is_closed = decision.ends_utterance and count == len(hypothesis.tokens)
         now = timeline.commit(self._now_s())
-        flush = options.commit_unit is not CommitUnit.TOKEN or final or utterance.is_closed
+        flush = options.commit_unit != "token" or final or utterance.is_closed
         words = utterance.commit(
             hypothesis,
             count,
@@ -225,23 +228,11 @@ class Translator:
             )
             if forgotten is not None:
                 utterance.forget(*forgotten)
-        told = None
         if options.sends_hypotheses:
-            told = DecidedHypothesis(hypothesis.token_ids, len(hypothesis.prefix), count)
+            timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
         # What may turn out not to be understood is not shown either.
         shows_tail = not final and (utterance.is_understood or not options.confidence.least)
-        return Translated(words, hypothesis.tokens[count:] if shows_tail else (), told, reading)
-
-    async def finish(
-        self, utterance: Utterance, reading: HypothesisReading, timeline: SegmentTimeline
-    ) -> None:
-        """Read a generation to its end; what it has still found is worth a guess."""
-        await reading.drain()
-        timeline.decoder = reading.timings
-        utterance.draft += tuple(reading.rest)
-        timeline.decoded_s = self._now_s()
-        if reading.end is not None:
-            timeline.draft_accepted_count = reading.end.draft_accepted_count
+        return words, hypothesis.tokens[count:] if shows_tail else (), reading
 
     def _request(
         self, utterance: Utterance, encoded: Encoded, heard: Heard, *, final: bool

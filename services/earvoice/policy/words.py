@@ -23,15 +23,15 @@ def committable_count(
     A word border is a place after which the hypothesis itself begins a new word, or ends.
 
     Args:
-        unit: ``WORD`` cuts back to a word border of the hypothesis; ``FOLLOWED_WORD`` knows no more
+        unit: ``word`` cuts back to a word border of the hypothesis; ``followed-word`` knows no more
             of the hypothesis than the policy accepted, so that the last word is never complete
-            (the papers' agents 1.1); ``TOKEN`` cuts nothing.
+            (the papers' agents 1.1); ``token`` cuts nothing.
         final: nothing will follow, so the hypothesis ends even where a token limit cut it.
     """
-    if unit is CommitUnit.TOKEN:
+    if unit == "token":
         return new_token_count
     tokens, ended = hypothesis.tokens, hypothesis.ended or final
-    if unit is CommitUnit.FOLLOWED_WORD and not final:
+    if unit == "followed-word" and not final:
         tokens, ended = tokens[:new_token_count], False
     if new_token_count >= len(tokens) and ended:
         return len(tokens)

@@ -61,7 +61,7 @@ OPTIONS = st.builds(
     segment_ms=st.integers(200, 10_000),
     initial_wait_ms=st.integers(0, 10_000),
     merges_segments=st.booleans(),
-    commit_unit=st.sampled_from(CommitUnit),
+    commit_unit=st.sampled_from(get_args(CommitUnit)),
     endpointing=st.none()
     | st.builds(Endpointing, st.integers(200, 5000), st.integers(20_000, 30_000)),
     sends_interim_results=st.booleans(),

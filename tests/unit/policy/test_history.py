@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from earvoice.policies import AlignAtt, Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policies.base import Token
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.endpoints import EndCause
 from earvoice.policy.event import SegmentWorked, UtteranceEnded, WordsReleased
 from earvoice.policy.history import dropped_token_count, first_attended_sample
 from earvoice.policy.stream_options import CommitUnit, HistorySelection
@@ -150,7 +150,7 @@ def test_an_endless_utterance_costs_no_more_with_time(policy):
     assert texts == [f"w{FIRST_ID + block}" for block in range(len(texts))]
     assert len(texts) * STATES_PER_WORD * STATE_SAMPLES >= 179 * RATE_HERTZ
     assert [event.cause for event in events if isinstance(event, UtteranceEnded)] == [
-        EndCause.END_OF_AUDIO
+        "end of audio"
     ]
 
 
@@ -213,7 +213,7 @@ def test_text_alone_is_forgotten_where_all_audio_is_attended_to():
     events = run_session([seconds(35)] * 2, options, encoder, decoder)  # type: ignore[arg-type]
     assert max(len(request.prefix) for request in decoder.requests) <= 3
     ended = [event for event in events if isinstance(event, UtteranceEnded)]
-    assert ended[0].cause is EndCause.FORCED
+    assert ended[0].cause == "forced"
     assert max(event.end_sample - event.start_sample for event in ended) <= 40 * RATE_HERTZ
 
 
@@ -237,7 +237,7 @@ def test_a_decoder_without_the_rows_is_a_bug():
 @given(
     cuts=st.lists(st.integers(1, 159_999), max_size=8),
     words=st.integers(1, 6),
-    unit=st.sampled_from(CommitUnit),
+    unit=st.sampled_from(get_args(CommitUnit)),
 )
 def test_the_text_does_not_depend_on_how_audio_is_cut(cuts, words, unit):
     """Forgetting is a function of the samples, too."""

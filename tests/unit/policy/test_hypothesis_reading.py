@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from earvoice.policies import Offline
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
-from earvoice.policy.timeline import HopTimings
+from earvoice.policy.endpoints import Segment
+from earvoice.policy.timeline import HopTimings, SegmentTimeline
 from earvoice.policy.translation import HypothesisReading
+from earvoice.policy.utterance import Utterance, UtteranceState
 from tests.fakes import make_token
 
 REQUEST = GenerationRequest("states", (1,), (), max_new_tokens=10)
@@ -38,6 +43,11 @@ def steps(*ids: int, ended: bool = False, restarts: bool = False, **more) -> Gen
 END = GenerationEnd(False, HopTimings())
 
 
+def new_utterance_and_timeline() -> tuple[Utterance, SegmentTimeline]:
+    timeline = SegmentTimeline(segment=Segment(1, 6400, 6400), grid_arrival_s=0.0, started_s=0.0)
+    return Utterance(UtteranceState(), Offline()), timeline
+
+
 async def test_what_was_read_before_is_void():
     """Tokens, the end of sentence and the beam's alternatives."""
     first = steps(10, 11, ended=True, alternatives=[[10, 11], [10]])
@@ -62,13 +72,28 @@ async def test_what_came_after_the_decision_is_kept_apart():
     reading = HypothesisReading(decoder, REQUEST)
     hypothesis = await reading.read(DecidesAtOnce())
     assert hypothesis.token_ids == [1, 10]
-    await reading.drain()
-    assert reading.rest == [11, 12]
+    utterance, timeline = new_utterance_and_timeline()
+    utterance.draft = (7,)
+    await reading.finish(utterance, timeline)
+    assert utterance.draft == (7, 11, 12)
 
 
 async def test_a_generation_may_be_lost_once_it_is_decided():
     """There is no end then, and no need of one."""
     reading = HypothesisReading(PreparedDecoder(steps(10, ended=True)), REQUEST)
     await reading.read(None)
-    await reading.drain()
+    utterance, timeline = new_utterance_and_timeline()
+    await reading.finish(utterance, timeline)
     assert reading.end is None
+    assert timeline.draft_accepted_count is None
+
+
+async def test_the_draft_that_counts_is_the_one_asked_for():
+    """What another replica was told to expect is no merit of it."""
+    request = replace(REQUEST, draft=(10, 13))
+    again = steps(10, 11, 12, ended=True, restarts=True)
+    reading = HypothesisReading(PreparedDecoder(steps(10, 11), again, END), request)
+    await reading.read(None)
+    utterance, timeline = new_utterance_and_timeline()
+    await reading.finish(utterance, timeline)
+    assert timeline.draft_accepted_count == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ def unstable_word(seed: int):
     samples=st.integers(0, 60_000),
     cuts=st.lists(st.integers(0, 60_000), max_size=12),
     steps=st.integers(1, 4),
-    unit=st.sampled_from(CommitUnit),
+    unit=st.sampled_from(get_args(CommitUnit)),
 )
 def test_the_text_does_not_depend_on_how_audio_is_cut(parameters, seed, samples, cuts, steps, unit):
     """EVERY_SEGMENT: any cutting into messages gives the same items, delays included."""
@@ -79,7 +80,11 @@ def test_the_forced_prefix_only_grows(parameters, seed, samples, merge):
 
 
 @each_policy
-@given(samples=st.integers(0, 60_000), seed=st.integers(0, 100), unit=st.sampled_from(CommitUnit))
+@given(
+    samples=st.integers(0, 60_000),
+    seed=st.integers(0, 100),
+    unit=st.sampled_from(get_args(CommitUnit)),
+)
 def test_the_guards_outrank_every_policy(parameters, samples, seed, unit):
     """A decoder that says one word for ever is cut, whatever the policy would commit."""
     decoder = ScriptedDecoder(

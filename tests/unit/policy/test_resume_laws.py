@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -71,7 +72,7 @@ def check_every_interruption(messages, options, decoder, data, *, merged=False) 
     seed=st.integers(0, 100),
     samples=st.integers(6000, MAX_SAMPLES),
     steps=st.integers(1, 4),
-    unit=st.sampled_from(CommitUnit),
+    unit=st.sampled_from(get_args(CommitUnit)),
     lag_ms=st.sampled_from([None, 600, 2000]),
     hypotheses=st.booleans(),
     data=st.data(),
@@ -145,7 +146,7 @@ def test_updates_keep_their_place(choices, seed, lag_ms, data):
 @given(
     samples=st.integers(30_000, 200_000),
     words=st.integers(1, 5),
-    unit=st.sampled_from(CommitUnit),
+    unit=st.sampled_from(get_args(CommitUnit)),
     data=st.data(),
 )
 def test_what_is_forgotten_stays_forgotten(policy, samples, words, unit, data):
@@ -193,7 +194,7 @@ def test_hypotheses_that_met_their_limit_are_counted_across_an_interruption():
 @given(
     seed=st.integers(0, 100),
     samples=st.integers(20_000, MAX_SAMPLES),
-    unit=st.sampled_from(CommitUnit),
+    unit=st.sampled_from(get_args(CommitUnit)),
     data=st.data(),
 )
 def test_a_late_machine_keeps_what_it_has_said(parameters, seed, samples, unit, data):

@@ -12,7 +12,6 @@ from earvoice.policies import LocalAgreement
 from earvoice.policies.base import Token
 from earvoice.policy.endpoints import SegmentGrid
 from earvoice.policy.event import (
-    DecidedHypothesis,
     SegmentWorked,
     SessionSnapshot,
     SessionTotals,
@@ -65,9 +64,8 @@ def longest_session(committed_count: int, held_text: bytes) -> SessionSnapshot:
         held=Word(held_text, True, 9000, start_sample, start_sample + 9, committed),
         memory={"newest": ids, "shared": [committed_count] * 62},
     )
-    worked = SegmentWorked(
-        9000, 200, LONG_AGO_SAMPLES, 1e5, 1e5, 50, 9, DecidedHypothesis(ids, committed_count, 9)
-    )
+    told = tuple(ids), committed_count, 9
+    worked = SegmentWorked(9000, 200, LONG_AGO_SAMPLES, 1e5, 1e5, 50, 9, *told)
     return SessionSnapshot(
         with_options(policy=LocalAgreement(64), target_lag_ms=2000),
         utterance,

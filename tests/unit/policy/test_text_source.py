@@ -10,7 +10,7 @@ from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policies import StridedWaitK, WaitK
-from earvoice.policy.endpoints import EndCause, Endpoint, Endpointer
+from earvoice.policy.endpoints import Endpoint, Endpointer
 from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.runtime.audio_format import WORDS
@@ -91,7 +91,7 @@ def test_an_utterance_ends_with_its_sentence():
     options = stream_options(words(), READER)
     endpointer = Endpointer.of(options)
     end = endpointer.heard_end(heard(3, ends=(3,)), 0, 3, 3, is_last=False)
-    assert end == Endpoint(3, EndCause.PAUSE)
+    assert end == Endpoint(3, "pause")
     assert endpointer.heard_end(heard(5, ends=(3,)), 0, 5, 2, is_last=False) == end
     assert endpointer.heard_end(heard(3), 0, 3, 0, is_last=False) is None
     whole = Endpointer.of(replace(options, endpointing=None))

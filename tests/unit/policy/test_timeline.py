@@ -12,8 +12,8 @@ from earvoice.policy.backend import Encoded
 from earvoice.policy.endpoints import Segment
 from earvoice.policy.event import SegmentWorked, SessionTotals, WordsReleased
 from earvoice.policy.session import SegmentObserver
-from earvoice.policy.stream_options import CommitUnit, Endpointing
-from earvoice.policy.timeline import HopTimings, LiveTimeline, SegmentTimeline, TrueTimeline
+from earvoice.policy.stream_options import Endpointing
+from earvoice.policy.timeline import HopTimings, SegmentTimeline
 from earvoice.policy.words import StageTimings
 from tests.fakes import ScriptedEncoder
 from tests.unit.policy.running import OPTIONS, items_of, run_session, seconds, with_options
@@ -30,8 +30,8 @@ def hop(compute: float, queue: float, network: float) -> HopTimings:
     return HopTimings(compute + queue + network, compute + queue, compute)
 
 
-def true_timeline(arrival_ms: float, previous_finished_ms: float) -> TrueTimeline:
-    return TrueTimeline(
+def true_timeline(arrival_ms: float, previous_finished_ms: float) -> SegmentTimeline:
+    return SegmentTimeline(
         segment=SEGMENT,
         grid_arrival_s=0.0,
         started_s=0.0,
@@ -46,7 +46,7 @@ def test_live_stages_add_up(values):
     merge, wait, own, *hops = values
     arrival = 10.0 + merge / 1000
     started = arrival + wait / 1000
-    timeline = LiveTimeline(
+    timeline = SegmentTimeline(
         segment=SEGMENT, origin_s=0.0, grid_arrival_s=10.0, arrival_s=arrival, started_s=started
     )
     timeline.encoder = hop(*hops[:3])
@@ -99,7 +99,7 @@ class KeepingObserver(SegmentObserver):
 WAYS = {
     "true": OPTIONS,
     "live": with_options(merges_segments=True),
-    "held": with_options(merges_segments=True, commit_unit=CommitUnit.TOKEN),
+    "held": with_options(merges_segments=True, commit_unit="token"),
 }
 
 

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.policies import Edatt, FrameSchedule, HoldN, LocalAgreement, SharedPrefix, WaitK
-from earvoice.policy.event import SegmentWorked, UtteranceEnded
-from earvoice.policy.session import MAX_WAITING_UPDATES, UpdateQueue
+from earvoice.policy.audio_buffer import AudioBuffer
+from earvoice.policy.event import Event, SegmentWorked, UtteranceEnded
+from earvoice.policy.session import MAX_WAITING_UPDATES, TranslationSession
 from earvoice.policy.stream_options import HistorySelection
 from earvoice.policy.wire.config import updated_options
 from earvoice.runtime.errors import InvalidFieldError
-from tests.fakes import ScriptedDecoder, make_token
+from tests.fakes import ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.running import OPTIONS, items_of, run_session, seconds, with_options
 from tests.unit.policy.test_config import MODEL
 
@@ -46,24 +47,32 @@ def policy(**choice) -> policy_pb.DecisionPolicy:
     return policy_pb.DecisionPolicy(**choice)
 
 
-async def test_a_change_waits_for_the_end_of_a_segment_behind_it():
+@pytest.mark.parametrize(("position", "ends"), [(6399, [8000, 12_000]), (6400, [6400, 10_400])])
+def test_a_change_waits_for_the_end_of_a_segment_behind_it(position: int, ends: list[int]):
     """Segments that end where it came, or before, are decided as they were meant."""
-    queue = UpdateQueue()
-    await queue.add(6400, OPTIONS)
-    assert queue.take_before(6400) is None
-    assert queue.take_before(6401) == (6400, OPTIONS)
-    assert queue.take_before(99_999) is None
+    changes = [bytes(2 * position), with_options(segment_ms=500), bytes(2 * (12_000 - position))]
+    assert segment_ends(run_session(changes))[:2] == ends
 
 
 async def test_a_reader_waits_while_too_many_changes_are_on_their_way():
     """What a client sends without end is not kept without end."""
-    queue = UpdateQueue()
-    for position in range(MAX_WAITING_UPDATES):
-        await queue.add(position, OPTIONS)
-    waiting = asyncio.create_task(queue.add(MAX_WAITING_UPDATES, OPTIONS))
+    audio = AudioBuffer(OPTIONS.audio_format, 10**9)
+
+    async def emit(event: Event) -> None:
+        """Nobody listens."""
+
+    session = TranslationSession(
+        OPTIONS, ScriptedEncoder(), ScriptedDecoder(), audio, emit, lambda: 0.0
+    )
+    for _ in range(MAX_WAITING_UPDATES):
+        await audio.append(bytes(2), 0.0)
+        await session.update(OPTIONS)
+    await audio.append(bytes(2), 0.0)
+    waiting = asyncio.create_task(session.update(OPTIONS))
     await asyncio.sleep(0)
     assert not waiting.done()
-    assert queue.take_before(1) == (0, OPTIONS)
+    await audio.end()
+    await session.run()
     await waiting
 
 

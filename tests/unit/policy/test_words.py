@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.policies.base import Token
-from earvoice.policy.stream_options import CommitUnit
 from earvoice.policy.words import CommitTime, StageTimings, Word, committable_count, join_pieces
 from tests.fakes import make_hypothesis, make_token
 
@@ -37,7 +36,7 @@ def assemble(tokens, *, flush: bool, assembler: Assembler | None = None) -> list
 
 
 def count_to_word_border(hypothesis, new_token_count: int, *, final: bool = False) -> int:
-    return committable_count(hypothesis, new_token_count, CommitUnit.WORD, final=final)
+    return committable_count(hypothesis, new_token_count, "word", final=final)
 
 
 def test_a_word_is_not_cut_inside():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from earvoice.decoder.strategy import ElementType, StateBlock, StatesId
 from earvoice.evaluation.recording import RecordedInput, Recording, RecordingError, Revision
 from earvoice.policy.backend import Encoded
-from earvoice.policy.backends.streams import evidence_of
+from earvoice.policy.backends.replica_session import evidence_of
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.timeline import HopTimings
 

@@ -19,7 +19,6 @@ from earvoice.evaluation.verification.tensors import read_arrays
 from earvoice.policies import AlignAtt, Edatt, LocalAgreement, WaitK, parameter
 from earvoice.policies.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
 from earvoice.policies.wait_k import words_decision
-from earvoice.policy.stream_options import CommitUnit
 from earvoice.policy.words import committable_count
 
 END_PIECE = "</s>"
@@ -141,7 +140,7 @@ def _compare_attention(case: Record, file: CaseFile) -> list[str]:
     decision = policy.decide(heard, hypothesis)
     if drops_last_word:
         count = decision.new_token_count
-        decision = Decision(committable_count(hypothesis, count, CommitUnit.FOLLOWED_WORD))
+        decision = Decision(committable_count(hypothesis, count, "followed-word"))
     return _compare(recorded, file.written(hypothesis, decision))
 
 

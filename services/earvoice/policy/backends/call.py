@@ -102,6 +102,10 @@ class BackendCall:
             raise self._gone()
         return answer
 
+    async def ask(self, request: Any) -> Any:
+        await self.write(request)
+        return await self.read()
+
     async def close(self) -> None:
         """End the stream and wait until the service has, too; what it still sends is not needed."""
         await self._answered(self._call.done_writing())

@@ -1,26 +1,32 @@
 """A session with the encoder or the decoder that outlives the replica it runs on.
 
 What a lost replica had to do is done again on another: the encoder is sent the utterance's audio,
-the decoder the running generation. See docs/adr/0008.
+the decoder the running generation. See docs/adr/0008. What the two answer meets the session's own
+types here and nowhere else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
-from earvoice.policies.base import Token, longest_common_prefix_tokens
+from earvoice.api.v1 import decoder_service_pb2 as decoder_pb
+from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
+from earvoice.api.v1 import types_pb2
+from earvoice.policies.base import Token
 from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.backends.call import BackendCall, BackendTimeouts, is_loss
 from earvoice.policy.backends.replicas import Replica, Replicas
-from earvoice.policy.backends.streams import DecoderStream, EncoderStream
+from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.wire.config import ENCODING_NUMBERS
 from earvoice.runtime.errors import BackendUnavailableError, EarvoiceError
 
 _LOG = logging.getLogger("earvoice.policy.backends")
@@ -31,7 +37,6 @@ MAX_REPLAYS_WITHOUT_ANSWER = 2
 PIECE_BYTES = 8 * 1024 * 1024
 """Most audio of one message; the transport takes twice as much."""
 
-Stream = TypeVar("Stream", bound=EncoderStream | DecoderStream)
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=Encoded | GenerationSteps | GenerationEnd)
 
@@ -80,19 +85,18 @@ class SessionTerms:
     traceparents: Mapping[str, str]
 
 
-class ReplicaSession(Generic[Stream]):
-    """A session on one replica at a time."""
+class ReplicaSession:
+    """A session on one replica at a time.
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        terms: SessionTerms,
-        stream_class: Callable[[BackendCall], Stream],
-    ) -> None:
+    Args:
+        opening: the request that opens it, on whichever replica.
+    """
+
+    def __init__(self, replicas: Replicas, terms: SessionTerms, opening: Any) -> None:
         self._replicas = replicas
         self._terms = terms
-        self._stream_class = stream_class
-        self._place: tuple[Replica, Stream] | None = None
+        self._opening = opening
+        self._place: tuple[Replica, BackendCall] | None = None
         self.replay_count = 0
 
     async def open(self) -> None:
@@ -104,9 +108,9 @@ class ReplicaSession(Generic[Stream]):
         """End the session and wait until the replica has, too."""
         if self._place is None:
             return
-        replica, stream = self._place
+        replica, call = self._place
         try:
-            await stream.call.close()
+            await call.close()
         except EarvoiceError as error:
             if not is_loss(error):
                 raise
@@ -115,13 +119,13 @@ class ReplicaSession(Generic[Stream]):
 
     def cancel(self) -> None:
         if self._place is not None:
-            replica, stream = self._place
-            stream.call.cancel()
+            replica, call = self._place
+            call.cancel()
             replica.note_session_left()
             self._place = None
 
     @property
-    def _stream(self) -> Stream:
+    def _call(self) -> BackendCall:
         if self._place is None:
             raise BackendUnavailableError(f"the session has no {self._replicas.kind.name}")
         return self._place[1]
@@ -148,6 +152,121 @@ class ReplicaSession(Generic[Stream]):
         self._terms.budget.note_replay(service)
         _LOG.info("session goes on", extra=self._extra(replica))
 
+    async def _move(self) -> None:
+        """Leave a replica that is no longer ready for one that is; nothing is lost by that.
+
+        Called where the replica holds nothing that is still needed.
+        """
+        if self._place is None or self._place[0].is_ready:
+            return
+        if not self._replicas.ready(self._terms.model_hash):
+            return
+        try:
+            moved = await self._replicas.open(self._open_on, self._terms.model_hash, 0.0)
+        except EarvoiceError as error:
+            # It stays where it is, for as long as that lets it.
+            told = self._extra(self._place[0]) | {"error": error.message}
+            _LOG.info("session not moved", extra=told)
+            return
+        self.cancel()
+        self._place = moved
+        _LOG.info("session moved", extra=self._extra(moved[0]))
+
+    async def _open_on(self, replica: Replica) -> tuple[Replica, BackendCall]:
+        terms = self._terms
+        call = BackendCall(replica, terms.traceparents, terms.loop_lag_s, terms.timeouts)
+        replica.session_count += 1
+        try:
+            await call.ask(self._opening)
+        except BaseException:
+            call.cancel()
+            replica.session_count -= 1
+            raise
+        return replica, call
+
+    def _extra(self, replica: Replica | None) -> dict[str, str]:
+        return {
+            "session_id": self._terms.session_id,
+            "backend": self._replicas.kind.name,
+            "address": replica.address if replica is not None else "",
+        }
+
+
+class EncoderSession(ReplicaSession):
+    """Keeps the utterance's audio, and sends all of it to another replica when one is lost.
+
+    An answer is a function of the model, the format and the samples since the utterance's start,
+    so the other replica's is the one that was lost.
+    """
+
+    def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
+        audio, options = terms.options.audio_format, terms.options
+        opening = encoder_pb.EncodeOpen(
+            audio_format=types_pb2.AudioFormat(
+                encoding=ENCODING_NUMBERS[audio.encoding],
+                sample_rate_hertz=audio.sample_rate_hz,
+                channel_count=audio.channel_count,
+            ),
+            model_hash=terms.model_hash,
+            session_id=terms.session_id,
+            # Guards and `min_confidence` read it, whether the client wants it or not.
+            enable_source_transcript=True,
+            # The guards let nothing be written then, whatever the network would make of it.
+            skip_silence=options.uses_guards,
+        )
+        super().__init__(replicas, terms, encoder_pb.EncodeRequest(open=opening))
+        self._frame_bytes = audio.frame_bytes
+        self._begun = encoder_pb.EncodeReset()
+        self._revision = 0
+        # What the requests held, not copied again.
+        self._pieces: list[bytes] = []
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        """Forget the utterance and begin another; a replica that drains is left here."""
+        self._begun = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
+        self._pieces.clear()
+        self._terms.budget.begin(utterance)
+        await self._move()
+        try:
+            await self._begin()
+        except EarvoiceError as error:
+            await self._run_elsewhere(error, self._begin)
+
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        self._pieces.append(audio)
+        sent_s = time.perf_counter()
+
+        async def replay() -> Encoded:
+            await self._begin()
+            data = b"".join(self._pieces)
+            # Each piece but the last costs a computation nobody asked for; most audio is one.
+            while len(data) > PIECE_BYTES:
+                first = PIECE_BYTES // self._frame_bytes * self._frame_bytes
+                await self._encode(data[:first])
+                data = data[first:]
+            return await self._encode(data, end_sample)
+
+        try:
+            return await self._encode(audio, end_sample)
+        except EarvoiceError as error:
+            return _lasting_since(await self._run_elsewhere(error, replay), sent_s)
+
+    async def _begin(self) -> None:
+        self._revision = 0
+        await self._call.ask(encoder_pb.EncodeRequest(reset=self._begun))
+
+    async def _encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        self._revision += 1
+        request = encoder_pb.EncodeRequest()
+        command = request.audio if end_sample is None else request.finish
+        command.revision, command.data = self._revision, audio
+        if end_sample is not None:
+            request.finish.end_sample = end_sample
+        clock = self._call.clock()
+        answer = await self._call.ask(request)
+        timings = clock(answer.timings)
+        return Encoded(answer.encoded.states, evidence_of(answer.encoded), timings)
+
     async def _run_elsewhere(
         self, error: EarvoiceError, work: Callable[[], Awaitable[Result]]
     ) -> Result:
@@ -169,126 +288,77 @@ class ReplicaSession(Generic[Stream]):
                 self._terms.budget.note_answer(self._replicas.kind.name)
                 return result
 
-    async def _move(self) -> None:
-        """Leave a replica that is no longer ready for one that is; nothing is lost by that.
 
-        Called where the replica holds nothing that is still needed.
-        """
-        if self._place is None or self._place[0].is_ready:
-            return
-        if not self._replicas.ready(self._terms.model_hash):
-            return
-        try:
-            moved = await self._replicas.open(self._open_on, self._terms.model_hash, 0.0)
-        except EarvoiceError as error:
-            # It stays where it is, for as long as that lets it.
-            told = self._extra(self._place[0]) | {"error": error.message}
-            _LOG.info("session not moved", extra=told)
-            return
-        self.cancel()
-        self._place = moved
-        _LOG.info("session moved", extra=self._extra(moved[0]))
-
-    async def _open_on(self, replica: Replica) -> tuple[Replica, Stream]:
-        terms = self._terms
-        call = BackendCall(replica, terms.traceparents, terms.loop_lag_s, terms.timeouts)
-        stream = self._stream_class(call)
-        replica.session_count += 1
-        try:
-            await stream.open(terms.options, terms.model_hash, terms.session_id)
-        except BaseException:
-            call.cancel()
-            replica.session_count -= 1
-            raise
-        return replica, stream
-
-    def _extra(self, replica: Replica | None) -> dict[str, str]:
-        return {
-            "session_id": self._terms.session_id,
-            "backend": self._replicas.kind.name,
-            "address": replica.address if replica is not None else "",
-        }
+def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
+    heard, voice = encoded.evidence, encoded.evidence.voice_activity
+    return Evidence(
+        ctc_labels=list(heard.ctc_labels),
+        blank_label=heard.blank_label,
+        span_end_samples=list(encoded.states.span_end_samples),
+        complete_word_count=heard.complete_word_count,
+        has_partial_word=heard.has_partial_word,
+        label_count=heard.label_count,
+        frame_count=heard.frame_count,
+        voice_activity=VoiceActivity(
+            voice.has_speech,
+            voice.speech_end_sample,
+            [(pause.start_sample, pause.end_sample) for pause in voice.pauses],
+        ),
+        source_transcript=heard.source_transcript,
+    )
 
 
-class EncoderSession(ReplicaSession[EncoderStream]):
-    """Keeps the utterance's audio, and sends all of it to another replica when one is lost.
-
-    An answer is a function of the model, the format and the samples since the utterance's start,
-    so the other replica's is the one that was lost.
-    """
-
-    def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
-        super().__init__(replicas, terms, EncoderStream)
-        self._frame_bytes = terms.options.audio_format.frame_bytes
-        self._utterance = 0
-        self._start_sample = 0
-        # What the requests held, not copied again.
-        self._pieces: list[bytes] = []
-
-    async def reset(self, utterance: int, start_sample: int) -> None:
-        """Forget the utterance and begin another; a replica that drains is left here."""
-        self._utterance, self._start_sample = utterance, start_sample
-        self._pieces.clear()
-        self._terms.budget.begin(utterance)
-        await self._move()
-        try:
-            await self._begin()
-        except EarvoiceError as error:
-            await self._run_elsewhere(error, self._begin)
-
-    async def _begin(self) -> None:
-        await self._stream.reset(self._utterance, self._start_sample)
-
-    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
-        self._pieces.append(audio)
-        sent_s = time.perf_counter()
-
-        async def replay() -> Encoded:
-            await self._begin()
-            data = b"".join(self._pieces)
-            # Each piece but the last costs a computation nobody asked for; most audio is one.
-            while len(data) > PIECE_BYTES:
-                first = PIECE_BYTES // self._frame_bytes * self._frame_bytes
-                await self._stream.encode(data[:first])
-                data = data[first:]
-            return await self._stream.encode(data, end_sample)
-
-        try:
-            return await self._stream.encode(audio, end_sample)
-        except EarvoiceError as error:
-            return _lasting_since(await self._run_elsewhere(error, replay), sent_s)
-
-
-class DecoderSession(ReplicaSession[DecoderStream]):
-    """Asks another replica for the rest of a generation when one is lost.
+class DecoderSession(ReplicaSession):
+    """Asks another replica for a generation anew when one is lost.
 
     States and prefix come with each request, so a decoder may be left between any two of them.
     """
 
     def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
-        super().__init__(replicas, terms, DecoderStream)
+        opening = decoder_pb.DecodeOpen(
+            model_hash=terms.model_hash,
+            target_language_code=terms.options.target_language_code,
+            attention_layer=terms.options.attention_layer,
+            attention_heads=terms.options.attention_heads,
+            beam_size=terms.options.beam_size,
+            session_id=terms.session_id,
+        )
+        super().__init__(replicas, terms, decoder_pb.DecodeRequest(open=opening))
+        self._generation_id = 0
+        self._states_sent: tuple[BackendCall | None, object] = (None, None)
         self._is_halted = False
+        self._halting: asyncio.Task[None] | None = None
 
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
-        """Decode; yields steps, then one end, which is missing where it is lost after a halt."""
+        """Decode; yields steps, then one end, which is missing where it is lost after a halt.
+
+        Another replica begins again, and its first answer says so; what was found before is the
+        beginning of its draft, so it costs one pass. Nothing of a generation is committed while it
+        is read.
+        """
         await self._move()
         self._is_halted = False
         sent_s = time.perf_counter()
-        splice = AnswerSplice(request)
+        asked = request
+        # Ends of sentence included.
+        found: list[int] = []
         lost: EarvoiceError | None = None
         while True:
             if lost is not None:
                 await self._replace(lost)
+                asked = dataclasses.replace(request, draft=draft_after(found, request))
             try:
-                async with aclosing(self._stream.generate(splice.begin())) as answers:
+                async with aclosing(self._answers(asked)) as answers:
                     async for answer in answers:
                         if isinstance(answer, GenerationEnd):
                             self._terms.budget.note_answer(self._replicas.kind.name)
-                        joined = splice.joined(answer)
-                        if joined is not None:
-                            yield joined if lost is None else _lasting_since(joined, sent_s)
+                        else:
+                            ends = [answer.end] if answer.end is not None else []
+                            ids = [token.token_id for token in (*answer.tokens, *ends)]
+                            found = ids if answer.restarts else found + ids
+                        yield answer if lost is None else _lasting_since(answer, sent_s)
             except EarvoiceError as error:
                 if self._is_halted and is_loss(error):
                     # Its tokens are here; the next request finds out that the replica is gone.
@@ -298,75 +368,119 @@ class DecoderSession(ReplicaSession[DecoderStream]):
                 return
 
     def halt(self) -> None:
+        """Ask the running generation to stop; its end still comes."""
         self._is_halted = True
-        self._stream.halt()
+        # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
+        self._halting = asyncio.create_task(self._write_halt(self._generation_id))
 
     async def stay(self) -> None:
+        """Keep the decoder from taking a long silence for a caller that is gone."""
         try:
-            await self._stream.stay()
+            # No generation has this number, so that halting it is a sign of life and nothing more.
+            await self._write_halt(0)
         except EarvoiceError as error:
             # To open a session is a sign of life, too.
             await self._replace(error)
 
+    async def _write_halt(self, generation_id: int) -> None:
+        halt = decoder_pb.Halt(generation_id=generation_id)
+        await self._call.write(decoder_pb.DecodeRequest(halt=halt))
 
-class AnswerSplice:
-    """Joins the answers of several replicas to one request into one generation.
+    async def _answers(
+        self, request: GenerationRequest
+    ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
+        """Decode on this replica; a beam gives all its steps at once."""
+        call = self._call
+        self._generation_id += 1
+        first_index = index = len(request.prefix)
+        clock = call.clock()
+        await self._send(call, request)
+        try:
+            while True:
+                answer: decoder_pb.DecodeResponse = await call.read()
+                # Of a kind unknown here, an answer is passed by as one without a number.
+                told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
+                # Answers on their way when an earlier generation was halted still come.
+                if told.generation_id != self._generation_id:
+                    continue
+                timings = clock(told.timings)
+                if isinstance(told, decoder_pb.GenerationDone):
+                    hit_limit = told.reason == decoder_pb.GenerationDone.REASON_LIMIT
+                    yield GenerationEnd(hit_limit, timings)
+                    return
+                if isinstance(told, decoder_pb.Beam):
+                    found = [_read_steps(item.steps, index) for item in told.hypotheses]
+                else:
+                    found = [_read_steps(told.steps, index)]
+                tokens, end = found[0]
+                items = [[token.token_id for token in item] for item, _ in found]
+                yield GenerationSteps(
+                    tokens,
+                    end,
+                    timings,
+                    items if request.all_hypotheses else (),
+                    [list(row.weights) for row in told.prefix_attention],
+                    restarts=index == first_index,
+                )
+                index += len(tokens)
+        finally:
+            # Should the halt on its way fail, so does the next read or write.
+            if self._halting is not None:
+                await asyncio.gather(self._halting, return_exceptions=True)
+                self._halting = None
 
-    What was handed on of a generation is the beginning of the other replica's draft, so it costs
-    one pass, and is skipped in its answer. Where the other answers otherwise (a near tie may fall
-    out differently on another machine), the generation is given anew from its beginning, marked as
-    such: nothing of it is committed while it is read.
+    async def _send(self, call: BackendCall, request: GenerationRequest) -> None:
+        states = request.states
+        if not isinstance(states, types_pb2.States):
+            raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
+        sent_on, sent = self._states_sent
+        if sent_on is not call or sent is not states:
+            await call.write(decoder_pb.DecodeRequest(states=states))
+            self._states_sent = call, states
+        command = decoder_pb.Generate(
+            generation_id=self._generation_id,
+            states_id=states.states_id,
+            prefix=request.prefix,
+            draft=request.draft,
+            max_new_tokens=request.max_new_tokens,
+            forbid_end_of_sequence=request.forbid_end,
+            attention_layer=request.attention_layer,
+            attention_heads=request.attention_heads,
+            beam_size=request.beam_size,
+            all_hypotheses=request.all_hypotheses,
+            prefix_attention=request.prefix_attention,
+        )
+        await call.write(decoder_pb.DecodeRequest(generate=command))
+
+
+def draft_after(found: Sequence[int], request: GenerationRequest) -> Sequence[int]:
+    """Return what another replica is to expect of a generation of which this much was found."""
+    if request.beam_size > 1:
+        return request.draft
+    expected = list(request.draft)
+    rest = expected[len(found) :] if expected[: len(found)] == found else ()
+    return [*found, *rest][: request.max_new_tokens]
+
+
+def _read_steps(
+    steps: Iterable[decoder_pb.Step], expected_index: int
+) -> tuple[list[Token], Token | None]:
+    """Return tokens and end of sentence.
+
+    Append-only is checked where it could break: steps must follow the prefix one by one.
     """
-
-    def __init__(self, request: GenerationRequest) -> None:
-        self._request = request
-        # Ends of sentence included.
-        self._handed: list[Token] = []
-        self._attempt: list[Token] = []
-        self._attempt_count = 0
-
-    def begin(self) -> GenerationRequest:
-        """Return what to ask the next replica for."""
-        self._attempt = []
-        self._attempt_count += 1
-        if self._attempt_count == 1 or self._request.beam_size > 1:
-            return self._request
-        handed = _ids(self._handed)
-        expected = self._request.draft
-        rest = expected[len(handed) :] if list(expected[: len(handed)]) == handed else ()
-        draft = (*handed, *rest)[: self._request.max_new_tokens]
-        return dataclasses.replace(self._request, draft=draft)
-
-    def joined(
-        self, answer: GenerationSteps | GenerationEnd
-    ) -> GenerationSteps | GenerationEnd | None:
-        """Return what is new in a replica's answer; None for nothing."""
-        first = self._attempt_count == 1
-        if isinstance(answer, GenerationEnd):
-            if first:
-                return answer
-            # The draft that counts is the one that was asked for.
-            accepted = longest_common_prefix_tokens([self._request.draft, _ids(self._attempt)])
-            return dataclasses.replace(answer, draft_accepted_count=accepted)
-        fresh = [*answer.tokens, *([answer.end] if answer.end is not None else [])]
-        if first:
-            self._handed += fresh
-            return answer
-        known = self._handed[len(self._attempt) :]
-        self._attempt += fresh
-        if _ids(fresh[: len(known)]) != _ids(known[: len(fresh)]):
-            self._handed = [*self._attempt]
-            ended = answer.end is not None
-            tokens = self._attempt[:-1] if ended else self._attempt
-            return dataclasses.replace(answer, tokens=[*tokens], restarts=True)
-        if known and len(fresh) <= len(known):
-            return None
-        self._handed += fresh[len(known) :]
-        return dataclasses.replace(answer, tokens=answer.tokens[len(known) :])
-
-
-def _ids(tokens: Sequence[Token]) -> list[int]:
-    return [token.token_id for token in tokens]
+    tokens, end = [], None
+    for index, step in enumerate(steps, expected_index):
+        if step.index != index:
+            raise RuntimeError(f"the decoder sent step {step.index}, expected {index}")
+        token = Token(
+            step.token, step.text, step.starts_word, list(step.attention), step.log_probability
+        )
+        if step.end_of_sequence:
+            end = token
+        else:
+            tokens.append(token)
+    return tokens, end
 
 
 def _lasting_since(answer: Answer, sent_s: float) -> Answer:

@@ -43,15 +43,13 @@ ENCODINGS: Mapping[Any, AudioEncoding] = {
     for name in get_args(AudioEncoding)
 }
 ENCODING_NUMBERS = {encoding: number for number, encoding in ENCODINGS.items()}
-COMMIT_UNIT_NUMBERS = {
-    CommitUnit.WORD: public_pb.COMMIT_UNIT_WORD,
-    CommitUnit.TOKEN: public_pb.COMMIT_UNIT_TOKEN,
-    CommitUnit.FOLLOWED_WORD: public_pb.COMMIT_UNIT_FOLLOWED_WORD,
+COMMIT_UNITS: Mapping[Any, CommitUnit] = {
+    public_pb.COMMIT_UNIT_UNSPECIFIED: "word",
+    public_pb.COMMIT_UNIT_WORD: "word",
+    public_pb.COMMIT_UNIT_TOKEN: "token",
+    public_pb.COMMIT_UNIT_FOLLOWED_WORD: "followed-word",
 }
-COMMIT_UNITS: Mapping[int, CommitUnit] = {
-    public_pb.COMMIT_UNIT_UNSPECIFIED: CommitUnit.WORD,
-    **{number: unit for unit, number in COMMIT_UNIT_NUMBERS.items()},
-}
+COMMIT_UNIT_NUMBERS = {unit: number for number, unit in COMMIT_UNITS.items()}
 
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", int, float)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -28,7 +28,7 @@ MakeToken = Callable[[SessionSnapshot, int], bytes]
 
 STAGE_NAMES = tuple(field.name for field in fields(StageTimings))
 TOTAL_NAMES = tuple(field.name for field in fields(SessionTotals))
-SEGMENT_NAMES = tuple(field.name for field in fields(SegmentWorked) if field.name != "hypothesis")
+SEGMENT_NAMES = tuple(field.name for field in fields(SegmentWorked))
 
 
 def no_token(snapshot: SessionSnapshot, seq: int) -> bytes:
@@ -73,8 +73,6 @@ class ResponseWriter:
                 response.tentative.utterance = event.utterance
             case SegmentWorked():
                 response.segment_done.CopyFrom(segment_message(event))
-                if event.hypothesis is not None:
-                    response.segment_done.hypothesis_tokens.extend(event.hypothesis.tokens)
             case UtteranceEnded():
                 response.end_of_utterance.CopyFrom(end_message(event))
                 response.end_of_utterance.resume_token = self._token(event.snapshot)
@@ -110,12 +108,12 @@ class ResponseWriter:
         committed.resume_token = self._token(event.snapshot)
 
 
-CAUSES = {
-    EndCause.PAUSE: public_pb.UTTERANCE_END_CAUSE_PAUSE,
-    EndCause.FORCED: public_pb.UTTERANCE_END_CAUSE_FORCED,
-    EndCause.END_OF_AUDIO: public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
+CAUSES: Mapping[EndCause, Any] = {
+    "pause": public_pb.UTTERANCE_END_CAUSE_PAUSE,
+    "forced": public_pb.UTTERANCE_END_CAUSE_FORCED,
+    "end of audio": public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
 }
-_CAUSE_NAMES = {int(number): cause for cause, number in CAUSES.items()}
+_CAUSE_NAMES = {number: cause for cause, number in CAUSES.items()}
 
 
 def _named(names: Iterable[str], source: object) -> dict[str, Any]:
@@ -124,15 +122,11 @@ def _named(names: Iterable[str], source: object) -> dict[str, Any]:
 
 
 def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
-    message = public_pb.SegmentDone(**_named(SEGMENT_NAMES, event))
-    if event.hypothesis is not None:
-        message.prefix_token_count = event.hypothesis.prefix_token_count
-        message.committed_token_count = event.hypothesis.committed_token_count
-    return message
+    return public_pb.SegmentDone(**_named(SEGMENT_NAMES, event))
 
 
-def read_segment(message: public_pb.SegmentDone) -> SegmentWorked:
-    return SegmentWorked(**_named(SEGMENT_NAMES, message))
+def read_segment(message: public_pb.SegmentDone, hypothesis: Sequence[int]) -> SegmentWorked:
+    return SegmentWorked(**_named(SEGMENT_NAMES, message) | {"hypothesis_tokens": hypothesis})
 
 
 def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
