@@ -102,10 +102,10 @@ def require_extra(extra: str) -> None:
 
 
 class Interruption:
-    """What a signal does to a running command's task: it cancels it, and so lets it clean up."""
+    """What a signal does to the running command: it cancels its task, and so lets it clean up."""
 
-    def __init__(self, task: asyncio.Task[int]) -> None:
-        self._task = task
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
         self._instead: Callable[[], None] | None = None
         self.signal_number: int | None = None
 
@@ -119,12 +119,25 @@ class Interruption:
             callback()
             return
         self.signal_number = signal_number
-        self._task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 def run_async(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
     """Run a command to its exit status; SIGINT and SIGTERM raise SignalledError."""
-    return asyncio.run(_run(command))
+
+    async def run() -> int:
+        interruption = Interruption()
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, interruption.receive, number)
+        try:
+            return await command(interruption)
+        except asyncio.CancelledError:
+            if interruption.signal_number is None:
+                raise
+            raise SignalledError(interruption.signal_number) from None
+
+    return asyncio.run(run())
 
 
 def run_until_signalled(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
@@ -146,22 +159,3 @@ async def gather(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-async def _run(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
-    ready = asyncio.get_running_loop().create_future()
-
-    async def started() -> int:
-        return await command(await ready)
-
-    task = asyncio.create_task(started())
-    interruption = Interruption(task)
-    for number in SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, interruption.receive, number)
-    ready.set_result(interruption)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if interruption.signal_number is None:
-            raise
-        raise SignalledError(interruption.signal_number) from None

@@ -11,10 +11,9 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points, version
 from pathlib import Path
-from typing import Never, TextIO
+from typing import Never
 
 from earvoice.cli.command import (
     EXIT_STATUS_HELP,
@@ -47,51 +46,45 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class CommandEntry:
-    """A subcommand that is not imported before it is asked for."""
-
-    name: str
-    origin: EntryPoint
-
-    def summary(self) -> str:
-        """Return what the command says of itself, from its source: importing all takes seconds."""
-        try:
-            found = importlib.util.find_spec(self.origin.module)
-            source = Path(found.origin or "").read_text(encoding="utf8") if found else ""
-            for node in ast.parse(source).body:
-                match node:
-                    case ast.Assign(
-                        targets=[ast.Name(id=self.origin.attr)],
-                        value=ast.Call(args=[*_, ast.Constant(value=str(summary))]),
-                    ):
-                        return summary
-        except (ImportError, OSError, SyntaxError):
-            pass
-        return f"added by {self.origin.module}"
-
-    def load(self) -> Command:
-        try:
-            command = self.origin.load()
-        except ImportError as error:
-            extra = ",".join(self.origin.extras) or "lab"
-            raise CommandError(
-                f"{self.name} needs {error.name}, which is not installed: "
-                f"pip install 'earvoice[{extra}]'"
-            ) from error
-        if not isinstance(command, Command):
-            raise CommandError(f"{self.origin.value} is no command, but a {type(command).__name__}")
-        return command
+def summary_of(entry: EntryPoint) -> str:
+    """Return what a command says of itself, from its source: importing all takes seconds."""
+    try:
+        found = importlib.util.find_spec(entry.module)
+        source = Path(found.origin or "").read_text(encoding="utf8") if found else ""
+        for node in ast.parse(source).body:
+            match node:
+                case ast.Assign(
+                    targets=[ast.Name(id=entry.attr)],
+                    value=ast.Call(args=[*_, ast.Constant(value=str(summary))]),
+                ):
+                    return summary
+    except (ImportError, OSError, SyntaxError):
+        pass
+    return f"added by {entry.module}"
 
 
-def find_commands() -> Mapping[str, CommandEntry]:
-    ours = [
-        CommandEntry(name, EntryPoint(name, f"earvoice.cli.{origin} [cli]", ENTRY_POINT_GROUP))
+def load_command(entry: EntryPoint) -> Command:
+    try:
+        command = entry.load()
+    except ImportError as error:
+        extra = ",".join(entry.extras) or "lab"
+        raise CommandError(
+            f"{entry.name} needs {error.name}, which is not installed: "
+            f"pip install 'earvoice[{extra}]'"
+        ) from error
+    if not isinstance(command, Command):
+        raise CommandError(f"{entry.value} is no command, but a {type(command).__name__}")
+    return command
+
+
+def find_commands() -> Mapping[str, EntryPoint]:
+    """Return all commands by name; none is imported before it is asked for."""
+    found = {
+        name: EntryPoint(name, f"earvoice.cli.{origin} [cli]", ENTRY_POINT_GROUP)
         for name, origin in _BUILT_IN.items()
-    ]
-    found = {entry.name: entry for entry in ours}
+    }
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        found.setdefault(point.name, CommandEntry(point.name, point))
+        found.setdefault(point.name, point)
     return found
 
 
@@ -103,7 +96,6 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(arguments)
-        _flush(sys.stdout)
     except CommandError as error:
         message, status = str(error), error.exit_code
     except TranslationError as error:
@@ -127,18 +119,15 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     entries = find_commands()
     chosen = next((argument for argument in arguments if not argument.startswith("-")), "")
-    command = entries[chosen].load() if chosen in entries else None
+    command = load_command(entries[chosen]) if chosen in entries else None
     options = _parser(entries, chosen, command).parse_args(arguments)
     if command is None:
         raise CommandError("no command was given")
     if sys.stdout is None:
         raise CommandError("standard output is closed: nothing could be told", ExitCode.OUTPUT)
-    return command.run(options)
-
-
-def _flush(output: TextIO | None) -> None:
-    if output is not None:
-        output.flush()
+    status = command.run(options)
+    sys.stdout.flush()
+    return status
 
 
 def _drop_output() -> None:
@@ -154,7 +143,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def _parser(
-    entries: Mapping[str, CommandEntry], chosen: str, command: Command | None
+    entries: Mapping[str, EntryPoint], chosen: str, command: Command | None
 ) -> argparse.ArgumentParser:
     parser = _ArgumentParser(
         prog="earvoice",
@@ -168,7 +157,7 @@ def _parser(
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, entry in entries.items():
         if command is None:
-            subparsers.add_parser(name, help=entry.summary())
+            subparsers.add_parser(name, help=summary_of(entry))
         elif name == chosen:
             command.add_arguments(subparsers.add_parser(name, description=command.summary))
     return parser

@@ -6,7 +6,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from statistics import fmean
@@ -90,11 +90,8 @@ async def _translate(
     ):
         print(f"services at {address} after {time.monotonic() - began_s:.1f} s")
         choices = read_translation_options(options, recording.audio, options.to, paced=True)
-        stage = _Stage()
         async with aclosing(client.translate(recording.chunks(), choices)) as events:
-            async for event in events:
-                stage.show(event)
-                sys.stdout.flush()
+            await _show_events(events)
 
 
 def _write_page(page: Path, trace_folder: Path) -> None:
@@ -107,34 +104,29 @@ def _write_page(page: Path, trace_folder: Path) -> None:
     print(f"where the time went, segment by segment: {page}")
 
 
-class _Stage:
-    def __init__(self) -> None:
-        self._words: list[CommittedWord] = []
-        self._clock: ElapsedClock = "live"
-
-    def show(self, event: TranslationEvent) -> None:
+async def _show_events(events: AsyncIterable[TranslationEvent]) -> None:
+    words: list[CommittedWord] = []
+    clock: ElapsedClock = "live"
+    async for event in events:
         match event:
             case Started():
-                self._clock = event.elapsed_clock
+                clock = event.elapsed_clock
                 print(f"model {event.model.name} {event.model.version}, policy {event.policy_name}")
                 print(f"\n{'released at':>11}  {'audio':>15}  {'lag':>7}  word")
             case Committed():
-                self._words += event.words
+                words += event.words
                 for word in event.words:
                     print(_word_line(word))
             case EndOfUtterance():
                 heard = event.source_transcript or "(nothing understood)"
                 print(f"{'':11}  {'':15}  {'':7}  < {heard}\n")
+            case Summary() if words:
+                print(f"{join_words(words)}\n\n{stage_table(words, clock)}")
+                print(computation_line(event))
             case Summary():
-                self._show_summary(event)
-
-    def _show_summary(self, summary: Summary) -> None:
-        if self._words:
-            print(join_words(self._words))
-            print(f"\n{stage_table(self._words, self._clock)}")
-        else:
-            print("no words were released: the model understood nothing in this recording")
-        print(computation_line(summary))
+                print("no words were released: the model understood nothing in this recording")
+                print(computation_line(event))
+        sys.stdout.flush()
 
 
 def _word_line(word: CommittedWord) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TextIO
 
 from earvoice.client.captions import (
@@ -12,6 +12,7 @@ from earvoice.client.captions import (
     CaptionMarks,
     CaptionWriter,
     Cue,
+    captions_of,
     srt_block,
     vtt_block,
 )
@@ -20,6 +21,7 @@ from earvoice.client.event import (
     CommittedWord,
     ElapsedClock,
     EndOfUtterance,
+    NotUnderstood,
     SegmentDone,
     Started,
     Tentative,
@@ -166,6 +168,7 @@ class JsonLineWriter:
 
     def _write_end(self, event: EndOfUtterance, language: str) -> None:
         heard = {"source_transcript": event.source_transcript} if self._options.transcript else {}
+        span = event.not_understood
         self._write_line(
             "utterance_end",
             utterance=event.utterance,
@@ -173,7 +176,7 @@ class JsonLineWriter:
             source_start_ms=round(event.start_ms, _DECIMALS),
             source_end_ms=round(event.end_ms, _DECIMALS),
             target_language=language,
-            not_understood=describe_not_understood(event),
+            not_understood=describe_span(span) if span else None,
             **heard,
         )
 
@@ -205,11 +208,8 @@ def describe_word(word: CommittedWord, clock: ElapsedClock) -> dict[str, object]
     return item
 
 
-def describe_not_understood(event: EndOfUtterance) -> dict[str, float] | None:
-    """Return what JSON says of an utterance that was not understood; None for any other."""
-    if event.not_understood is None:
-        return None
-    return {name: round(ms, _DECIMALS) for name, ms in asdict(event.not_understood).items()}
+def describe_span(span: NotUnderstood) -> dict[str, float]:
+    return {name: round(ms, _DECIMALS) for name, ms in asdict(span).items()}
 
 
 class SubtitleWriter:
@@ -243,16 +243,6 @@ class SubtitleWriter:
             self._output.flush()
 
 
-@dataclass
-class _Translation:
-    """What has been said in one language."""
-
-    captions: CaptionWriter
-    words: list[CommittedWord] = field(default_factory=list)
-    cues: list[Cue] = field(default_factory=list)
-    not_understood: list[dict[str, float]] = field(default_factory=list)
-
-
 class JsonWriter:
     """Writes an object for each language at the end: ``file``, its text, words and captions."""
 
@@ -260,39 +250,31 @@ class JsonWriter:
         self._output = output
         self._file = file
         self._marks = marks
-        self._translations: dict[str, _Translation] = {}
+        self._words: dict[str, list[CommittedWord]] = {}
+        self._not_understood: dict[int, NotUnderstood] = {}
         self._clock: ElapsedClock = "true"
 
     def write(self, event: TranslationEvent) -> None:
         match event:
             case Started():
                 self._clock = event.elapsed_clock
-                for language in event.options.target_languages:
-                    self._translation(language)
+                self._words = {language: [] for language in event.options.target_languages}
             case Committed():
                 for word in event.words:
-                    said = self._translation(word.target_language)
-                    said.words.append(word)
-                    said.cues += said.captions.add(word)
-            case EndOfUtterance():
-                told = describe_not_understood(event)
-                for said in self._translations.values():
-                    said.cues += said.captions.end_utterance(event.not_understood)
-                    said.not_understood += [told] if told else []
-
-    def _translation(self, language: str) -> _Translation:
-        fresh = _Translation(CaptionWriter(marks=self._marks))
-        return self._translations.setdefault(language, fresh)
+                    self._words.setdefault(word.target_language, []).append(word)
+            case EndOfUtterance(not_understood=NotUnderstood() as span):
+                self._not_understood[event.utterance] = span
 
     def close(self) -> None:
-        for language, said in self._translations.items():
+        for language, words in self._words.items():
+            cues = captions_of(words, self._marks, self._not_understood)
             content = {
                 "file": self._file,
                 "target_language": language,
-                "text": join_words(said.words),
-                "words": [describe_word(word, self._clock) for word in said.words],
-                "not_understood": said.not_understood,
-                "cues": [asdict(cue) for cue in (*said.cues, *said.captions.end_utterance())],
+                "text": join_words(words),
+                "words": [describe_word(word, self._clock) for word in words],
+                "not_understood": list(map(describe_span, self._not_understood.values())),
+                "cues": [asdict(cue) for cue in cues],
             }
             self._output.write(json.dumps(content, ensure_ascii=False) + "\n")
         self._output.flush()

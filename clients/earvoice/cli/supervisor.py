@@ -19,29 +19,23 @@ from earvoice.cli.log_relay import LogRelay
 
 # Isolated and without site-packages: it needs neither and starts faster.
 SCRIPT = (sys.executable, "-I", "-S", str(parent_death.__file__))
+FIRST_DELAY_S = 0.5
+LONGEST_DELAY_S = 30.0
+CALM_S = 60.0
+"""A child that lived this long starts the row of deaths anew."""
 _POLL_S = 0.02
 _LAST_LINES_S = 1.0
 
 
-@dataclass(frozen=True)
-class Backoff:
-    """How long to wait before a child that died is started again: twice as long each time.
+def count_death(deaths_in_a_row: int, lived_s: float) -> int:
+    """Return the length of the row with one more death, after a life of ``lived_s``."""
+    return 1 if lived_s >= CALM_S else deaths_in_a_row + 1
 
-    Attributes:
-        calm_s: a child that lived this long starts the row anew.
-    """
 
-    first_s: float = 0.5
-    limit_s: float = 30.0
-    calm_s: float = 60.0
-
-    def delay_s(self, deaths_in_a_row: int) -> float:
-        # The exponent is bounded: 2.0 ** 1100 overflows after a bad weekend.
-        return min(self.first_s * 2.0 ** min(deaths_in_a_row - 1, 30), self.limit_s)
-
-    def count(self, deaths_in_a_row: int, lived_s: float) -> int:
-        """Return the length of the row with one more death, after a life of ``lived_s``."""
-        return 1 if lived_s >= self.calm_s else deaths_in_a_row + 1
+def restart_delay_s(deaths_in_a_row: int) -> float:
+    """Return how long to wait before a child that died is started again."""
+    # The exponent is bounded: 2.0 ** 1100 overflows after a bad weekend.
+    return min(FIRST_DELAY_S * 2.0 ** min(deaths_in_a_row - 1, 30), LONGEST_DELAY_S)
 
 
 @dataclass(frozen=True)
@@ -162,12 +156,10 @@ class SupervisedChild:
         plan: ChildPlan,
         relay: LogRelay,
         notify: Callable[[str], None],
-        backoff: Backoff | None = None,
     ) -> None:
         self._plan = plan
         self._relay = relay
         self._notify = notify
-        self._backoff = backoff or Backoff()
         self._child: ChildProcess | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -196,8 +188,8 @@ class SupervisedChild:
         while self._child is not None:
             born_s = time.monotonic()
             status = await self._child.wait()
-            deaths_in_a_row = self._backoff.count(deaths_in_a_row, time.monotonic() - born_s)
-            delay_s = self._backoff.delay_s(deaths_in_a_row)
+            deaths_in_a_row = count_death(deaths_in_a_row, time.monotonic() - born_s)
+            delay_s = restart_delay_s(deaths_in_a_row)
             self._notify(
                 f"the {self._plan.name} ended with {status}; starting it again in {delay_s:g} s"
             )

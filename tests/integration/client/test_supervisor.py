@@ -10,7 +10,7 @@ import pytest
 
 from earvoice.cli.command import CommandError
 from earvoice.cli.log_relay import LogRelay
-from earvoice.cli.supervisor import Backoff, ChildPlan, SupervisedChild
+from earvoice.cli.supervisor import ChildPlan, SupervisedChild
 
 # Serves at once: writes its address (and port, so that a restart can be compared), then waits.
 SERVER = """
@@ -74,15 +74,13 @@ async def test_a_child_that_serves_gives_its_address(tmp_path):
 async def test_a_dead_child_is_started_again_on_its_port(tmp_path):
     """Callers keep their address; the death is told."""
     told = []
-    child = SupervisedChild(
-        plan_of(SERVER, tmp_path), LogRelay(), told.append, Backoff(first_s=0.001)
-    )
+    child = SupervisedChild(plan_of(SERVER, tmp_path), LogRelay(), told.append)
     await child.start()
     os.kill(starts(tmp_path)[0][0], signal.SIGKILL)
     await until(lambda: len(starts(tmp_path)) == 2)
     assert [port for _, port in starts(tmp_path)] == [4321, 4321]
     await child.stop()
-    assert told == ["the encoder ended with -9; starting it again in 0.001 s"]
+    assert told == ["the encoder ended with -9; starting it again in 0.5 s"]
     assert not alive(starts(tmp_path)[1][0])
 
 

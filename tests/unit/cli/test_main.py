@@ -8,7 +8,7 @@ import pytest
 
 from earvoice.cli.__main__ import main
 from earvoice.cli.command import Command, CommandError, require_extra
-from earvoice.cli.command_line import CommandEntry, find_commands
+from earvoice.cli.command_line import find_commands, load_command, summary_of
 from earvoice.gateway.access import Gatekeeper
 from earvoice.runtime.errors import PermissionDeniedError
 
@@ -100,21 +100,21 @@ def test_help_tells_the_exit_statuses(capsys):
 
 
 def entry(value):
-    return CommandEntry("dance", EntryPoint("dance", value, "earvoice.commands"))
+    return EntryPoint("dance", value, "earvoice.commands")
 
 
 @pytest.mark.parametrize("name", ["up", "serve", "translate", "models", "demo"])
 def test_our_commands_load(name):
     """Each declares its arguments."""
-    command = find_commands()[name].load()
+    command = load_command(find_commands()[name])
     assert isinstance(command, Command)
     command.add_arguments(argparse.ArgumentParser())
 
 
 def test_a_stranger_without_words_of_its_own_is_named_by_its_module():
     """Whether it can be found or not."""
-    assert entry("json:COMMAND").summary() == "added by json"
-    assert entry("no_such_module:COMMAND").summary() == "added by no_such_module"
+    assert summary_of(entry("json:COMMAND")) == "added by json"
+    assert summary_of(entry("no_such_module:COMMAND")) == "added by no_such_module"
 
 
 def test_a_missing_extra_is_named():
@@ -122,13 +122,13 @@ def test_a_missing_extra_is_named():
     with pytest.raises(
         CommandError, match=r"dance needs no_such_module.*pip install 'earvoice\[lab\]'"
     ):
-        entry("no_such_module:COMMAND [lab]").load()
+        load_command(entry("no_such_module:COMMAND [lab]"))
 
 
 def test_a_stranger_is_refused():
     """An entry point that names something else is told, not called."""
     with pytest.raises(CommandError, match="is no command, but a function"):
-        entry("json:dumps").load()
+        load_command(entry("json:dumps"))
 
 
 def test_an_extra_is_checked_without_importing_it():
