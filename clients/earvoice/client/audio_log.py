@@ -1,4 +1,4 @@
-"""What has been sent and may have to be sent again, and how it gets there from its source."""
+"""What has been sent and may have to be sent again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.options import TranslationUpdate
-from earvoice.runtime.audio_format import AudioFormat
 
 # The server refuses audio messages above 1 MiB.
 MESSAGE_LIMIT_BYTES = 1024 * 1024
@@ -43,10 +42,6 @@ async def cut_messages(
 class _Entry(NamedTuple):
     end_sample: int
     content: bytes | TranslationUpdate
-
-    @property
-    def byte_count(self) -> int:
-        return len(self.content) if isinstance(self.content, bytes) else 0
 
 
 class AudioLog:
@@ -153,52 +148,6 @@ class AudioLog:
         entry = self._entries.popleft()
         self._first_index += 1
         self._next_index = max(self._next_index, self._first_index)
-        self._held_bytes -= entry.byte_count
+        if isinstance(entry.content, bytes):
+            self._held_bytes -= len(entry.content)
         self.start_sample = entry.end_sample
-
-
-class AudioPump:
-    """Reads a session's source into its log, in a task, once it is started.
-
-    Attributes:
-        failing: gets what the source raises.
-    """
-
-    def __init__(
-        self, source: AsyncIterable[bytes | TranslationUpdate], audio: AudioFormat, log: AudioLog
-    ) -> None:
-        self._messages = cut_messages(source, audio.frame_bytes)
-        self._log = log
-        self._updates: deque[TranslationUpdate] = deque()
-        self._task: asyncio.Task[None] | None = None
-        self.failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def add_update(self, update: TranslationUpdate) -> None:
-        """Put an update before the next audio."""
-        self._updates.append(update)
-
-    def start(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-        if not self.failing.cancel() and not self.failing.cancelled():
-            # Looked at: who ended the session for another reason need not hear of it.
-            self.failing.exception()
-
-    async def _run(self) -> None:
-        try:
-            async for message in self._messages:
-                await self._add_updates()
-                await self._log.add(message)
-            await self._add_updates()
-            await self._log.end()
-        except Exception as error:  # noqa: BLE001 - handed on, not swallowed
-            self.failing.set_exception(error)
-
-    async def _add_updates(self) -> None:
-        while self._updates:
-            await self._log.add(self._updates.popleft())

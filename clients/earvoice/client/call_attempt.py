@@ -143,12 +143,12 @@ class CallAttempt:
         self._next_sample = asyncio.get_running_loop().create_future()
 
     async def events(
-        self, options: TranslationOptions, resume_token: bytes, failing: asyncio.Future[None]
+        self, options: TranslationOptions, resume_token: bytes, pumping: asyncio.Future[None]
     ) -> AsyncGenerator[TranslationEvent | None, None]:
         """Yield what the server tells until its summary; None now and then while it is silent.
 
-        The resume token is of the session that goes on, empty for a new one; ``failing`` gets what
-        the source of the audio raises.
+        The resume token is of the session that goes on, empty for a new one; ``pumping`` fails
+        with what the source of the audio raises.
 
         Raises:
             TranslationError: the call failed, or the server broke the protocol or does not answer.
@@ -160,7 +160,7 @@ class CallAttempt:
         try:
             while True:
                 reading = reading or asyncio.ensure_future(self._call.read())
-                await self._wait(reading, failing, sender)
+                await self._wait(reading, pumping, sender)
                 if not reading.done():
                     await self._check_stall()
                     yield None

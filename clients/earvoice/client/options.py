@@ -22,11 +22,13 @@ _ENCODINGS: Mapping[AudioEncoding, Any] = {
     name: types.AudioEncoding.Value(f"AUDIO_ENCODING_{name.upper()}")
     for name in get_args(AudioEncoding)
 }
-_CATCH_UPS: Mapping[CatchUp, Any] = {
+_CATCH_UPS: dict[CatchUp | None, Any] = {
+    None: api.CATCH_UP_UNSPECIFIED,
     "merge": api.CATCH_UP_MERGE,
     "every-segment": api.CATCH_UP_EVERY_SEGMENT,
 }
-_COMMIT_UNITS: Mapping[CommitUnit, Any] = {
+_COMMIT_UNITS: dict[CommitUnit | None, Any] = {
+    None: api.COMMIT_UNIT_UNSPECIFIED,
     "word": api.COMMIT_UNIT_WORD,
     "token": api.COMMIT_UNIT_TOKEN,
     "followed-word": api.COMMIT_UNIT_FOLLOWED_WORD,
@@ -121,7 +123,7 @@ class TranslationOptions:
 
 def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:
     """Return the first message of a session; what the options leave open stays unset."""
-    config = api.StreamingConfig(
+    return api.StreamingConfig(
         audio_encoding=_ENCODINGS[options.audio.encoding],
         sample_rate_hertz=options.audio.sample_rate_hz,
         audio_channel_count=options.audio.channel_count,
@@ -141,16 +143,13 @@ def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.
         history_selection=_write_history(options.history_selection),
         min_confidence=options.min_confidence,
         resume_token=resume_token,
+        catch_up=_CATCH_UPS[options.catch_up],
+        commit_unit=_COMMIT_UNITS[options.commit_unit],
+        endpointing=_write_endpointing(options.endpointing),
+        trace_context=(
+            types.TraceContext(traceparent=options.traceparent) if options.traceparent else None
+        ),
     )
-    if options.catch_up:
-        config.catch_up = _CATCH_UPS[options.catch_up]
-    if options.commit_unit:
-        config.commit_unit = _COMMIT_UNITS[options.commit_unit]
-    if options.endpointing != Endpointing():
-        config.endpointing.CopyFrom(_write_endpointing(options.endpointing))
-    if options.traceparent:
-        config.trace_context.traceparent = options.traceparent
-    return config
 
 
 def read_config(config: api.StreamingConfig) -> TranslationOptions:
@@ -221,7 +220,9 @@ def _read_history(config: api.StreamingConfig) -> HistorySelection | None:
     return None
 
 
-def _write_endpointing(endpointing: Endpointing) -> api.Endpointing:
+def _write_endpointing(endpointing: Endpointing) -> api.Endpointing | None:
+    if endpointing == Endpointing():
+        return None
     return api.Endpointing(
         disabled=endpointing.disabled,
         pause=_duration(endpointing.pause_ms),

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
@@ -22,16 +21,9 @@ _SERVING = 1
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-@dataclass(frozen=True)
-class ServerTarget:
-    """An address of the server: ``host:port``, or any gRPC target.
-
-    Attributes:
-        host: name that its certificate bears, where the address does not say it; else empty.
-    """
-
-    address: str
-    host: str = ""
+Target = tuple[str, str]
+"""An address of the server, ``host:port`` or any gRPC target, and the name that its certificate
+bears, where the address does not say it; else empty."""
 
 
 def split_address(address: str) -> tuple[str, ...]:
@@ -49,26 +41,26 @@ def split_address(address: str) -> tuple[str, ...]:
     return parts
 
 
-async def find_targets(parts: tuple[str, ...]) -> list[ServerTarget]:
+async def find_targets(parts: tuple[str, ...]) -> list[Target]:
     """Return all addresses now: a name given as ``dns:///name:port`` stands for all of its own.
 
     One that is not known now is left to gRPC, which says what is wrong with it.
     """
-    targets: list[ServerTarget] = []
+    targets: list[Target] = []
     for part in parts:
-        targets += await _looked_up(part) if part.startswith(_DNS) else [ServerTarget(part)]
+        targets += await _looked_up(part) if part.startswith(_DNS) else [(part, "")]
     return targets
 
 
-async def _looked_up(part: str) -> list[ServerTarget]:
+async def _looked_up(part: str) -> list[Target]:
     name, _, port = part.removeprefix(_DNS).rpartition(":")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except OSError:
-        return [ServerTarget(part)]
+        return [(part, "")]
     addresses = dict.fromkeys((family, str(place[0])) for family, _, _, _, place in found)
     return [
-        ServerTarget(f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}", name)
+        (f"[{host}]:{port}" if family == socket.AF_INET6 else f"{host}:{port}", name)
         for family, host in addresses
     ]
 
@@ -76,7 +68,7 @@ async def _looked_up(part: str) -> list[ServerTarget]:
 class ServerChannel:
     """A connection to one address, used by any number of calls."""
 
-    def __init__(self, target: ServerTarget, channel: grpc.aio.Channel) -> None:
+    def __init__(self, target: Target, channel: grpc.aio.Channel) -> None:
         self.target = target
         self.channel = channel
         self.user_count = 0
@@ -114,7 +106,7 @@ class ServerChannels:
     """
 
     def __init__(
-        self, parts: tuple[str, ...], open_channel: Callable[[ServerTarget], grpc.aio.Channel]
+        self, parts: tuple[str, ...], open_channel: Callable[[Target], grpc.aio.Channel]
     ) -> None:
         self._parts = parts
         self._open_channel = open_channel
@@ -125,7 +117,9 @@ class ServerChannels:
     async def use(self, lost: ServerChannel | None = None) -> AsyncIterator[ServerChannel]:
         """Give the connection, another one than ``lost``, which was given before."""
         if self._current is None or self._current is lost:
-            self._replace(await self._open_after(lost))
+            self._replace(await self._open_after(lost.target if lost else None))
+            if lost is not None:
+                await self._close_if_done(lost)
         assert self._current is not None  # noqa: S101 - just replaced
         used = self._current
         used.user_count += 1
@@ -144,7 +138,7 @@ class ServerChannels:
             return True
         target = leaving.target
         for _ in range(await self.count()):
-            candidate = await self._open_after_target(target)
+            candidate = await self._open_after(target)
             serves = await candidate.is_serving()
             if serves and self._current is leaving:
                 self._replace(candidate)
@@ -168,15 +162,7 @@ class ServerChannels:
         self._current = channel
         self._channels.add(channel)
 
-    async def _open_after(self, lost: ServerChannel | None) -> ServerChannel:
-        before = self._current
-        opened = await self._open_after_target(lost.target if lost else None)
-        if before is not None:
-            before.is_retired = True
-            await self._close_if_done(before)
-        return opened
-
-    async def _open_after_target(self, target: ServerTarget | None) -> ServerChannel:
+    async def _open_after(self, target: Target | None) -> ServerChannel:
         targets = await find_targets(self._parts)
         place = targets.index(target) + 1 if target in targets else 0
         chosen = targets[place % len(targets)]

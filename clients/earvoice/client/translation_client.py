@@ -20,7 +20,7 @@ from earvoice.client.options import TranslationOptions, TranslationUpdate
 from earvoice.client.server_channels import (
     ServerChannel,
     ServerChannels,
-    ServerTarget,
+    Target,
     split_address,
 )
 from earvoice.client.translation_stream import ResumePoint, TranslationStream
@@ -177,11 +177,12 @@ def connect(
     if tls is not None:
         tls.check()
 
-    def open_to(target: ServerTarget) -> grpc.aio.Channel:
+    def open_to(target: Target) -> grpc.aio.Channel:
+        server, name = target
         known = tls
-        if tls is not None and target.host and not tls.server_name:
-            known = replace(tls, server_name=target.host)
-        return open_channel(target.address, PUBLIC_MESSAGE_LIMIT_BYTES, known)
+        if tls is not None and name and not tls.server_name:
+            known = replace(tls, server_name=name)
+        return open_channel(server, PUBLIC_MESSAGE_LIMIT_BYTES, known)
 
     channels = ServerChannels(parts, open_to)
     return TranslationClient(channels, read_token=_reader(token), keeps_secrets=keeps_secrets)

@@ -6,11 +6,12 @@ import asyncio
 import random
 import struct
 import uuid
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from earvoice.client.audio_log import AudioLog, AudioPump
+from earvoice.client.audio_log import AudioLog, cut_messages
 from earvoice.client.call_attempt import CallAttempt, ReceptionClock, StallWatch
 from earvoice.client.errors import ServerBusyError, ServerUnavailableError, TranslationError
 from earvoice.client.event import (
@@ -238,7 +239,9 @@ class TranslationStream:
         )
         limit_bytes = REPLAY_LIMIT_BYTES if options.reconnect_limit_s else 0
         self._log = AudioLog(options.audio.frame_bytes, limit_bytes, start_sample)
-        self._pump = AudioPump(audio, options.audio, self._log)
+        self._audio = audio
+        self._is_audio_wanted = asyncio.Event()
+        self._updates: deque[TranslationUpdate] = deque()
         self._reconnection = Reconnection(options.reconnect_limit_s, now_s)
         self._affinity = uuid.uuid4().hex
         self._started = False
@@ -251,7 +254,7 @@ class TranslationStream:
         who must know the place to the sample puts the update among the audio. One that comes
         after the last audio holds for the final segment only.
         """
-        self._pump.add_update(update)
+        self._updates.append(update)
 
     async def events(self) -> AsyncGenerator[TranslationEvent, None]:
         """Yield what the server tells until its summary; nothing twice, and nothing left out.
@@ -262,11 +265,12 @@ class TranslationStream:
         """
         lost: ServerChannel | None = None
         untried_count = 0
+        pumping = asyncio.create_task(self._pump())
         try:
             while True:
                 async with self._channels.use(lost) as channel:
                     try:
-                        async with aclosing(self._attempt(channel)) as events:
+                        async with aclosing(self._attempt(channel, pumping)) as events:
                             async for event in events:
                                 yield event
                     except TranslationError as error:
@@ -282,9 +286,28 @@ class TranslationStream:
                 untried_count -= 1
                 await self._pause(failure, untried_count)
         finally:
-            await self._pump.stop()
+            pumping.cancel()
+            await asyncio.wait({pumping})
+            if not pumping.cancelled():
+                # Looked at: who ended the session for another reason need not hear of it.
+                pumping.exception()
 
-    async def _attempt(self, channel: ServerChannel) -> AsyncGenerator[TranslationEvent, None]:
+    async def _pump(self) -> None:
+        """Read the source into the log, once the session has started."""
+        await self._is_audio_wanted.wait()
+        async for message in cut_messages(self._audio, self._options.audio.frame_bytes):
+            await self._add_updates()
+            await self._log.add(message)
+        await self._add_updates()
+        await self._log.end()
+
+    async def _add_updates(self) -> None:
+        while self._updates:
+            await self._log.add(self._updates.popleft())
+
+    async def _attempt(
+        self, channel: ServerChannel, pumping: asyncio.Task[None]
+    ) -> AsyncGenerator[TranslationEvent, None]:
         watch = StallWatch(self._options.stall_timeout_s, self._now_s, channel.answers)
         reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
         call = CallAttempt(
@@ -292,7 +315,7 @@ class TranslationStream:
         )
         departure = Departure(self._channels, channel, self._now_s)
         token = self.resume_point.token
-        events = call.events(self._options, token, self._pump.failing)
+        events = call.events(self._options, token, pumping)
         try:
             async with aclosing(events):
                 async for event in events:
@@ -320,7 +343,7 @@ class TranslationStream:
         """The start of a session that goes on is told as that."""
         if not isinstance(event, Started):
             return event
-        self._pump.start()
+        self._is_audio_wanted.set()
         loss = self._reconnection.loss
         if not self._started or loss is None:
             self._started = True

@@ -206,7 +206,7 @@ async def test_a_session_that_comes_further_is_tried_anew():
     options = TranslationOptions(("de",), reconnect_limit_s=60)
     segments = []
     async with serve(service) as address:
-        channels = ServerChannels((address,), lambda target: open_channel(target.address))
+        channels = ServerChannels((address,), lambda target: open_channel(target[0]))
         async with TranslationClient(channels, lambda: now_s) as client:
             async for event in client.translate(send_fast([b"12"]), options):
                 if isinstance(event, SegmentDone):
