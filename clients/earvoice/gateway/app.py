@@ -27,7 +27,7 @@ from earvoice.gateway.door import Door
 from earvoice.gateway.messages import describe_error
 from earvoice.gateway.published import PublishedStream
 from earvoice.gateway.readers import SECURITY_HEADERS, find_stream, languages_of, reader_routes
-from earvoice.gateway.recordings import RecordingDecoder
+from earvoice.gateway.recordings import recording_route
 from earvoice.runtime.errors import EarvoiceError
 
 PAGE = Path(__file__).with_name("page")
@@ -100,7 +100,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
         ),
         socket_route("/v1/streams/{name}", read),
         *reader_routes(door),
-        Route("/v1/audio", RecordingDecoder(door).answer, methods=["POST"]),
+        recording_route(door),
         Route("/v1/models", list_models),
         Route("/readyz", is_ready),
         Route("/healthz", is_alive),

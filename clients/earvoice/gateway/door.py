@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opentelemetry.trace import SpanKind
 
-from earvoice.client import ResumePoint, TranslationClient, TranslationOptions, connect
-from earvoice.client.captions import NO_MARKS, CaptionMarks
+from earvoice.client import TranslationClient, connect
 from earvoice.gateway.access import Admission, Gatekeeper
 from earvoice.gateway.connection import CANCELLED, reason_of
+from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
@@ -166,33 +166,29 @@ class Door:
     @asynccontextmanager
     async def open(
         self,
-        options: TranslationOptions,
+        start: StartMessage,
         admission: Admission,
-        publish: str = "",
-        resume_points: Mapping[str, ResumePoint] | None = None,
         traceparent: str = "",
-        marks: CaptionMarks = NO_MARKS,
     ) -> AsyncIterator[Speaker]:
         """Give a stream; it ends with the context.
 
         Args:
-            publish: name under which others may read it; empty for nobody.
-            resume_points: by language, where the stream goes on.
             traceparent: of the caller's request; that of its config comes first.
-            marks: of the published captions.
         """
         published = None
-        if publish:
-            admission.check_stream(publish)
-            published = self.directory.open(publish, marks, resumes=bool(resume_points))
+        if start.publish:
+            admission.check_stream(start.publish)
+            published = self.directory.open(
+                start.publish, start.marks, resumes=bool(start.resume_points)
+            )
         elif admission.stream != "*":
             raise PermissionDeniedError(
                 f"the access token is for the stream {admission.stream!r}: publish under it"
             )
         client = self.client.with_token(admission.server_token)
-        span = StreamSpan(self._telemetry, options.traceparent or traceparent)
-        traced = replace(options, traceparent=span.traceparent)
-        speaker = Speaker(client, traced, resume_points, published, self._telemetry.meters)
+        span = StreamSpan(self._telemetry, start.options.traceparent or traceparent)
+        traced = replace(start.options, traceparent=span.traceparent)
+        speaker = Speaker(client, traced, start.resume_points, published, self._telemetry.meters)
         self.speaker_count += 1
         begun_s = time.monotonic()
         error: BaseException | None = None

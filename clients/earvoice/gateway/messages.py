@@ -259,13 +259,11 @@ class SpokenEvent(NamedTuple):
     Attributes:
         resume_point: bytes of where the session could go on after this; empty where the event
             gives no such place.
-        came_s: when it came, on the clock of `time.perf_counter`.
     """
 
     language: str
     event: TranslationEvent
     resume_point: bytes = b""
-    came_s: float = 0.0
 
 
 def describe_event(spoken: SpokenEvent) -> dict[str, Any]:

@@ -25,14 +25,7 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
     start = read_start(first)
     admission = door.gatekeeper.admit(start.access_token or token, "speak")
     async with (
-        door.open(
-            start.options,
-            admission,
-            start.publish,
-            start.resume_points,
-            connection.traceparent,
-            start.marks,
-        ) as speaker,
+        door.open(start, admission, connection.traceparent) as speaker,
         asyncio.TaskGroup() as group,
     ):
         audio: Speaker | ContainerAudio = speaker
@@ -40,8 +33,7 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
             audio = ContainerAudio(speaker, start.options.audio)
             group.create_task(audio.run())
         listening = group.create_task(_listen(door, connection, audio))
-        async for spoken in speaker.events():
-            await connection.send(dump(describe_event(spoken)))
+        await speaker.run(lambda spoken: connection.send(dump(describe_event(spoken))))
         listening.cancel()
 
 

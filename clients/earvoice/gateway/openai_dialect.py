@@ -24,7 +24,7 @@ from earvoice.client import (
 from earvoice.gateway import messages
 from earvoice.gateway.connection import Connection
 from earvoice.gateway.door import Door
-from earvoice.gateway.messages import dump, read_object
+from earvoice.gateway.messages import StartMessage, dump, read_object
 from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import (
     EarvoiceError,
@@ -55,13 +55,12 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
         transcript=session.wants_transcript,
     )
     async with (
-        door.open(options, admission, traceparent=connection.traceparent) as speaker,
+        door.open(StartMessage(options), admission, connection.traceparent) as speaker,
         asyncio.TaskGroup() as group,
     ):
         listening = group.create_task(_listen(door, connection, session, speaker))
         await speaker.send(first_audio)
-        async for spoken in speaker.events():
-            await session.tell_event(spoken.event)
+        await speaker.run(lambda spoken: session.tell_event(spoken.event))
         listening.cancel()
     await session.tell("session.closed")
 

@@ -17,6 +17,7 @@ from earvoice.client import (
     Started,
     Tentative,
     TranslationEvent,
+    join_words,
 )
 from earvoice.client.captions import NO_MARKS, SHORTEST_MS, CaptionMarks, CaptionWriter, Cue
 from earvoice.gateway.messages import SpokenEvent, describe_event, dump
@@ -47,9 +48,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        return "".join(
-            f" {word.text}" if word.starts_word else word.text for word in self.words
-        ).strip()
+        return join_words(self.words)
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -10,11 +10,13 @@ from typing import IO
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
 from earvoice.gateway.door import Door
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import IdleError, InvalidAudioError, OutOfOrderError
 
@@ -32,25 +34,21 @@ _FROM_FILE = ("-protocol_whitelist", "file", *_CONTAINERS)
 _FROM_PIPE = ("-protocol_whitelist", "pipe", *_CONTAINERS)
 
 
-class RecordingDecoder:
-    """Answers an uploaded recording with its sound: raw 16-bit PCM, 16 kHz, one channel."""
+def recording_route(door: Door) -> Route:
+    """Answer an uploaded recording with its sound: raw 16-bit PCM, 16 kHz, one channel."""
+    free = asyncio.Semaphore(_DECODERS)
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self._free = asyncio.Semaphore(_DECODERS)
-
-    async def answer(self, request: Request) -> Response:
-        door = self._door
+    async def answer(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         admission = door.gatekeeper.admit(shown_token(request), "speak")
         # Files without a name: a gateway that is killed leaves none.
         with door.counted(), tempfile.TemporaryFile() as recording:
             # Who may not translate has nothing decoded either.
             await door.client.with_token(admission.server_token).list_models()
-            await self._receive(request, recording)
+            await _receive(request, recording, door.settings)
             sound = tempfile.TemporaryFile()  # noqa: SIM115 - closed once sent
             try:
-                async with self._free:
+                async with free:
                     await _decode(recording, sound)
             except BaseException:
                 sound.close()
@@ -58,25 +56,25 @@ class RecordingDecoder:
         headers = {"Content-Length": str(sound.seek(0, 2))}
         return StreamingResponse(_blocks(sound), media_type="audio/L16;rate=16000", headers=headers)
 
-    async def _receive(self, request: Request, recording: IO[bytes]) -> None:
-        settings = self._door.settings
-        blocks = aiter(request.stream())
-        received_bytes = 0
-        while True:
-            try:
-                async with asyncio.timeout(settings.idle_timeout_ms / 1000):
-                    block = await anext(blocks, None)
-            except TimeoutError as error:
-                raise IdleError(f"nothing came within {settings.idle_timeout_ms} ms") from error
-            if block is None:
-                break
-            received_bytes += len(block)
-            if received_bytes > settings.max_recording_bytes:
-                raise InvalidAudioError(
-                    f"the recording has more than {settings.max_recording_bytes} bytes, all that "
-                    "are allowed"
-                )
-            recording.write(block)
+    return Route("/v1/audio", answer, methods=["POST"])
+
+
+async def _receive(request: Request, recording: IO[bytes], settings: GatewaySettings) -> None:
+    blocks = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(settings.idle_timeout_ms / 1000):
+                block = await anext(blocks, None)
+        except TimeoutError as error:
+            raise IdleError(f"nothing came within {settings.idle_timeout_ms} ms") from error
+        if block is None:
+            return
+        recording.write(block)
+        if recording.tell() > settings.max_recording_bytes:
+            raise InvalidAudioError(
+                f"the recording has more than {settings.max_recording_bytes} bytes, all that "
+                "are allowed"
+            )
 
 
 async def _decode(recording: IO[bytes], sound: IO[bytes]) -> None:

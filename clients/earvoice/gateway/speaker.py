@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from earvoice.client import (
     ResumePoint,
     Started,
     TranslationClient,
+    TranslationEvent,
     TranslationOptions,
     TranslationUpdate,
 )
@@ -24,9 +25,6 @@ from earvoice.runtime.errors import OutOfOrderError
 from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
-WAITING_EVENTS = 1_000
-"""Far more than are released while one is written; a caller that reads nothing holds up its own
-sessions here."""
 
 
 class _AudioQueue:
@@ -99,7 +97,6 @@ class Speaker:
         rate = options.audio.sample_rate_hz * options.audio.frame_bytes
         limit_bytes = rate * WAITING_AUDIO_MS // 1000
         self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
-        self._events: asyncio.Queue[SpokenEvent | None] = asyncio.Queue(WAITING_EVENTS)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -123,59 +120,28 @@ class Speaker:
         for queue in self._audio.values():
             await queue.put(None)
 
-    async def events(self) -> AsyncIterator[SpokenEvent]:
-        """Yield the events of all languages as they come, each with its language."""
-        running = asyncio.create_task(self._run())
-        coming: asyncio.Task[SpokenEvent | None] | None = None
-        try:
-            while True:
-                coming = asyncio.create_task(self._events.get())
-                await asyncio.wait({coming, running}, return_when=asyncio.FIRST_COMPLETED)
-                if not coming.done() and self._events.empty():
-                    break
-                event = await coming
-                if event is None:
-                    break
-                self._note(event)
-                yield event
-                self._note_relay(event)
-            await running
-        finally:
-            left = {task for task in (running, coming) if task is not None}
-            for task in left:
-                task.cancel()
-            await asyncio.wait(left)
-            if not running.cancelled():
-                # Looked at: whoever ended this for another reason need not hear of it.
-                running.exception()
+    async def run(self, tell: Callable[[SpokenEvent], Awaitable[None]]) -> None:
+        """Translate until all sessions have ended.
 
-    def _note(self, spoken: SpokenEvent) -> None:
-        match spoken.event:
+        Args:
+            tell: gets the events of all languages as they come; a session waits for what it told.
+        """
+        async with asyncio.TaskGroup() as group:
+            for language in self._audio:
+                group.create_task(self._translate(language, tell))
+
+    def _note(self, language: str, event: TranslationEvent) -> None:
+        match event:
             case Started() | Reconnected():
-                self.session_ids.append(spoken.event.session_id)
+                self.session_ids.append(event.session_id)
             case Committed():
-                self.word_count += sum(word.starts_word for word in spoken.event.words)
+                self.word_count += sum(word.starts_word for word in event.words)
         if self._published is not None:
-            self._published.publish(spoken.language, spoken.event)
+            self._published.publish(language, event)
 
-    def _note_relay(self, spoken: SpokenEvent) -> None:
-        if isinstance(spoken.event, Committed):
-            relay_ms = 1000 * (time.perf_counter() - spoken.came_s)
-            self.longest_relay_ms = max(self.longest_relay_ms, relay_ms)
-            if self._meters is not None:
-                self._meters.record("earvoice.gateway.relay", relay_ms)
-
-    async def _run(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for language in self._audio:
-                    group.create_task(self._translate(language))
-        except ExceptionGroup as failures:
-            # One failure ends the others: there is only one to tell.
-            raise failures.exceptions[0] from None
-        await self._events.put(None)
-
-    async def _translate(self, language: str) -> None:
+    async def _translate(
+        self, language: str, tell: Callable[[SpokenEvent], Awaitable[None]]
+    ) -> None:
         options = replace(self._options, target_languages=(language,), paced=True)
         queue = self._audio[language]
         point = self._resume_points.get(language)
@@ -186,13 +152,21 @@ class Speaker:
         try:
             async with aclosing(stream.events()) as events:
                 async for event in events:
+                    came_s = time.perf_counter()
                     token = b""
                     if isinstance(event, Committed | EndOfUtterance) and event.resume_token:
                         token = stream.resume_point.to_bytes()
-                    spoken = SpokenEvent(language, event, token, time.perf_counter())
-                    await self._events.put(spoken)
+                    self._note(language, event)
+                    await tell(SpokenEvent(language, event, token))
+                    if isinstance(event, Committed):
+                        self._note_relay(1000 * (time.perf_counter() - came_s))
         finally:
             queue.close()
+
+    def _note_relay(self, relay_ms: float) -> None:
+        self.longest_relay_ms = max(self.longest_relay_ms, relay_ms)
+        if self._meters is not None:
+            self._meters.record("earvoice.gateway.relay", relay_ms)
 
 
 async def _without_start(
