@@ -18,11 +18,12 @@ TranslationError
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import error_details_pb2
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 from grpc_status import rpc_status
@@ -186,39 +187,26 @@ def error_class(status: StatusCode, reason: str) -> type[TranslationError]:
 def translate_failure(failure: AioRpcError) -> TranslationError:
     status = failure.code()
     details = _read_details(failure)
-    info = error_details_pb2.ErrorInfo()
-    ours = _unpack(details, info) and info.domain == _DOMAIN
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    ours = any(detail.Unpack(info) for detail in details) and info.domain == _DOMAIN
+    waits = any(detail.Unpack(retry) for detail in details)
     reason = info.reason if ours else ""
     metadata = dict(info.metadata) if ours else {}
     return error_class(status, reason)(
         failure.details() or "the server gave no message",
         code=status.name,
         reason=reason,
-        retry_after_s=_read_retry_after_s(details),
+        retry_after_s=retry.retry_delay.ToMilliseconds() / 1000 if waits else None,
         metadata=metadata,
         # None: a reason of a newer server, or a failure of the transport.
         passing=False if _REPLAYED in metadata else PASSING_BY_REASON.get(reason),
     )
 
 
-def _read_details(failure: AioRpcError) -> status_pb2.Status | None:
+def _read_details(failure: AioRpcError) -> Sequence[Any]:
     try:
-        return rpc_status.from_call(failure)
+        status = rpc_status.from_call(failure)
     except (DecodeError, ValueError) as error:
         _LOG.warning("the details of status %s cannot be read: %s", failure.code(), error)
-        return None
-
-
-def _read_retry_after_s(details: status_pb2.Status | None) -> float | None:
-    retry = error_details_pb2.RetryInfo()
-    if not _unpack(details, retry):
-        return None
-    return float(retry.retry_delay.ToMilliseconds()) / 1000
-
-
-def _unpack(
-    details: status_pb2.Status | None,
-    message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo,
-) -> bool:
-    found = details.details if details else ()
-    return any(detail.Unpack(message) for detail in found)
+        return ()
+    return status.details if status else ()

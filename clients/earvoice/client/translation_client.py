@@ -125,23 +125,19 @@ class TranslationClient:
         lost: ServerChannel | None = None
         for left in reversed(range(await self._channels.count())):
             async with self._channels.use(lost) as channel:
+                stub = SpeechTranslationServiceStub(channel.channel)
                 try:
-                    return await self._list_models(channel, timeout_s)
-                except ServerUnavailableError:
-                    if not left:
-                        raise
+                    return read_catalog(
+                        await stub.ListModels(
+                            api.ListModelsRequest(), timeout=timeout_s, metadata=self._metadata()
+                        )
+                    )
+                except grpc.aio.AioRpcError as failure:
+                    error = translate_failure(failure)
+                    if not (left and isinstance(error, ServerUnavailableError)):
+                        raise error from failure
                     lost = channel
         raise AssertionError  # there is at least one address
-
-    async def _list_models(self, channel: ServerChannel, timeout_s: float) -> ModelCatalog:
-        stub = SpeechTranslationServiceStub(channel.channel)
-        try:
-            answer = await stub.ListModels(
-                api.ListModelsRequest(), timeout=timeout_s, metadata=self._metadata()
-            )
-        except grpc.aio.AioRpcError as failure:
-            raise translate_failure(failure) from failure
-        return read_catalog(answer)
 
     def _call(self, channel: ServerChannel, affinity: str) -> Any:
         stub = SpeechTranslationServiceStub(channel.channel)
