@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from earvoice.cli import parent_death
 from earvoice.cli.command import CommandError, ExitCode
@@ -60,78 +59,6 @@ class ChildPlan:
     stop_timeout_s: float = 15.0
 
 
-class ChildProcess:
-    """One run of a child, from its start to its exit; make one with ``spawn``."""
-
-    def __init__(
-        self, plan: ChildPlan, process: asyncio.subprocess.Process, relay: LogRelay
-    ) -> None:
-        self._plan = plan
-        self._process = process
-        self._relay = relay
-        assert process.stdout is not None  # noqa: S101 - spawned with a pipe
-        self._pump = asyncio.create_task(relay.pump(process.stdout))
-
-    @classmethod
-    async def spawn(cls, plan: ChildPlan, port: int | None, relay: LogRelay) -> Self:
-        plan.address_file.unlink(missing_ok=True)
-        environment = dict(plan.environment)
-        environment[f"{plan.variable_prefix}ADDRESS_FILE"] = str(plan.address_file)
-        if port is not None:
-            environment[f"{plan.variable_prefix}PORT"] = str(port)
-        process = await asyncio.create_subprocess_exec(
-            *(*SCRIPT, "exec", str(os.getpid())),
-            *plan.program,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            # Ctrl-C reaches the whole foreground group; the order of stopping is ours to keep.
-            start_new_session=True,
-        )
-        return cls(plan, process, relay)
-
-    async def wait_until_serving(self) -> str:
-        try:
-            async with asyncio.timeout(self._plan.start_timeout_s):
-                while not self._plan.address_file.exists():
-                    if self._process.returncode is not None:
-                        await self.wait()
-                        status = self._process.returncode
-                        raise self._start_error(f"ended with {status} before it served")
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            limit_s = self._plan.start_timeout_s
-            raise self._start_error(f"did not serve within {limit_s:g} s") from None
-        return self._plan.address_file.read_text(encoding="utf8").strip()
-
-    def _start_error(self, problem: str) -> CommandError:
-        lines = f"the {self._plan.name} {problem}; its last lines:\n{self._relay.tail}"
-        return CommandError(lines.strip(), ExitCode.SERVICES)
-
-    async def wait(self) -> int:
-        """Return the exit status once the child has ended and its lines are passed on."""
-        status = await self._process.wait()
-        # A grandchild may hold the pipe open: its lines are not waited for.
-        await asyncio.wait({self._pump}, timeout=_LAST_LINES_S)
-        return status
-
-    async def stop(self) -> None:
-        """Send SIGTERM and wait; kill the child when it takes too long or nobody waits any more."""
-        if self._process.returncode is None:
-            self._process.terminate()
-        try:
-            async with asyncio.timeout(self._plan.stop_timeout_s):
-                await self.wait()
-        except TimeoutError:
-            self._process.kill()
-            await self.wait()
-        finally:
-            if self._process.returncode is None:
-                self._process.kill()
-            self._pump.cancel()
-
-
 @contextmanager
 def sweeping() -> Iterator[Callable[[Path], None]]:
     """Give what a file or folder is named to that must not outlive this process, killed or not."""
@@ -160,15 +87,16 @@ class SupervisedChild:
         self._plan = plan
         self._relay = relay
         self._notify = notify
-        self._child: ChildProcess | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._pump: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Start the child and return its ``host:port`` once it serves."""
-        self._child = await ChildProcess.spawn(self._plan, self._plan.port, self._relay)
-        address = await self._child.wait_until_serving()
+        process = await self._spawn(self._plan.port)
+        address = await self._wait_until_serving(process)
         port = int(address.rpartition(":")[2])
-        self._keeper = asyncio.create_task(self._keep_alive(port))
+        self._keeper = asyncio.create_task(self._keep_alive(process, port))
         return address
 
     async def watch(self) -> None:
@@ -177,21 +105,84 @@ class SupervisedChild:
             await asyncio.shield(self._keeper)
 
     async def stop(self) -> None:
+        """Send SIGTERM and wait; kill the child when it takes too long or nobody waits any more."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
-        if self._child is not None:
-            await self._child.stop()
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            process.terminate()
+        try:
+            async with asyncio.timeout(self._plan.stop_timeout_s):
+                await self._wait(process)
+        except TimeoutError:
+            process.kill()
+            await self._wait(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            if self._pump is not None:
+                self._pump.cancel()
 
-    async def _keep_alive(self, port: int) -> None:
+    async def _spawn(self, port: int | None) -> asyncio.subprocess.Process:
+        plan = self._plan
+        plan.address_file.unlink(missing_ok=True)
+        environment = {
+            **plan.environment,
+            f"{plan.variable_prefix}ADDRESS_FILE": str(plan.address_file),
+        }
+        if port is not None:
+            environment[f"{plan.variable_prefix}PORT"] = str(port)
+        process = self._process = await asyncio.create_subprocess_exec(
+            *(*SCRIPT, "exec", str(os.getpid())),
+            *plan.program,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            # Ctrl-C reaches the whole foreground group; the order of stopping is ours to keep.
+            start_new_session=True,
+        )
+        assert process.stdout is not None  # noqa: S101 - spawned with a pipe
+        self._pump = asyncio.create_task(self._relay.pump(process.stdout))
+        return process
+
+    async def _wait_until_serving(self, process: asyncio.subprocess.Process) -> str:
+        try:
+            async with asyncio.timeout(self._plan.start_timeout_s):
+                while not self._plan.address_file.exists():
+                    if process.returncode is not None:
+                        await self._wait(process)
+                        raise self._start_error(f"ended with {process.returncode} before it served")
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            limit_s = self._plan.start_timeout_s
+            raise self._start_error(f"did not serve within {limit_s:g} s") from None
+        return self._plan.address_file.read_text(encoding="utf8").strip()
+
+    def _start_error(self, problem: str) -> CommandError:
+        lines = f"the {self._plan.name} {problem}; its last lines:\n{self._relay.tail}"
+        return CommandError(lines.strip(), ExitCode.SERVICES)
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> int:
+        """Return the exit status once the child has ended and its lines are passed on."""
+        status = await process.wait()
+        if self._pump is not None:
+            # A grandchild may hold the pipe open: its lines are not waited for.
+            await asyncio.wait({self._pump}, timeout=_LAST_LINES_S)
+        return status
+
+    async def _keep_alive(self, process: asyncio.subprocess.Process, port: int) -> None:
         deaths_in_a_row = 0
-        while self._child is not None:
+        while True:
             born_s = time.monotonic()
-            status = await self._child.wait()
+            status = await self._wait(process)
             deaths_in_a_row = count_death(deaths_in_a_row, time.monotonic() - born_s)
             delay_s = restart_delay_s(deaths_in_a_row)
             self._notify(
                 f"the {self._plan.name} ended with {status}; starting it again in {delay_s:g} s"
             )
             await asyncio.sleep(delay_s)
-            self._child = await ChildProcess.spawn(self._plan, port, self._relay)
+            process = await self._spawn(port)

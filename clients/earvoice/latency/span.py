@@ -65,11 +65,6 @@ class Span:
             raise self._wrong(name, values, "numbers")
         return numbers
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        if PREFIX + name not in self.attributes:
-            return ()
-        return tuple(str(value) for value in self._items(name))
-
     def flags(self, name: str) -> tuple[bool, ...]:
         return tuple(bool(value) for value in self._items(name))
 
