@@ -9,8 +9,8 @@ import stat
 import sys
 import time
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TextIO, get_args
@@ -87,27 +87,21 @@ def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
     from earvoice.client.audio_file import AudioFile, UnknownFormatError  # noqa: PLC0415
 
     paced = speed == "realtime"
-    chunk_ms = REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS
-    try:
-        file = AudioFile(path)
-    except UnknownFormatError:
-        duration_ms = probe_file(str(path))
-        audio = AudioFormat()
-        source = FfmpegAudio(f"file:{path}", audio, str(path))
-
-        def decoded() -> AsyncIterator[bytes]:
-            chunks = source.chunks(chunk_ms)
-            return pace(chunks, audio) if paced else chunks
-
-        yield AudioInput(str(path), audio, duration_ms, paced, decoded)
-        return
-    with file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(AudioFile(path))
+            audio = file.audio
+            duration_ms: float | None = file.duration_ms
+            read: Callable[[int], Iterable[bytes] | AsyncIterable[bytes]] = file.chunks
+        except UnknownFormatError:
+            audio, duration_ms = AudioFormat(), probe_file(str(path))
+            read = FfmpegAudio(f"file:{path}", audio, str(path)).chunks
 
         def chunks() -> AsyncIterator[bytes]:
-            blocks = file.chunks(chunk_ms)
-            return pace(blocks, file.audio) if paced else send_fast(blocks)
+            blocks = read(REALTIME_CHUNK_MS if paced else FAST_CHUNK_MS)
+            return pace(blocks, audio) if paced else send_fast(blocks)
 
-        yield AudioInput(str(path), file.audio, file.duration_ms, paced, chunks)
+        yield AudioInput(str(path), audio, duration_ms, paced, chunks)
 
 
 def open_address(address: str, speed: Speed, tell: Callable[[str], None]) -> AudioInput:

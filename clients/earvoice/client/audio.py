@@ -34,7 +34,7 @@ async def pace(
     """
     origin_s = now_s()
     sent_bytes = 0
-    async for chunk in chunks if isinstance(chunks, AsyncIterable) else send_fast(chunks):
+    async for chunk in send_fast(chunks):
         sent_bytes += len(chunk)
         wait_s = origin_s + audio.duration_ms(sent_bytes) / 1000 - now_s()
         if wait_s > 0:
@@ -42,8 +42,12 @@ async def pace(
         yield chunk
 
 
-async def send_fast(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+def send_fast(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     """Yield each chunk at once; the stream's own flow control is the only brake."""
+    return aiter(chunks if isinstance(chunks, AsyncIterable) else _one_by_one(chunks))
+
+
+async def _one_by_one(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
     for chunk in chunks:
         yield chunk
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from opentelemetry.trace import SpanKind
 
@@ -30,58 +29,46 @@ from earvoice.telemetry.trace_context import (
     traceparent_of,
 )
 
-if TYPE_CHECKING:
-    from earvoice.telemetry.tracing import SpanBatch  # its SDK is imported where it is wanted
-
 RETRY_MS = 1_000
 _LOG = logging.getLogger(__name__)
 
 
-class StreamSpan:
-    """A speaker's stream in the traces: the policy service's sessions hang on it.
+@contextmanager
+def _stream_span(
+    telemetry: ServiceTelemetry, traceparent: str
+) -> Iterator[tuple[str, dict[str, str | float | Sequence[str]]]]:
+    """Trace a speaker's stream: the policy service's sessions hang on its span.
 
     Args:
         traceparent: of the caller, or empty.
 
-    Attributes:
-        traceparent: what the policy service is told.
+    Yields:
+        the traceparent that the policy service is told, and the span's attributes, to be filled in.
     """
-
-    def __init__(self, telemetry: ServiceTelemetry, traceparent: str) -> None:
-        self.traceparent = traceparent
-        self._tracer = telemetry.tracer
-        self._begin_s = time.perf_counter()
-        self._batch: SpanBatch | None = None
-        if self._tracer is not None and draw_traced(traceparent, telemetry.trace_ratio):
-            self._batch = self._tracer.batch()
-            self._parent = read_traceparent(traceparent)
-            self._context = new_child(self._parent) if self._parent else new_root()
-            self.traceparent = traceparent_of(self._context)
-
-    def end(self, speaker: Speaker, error: BaseException | None) -> None:
-        if self._tracer is None or self._batch is None:
-            return
-        attributes: dict[str, str | float | Sequence[str]] = {
-            "earvoice.gateway.languages": list(speaker.languages),
-            "earvoice.gateway.sessions": speaker.session_ids,
-            "earvoice.gateway.longest_relay_ms": speaker.longest_relay_ms,
-            "earvoice.session.status": reason_of(error) if error else "OK",
-            "earvoice.session.words": speaker.word_count,
-        }
-        failed = error is not None and attributes["earvoice.session.status"] != CANCELLED
+    tracer = telemetry.tracer
+    if tracer is None or not draw_traced(traceparent, telemetry.trace_ratio):
+        yield traceparent, {}
+        return
+    batch = tracer.batch()
+    parent = read_traceparent(traceparent)
+    context = new_child(parent) if parent else new_root()
+    begin_s = time.perf_counter()
+    attributes: dict[str, str | float | Sequence[str]] = {}
+    status = "OK"
+    try:
+        yield traceparent_of(context), attributes
+    except BaseException as error:
+        status = reason_of(error)
+        raise
+    finally:
+        failed = status not in ("OK", CANCELLED)
+        attributes["earvoice.session.status"] = status
         if failed:
-            attributes["error.type"] = attributes["earvoice.session.status"]
-        interval_s = (self._begin_s, time.perf_counter())
-        self._batch.add(
-            "stream",
-            self._context,
-            self._parent,
-            interval_s,
-            attributes,
-            kind=SpanKind.SERVER,
-            failed=failed,
-        )
-        self._tracer.put(self._batch.spans)
+            attributes["error.type"] = status
+        interval_s = (begin_s, time.perf_counter())
+        kind = SpanKind.SERVER
+        batch.add("stream", context, parent, interval_s, attributes, kind=kind, failed=failed)
+        tracer.put(batch.spans)
 
 
 class Door:
@@ -186,30 +173,36 @@ class Door:
                 f"the access token is for the stream {admission.stream!r}: publish under it"
             )
         client = self.client.with_token(admission.server_token)
-        span = StreamSpan(self._telemetry, start.options.traceparent or traceparent)
-        traced = replace(start.options, traceparent=span.traceparent)
-        speaker = Speaker(client, traced, start.resume_points, published, self._telemetry.meters)
-        self.speaker_count += 1
         begun_s = time.monotonic()
-        error: BaseException | None = None
-        try:
-            yield speaker
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self.speaker_count -= 1
-            if published is not None:
-                self.directory.end(published)
-            span.end(speaker, error)
-            _LOG.info(
-                "stream ended",
-                extra={
-                    "sessions": speaker.session_ids,
-                    "seconds": round(time.monotonic() - begun_s, 3),
-                    "words": speaker.word_count,
-                },
+        with _stream_span(self._telemetry, start.options.traceparent or traceparent) as (
+            told_traceparent,
+            attributes,
+        ):
+            traced = replace(start.options, traceparent=told_traceparent)
+            speaker = Speaker(
+                client, traced, start.resume_points, published, self._telemetry.meters
             )
+            self.speaker_count += 1
+            try:
+                yield speaker
+            finally:
+                self.speaker_count -= 1
+                if published is not None:
+                    self.directory.end(published)
+                attributes |= {
+                    "earvoice.gateway.languages": list(speaker.languages),
+                    "earvoice.gateway.sessions": speaker.session_ids,
+                    "earvoice.gateway.longest_relay_ms": speaker.longest_relay_ms,
+                    "earvoice.session.words": speaker.word_count,
+                }
+                _LOG.info(
+                    "stream ended",
+                    extra={
+                        "sessions": speaker.session_ids,
+                        "seconds": round(time.monotonic() - begun_s, 3),
+                        "words": speaker.word_count,
+                    },
+                )
 
 
 def _going_away() -> NotReadyError:
