@@ -58,7 +58,12 @@ async def run_node(code: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "language"), [("README.md", "python"), ("docs/clients.md", "javascript")]
+    ("page", "language"),
+    [
+        ("README.md", "python"),
+        ("docs/clients.md", "python"),
+        ("docs/clients.md", "javascript"),
+    ],
 )
 async def test_a_client_by_grpc(page, language):
     """The whole audio is heard, and the words are printed as they come."""
