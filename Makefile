@@ -73,10 +73,13 @@ demo: setup ## translate a recording live: make demo AUDIO=my.wav TO=de POLICY=e
 live: setup ## open a page that captions what your microphone hears: make live TO=de
 	@$(BIN)/earvoice live $(if $(TO),--to $(TO))
 
-test: setup lint check ## everything that CI runs
+# Types take a minute of one core.
+test: setup ## lint and check, at once
+	@$(MAKE) --no-print-directory --jobs 2 lint check
 
 check: setup ## the tests alone
-	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile \
+		--no-loadscope-reorder
 
 quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract

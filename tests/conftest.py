@@ -21,6 +21,9 @@ os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *TOOL_FOLDERS])
 for service in ("ENCODER", "DECODER"):
     os.environ.setdefault(f"EARVOICE_{service}_PRECISION", "fp32")
 
+# What takes longest: several workers begin with it, and end together with what is short.
+LONGEST_FIRST = ("e2e/test_storm.py", "e2e", "deploy", "lab", "models", "integration")
+
 # A law says nothing about time, and a busy machine would break it by the clock.
 settings.register_profile("earvoice", deadline=None)
 settings.load_profile("earvoice")
@@ -40,6 +43,21 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model") / "tiny"
     write_tiny_checkpoint(path)
     return path
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first where several workers share the work."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=_place_in_the_order)
+
+
+def _place_in_the_order(item: pytest.Item) -> int:
+    path = item.path.relative_to(Path(__file__).parent)
+    for place, longest in enumerate(LONGEST_FIRST):
+        if path.is_relative_to(longest):
+            return place
+    return len(LONGEST_FIRST)
 
 
 def pytest_collection_finish() -> None:

@@ -23,6 +23,9 @@ VERSIONS = ("1.30", "1.34", "1.37")
 # Objects of the cluster, and the one that lets the adapter read how callers are checked.
 OUTSIDE = {"APIService", "ClusterRole", "ClusterRoleBinding", "Namespace"}
 
+# A megabyte of schemas, which it would read anew for every object.
+kubernetes_validate.utils.schema_contents = cache(kubernetes_validate.utils.schema_contents)
+
 
 @pytest.mark.parametrize("combination", list(promised_combinations()), ids=str)
 def test_every_combination_is_valid(combination):

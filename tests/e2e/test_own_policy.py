@@ -22,27 +22,25 @@ def beside_the_policy(folder: Path, *arguments: object) -> subprocess.CompletedP
     return earvoice(*arguments, cwd=folder)
 
 
-def test_translate_takes_a_file(tmp_path: Path):
-    """Nothing is committed before the end with a share of 0, much before it with all."""
-    first_ms = {}
-    for share in ("0.0", "1.0"):
-        policy = ("--policy", f"share.py:Share:share={share}", "--to", "de")
-        done = beside_the_policy(tmp_path, "translate", RECORDING, *policy, "--format", "jsonl")
-        assert done.returncode == 0, done.stderr
-        lines = [json.loads(line) for line in done.stdout.splitlines()]
-        first_ms[share] = min(line["delay_ms"] for line in lines if line["type"] == "word")
-    assert first_ms["1.0"] < first_ms["0.0"]
+def test_commands_take_a_file(tmp_path: Path):
+    """Nothing is committed before the end with a share of 0, much before it with all.
 
-
-def test_evaluate_takes_a_file(tmp_path: Path):
-    """Its settings say which policy it was, and its parameters."""
+    The settings of `evaluate` say which policy it was, and its parameters.
+    """
+    policy = ("--policy", "share.py:Share:share=0.0", "--to", "de")
+    done = beside_the_policy(tmp_path, "translate", RECORDING, *policy, "--format", "jsonl")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    late_ms = min(line["delay_ms"] for line in lines if line["type"] == "word")
     (tmp_path / "wavs.txt").write_text(f"{RECORDING}\n")
-    policy = ("--policy", "share.py:Share:share=0.5", "--output", "run")
+    policy = ("--policy", "share.py:Share:share=1.0", "--output", "run")
     done = beside_the_policy(tmp_path, "evaluate", "--source", "wavs.txt", "--to", "de", *policy)
     assert done.returncode == 0, done.stderr
-    assert read_records(tmp_path / "run" / "instances.log")[0].text("prediction")
+    record = read_records(tmp_path / "run" / "instances.log")[0]
+    assert record.text("prediction")
+    assert record.numbers("delays")[0] < late_ms
     settings = json.loads((tmp_path / "run" / "evaluation.json").read_text())
-    assert settings["session"]["options"]["policy"] == {"name": "share", "share": 0.5}
+    assert settings["session"]["options"]["policy"] == {"name": "share", "share": 1.0}
 
 
 def test_what_cannot_be_used_is_told_before_anything_starts(tmp_path: Path):

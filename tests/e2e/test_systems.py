@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults
 from earvoice.models.lstm import LstmConfig
 from tests.e2e.calling import SPEECH
-from tests.e2e.running import earvoice
+from tests.e2e.running import earvoice, start
 from tests.tiny_model import LIVELY_TEXT, tiny_config, train_sentencepiece, write_lively_checkpoint
 
 pytestmark = pytest.mark.torch
@@ -19,19 +21,29 @@ pytestmark = pytest.mark.torch
 STEP_MS = 320
 
 
-def _translated(folder: Path, config: ModelConfig, pieces: bytes, *options: object) -> list[float]:
+@contextmanager
+def _served(folder: Path, config: ModelConfig, pieces: bytes) -> Iterator[str]:
+    """The address of services of a random network."""
+    write_lively_checkpoint(folder / "model", config, pieces)
+    model = {f"EARVOICE_{one}_MODEL_PATH": str(folder / "model") for one in ("ENCODER", "DECODER")}
+    running = start(folder, **model)
+    try:
+        yield running.address
+    finally:
+        code = running.stop()
+    assert code == 0
+
+
+def _translated(address: str, *options: object) -> list[float]:
     """When each word came, in ms of audio."""
-    write_lively_checkpoint(folder, config, pieces)
-    paths = {f"EARVOICE_{one}_MODEL_PATH": str(folder) for one in ("ENCODER", "DECODER")}
-    command = ("translate", SPEECH, "--to", "de", "--format", "jsonl", "--no-guards")
-    done = earvoice(*command, *options, **paths)
+    command = ("translate", SPEECH, "--server", address, "--to", "de", "--format", "jsonl")
+    done = earvoice(*command, "--no-guards", *options)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return [line["delay_ms"] for line in lines if line["type"] == "word"]
 
 
-@pytest.mark.parametrize("beam", [1, 4])
-def test_a_transducer_decides_by_itself(tmp_path: Path, beam: int) -> None:
+def test_a_transducer_decides_by_itself(tmp_path: Path) -> None:
     """Without a word of policies: text comes while the recording runs, at steps' ends."""
     pieces = train_sentencepiece(LIVELY_TEXT, 64)
     config = replace(
@@ -39,9 +51,11 @@ def test_a_transducer_decides_by_itself(tmp_path: Path, beam: int) -> None:
         decoder=DecoderConfig(layers=1, predictor_layers=2, heads=4, ffn_width=48),
         policy_defaults=PolicyDefaults("transducer", attention_layer=1, segment_ms=STEP_MS),
     )
-    delays_ms = _translated(tmp_path / "model", config, pieces, "--beam-size", beam)
-    assert delays_ms
-    assert min(delays_ms) % STEP_MS == 0
+    with _served(tmp_path, config, pieces) as address:
+        for beam in (1, 4):
+            delays_ms = _translated(address, "--beam-size", beam)
+            assert delays_ms
+            assert min(delays_ms) % STEP_MS == 0
 
 
 def test_lstms_follow_a_frame_schedule(tmp_path: Path) -> None:
@@ -54,6 +68,7 @@ def test_lstms_follow_a_frame_schedule(tmp_path: Path) -> None:
         policy_defaults=PolicyDefaults("hold_n", attention_layer=1),
     )
     policy = "frame_schedule:wait_frames=100,stride_frames=20,tokens=2"
-    delays_ms = _translated(tmp_path / "model", config, pieces, "--policy", policy)
+    with _served(tmp_path, config, pieces) as address:
+        delays_ms = _translated(address, "--policy", policy)
     assert delays_ms
     assert min(delays_ms) >= 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from earvoice.models.config import DecoderConfig, PolicyDefaults
 from earvoice.models.text import TextConfig
 from tests.e2e.calling import SPEECH
-from tests.e2e.running import earvoice
+from tests.e2e.running import earvoice, start
 from tests.tiny_model import LIVELY_TEXT, tiny_config, train_sentencepiece, write_lively_checkpoint
 
 pytestmark = pytest.mark.torch
@@ -22,9 +23,9 @@ POLICY = ("--policy", "strided-wait-k:k=2", "--commit-unit", "token", "--no-guar
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A tiny checkpoint for both services."""
-    folder = tmp_path_factory.mktemp("text") / "model"
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Services of a tiny checkpoint."""
+    folder = tmp_path_factory.mktemp("text")
     pieces = train_sentencepiece(LIVELY_TEXT, 64)
     config = replace(
         tiny_config(pieces, pieces),
@@ -32,21 +33,24 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         decoder=DecoderConfig(layers=2, heads=4, ffn_width=48),
         policy_defaults=PolicyDefaults("wait_k", attention_layer=1, segment_ms=WORD_MS),
     )
-    write_lively_checkpoint(folder, config, pieces)
-    return {f"EARVOICE_{one}_MODEL_PATH": str(folder) for one in ("ENCODER", "DECODER")}
+    write_lively_checkpoint(folder / "model", config, pieces)
+    model = {f"EARVOICE_{one}_MODEL_PATH": str(folder / "model") for one in ("ENCODER", "DECODER")}
+    running = start(folder, **model)
+    yield running.address
+    assert running.stop() == 0
 
 
-def test_words_come_as_they_are_due(environment: dict[str, str], tmp_path: Path) -> None:
+def test_words_come_as_they_are_due(address: str, tmp_path: Path) -> None:
     """Sentences are utterances; nothing is written before two words, then at words' ends.
 
     From a file and from a pipe, the same.
     """
     file = tmp_path / "text.txt"
     file.write_text(TEXT)
-    command = ("translate", "--text", "--to", "de", "--format", "jsonl", "--transcript", *POLICY)
+    command = ("translate", "--text", "--server", address, "--to", "de", "--format", "jsonl")
     told = []
     for source, given in ((file, ""), ("-", TEXT)):
-        done = earvoice(*command, source, given=given, **environment)
+        done = earvoice(*command, "--transcript", *POLICY, source, given=given)
         assert done.returncode == 0, done.stderr
         told.append([json.loads(line) for line in done.stdout.splitlines()])
     texts = [[one["text"] for one in lines if one["type"] == "word"] for lines in told]
@@ -58,8 +62,8 @@ def test_words_come_as_they_are_due(environment: dict[str, str], tmp_path: Path)
         (7 * WORD_MS, 13 * WORD_MS),
     ]
     words = [line for line in lines if line["type"] == "word"]
-    for utterance, start in enumerate((0, 7 * WORD_MS)):
-        delays = [one["delay_ms"] - start for one in words if one["utterance"] == utterance]
+    for utterance, begin in enumerate((0, 7 * WORD_MS)):
+        delays = [one["delay_ms"] - begin for one in words if one["utterance"] == utterance]
         assert delays
         assert min(delays) >= 2 * WORD_MS
         assert all(delay % WORD_MS == 0 for delay in delays)
@@ -69,14 +73,14 @@ def test_words_come_as_they_are_due(environment: dict[str, str], tmp_path: Path)
         )
 
 
-def test_a_test_set_is_scored_in_words(environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_test_set_is_scored_in_words(address: str, tmp_path: Path) -> None:
     """Each line is an instance; the table has a column of words, and a second run goes on."""
     (tmp_path / "source").write_text(TEXT)
     (tmp_path / "target").write_text("eins zwei\ndrei vier\n")
     options = ("--source", tmp_path / "source", "--target", tmp_path / "target", *POLICY)
     for _ in range(2):
-        command = ("evaluate", "--text", "--to", "de", "--output", tmp_path / "run")
-        done = earvoice(*command, *options, **environment)
+        command = ("evaluate", "--text", "--server", address, "--to", "de")
+        done = earvoice(*command, *options, "--output", tmp_path / "run")
         assert done.returncode == 0, done.stderr
         assert "ideal, words" in done.stdout
     log = (tmp_path / "run" / "instances.log").read_text().splitlines()
@@ -84,9 +88,9 @@ def test_a_test_set_is_scored_in_words(environment: dict[str, str], tmp_path: Pa
     assert (tmp_path / "run" / "config.yaml").read_text().startswith("source_type: text\n")
 
 
-def test_sound_is_refused_by_name(environment: dict[str, str]) -> None:
+def test_sound_is_refused_by_name(address: str) -> None:
     """A model that reads says what it takes."""
-    done = earvoice("translate", SPEECH, "--to", "de", **environment)
+    done = earvoice("translate", SPEECH, "--server", address, "--to", "de")
     assert done.returncode != 0
     assert "audio_encoding" in done.stderr
     assert "allowed: AUDIO_ENCODING_WORDS" in done.stderr
