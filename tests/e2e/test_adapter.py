@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 import soundfile
@@ -13,6 +14,7 @@ from earvoice.adapter.tool_text import choose_session
 from earvoice.client.audio import send_fast
 from earvoice.client.event import Committed
 from earvoice.client.translation_client import connect
+from earvoice.runtime.audio_format import AudioFormat
 from tests.e2e.running import Running
 from tests.e2e.test_evaluate import RECORDING
 
@@ -41,7 +43,8 @@ def streamed(address, options, audio):
 def test_words_come_with_the_piece_that_brings_them(services: Running):
     """With pieces as long as segments, the piece's end is the word's delay; pauses included."""
     samples, rate_hz = soundfile.read(RECORDING, dtype="float32")
-    options = choose_session(f"--segment-ms {SEGMENT_MS}").for_audio(rate_hz)
+    _, options = choose_session(f"--segment-ms {SEGMENT_MS}")
+    options = replace(options, audio=AudioFormat("float32", rate_hz))
     piece_samples = rate_hz * SEGMENT_MS // 1000
     session = BlockingConnection(services.address).open(options)
     heard = []

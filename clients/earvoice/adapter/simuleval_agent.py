@@ -7,6 +7,7 @@ the services where a piece is as long as a segment (``--source-segment-size``).
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from simuleval.agents import SpeechToTextAgent
@@ -26,8 +27,8 @@ class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has n
     """Translates through running services."""
 
     def __init__(self, args: Namespace) -> None:
-        self._choice = choose_session(args.earvoice)
-        self._connection = BlockingConnection(self._choice.server)
+        server, self._options = choose_session(args.earvoice)
+        self._connection = BlockingConnection(server)
         self._session: BlockingSession | None = None
         self._sent_samples = 0
         super().__init__(args)
@@ -58,8 +59,8 @@ class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has n
         words = []
         if samples:
             if self._session is None:
-                options = self._choice.for_audio(states.source_sample_rate)
-                self._session = self._connection.open(options)
+                audio = replace(self._options.audio, sample_rate_hz=states.source_sample_rate)
+                self._session = self._connection.open(replace(self._options, audio=audio))
             words += self._session.push(array("f", samples).tobytes())
         if states.source_finished and self._session is not None:
             words += self._session.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from simulstream.server.speech_processors.incremental_output import IncrementalO
 from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
 from earvoice.adapter.tool_text import TokenWriter, choose_session
 from earvoice.client.event import CommittedWord
+from earvoice.runtime.audio_format import AudioFormat
 
 
 class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream has no types
@@ -27,8 +29,9 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
 
     def __init__(self, config: SimpleNamespace) -> None:
         super().__init__(config)
-        self._choice = choose_session(getattr(config, "earvoice", ""))
-        self._connection = BlockingConnection(self._choice.server)
+        server, options = choose_session(getattr(config, "earvoice", ""))
+        self._options = replace(options, audio=AudioFormat("float32", SAMPLE_RATE))
+        self._connection = BlockingConnection(server)
         self._session: BlockingSession | None = None
         self._tokens = TokenWriter()
 
@@ -39,7 +42,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
     def process_chunk(self, waveform: Any) -> IncrementalOutput:
         """Send ``[n]`` float32 at 16 kHz; give what it brings."""
         if self._session is None:
-            self._session = self._connection.open(self._choice.for_audio(SAMPLE_RATE))
+            self._session = self._connection.open(self._options)
         return self._output(self._session.push(waveform.astype("<f4").tobytes()))
 
     def end_of_stream(self) -> IncrementalOutput:
@@ -53,7 +56,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         """Check nothing: the services know what their model hears."""
 
     def set_target_language(self, language: str) -> None:
-        self._choice = self._choice.to_language(language)
+        self._options = replace(self._options, target_languages=(language,))
 
     def tokens_to_string(self, tokens: list[str]) -> str:
         return " ".join(tokens)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Never
 
 from earvoice.cli.command import CommandError
@@ -20,26 +19,12 @@ from earvoice.client.options import TranslationOptions
 from earvoice.runtime.audio_format import AudioFormat
 
 DEFAULT_SERVER = "127.0.0.1:50051"
+AUDIO = AudioFormat("float32")
+"""What the tools hand over, unless their recording has another rate."""
 
 
-@dataclass(frozen=True)
-class SessionChoice:
-    """A server, and what every session is asked for."""
-
-    server: str
-    options: TranslationOptions
-
-    def for_audio(self, sample_rate_hz: int) -> TranslationOptions:
-        """Return the options for 32-bit samples of one channel at a rate."""
-        return replace(self.options, audio=AudioFormat("float32", sample_rate_hz))
-
-    def to_language(self, target_language: str) -> SessionChoice:
-        options = replace(self.options, target_languages=(target_language,))
-        return replace(self, options=options)
-
-
-def choose_session(text: str) -> SessionChoice:
-    """Return what arguments of ``earvoice evaluate`` stand for.
+def choose_session(text: str) -> tuple[str, TranslationOptions]:
+    """Return the server and the options that arguments of ``earvoice evaluate`` stand for.
 
     Args:
         text: such as ``--server localhost:50051 --to de --policy edatt:alpha=0.2``.
@@ -54,10 +39,10 @@ def choose_session(text: str) -> SessionChoice:
     if chosen.catch_up == "merge":
         raise ValueError("--catch-up merge is not allowed: the tools wait for every segment")
     try:
-        options = read_translation_options(chosen, AudioFormat(), chosen.to, paced=False)
+        options = read_translation_options(chosen, AUDIO, chosen.to, paced=False)
     except CommandError as error:
         raise ValueError(str(error)) from error
-    return SessionChoice(chosen.server, options)
+    return chosen.server, options
 
 
 class _Parser(argparse.ArgumentParser):

@@ -123,19 +123,7 @@ class LabelledTextWriter:
 
 
 class JsonLineWriter:
-    """Writes an object a line as soon as it is known; ``type`` says what it is of.
-
-    * ``word``: ``text``, ``starts_word``, ``utterance``, ``source_start_ms``, ``source_end_ms``,
-      ``delay_ms``, ``elapsed_ms``, ``elapsed_clock`` (``live`` or ``true``), ``target_language``
-      and ``confidence``; with stage timings also ``received_ms``, ``client_network_ms`` (null
-      unless the session's clock is live) and ``stage_timings``;
-    * ``tentative``: the tail that may change, if asked for;
-    * ``utterance_end``, once for each language: ``utterance``, ``cause`` (``pause``, ``forced``,
-      ``end_of_audio``), where it began and ended, ``not_understood`` (null, or ``start_ms`` and
-      ``end_ms`` of what was said and not understood), and ``source_transcript`` if asked for.
-
-    Each has the ``file`` it came from.
-    """
+    """Writes an object a line as soon as it is known; docs/protocol.md lists their fields."""
 
     def __init__(self, output: TextIO, file: str, options: TranslationOptions) -> None:
         self._output = output

@@ -90,7 +90,7 @@ class _Row:
                 summary=f"{summary}{_AS_RELEASED}" if self.is_released_code else summary,
                 policy=parse_policy(f"{policy_name}:{chosen}"),
                 segment_ms=segment_ms,
-                initial_wait_ms=wait_ms if self.first_ms and segment_ms else None,
+                initial_wait_ms=wait_ms,
                 beam_size=self.beam_size,
                 commit_unit="token" if self.is_released_code else None,
                 is_released_code=self.is_released_code,

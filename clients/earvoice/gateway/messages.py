@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from google.protobuf import json_format
 
@@ -253,30 +253,23 @@ def _read_resume_points(content: object, languages: tuple[str, ...]) -> dict[str
     return points
 
 
-class SpokenEvent(NamedTuple):
-    """An event of one of a speaker's sessions.
+def describe_event(
+    language: str, event: TranslationEvent, resume_point: bytes = b""
+) -> dict[str, Any]:
+    """Return an event as what its JSON holds: ``type``, ``language``, and its own fields.
 
-    Attributes:
-        resume_point: bytes of where the session could go on after this; empty where the event
-            gives no such place.
+    Args:
+        resume_point: where the session could go on after this; empty where the event gives no such
+            place.
     """
-
-    language: str
-    event: TranslationEvent
-    resume_point: bytes = b""
-
-
-def describe_event(spoken: SpokenEvent) -> dict[str, Any]:
-    """Return an event as what its JSON holds: ``type``, ``language``, and its own fields."""
-    event = spoken.event
     content = {
         item.name: _plain(getattr(event, item.name))
         for item in fields(event)
         if item.name not in _NOT_TOLD
     }
-    told = {"type": _KINDS[type(event)], "language": spoken.language, **content}
-    if spoken.resume_point:
-        told["resume_point"] = base64.b64encode(spoken.resume_point).decode()
+    told = {"type": _KINDS[type(event)], "language": language, **content}
+    if resume_point:
+        told["resume_point"] = base64.b64encode(resume_point).decode()
     return told
 
 

@@ -33,7 +33,7 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
             audio = ContainerAudio(speaker, start.options.audio)
             group.create_task(audio.run())
         listening = group.create_task(_listen(door, connection, audio))
-        await speaker.run(lambda spoken: connection.send(dump(describe_event(spoken))))
+        await speaker.run(lambda *spoken: connection.send(dump(describe_event(*spoken))))
         listening.cancel()
 
 

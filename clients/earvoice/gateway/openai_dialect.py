@@ -60,7 +60,7 @@ async def serve_speaker(door: Door, connection: Connection, token: str) -> None:
     ):
         listening = group.create_task(_listen(door, connection, session, speaker))
         await speaker.send(first_audio)
-        await speaker.run(lambda spoken: session.tell_event(spoken.event))
+        await speaker.run(lambda _, event, __: session.tell_event(event))
         listening.cancel()
     await session.tell("session.closed")
 

@@ -20,7 +20,7 @@ from earvoice.client import (
     join_words,
 )
 from earvoice.client.captions import NO_MARKS, SHORTEST_MS, CaptionMarks, CaptionWriter, Cue
-from earvoice.gateway.messages import SpokenEvent, describe_event, dump
+from earvoice.gateway.messages import describe_event, dump
 from earvoice.runtime.errors import Code, InvalidFieldError, SlowReaderError
 
 WAITING_MESSAGES = 256
@@ -139,7 +139,7 @@ class PublishedStream:
             if lines and lines[-1].utterance == event.utterance:
                 lines[-1].is_final, lines[-1].end_ms = True, event.end_ms
         if isinstance(event, _FOR_READERS):
-            self._tell(language, dump(describe_event(SpokenEvent(language, event))))
+            self._tell(language, dump(describe_event(language, event)))
 
     def end(self, now_s: float) -> None:
         """The speaker has ended; readers are told, and let go."""

@@ -19,12 +19,13 @@ from earvoice.client import (
     TranslationOptions,
     TranslationUpdate,
 )
-from earvoice.gateway.messages import SpokenEvent
 from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import OutOfOrderError
 from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
+Tell = Callable[[str, TranslationEvent, bytes], Awaitable[None]]
+"""Takes a language, an event of its session, and where that could go on after it; else empty."""
 
 
 class _AudioQueue:
@@ -120,12 +121,8 @@ class Speaker:
         for queue in self._audio.values():
             await queue.put(None)
 
-    async def run(self, tell: Callable[[SpokenEvent], Awaitable[None]]) -> None:
-        """Translate until all sessions have ended.
-
-        Args:
-            tell: gets the events of all languages as they come; a session waits for what it told.
-        """
+    async def run(self, tell: Tell) -> None:
+        """Translate until all sessions have ended; each waits until what it told is taken."""
         async with asyncio.TaskGroup() as group:
             for language in self._audio:
                 group.create_task(self._translate(language, tell))
@@ -139,9 +136,7 @@ class Speaker:
         if self._published is not None:
             self._published.publish(language, event)
 
-    async def _translate(
-        self, language: str, tell: Callable[[SpokenEvent], Awaitable[None]]
-    ) -> None:
+    async def _translate(self, language: str, tell: Tell) -> None:
         options = replace(self._options, target_languages=(language,), paced=True)
         queue = self._audio[language]
         point = self._resume_points.get(language)
@@ -153,11 +148,11 @@ class Speaker:
             async with aclosing(stream.events()) as events:
                 async for event in events:
                     came_s = time.perf_counter()
-                    token = b""
+                    point_then = b""
                     if isinstance(event, Committed | EndOfUtterance) and event.resume_token:
-                        token = stream.resume_point.to_bytes()
+                        point_then = stream.resume_point.to_bytes()
                     self._note(language, event)
-                    await tell(SpokenEvent(language, event, token))
+                    await tell(language, event, point_then)
                     if isinstance(event, Committed):
                         self._note_relay(1000 * (time.perf_counter() - came_s))
         finally:

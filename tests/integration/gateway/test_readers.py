@@ -14,7 +14,7 @@ import webvtt
 from earvoice.client import Committed, CommittedWord, EndOfUtterance, NotUnderstood, Started
 from earvoice.client.captions import CaptionMarks
 from earvoice.gateway.access import issue_token
-from earvoice.gateway.messages import SpokenEvent, describe_event, read_captions
+from earvoice.gateway.messages import describe_event, read_captions
 from earvoice.gateway.published import (
     READERS_AT_ONCE,
     WAITING_MESSAGES,
@@ -241,7 +241,7 @@ async def test_captions_mark_what_may_be_wrong():
     stream.publish("de", EndOfUtterance(0, 0, 5_000, "pause", ""))
     stream.publish("de", NOT_UNDERSTOOD)
     told = [
-        describe_event(SpokenEvent("de", event))
+        describe_event("de", event)
         for event in (Committed((word("Guten"), unsure), 0, b""), NOT_UNDERSTOOD)
     ]
     cues = read_captions(

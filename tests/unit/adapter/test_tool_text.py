@@ -18,31 +18,23 @@ from earvoice.runtime.audio_format import AudioFormat
 
 def test_nothing_said_is_the_default_of_everything_but_catch_up():
     """The tools wait for each segment."""
-    choice = choose_session("")
-    assert choice.server == DEFAULT_SERVER
-    assert choice.options.policy is None
-    assert choice.options.catch_up == "every-segment"
+    server, options = choose_session("")
+    assert server == DEFAULT_SERVER
+    assert options.policy is None
+    assert options.catch_up == "every-segment"
+    assert options.audio == AudioFormat("float32", 16_000)
 
 
 def test_the_arguments_of_the_command_are_understood():
     """Server, language, policy, stream; quotes as in a shell."""
-    choice = choose_session(
+    server, options = choose_session(
         "--server 'host:1' --to fr --policy edatt:alpha=0.3 --segment-ms 400 --no-endpointing"
     )
-    assert choice.server == "host:1"
-    assert choice.options.target_languages == ("fr",)
-    assert choice.options.policy == Edatt(alpha=0.3)
-    assert choice.options.segment_ms == 400
-    assert choice.options.endpointing.disabled
-
-
-def test_audio_and_language_can_be_told_later():
-    """Nothing else changes."""
-    choice = choose_session("--segment-ms 400").to_language("it")
-    options = choice.for_audio(8_000)
-    assert options.audio == AudioFormat("float32", 8_000)
-    assert options.target_languages == ("it",)
+    assert server == "host:1"
+    assert options.target_languages == ("fr",)
+    assert options.policy == Edatt(alpha=0.3)
     assert options.segment_ms == 400
+    assert options.endpointing.disabled
 
 
 @pytest.mark.parametrize(
