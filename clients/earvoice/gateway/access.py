@@ -8,8 +8,10 @@ from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 import jwt
+from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import PermissionDeniedError, UnauthenticatedError
 
 Scope = Literal["speak", "read"]
@@ -38,23 +40,15 @@ class Gatekeeper:
     """Lets callers in.
 
     Args:
-        token_key: signs the gateway's tokens; empty hands callers' tokens to the policy service.
-        server_token: shown to the policy service for who came in by a token of the gateway's.
-        hands_on: callers' tokens can be shown to the policy service.
+        hands_on: callers' tokens can be shown to the policy service, which judges them where the
+            gateway signs none of its own.
     """
 
-    def __init__(
-        self,
-        token_key: str,
-        server_token: str,
-        allowed_origins: tuple[str, ...] = (),
-        *,
-        hands_on: bool = True,
-    ) -> None:
+    def __init__(self, settings: GatewaySettings, *, hands_on: bool = True) -> None:
+        self._token_key = _secret(settings.token_key)
+        self._server_token = _secret(settings.server_token)
+        self._allowed_origins = settings.allowed_origins
         self._hands_on = hands_on
-        self._token_key = token_key
-        self._server_token = server_token
-        self._allowed_origins = allowed_origins
 
     def check_origin(self, connection: HTTPConnection) -> None:
         """Check the page that a browser's script comes from; who is no browser names none."""
@@ -88,6 +82,10 @@ class Gatekeeper:
         if claims["scope"] != scope:
             raise PermissionDeniedError(f"the access token does not allow to {scope}")
         return Admission(self._server_token, claims["stream"])
+
+
+def _secret(value: SecretStr | None) -> str:
+    return value.get_secret_value() if value else ""
 
 
 def issue_token(token_key: str, scope: Scope, stream: str, lifetime: timedelta) -> str:

@@ -86,14 +86,7 @@ class Door:
     def __init__(self, settings: GatewaySettings) -> None:
         self.settings = settings
         self.client = _connect(settings)
-        server_token = settings.server_token.get_secret_value() if settings.server_token else ""
-        token_key = settings.token_key.get_secret_value() if settings.token_key else ""
-        self.gatekeeper = Gatekeeper(
-            token_key,
-            server_token,
-            settings.allowed_origins,
-            hands_on=self.client.keeps_secrets,
-        )
+        self.gatekeeper = Gatekeeper(settings, hands_on=self.client.keeps_secrets)
         self.directory = StreamDirectory(settings.kept_lines, settings.stream_linger_ms / 1000)
         self.socket_count = 0
         self.speaker_count = 0

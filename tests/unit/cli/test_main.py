@@ -10,6 +10,7 @@ from earvoice.cli.__main__ import main
 from earvoice.cli.command import Command, CommandError, require_extra
 from earvoice.cli.command_line import find_commands, load_command, summary_of
 from earvoice.gateway.access import Gatekeeper
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import PermissionDeniedError
 
 
@@ -67,7 +68,7 @@ def test_a_token_lets_its_bearer_into_the_stream_that_it_names(capsys, monkeypat
     monkeypatch.setenv("EARVOICE_GATEWAY_TOKEN_KEY", key)
     assert main(["gateway", "token", "read", "--stream", "hall", "--minutes", "5"]) == 0
     token = capsys.readouterr().out.strip()
-    gatekeeper = Gatekeeper(key, server_token="")
+    gatekeeper = Gatekeeper(GatewaySettings(token_key=key))
     assert gatekeeper.admit(token, "read").stream == "hall"
     with pytest.raises(PermissionDeniedError):
         gatekeeper.admit(token, "speak")
