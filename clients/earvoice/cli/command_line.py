@@ -29,7 +29,7 @@ ENTRY_POINT_GROUP = "earvoice.commands"
 
 _BUILT_IN = {
     "up": "up:UP",
-    "live": "live:COMMAND",
+    "live": "up:LIVE",
     "serve": "up:SERVE",
     "gateway": "gateway:COMMAND",
     "translate": "translate:COMMAND",

@@ -1,4 +1,7 @@
-"""``earvoice up``: all services on this machine until Ctrl-C or SIGTERM; ``serve``: one of them."""
+"""``earvoice up``: all services on this machine until Ctrl-C or SIGTERM.
+
+``live`` is the same with the page in a browser, ``serve`` one of them.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import argparse
 import json
 import os
 import sys
+import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 from earvoice.cli.command import (
     Command,
@@ -106,6 +111,32 @@ def publish_addresses(path: Path, addresses: Mapping[str, str]) -> Iterator[None
         path.unlink(missing_ok=True)
 
 
+def _add_live_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--to", action="append", metavar="TAG[,TAG...]", help="languages chosen on the page"
+    )
+    parser.add_argument("--port", type=int, default=8080, help="of the page (%(default)s; 0: any)")
+    parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
+
+
+def _run_live(options: argparse.Namespace) -> int:
+    return run_until_signalled(lambda _: _show_page(options))
+
+
+async def _show_page(options: argparse.Namespace) -> int:
+    choices = ServiceChoices(ports={GATEWAY: options.port}, gateway=True)
+    async with run_services(choices, ServiceLogs(shown=False)) as services:
+        # A browser trusts this name with a microphone.
+        address = f"http://localhost:{services.addresses[GATEWAY].rpartition(':')[2]}/"
+        if options.to:
+            address += f"?{urlencode({'to': ','.join(options.to)}, safe=',')}"
+        print(f"{address}  (Ctrl-C ends it)", flush=True)
+        if not options.no_browser:
+            webbrowser.open(address)
+        await services.watch()
+    return ExitCode.DONE
+
+
 def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("service", choices=SERVICES)
     add_listening_arguments(parser)
@@ -142,5 +173,6 @@ def build_environment(service: str, options: argparse.Namespace) -> dict[str, st
     return {**os.environ, **settings}
 
 
+LIVE = Command(_add_live_arguments, _run_live, "open a page that captions what a microphone hears")
 UP = Command(_add_up_arguments, _run_up, "run all services on this machine")
 SERVE = Command(_add_serve_arguments, _run_serve, "run one service in this process")

@@ -104,7 +104,7 @@ def entry(value):
     return EntryPoint("dance", value, "earvoice.commands")
 
 
-@pytest.mark.parametrize("name", ["up", "serve", "translate", "models", "demo"])
+@pytest.mark.parametrize("name", ["up", "live", "serve", "translate", "models", "demo"])
 def test_our_commands_load(name):
     """Each declares its arguments."""
     command = load_command(find_commands()[name])
