@@ -8,6 +8,10 @@ from earvoice.policies import POLICIES
 from earvoice.runtime.parameter import ParameterError, parameters_of
 
 
+HIGHEST = 2**31 - 1
+"""Whole numbers have 32 bits on the wire."""
+
+
 def values_of(parameter):
     """Any value that a parameter allows by itself."""
     if parameter.choices:
@@ -15,7 +19,7 @@ def values_of(parameter):
     elif parameter.kind is bool:
         values = st.booleans()
     elif parameter.kind is int:
-        values = st.integers(parameter.minimum, parameter.maximum)
+        values = st.integers(parameter.minimum, parameter.maximum or HIGHEST)
     else:
         values = st.floats(parameter.minimum, parameter.maximum)
     return st.lists(values, unique=True, max_size=4).map(tuple) if parameter.is_list else values
