@@ -313,12 +313,12 @@ def training(plan: Plan, name: str) -> Iterator[Row]:
     labels = torch.randint(4, config.source_pieces, (batch, 8), device=device)
 
     def step() -> float:
-        output = network(features, lengths, tokens[:, :-1])
-        loss = functional.cross_entropy(output.logits.flatten(0, 1), tokens[:, 1:].flatten())
+        logits, encoded = network(features, lengths, tokens[:, :-1])
+        loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         loss = loss + functional.ctc_loss(
-            output.ctc_log_probs.transpose(0, 1),
+            encoded.ctc_log_probs.transpose(0, 1),
             labels,
-            output.ctc_lengths,
+            encoded.ctc_lengths,
             torch.full((batch,), labels.shape[1], device=device),
             blank=config.blank,
             zero_infinity=True,

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from earvoice.models.config import Compression, ModelConfig, PositionScheme
-from earvoice.models.conformer import shift_relative
 from earvoice.models.errors import ModelInputError
+from earvoice.models.relative_attention import shift_relative
 from earvoice.models.translation import SpeechTranslationModel
 from tests.tiny_model import (
     SOURCE_TEXT,
@@ -52,7 +52,7 @@ def test_padded_batch_equals_single(
         network.prepare_inference(torch.float32)
     features = torch.nn.utils.rnn.pad_sequence(utterances, batch_first=True)
     with torch.inference_mode():
-        batch = network.encoder(features, torch.tensor(lengths)).compressed
+        batch = network.encoder(features, torch.tensor(lengths))
     for index, output in enumerate(alone):
         count = len(output.states)
         assert int(batch.lengths[index]) == count
@@ -110,10 +110,10 @@ def test_batches_of_any_lengths(
         best = single.ctc_log_probs[0].topk(2).values
         # Two labels closer than rounding may change places, and with them the runs.
         assume(bool((best[:, 0] - best[:, 1] > 1e-4).all()))
-        count = int(single.compressed.lengths[0])
-        assert int(batch.compressed.lengths[index]) == count
-        states = batch.compressed.states[index, :count]
-        torch.testing.assert_close(states, single.compressed.states[0], atol=2e-5, rtol=0)
+        count = int(single.lengths[0])
+        assert int(batch.lengths[index]) == count
+        states = batch.states[index, :count]
+        torch.testing.assert_close(states, single.states[0], atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("frames", [1, 2, 9, 159, 300])

@@ -16,9 +16,10 @@ from earvoice.models.config import (
     SubsamplerConfig,
     TargetLanguage,
 )
-from earvoice.models.conformer import ConformerLayer, position_rows
-from earvoice.models.ctc import CompressedStates, compress
+from earvoice.models.conformer import ConformerLayer
+from earvoice.models.ctc import Encoded, compress
 from earvoice.models.decoding import CachedDecoder
+from earvoice.models.relative_attention import position_rows
 
 pytestmark = pytest.mark.torch
 
@@ -61,7 +62,7 @@ def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tens
 
 def _compressed(
     tensors: dict[str, torch.Tensor], states: torch.Tensor, strategy: Compression
-) -> CompressedStates:
+) -> Encoded:
     head = _part(tensors, "encoder.ctc_fc.")
     log_probs = torch.nn.functional.linear(states, head["weight"], head["bias"]).log_softmax(-1)
     return compress(states[None], torch.tensor([len(states)]), log_probs[None], strategy)
@@ -85,8 +86,9 @@ def test_states_after_compression(
     compressed = _compressed(tensors, reference[f"{utterance}/ctc_layer_out"], strategy)
     layer = ConformerLayer(CONFIG.encoder).eval()
     layer.load_state_dict(_part(tensors, "encoder.layers.3."), strict=False)
-    rows = position_rows("released", compressed.states.shape[1], 64)
-    states = layer(compressed.states, rows)[0]
+    frames = compressed.states.shape[1]
+    rows = position_rows("released", frames, 64)
+    states = layer(compressed.states, frames=frames, rows=rows)[0]
     torch.testing.assert_close(
         states, reference[f"{utterance}/{strategy}/states"], atol=2e-5, rtol=0
     )

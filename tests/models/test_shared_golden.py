@@ -68,9 +68,9 @@ def test_padded_batch(shared_golden: Path, strategy: Compression) -> None:
     reference = np.load(shared_golden / "small_random_forward.npz")
     states = reference[f"{strategy}/batch2/encoder_out_TBC"]
     padding = reference[f"{strategy}/batch2/padding_mask"]
-    assert batch.compressed.lengths.tolist() == (~padding).sum(1).tolist()
-    for index, length in enumerate(batch.compressed.lengths.tolist()):
-        _assert_near(batch.compressed.states[index, :length], states[:length, index], 2e-5)
+    assert batch.lengths.tolist() == (~padding).sum(1).tolist()
+    for index, length in enumerate(batch.lengths.tolist()):
+        _assert_near(batch.states[index, :length], states[:length, index], 2e-5)
 
 
 def test_sound_to_text(shared_golden: Path) -> None:

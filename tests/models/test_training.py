@@ -5,8 +5,9 @@ import torch
 from torch.nn import functional
 
 from earvoice.models.config import ModelConfig
+from earvoice.models.ctc import Encoded
 from earvoice.models.transformer import Dropout
-from earvoice.models.translation import SpeechTranslationModel, TrainingOutput
+from earvoice.models.translation import SpeechTranslationModel
 
 pytestmark = pytest.mark.torch
 
@@ -19,15 +20,15 @@ def batch() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return torch.randn(2, 96, 80), torch.tensor([96, 61]), tokens
 
 
-def _loss(output: TrainingOutput, tokens: torch.Tensor, blank: int) -> torch.Tensor:
+def _loss(logits: torch.Tensor, encoded: Encoded, tokens: torch.Tensor, blank: int) -> torch.Tensor:
     forced = functional.cross_entropy(
-        output.logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=1
+        logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=1
     )
     transcripts = torch.tensor([[5, 6, 7], [8, 9, 1]])
     spoken = functional.ctc_loss(
-        output.ctc_log_probs.transpose(0, 1),
+        encoded.ctc_log_probs.transpose(0, 1),
         transcripts,
-        output.ctc_lengths,
+        encoded.ctc_lengths,
         torch.tensor([3, 2]),
         blank=blank,
     )
@@ -45,7 +46,7 @@ def test_learns_a_batch_by_heart(
     for _ in range(40):
         with torch.autocast("cpu", torch.bfloat16):
             output = network(*batch)
-        loss = _loss(output, batch[2], config.blank)
+        loss = _loss(*output, batch[2], config.blank)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         missing = [name for name, p in network.named_parameters() if p.grad is None]
@@ -59,11 +60,11 @@ def test_output_shapes(
     config: ModelConfig, batch: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 ) -> None:
     """The losses find what they need, in float32."""
-    output = SpeechTranslationModel(config)(*batch)
-    assert output.logits.shape == (2, 6, config.target_pieces)
-    assert output.ctc_log_probs.shape == (2, 12, config.source_pieces + 1)
-    assert output.ctc_lengths.tolist() == [12, 8]
-    assert output.logits.dtype == output.ctc_log_probs.dtype == torch.float32
+    logits, encoded = SpeechTranslationModel(config)(*batch)
+    assert logits.shape == (2, 6, config.target_pieces)
+    assert encoded.ctc_log_probs.shape == (2, 12, config.source_pieces + 1)
+    assert encoded.ctc_lengths.tolist() == [12, 8]
+    assert logits.dtype == encoded.ctc_log_probs.dtype == torch.float32
 
 
 def test_padding_does_not_train(
@@ -73,12 +74,12 @@ def test_padding_does_not_train(
     features, lengths, tokens = batch
     network = SpeechTranslationModel(config)
     network.train()
-    first = network(features, lengths, tokens)
+    logits, encoded = network(features, lengths, tokens)
     noisy = features.clone()
     noisy[1, 68:] = 100.0
-    second = network(noisy, lengths, tokens)
-    torch.testing.assert_close(first.logits, second.logits)
-    torch.testing.assert_close(first.ctc_log_probs[1, :8], second.ctc_log_probs[1, :8])
+    same_logits, same = network(noisy, lengths, tokens)
+    torch.testing.assert_close(logits, same_logits)
+    torch.testing.assert_close(encoded.ctc_log_probs[1, :8], same.ctc_log_probs[1, :8])
 
 
 def test_dropout_keeps_the_mean_and_the_seed() -> None:

@@ -179,14 +179,12 @@ def test_a_batch_equals_each_alone(tail_ms: int) -> None:
     batch = network.encoder(padded, lengths)
     for index, part in enumerate(parts):
         alone = network.encoder.encode(part)
-        count = int(batch.compressed.lengths[index])
+        count = int(batch.lengths[index])
         frames = int(batch.ctc_lengths[index])
         assert frames == -(-len(part) // 4)
-        assert alone.run_lengths.tolist() == batch.compressed.run_lengths[index, :count].tolist()
+        assert alone.run_lengths.tolist() == batch.run_lengths[index, :count].tolist()
         assert int(alone.run_lengths.sum()) == frames
-        torch.testing.assert_close(
-            alone.states, batch.compressed.states[index, :count], atol=1e-5, rtol=0
-        )
+        torch.testing.assert_close(alone.states, batch.states[index, :count], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])

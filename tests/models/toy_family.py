@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from earvoice.models.config import FamilyConfig, ModelConfig
-from earvoice.models.ctc import compress
-from earvoice.models.encoder import EncodedBatch, SpeechEncoder
+from earvoice.models.ctc import Encoded, compress
+from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
 from earvoice.runtime.parameter import parameter
@@ -43,15 +43,14 @@ class ToyEncoder(SpeechEncoder):
         self.states = nn.Linear(config.mel_bins, config.encoder.d_model)
         self.labels = nn.Linear(config.mel_bins, config.source_pieces + 1)
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         if lengths is None:
             lengths = features.new_full(features.shape[:1], features.shape[1], dtype=torch.long)
         padded = nn.functional.pad(features, (0, 0, 0, -features.shape[1] % self.join))
         joined = padded.view(len(features), -1, self.join, self.mel_bins).mean(2)
         log_probs = self.labels(joined).float().log_softmax(-1)
         frames = -(-lengths // self.join)
-        compressed = compress(self.states(joined), frames, log_probs, self.compression)
-        return EncodedBatch(compressed, log_probs, frames)
+        return compress(self.states(joined), frames, log_probs, self.compression)
 
 
 class LouderFilterbank(Filterbank):

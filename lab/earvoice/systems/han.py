@@ -138,9 +138,9 @@ def _loss(
     tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
     with torch.autocast("cpu", torch.bfloat16):
         lengths = torch.tensor([len(source) for source in sources])
-        output = network(padded, lengths, tokens[:, :-1].clamp(min=0), mask)
+        logits, _ = network(padded, lengths, tokens[:, :-1].clamp(min=0), mask)
     return functional.cross_entropy(
-        output.logits.flatten(0, 1),
+        logits.flatten(0, 1),
         tokens[:, 1:].flatten(),
         ignore_index=-1,
         label_smoothing=SMOOTHING,

@@ -127,7 +127,7 @@ def encoded(
     lengths = torch.tensor([len(source) for source in sources])
     padded = nn.utils.rnn.pad_sequence(list(sources), batch_first=True)
     if padded.ndim > 2:  # noqa: PLR2004 - features have an axis of their own
-        memory = encoder(padded, lengths).compressed
+        memory = encoder(padded, lengths)
         return memory.states, memory.lengths, HEARD_STRIDE
     positions = TokenPositions(ENCODER.d_model).up_to(padded.shape[1], padded.device)
     hidden = encoder.dropout(network.transformer_decoder.embed(padded, positions))

@@ -136,18 +136,18 @@ def _loss(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch
     frames = torch.tensor([len(each.features) for each in examples])
     texts = [torch.tensor([EOS, *each.pieces, EOS]) for each in examples]
     tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
-    output = network(padded, frames, tokens[:, :-1].clamp(min=0))
+    logits, encoded = network(padded, frames, tokens[:, :-1].clamp(min=0))
     written = functional.cross_entropy(
-        output.logits.flatten(0, 1),
+        logits.flatten(0, 1),
         tokens[:, 1:].flatten(),
         ignore_index=-1,
         label_smoothing=SMOOTHING,
     )
     labels = torch.tensor([label for each in examples for label in each.transcript])
     heard = functional.ctc_loss(
-        output.ctc_log_probs.transpose(0, 1),
+        encoded.ctc_log_probs.transpose(0, 1),
         labels,
-        output.ctc_lengths,
+        encoded.ctc_lengths,
         torch.tensor([len(each.transcript) for each in examples]),
         blank=network.config.blank,
         zero_infinity=True,

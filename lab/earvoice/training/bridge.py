@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from earvoice.corpus.spoken import spoken_form, transcript
-from earvoice.models.transformer import TokenPositions, TransformerEncoderLayer
+from earvoice.models.transformer import TokenPositions, TransformerLayer
 from earvoice.training.data import D_MODEL, batches
 from earvoice.training.schedule import optimiser, rate, report
 
@@ -45,9 +45,7 @@ class Bridge(nn.Module):
     def __init__(self, labels: int) -> None:
         super().__init__()
         self.embed = nn.Embedding(labels, WIDTH)
-        self.layers = nn.ModuleList(
-            TransformerEncoderLayer(WIDTH, 4, 1024, 0.0) for _ in range(LAYERS)
-        )
+        self.layers = nn.ModuleList(TransformerLayer(WIDTH, 4, 1024, 0.0) for _ in range(LAYERS))
         self.layer_norm = nn.LayerNorm(WIDTH)
         self.out = nn.Linear(WIDTH, D_MODEL)
         self.positions = TokenPositions(WIDTH)

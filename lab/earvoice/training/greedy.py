@@ -10,7 +10,7 @@ from torch.nn import functional
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from earvoice.models.transformer import DecoderLayer, TransformerDecoder
+    from earvoice.models.transformer import TransformerDecoder, TransformerLayer
 
 
 @torch.inference_mode()
@@ -39,12 +39,9 @@ def greedy(
     """
     batch = memory.shape[0]
     stack = decoder.stack_of(prompts[0])
-    layers = cast("list[DecoderLayer]", list(stack.layers))
+    layers = cast("list[TransformerLayer]", list(stack.layers))
     seen = (torch.arange(memory.shape[1]) < lengths[:, None])[:, None, None]
-    cross = [
-        (a.by_head(a.k_proj(memory)), a.by_head(a.v_proj(memory)))
-        for a in (layer.encoder_attn for layer in layers)
-    ]
+    cross = [layer.project_memory(memory) for layer in layers]
     kept: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * len(layers)
     tokens = torch.tensor(prompts)
     position = 0
@@ -56,11 +53,7 @@ def greedy(
         rows = decoder.positions.up_to(position + count, memory.device)[position:]
         hidden = decoder.embed(tokens, rows)
         for index, layer in enumerate(layers):
-            own = layer.self_attn
-            normed = layer.self_attn_layer_norm(hidden)
-            query, key, value = (
-                own.by_head(p(normed)) for p in (own.q_proj, own.k_proj, own.v_proj)
-            )
+            query, key, value = layer.project_self(hidden)
             past = kept[index]
             if past is not None:
                 key, value = torch.cat((past[0], key), 2), torch.cat((past[1], value), 2)
@@ -68,12 +61,11 @@ def greedy(
             attended = functional.scaled_dot_product_attention(
                 query, key, value, is_causal=past is None
             )
-            hidden = hidden + own.out_proj(attended.transpose(1, 2).flatten(2))
-            other = layer.encoder_attn
-            query = other.by_head(other.q_proj(layer.encoder_attn_layer_norm(hidden)))
+            hidden = layer.add_self(hidden, attended.transpose(1, 2).flatten(2))
+            query = layer.project_cross(hidden)
             attended = functional.scaled_dot_product_attention(query, *cross[index], attn_mask=seen)
-            hidden = hidden + other.out_proj(attended.transpose(1, 2).flatten(2))
-            hidden = hidden + layer.feed_forward(hidden)
+            hidden = layer.add_cross(hidden, attended.transpose(1, 2).flatten(2))
+            hidden = layer.add_feed_forward(hidden)
         logits = decoder.logits(stack.layer_norm(hidden[:, -1])).float()
         if allowed is not None:
             logits = logits.masked_fill(~allowed, -torch.inf)

@@ -1,4 +1,4 @@
-"""The papers' Conformer (Gulati 2020): strided convolutions, relative positions, layers."""
+"""The papers' Conformer (Gulati 2020): strided convolutions and layers."""
 
 import math
 
@@ -6,8 +6,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.config import EncoderConfig, PositionScheme
-from earvoice.models.inference import StridedConvolution
+from earvoice.models.config import EncoderConfig
+from earvoice.models.inference import (
+    DepthwiseConvolution,
+    InferenceLinear,
+    StridedConvolution,
+    prepare_linears,
+)
+from earvoice.models.relative_attention import FusedAttention, RelativeAttention
 from earvoice.models.transformer import Dropout
 
 
@@ -39,6 +45,7 @@ class Subsampler(nn.Module):
         )
         self._inference: nn.ModuleList | None = None
         self.scale = math.sqrt(config.d_model)
+        self._causal = config.causal
 
     def forward(
         self, features: torch.Tensor, lengths: torch.Tensor | None = None
@@ -65,6 +72,8 @@ class Subsampler(nn.Module):
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: packed weights for utterances that are not padded."""
+        if self._causal:
+            return
         last = len(self.conv_layers) - 1
         self._inference = nn.ModuleList(
             StridedConvolution(conv, dtype, self.scale if index == last else 1.0)
@@ -73,138 +82,37 @@ class Subsampler(nn.Module):
         )
 
 
-def sinusoid(positions: torch.Tensor, width: int) -> torch.Tensor:
-    """[n] positions → [n, width] float32: even columns sine, odd columns cosine.
-
-    The angular rate of column pair i is 10000^(-2i / width).
-    """
-    rates = torch.exp(
-        torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
-        * -(math.log(10000.0) / width)
-    )
-    angles = positions.to(torch.float32)[:, None] * rates
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
-
-
-def position_rows(positions: PositionScheme, frames: int, width: int) -> torch.Tensor:
-    """The sinusoid rows that an utterance of `frames` frames needs, [n, width] float32.
-
-    "released" takes rows 0 … T-1; "relative" takes the 2T-1 distances T-1 … -(T-1).
-    """
-    if positions == "released":
-        return sinusoid(torch.arange(frames), width)
-    return sinusoid(torch.arange(frames - 1, -frames, -1), width)
-
-
-def shift_relative(scores: torch.Tensor) -> torch.Tensor:
-    """[…, T, 2T-1] by distance T-1 … -(T-1) → [..., T, T] by key: column j gets distance i-j."""
-    frames = scores.shape[-2]
-    padded = functional.pad(scores, (1, 0))
-    flat = padded.flatten(-2)[..., frames:]
-    return flat.view(*scores.shape[:-1], 2 * frames - 1)[..., :frames]
-
-
-def shift_released(scores: torch.Tensor, lengths: torch.Tensor | None) -> torch.Tensor:
-    """The shift of the papers' code, [B, H, T, T] by sinusoid row → [B, H, T, T] by key.
-
-    Key j of query i gets row T-1-(i-j) for j ≤ i, zero for j = i+1, and for later keys row
-    j-i-2 of the *next* query; T is each utterance's own length, so padding changes nothing.
-    """
-    frames = scores.shape[-1]
-    if lengths is None:
-        flat = functional.pad(scores, (1, 0)).flatten(-2)[..., frames:]
-        return flat.view(scores.shape)
-    index = torch.arange(frames, device=scores.device)
-    own = lengths[:, None, None]
-    flat_index = (index[:, None] + 1) * own + index
-    row = (flat_index // (own + 1)).clamp(max=frames - 1)
-    column = (flat_index % (own + 1)).clamp(max=frames)
-    padded = functional.pad(scores, (1, 0)).flatten(-2)
-    source = (row * (frames + 1) + column).flatten(1)[:, None].expand(-1, scores.shape[1], -1)
-    return padded.gather(-1, source).view(scores.shape)
-
-
-class RelativeAttention(nn.Module):
-    """Multi-head self-attention whose scores also look at the distance between frames.
-
-    "released" computes [(q_i + u)·k_j + P(i, j)] / √d_model with the papers' shift, which depends
-    on the utterance's length; "relative" computes [(q_i + u)·k_j + (q_i + v)·r(i - j)] / √d_head.
-    """
-
-    def __init__(self, config: EncoderConfig, dropout: float = 0.0) -> None:
-        super().__init__()
-        width = config.d_model
-        self.heads = config.heads
-        self.positions = config.positions
-        self.released = config.positions == "released"
-        self.dropout = Dropout(dropout)
-        self.scale = (width if self.released else width // config.heads) ** -0.5
-        self.query_proj = nn.Linear(width, width)
-        self.key_proj = nn.Linear(width, width)
-        self.value_proj = nn.Linear(width, width)
-        self.pos_proj = nn.Linear(width, width, bias=False)
-        self.out_proj = nn.Linear(width, width)
-        self.u_bias = nn.Parameter(torch.empty(config.heads, width // config.heads))
-        self.v_bias = nn.Parameter(torch.empty(config.heads, width // config.heads))
-        nn.init.xavier_uniform_(self.u_bias)
-        nn.init.xavier_uniform_(self.v_bias)
-
-    def forward(
-        self,
-        hidden: torch.Tensor,
-        rows: torch.Tensor,
-        lengths: torch.Tensor | None,
-        blocked: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Attend.
-
-        Args:
-            rows: [n, d] float32 from `position_rows`.
-            lengths: [B] int64, or None when nothing is padded.
-            blocked: [B, 1, 1, T] bool, true at padded keys, or None.
-
-        Returns:
-            [B, T, d].
-        """
-        query, key, value = (
-            self._by_head(projection(hidden))
-            for projection in (self.query_proj, self.key_proj, self.value_proj)
-        )
-        position = self._by_head(self.pos_proj(rows)[None])
-        content = (query + self.u_bias[:, None]) @ key.transpose(-1, -2)
-        by_row = (query + self.v_bias[:, None]) @ position.transpose(-1, -2)
-        shifted = shift_released(by_row, lengths) if self.released else shift_relative(by_row)
-        scores = ((content + shifted) * self.scale).float()
-        if blocked is not None:
-            scores = scores.masked_fill(blocked, -1e4)
-        weights = self.dropout(scores.softmax(-1))
-        attended = (weights.to(value.dtype) @ value).transpose(1, 2).flatten(2)
-        output: torch.Tensor = self.out_proj(attended)
-        return output
-
-    def _by_head(self, projected: torch.Tensor) -> torch.Tensor:
-        return projected.view(*projected.shape[:-1], self.heads, -1).transpose(1, 2)
-
-
 class FeedForward(nn.Module):
-    """LayerNorm, d → multiplier · d, SiLU, back to d."""
+    """LayerNorm, d → multiplier · d, SiLU, back to d; half of it is added."""
 
     def __init__(self, width: int, multiplier: int, dropout: float) -> None:
         super().__init__()
         self.layernorm = nn.LayerNorm(width)
-        self.first_linear = nn.Linear(width, multiplier * width)
-        self.second_linear = nn.Linear(multiplier * width, width)
+        self.first_linear: nn.Linear | InferenceLinear = nn.Linear(width, multiplier * width)
+        self.second_linear: nn.Linear | InferenceLinear = nn.Linear(multiplier * width, width)
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[B, T, d] → [B, T, d]; the caller adds half of it to the residual stream."""
-        inner = functional.silu(self.first_linear(self.layernorm(hidden)))
-        output: torch.Tensor = self.dropout(self.second_linear(self.dropout(inner)))
-        return output
+        """[B, T, d] → [B, T, d] float32."""
+        first, second = self.first_linear, self.second_linear
+        normed = self.layernorm(hidden)
+        if isinstance(first, InferenceLinear) and isinstance(second, InferenceLinear):
+            return second.added_to(hidden, first.product(normed))
+        inner = self.dropout(functional.silu(first(normed)))
+        total: torch.Tensor = hidden + 0.5 * self.dropout(second(inner))
+        return total
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: SiLU and the half are part of the products."""
+        first, second = self.first_linear, self.second_linear
+        if isinstance(first, nn.Linear) and isinstance(second, nn.Linear):
+            self.first_linear = InferenceLinear.from_linear(first, dtype, "swish")
+            # Halving is exact in floating point.
+            self.second_linear = InferenceLinear(0.5 * second.weight, 0.5 * second.bias, dtype)
 
 
 class ConvolutionModule(nn.Module):
-    """Pointwise and gate, depthwise over time, BatchNorm, SiLU, pointwise."""
+    """Pointwise and gate, depthwise over time, BatchNorm, SiLU, pointwise; it is added."""
 
     def __init__(self, width: int, kernel: int, dropout: float) -> None:
         super().__init__()
@@ -214,17 +122,34 @@ class ConvolutionModule(nn.Module):
             width, width, kernel, padding=kernel // 2, groups=width, bias=False
         )
         self.batchnorm = nn.BatchNorm1d(width)
-        self.second_pointwise_conv1d = nn.Linear(width, width)
+        self.second_pointwise_conv1d: nn.Linear | InferenceLinear = nn.Linear(width, width)
         self.dropout = Dropout(dropout)
+        self._folded: DepthwiseConvolution | None = None
 
-    def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None) -> torch.Tensor:
-        """[B, T, d] → [B, T, d]; `valid` [B, T] bool, or None when nothing is padded."""
+    def forward(
+        self, hidden: torch.Tensor, valid: torch.Tensor | None, frames: int
+    ) -> torch.Tensor:
+        """[B, R, d] → [B, R, d] float32; see `ConformerLayer.forward`.
+
+        What is not a valid frame is silence to its neighbours.
+        """
         gated = functional.glu(self.first_pointwise_conv1d(self.layernorm(hidden)), dim=-1)
+        if frames < gated.shape[1]:
+            gated[:, frames:] = 0
         if valid is not None:
             gated = gated * valid[..., None]
+        second = self.second_pointwise_conv1d
+        if self._folded is not None and isinstance(second, InferenceLinear):
+            return second.added_to(hidden, self._folded(gated))
         inner = functional.silu(self._mixed(gated, valid))
-        output: torch.Tensor = self.dropout(self.second_pointwise_conv1d(inner))
-        return output if valid is None else output * valid[..., None]
+        output: torch.Tensor = self.dropout(second(inner))
+        return hidden + (output if valid is None else output * valid[..., None])
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: BatchNorm and SiLU are part of the convolution."""
+        self._folded = DepthwiseConvolution(self.depthwise_conv1d, self.batchnorm)
+        del self.depthwise_conv1d, self.batchnorm
+        prepare_linears(self, dtype)
 
     def _mixed(self, gated: torch.Tensor, valid: torch.Tensor | None) -> torch.Tensor:
         """Depthwise convolution and BatchNorm, [B, T, d] → [B, T, d] float32, padding zero."""
@@ -246,7 +171,7 @@ class ConformerLayer(nn.Module):
         width = config.d_model
         self.first_feed_forward = FeedForward(width, config.ffn_multiplier, dropout)
         self.attention_norm = nn.LayerNorm(width)
-        self.attention = RelativeAttention(config, dropout)
+        self.attention: RelativeAttention | FusedAttention = RelativeAttention(config, dropout)
         self.conv_module = ConvolutionModule(width, config.depthwise_kernel, dropout)
         self.second_feed_forward = FeedForward(width, config.ffn_multiplier, dropout)
         self.layernorm = nn.LayerNorm(width)
@@ -255,21 +180,35 @@ class ConformerLayer(nn.Module):
     def forward(
         self,
         hidden: torch.Tensor,
-        rows: torch.Tensor,
-        lengths: torch.Tensor | None = None,
         valid: torch.Tensor | None = None,
+        *,
+        frames: int,
+        rows: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """[B, T, d] → [B, T, d] float32.
+        """Compute the layer.
 
         Args:
-            lengths: [B] int64, or None when nothing is padded.
-            valid: [B, T] bool, the same as a mask, or None.
+            hidden: [B, R, d] float32.
+            valid: [B, R] bool, or None when nothing is padded.
+            frames: T ≤ R, what is sound or padding; rows from there on mean nothing.
+            rows: [n, d] float32 from `position_rows`; a layer for inference has its own.
+
+        Returns:
+            [B, R, d] float32. In inference padded frames are not zeroed; nothing looks at them.
         """
-        blocked = None if valid is None else ~valid[:, None, None, :]
-        hidden = hidden + 0.5 * self.first_feed_forward(hidden)
-        attended = self.attention(self.attention_norm(hidden), rows, lengths, blocked)
-        hidden = hidden + self.dropout(attended)
-        hidden = hidden + self.conv_module(hidden, valid)
-        hidden = hidden + 0.5 * self.second_feed_forward(hidden)
-        output: torch.Tensor = self.layernorm(hidden)
+        hidden = self.first_feed_forward(hidden)
+        normed = self.attention_norm(hidden)
+        if isinstance(self.attention, FusedAttention):
+            hidden = self.attention.added_to(hidden, normed, valid, frames)
+        else:
+            lengths = None if valid is None else valid.sum(1)
+            hidden = hidden + self.dropout(self.attention(normed, rows, lengths, valid))
+        hidden = self.conv_module(hidden, valid, frames)
+        output: torch.Tensor = self.layernorm(self.second_feed_forward(hidden))
         return output
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: see `earvoice.models.inference`."""
+        if isinstance(self.attention, RelativeAttention):
+            self.attention = FusedAttention(self.attention, dtype)
+        prepare_linears(self, dtype)

@@ -12,19 +12,23 @@ FIXED_RUN_FRAMES = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class CompressedStates:
+class Encoded:
     """A padded batch after compression; S is the longest utterance's number of states."""
 
     states: torch.Tensor
-    """[B, S, d] float32, zero where padded."""
+    """[B, S, d] float32, zero where padded; of an encoder, those after its last layer."""
     lengths: torch.Tensor
     """[B] int64 states of each utterance."""
     labels: torch.Tensor
     """[B, S] int64 CTC label of each state (its first frame's), -1 where padded."""
     run_lengths: torch.Tensor
-    """[B, S] int64 encoder frames behind each state, 0 where padded."""
+    """[B, S] int64 encoder frames behind each state, 0 where padded; they add up to T."""
     frame_labels: torch.Tensor
     """[B, T] int64 greedy label of every frame; of a padded one it means nothing."""
+    ctc_log_probs: torch.Tensor
+    """[B, T, V+1] float32 of the frames, blank last."""
+    ctc_lengths: torch.Tensor
+    """[B] int64 valid frames of T."""
 
 
 def compress(
@@ -32,7 +36,7 @@ def compress(
     lengths: torch.Tensor,
     ctc_log_probs: torch.Tensor,
     strategy: Compression,
-) -> CompressedStates:
+) -> Encoded:
     """Shorten every utterance as the strategy says.
 
     Runs are maximal stretches of equal greedy labels, runs of blanks included. "avg" takes the
@@ -40,7 +44,7 @@ def compress(
     within the run, "fixed" the mean of every 4 frames, "none" leaves all frames.
 
     Returns:
-        The compressed batch. No gradient flows through the weights, as in the papers' code.
+        No gradient flows through the weights, as in the papers' code.
     """
     with torch.no_grad():
         peak, label = ctc_log_probs.max(-1)
@@ -56,12 +60,14 @@ def compress(
     flat_slot = (slot + torch.arange(batch, device=slot.device)[:, None] * (slots + 1)).flatten()
     total = states.new_zeros(batch * (slots + 1), width)
     total = total.index_add(0, flat_slot, (states * weights[..., None]).flatten(0, 1))
-    return CompressedStates(
+    return Encoded(
         states=total.view(batch, slots + 1, width)[:, :slots],
         lengths=run_count,
         labels=_first_labels(label, slot, slots),
         run_lengths=sizes[:, :slots].long(),
         frame_labels=label,
+        ctc_log_probs=ctc_log_probs,
+        ctc_lengths=lengths,
     )
 
 

@@ -6,13 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import torch
-from torch import nn
 from torch.nn import functional
 
 from earvoice.models.errors import ModelInputError
-from earvoice.models.fused_transformer import FusedDecoderLayer
-from earvoice.models.inference import replace_linears
-from earvoice.models.transformer import DecoderLayer, DecoderStack, TransformerDecoder
+from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
 
 FIRST_CAPACITY_TOKENS = 64
 """Room for keys and values that a fresh cache has; it doubles when full."""
@@ -164,19 +161,16 @@ class BeamCache(DecoderCache):
         self.length = len(live)
 
 
-DecodingLayer = DecoderLayer | FusedDecoderLayer
+def decoding_layers(stack: DecoderStack) -> list[TransformerLayer]:
+    return [layer for layer in stack.layers if isinstance(layer, TransformerLayer)]
 
 
-def decoding_layers(stack: DecoderStack) -> list[DecodingLayer]:
-    return [layer for layer in stack.layers if isinstance(layer, DecodingLayer)]
-
-
-def _places(stack: DecoderStack) -> Iterator[tuple[DecodingLayer, int, int]]:
+def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
     """Each layer and its places among those that attend to the text and to the source."""
     text = source = 0
     for layer in decoding_layers(stack):
         yield layer, text, source
-        text, source = text + layer.text, source + layer.source
+        text, source = text + layer.to_itself, source + layer.to_source
 
 
 class CachedDecoder(TransformerDecoder):
@@ -185,17 +179,6 @@ class CachedDecoder(TransformerDecoder):
     @property
     def is_transducer(self) -> bool:
         return self.config.decoder.is_transducer
-
-    def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: see `earvoice.models.inference`."""
-        for stack in (self, *self.own.values()):
-            assert isinstance(stack, DecoderStack)  # noqa: S101 - for the type checker
-            stack.layers = nn.ModuleList(
-                FusedDecoderLayer(layer, dtype)
-                for layer in stack.layers
-                if isinstance(layer, DecoderLayer)
-            )
-        replace_linears(self, dtype)
 
     @torch.inference_mode()
     def open_cache(self, states: torch.Tensor, tokens: Sequence[int] = ()) -> DecoderCache:
@@ -210,10 +193,11 @@ class CachedDecoder(TransformerDecoder):
             raise ModelInputError(message)
         states = states.to(self.embed_tokens.weight.device)
         stack = self.stack_of(tokens)
-        layers = [layer for layer in decoding_layers(stack) if layer.source]
-        memory = torch.stack([layer.project_memory(states) for layer in layers], 1)
+        layers = [layer for layer in decoding_layers(stack) if layer.to_source]
+        memory = zip(*(layer.project_memory(states) for layer in layers), strict=True)
+        keys, values = map(torch.stack, memory)
         predictor = self.config.decoder.predictor_layers
-        return DecoderCache(memory[0], memory[1], stack, text_layers=predictor or None)
+        return DecoderCache(keys, values, stack, text_layers=predictor or None)
 
     @torch.inference_mode()
     def prefill(
@@ -250,13 +234,13 @@ class CachedDecoder(TransformerDecoder):
         # Rows before this are needed for the keys and values of other layers alone.
         first = min(first_logits, first_attention)
         for layer, text, source in _places(cache.stack):
-            if layer.text:
+            if layer.to_itself:
                 query, keys, values = layer.project_self(hidden)
                 keys, values = cache.extend(text, keys, values)
                 if text == len(cache.buffer[0]) - 1:
                     hidden, query, seen = hidden[first:], query[:, first:], seen[first:]
                 hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
-            if layer.source:
+            if layer.to_source:
                 queries = layer.project_cross(hidden)
                 if source == attention_layer - 1:
                     attended, weights = _weighted(queries, cache, source)
@@ -332,10 +316,10 @@ class CachedDecoder(TransformerDecoder):
         """[R, d] of the new tokens → [R, d] after the last LayerNorm, and attention [rows, S]."""
         attention: dict[int, torch.Tensor] = {}
         for layer, text, source in _places(stack):
-            if layer.text:
+            if layer.to_itself:
                 attended_rows = self._step_self_attention(layer, text, hidden, caches)
                 hidden = layer.add_self(hidden, attended_rows)
-            if layer.source:
+            if layer.to_source:
                 queries = layer.project_cross(hidden)
                 attended = []
                 for b, (cache, rows) in enumerate(_with_rows(caches)):
@@ -360,7 +344,7 @@ class CachedDecoder(TransformerDecoder):
 
     @staticmethod
     def _step_self_attention(
-        layer: DecodingLayer, index: int, hidden: torch.Tensor, caches: Sequence[DecoderCache]
+        layer: TransformerLayer, index: int, hidden: torch.Tensor, caches: Sequence[DecoderCache]
     ) -> torch.Tensor:
         """[R, d] → [R, d]: each row's new token over its own keys and values."""
         queries, keys, values = layer.project_self(hidden)

@@ -8,42 +8,17 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.models.config import EncoderConfig, ModelConfig
-from earvoice.models.conformer import ConformerLayer, Subsampler, position_rows, valid_frames
-from earvoice.models.ctc import CompressedStates, compress
+from earvoice.models.conformer import ConformerLayer, Subsampler, valid_frames
+from earvoice.models.ctc import Encoded, compress
 from earvoice.models.errors import ModelInputError
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
-from earvoice.models.fused_conformer import FusedConformerLayer
-from earvoice.models.fused_transformer import FusedEncoderLayer
-from earvoice.models.inference import InferenceLinear, replace_linears, rounded_rows
-from earvoice.models.transformer import Dropout, TokenPositions, TransformerEncoderLayer
+from earvoice.models.inference import InferenceLinear, prepare_linears, rounded_rows
+from earvoice.models.relative_attention import position_rows
+from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer
 
 PLAIN_ROW_STEP = 8
 """Rows are rounded to it where no product compiles for their number, but the convolution does."""
-
-
-@dataclasses.dataclass(frozen=True)
-class EncoderOutput:
-    """What one utterance gives; an encoder frame lasts `frame_shift_ms` of the model's config."""
-
-    states: torch.Tensor
-    """[S, d] float32, after compression and the layers above it."""
-    labels: torch.Tensor
-    """[S] int64 CTC label of each state's first frame; the blank is the last index."""
-    run_lengths: torch.Tensor
-    """[S] int64 encoder frames behind each state; they add up to T'."""
-    frame_labels: torch.Tensor
-    """[T'] int64 greedy CTC label of every encoder frame, whatever the compression."""
-
-
-@dataclasses.dataclass(frozen=True)
-class EncodedBatch:
-    compressed: CompressedStates
-    """Its states are those after the last layer: [B, S, d]."""
-    ctc_log_probs: torch.Tensor
-    """[B, T', V+1] float32 at the CTC layer, blank last."""
-    ctc_lengths: torch.Tensor
-    """[B] int64 valid frames of T'."""
 
 
 class SpeechEncoder(nn.Module):
@@ -55,7 +30,7 @@ class SpeechEncoder(nn.Module):
         self._prepared = False
         self._packed = False
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         """Encode a padded batch.
 
         Args:
@@ -63,19 +38,19 @@ class SpeechEncoder(nn.Module):
             lengths: [B] int64 frames of each utterance, or None when nothing is padded.
 
         Returns:
-            The batch; in evaluation mode each utterance's part equals that of encoding it alone.
+            In evaluation mode each utterance's part equals that of encoding it alone.
         """
         raise NotImplementedError
 
     @torch.inference_mode()
-    def encode(self, features: torch.Tensor) -> EncoderOutput:
+    def encode(self, features: torch.Tensor) -> Encoded:
         """Encode one utterance.
 
         Args:
             features: [T, mel] float32, normalised, T ≥ 1 frames of 10 ms.
 
         Returns:
-            Tensors on the network's device.
+            Tensors without the axis of a batch, on the network's device.
         """
         if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != self.mel_bins:  # noqa: PLR2004 - two axes
             message = (
@@ -85,34 +60,33 @@ class SpeechEncoder(nn.Module):
         # A network that is prepared for inference may have buffers alone.
         device = next(chain(self.parameters(), self.buffers())).device
         batch = self(features[None].to(device))
-        compressed = batch.compressed
-        return EncoderOutput(
-            states=compressed.states[0],
-            labels=compressed.labels[0],
-            run_lengths=compressed.run_lengths[0],
-            frame_labels=compressed.frame_labels[0],
-        )
+        return Encoded(*(getattr(batch, field.name)[0] for field in dataclasses.fields(batch)))
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: see `earvoice.models.inference`."""
-        replace_linears(self, dtype)
+        prepare_linears(self, dtype)
         self._prepared = True
         linears = [module for module in self.modules() if isinstance(module, InferenceLinear)]
         self._packed = any(linear.packed is not None for linear in linears)
 
-    def _through_fused(
-        self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
+    def _through(
+        self,
+        layers: nn.ModuleList,
+        hidden: torch.Tensor,
+        lengths: torch.Tensor | None,
+        **positions: torch.Tensor | None,
     ) -> torch.Tensor:
-        """[B, T, d] → [B, T, d]; one utterance gets its rows rounded once for all layers.
+        """[B, T, d] → [B, T, d]; for inference an utterance's rows are rounded once for all layers.
 
         Not where its length is given: masks are of T frames.
         """
         frames = hidden.shape[1]
-        if hidden.shape[0] == 1 and lengths is None:
+        valid = None if lengths is None else valid_frames(lengths, frames)
+        if self._prepared and hidden.shape[0] == 1 and lengths is None:
             rows = rounded_rows(frames) if self._packed else frames + -frames % PLAIN_ROW_STEP
             hidden = functional.pad(hidden, (0, 0, 0, rows - frames))
         for layer in layers:
-            hidden = layer(hidden, frames, lengths)
+            hidden = layer(hidden, valid, frames=frames, **positions)
         return hidden[:, :frames]
 
 
@@ -132,41 +106,30 @@ class PaperEncoder(SpeechEncoder):
         self._positions = None if self._conformer else TokenPositions(width)
         self.ctc_fc = nn.Linear(width, config.source_pieces + 1)
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         hidden, lengths = self.subsample(features, lengths)
         if self._positions is not None:
             hidden = hidden + self._positions.up_to(hidden.shape[1], hidden.device)
         middle = self.config.ctc_layer
-        hidden = self._through(self.layers[:middle], self.dropout(hidden), lengths)
+        hidden = self._read(self.layers[:middle], self.dropout(hidden), lengths)
         ctc_log_probs = self.ctc_fc(hidden).float().log_softmax(-1)
         if lengths is None:
             lengths = hidden.new_full(hidden.shape[:1], hidden.shape[1], dtype=torch.long)
-        compressed = compress(hidden, lengths, ctc_log_probs, self.config.compression)
-        above = compressed.lengths if hidden.shape[0] > 1 else None
-        states = self.layer_norm(self._through(self.layers[middle:], compressed.states, above))
-        return EncodedBatch(dataclasses.replace(compressed, states=states), ctc_log_probs, lengths)
+        encoded = compress(hidden, lengths, ctc_log_probs, self.config.compression)
+        above = encoded.lengths if hidden.shape[0] > 1 else None
+        states = self.layer_norm(self._read(self.layers[middle:], encoded.states, above))
+        return dataclasses.replace(encoded, states=states)
 
-    def prepare(self, dtype: torch.dtype) -> None:
-        if not self.config.causal:
-            self.layers = nn.ModuleList(_fused(layer, dtype) for layer in self.layers)
-            self.subsample.prepare(dtype)
-        super().prepare(dtype)
-
-    def _through(
+    def _read(
         self, layers: nn.ModuleList, hidden: torch.Tensor, lengths: torch.Tensor | None
     ) -> torch.Tensor:
-        if self._prepared and not self.config.causal:
-            return self._through_fused(layers, hidden, lengths)
-        frames, width = hidden.shape[1:]
-        valid = None if lengths is None else valid_frames(lengths, frames)
         if not self._conformer:
-            for layer in layers:
-                hidden = layer(hidden, valid)
-            return hidden
-        rows = position_rows(self.config.positions, frames, width).to(hidden.device)
-        for layer in layers:
-            hidden = layer(hidden, rows, lengths, valid)
-        return hidden
+            return self._through(layers, hidden, lengths)
+        rows = None
+        if not self._prepared:
+            frames, width = hidden.shape[1:]
+            rows = position_rows(self.config.positions, frames, width).to(hidden.device)
+        return self._through(layers, hidden, lengths, rows=rows)
 
 
 def _layer(config: EncoderConfig, dropout: float) -> nn.Module:
@@ -174,14 +137,7 @@ def _layer(config: EncoderConfig, dropout: float) -> nn.Module:
         return ConformerLayer(config, dropout)
     width = config.d_model
     ffn_width = config.ffn_multiplier * width
-    return TransformerEncoderLayer(width, config.heads, ffn_width, dropout, causal=config.causal)
-
-
-def _fused(layer: nn.Module, dtype: torch.dtype) -> nn.Module:
-    if isinstance(layer, ConformerLayer):
-        return FusedConformerLayer(layer, dtype)
-    assert isinstance(layer, TransformerEncoderLayer)  # noqa: S101 - there are two kinds
-    return FusedEncoderLayer(layer, dtype)
+    return TransformerLayer(width, config.heads, ffn_width, dropout, causal=config.causal)
 
 
 FAMILY = EncoderFamily(config=EncoderConfig, encoder=PaperEncoder, analysis=Filterbank)

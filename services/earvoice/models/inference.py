@@ -229,13 +229,19 @@ def check_inference_dtype(dtype: torch.dtype) -> None:
         raise ModelConfigError(message)
 
 
-def replace_linears(module: nn.Module, dtype: torch.dtype) -> None:
-    """Put an `InferenceLinear` in the place of every `nn.Linear` below `module`."""
+def prepare_linears(module: nn.Module, dtype: torch.dtype) -> None:
+    """Put an `InferenceLinear` in the place of every `nn.Linear` below `module`.
+
+    Parts with a method `prepare` of their own do so themselves.
+    """
     for name, child in list(module.named_children()):
-        if isinstance(child, nn.Linear):
+        prepare = getattr(child, "prepare", None)
+        if prepare is not None:
+            prepare(dtype)
+        elif isinstance(child, nn.Linear):
             setattr(module, name, InferenceLinear.from_linear(child, dtype))
         else:
-            replace_linears(child, dtype)
+            prepare_linears(child, dtype)
 
 
 class StridedConvolution(nn.Module):

@@ -15,12 +15,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from earvoice.models.config import FRAME_SHIFT_MS, FamilyConfig, ModelConfig
 from earvoice.models.conformer import valid_frames
-from earvoice.models.ctc import compress
-from earvoice.models.encoder import EncodedBatch, SpeechEncoder
+from earvoice.models.ctc import Encoded, compress
+from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.errors import ModelInputError
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
-from earvoice.models.inference import replace_linears
 from earvoice.models.transformer import Dropout
 from earvoice.models.vocabulary import PAD
 from earvoice.runtime.parameter import parameter
@@ -78,7 +77,7 @@ class LstmEncoder(SpeechEncoder):
         self.states = nn.Linear(2 * self.config.cells, self.config.d_model)
         self.ctc_fc = nn.Linear(self.config.d_model, config.source_pieces + 1)
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         if lengths is None:
             lengths = features.new_full(features.shape[:1], features.shape[1], dtype=torch.long)
         image, lengths = self._convolved(features[:, None], lengths)
@@ -89,8 +88,7 @@ class LstmEncoder(SpeechEncoder):
         )
         states = self.states(heard).tanh() * valid_frames(lengths, rows.shape[1])[..., None]
         log_probs = self.ctc_fc(states).float().log_softmax(-1)
-        compressed = compress(states, lengths, log_probs, self.config.compression)
-        return EncodedBatch(compressed, log_probs, lengths)
+        return compress(states, lengths, log_probs, self.config.compression)
 
     def _convolved(
         self, image: torch.Tensor, lengths: torch.Tensor
@@ -150,10 +148,6 @@ class LstmDecoder(nn.Module):
     def tie_embeddings(self) -> None:
         if self.config.decoder.tied_embeddings:
             self.output_projection.weight = self.embed_tokens.weight
-
-    def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: see `earvoice.models.inference`; the cells compute in float32."""
-        replace_linears(self, dtype)
 
     def forward(
         self,

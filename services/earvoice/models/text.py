@@ -12,10 +12,10 @@ from torch import nn
 
 from earvoice.models.config import FamilyConfig, ModelConfig
 from earvoice.models.conformer import valid_frames
-from earvoice.models.ctc import CompressedStates
-from earvoice.models.encoder import EncodedBatch, SpeechEncoder
+from earvoice.models.ctc import Encoded
+from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.families import EncoderFamily
-from earvoice.models.transformer import Dropout, TokenPositions, TransformerEncoderLayer
+from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer
 from earvoice.models.vocabulary import EOS, PAD, Vocabulary
 from earvoice.runtime.audio_format import WORDS_PER_SECOND
 from earvoice.runtime.parameter import ParameterError, parameter
@@ -60,7 +60,7 @@ class TextEncoder(SpeechEncoder):
         self.embed_tokens = nn.Embedding(config.source_pieces, width, padding_idx=PAD)
         nn.init.normal_(self.embed_tokens.weight, std=width**-0.5)
         self.layers = nn.ModuleList(
-            TransformerEncoderLayer(
+            TransformerLayer(
                 width, self.config.heads, self.config.ffn_width, dropout, causal=self.config.causal
             )
             for _ in range(self.config.layers)
@@ -69,7 +69,7 @@ class TextEncoder(SpeechEncoder):
         self.dropout = Dropout(dropout)
         self._positions = TokenPositions(width)
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         """As of any family; the states' labels are the pieces, and nothing is known of CTC."""
         pieces = features[..., 0].long()
         if lengths is None:
@@ -77,12 +77,11 @@ class TextEncoder(SpeechEncoder):
         valid = valid_frames(lengths, pieces.shape[1])
         embedded = self.embed_tokens(pieces) * self.config.d_model**0.5
         hidden = self.dropout(embedded + self._positions.up_to(pieces.shape[1], pieces.device))
-        for layer in self.layers:
-            hidden = layer(hidden, valid)
+        hidden = self._through(self.layers, hidden, lengths)
         labels = pieces.masked_fill(~valid, -1)
         states = self.layer_norm(hidden) * valid[..., None]
-        compressed = CompressedStates(states, lengths, labels, valid.long(), labels)
-        return EncodedBatch(compressed, states.new_empty(*pieces.shape, 0), lengths)
+        nothing = states.new_empty(*pieces.shape, 0)
+        return Encoded(states, lengths, labels, valid.long(), labels, nothing, lengths)
 
 
 def source_pieces(

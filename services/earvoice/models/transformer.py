@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from earvoice.models.config import Activation, ModelConfig
 from earvoice.models.errors import ModelInputError
+from earvoice.models.inference import InferenceLinear, prepare_linears
 from earvoice.models.vocabulary import PAD
 
 BYTE_VALUES = 256
@@ -42,44 +43,80 @@ ACTIVATIONS: Mapping[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class MultiHeadAttention(nn.Module):
-    """The four projections of multi-head attention, queries scaled by √d_head⁻¹."""
+    """The projections of multi-head attention, to what is read itself or to a source."""
 
-    def __init__(self, width: int, heads: int, dropout: float, *, key_bias: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float,
+        *,
+        key_bias: bool = True,
+        to_source: bool = False,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.q_proj = nn.Linear(width, width)
+        self.q_proj: nn.Linear | InferenceLinear = nn.Linear(width, width)
         # A bias of the keys changes no weight; Whisper has none.
         self.k_proj = nn.Linear(width, width, bias=key_bias)
         self.v_proj = nn.Linear(width, width)
-        self.out_proj = nn.Linear(width, width)
+        self.out_proj: nn.Linear | InferenceLinear = nn.Linear(width, width)
+        self._to_source = to_source
+        self._joined: InferenceLinear | None = None
 
     def by_head(self, projected: torch.Tensor) -> torch.Tensor:
         """[…, L, d] → […, heads, L, d_head]."""
         return projected.view(*projected.shape[:-1], self.heads, -1).transpose(-2, -3)
 
-    def forward(
+    def project(self, inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """[…, L, d] → query, key and value […, heads, L, d_head]; of a source key and value."""
+        if self._joined is None:
+            parts = (self.k_proj, self.v_proj)
+            read = parts if self._to_source else (self.q_proj, *parts)
+            return tuple(self.by_head(part(inputs)) for part in read)
+        projected: torch.Tensor = self._joined(inputs)
+        count = 2 if self._to_source else 3
+        projected = projected.view(*projected.shape[:-1], count, self.heads, -1)
+        return projected.transpose(-4, -3).transpose(-3, -2).unbind(-4)
+
+    def attend(
         self,
-        queries: torch.Tensor,
-        memory: torch.Tensor,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
         allowed: torch.Tensor | None = None,
         *,
         causal: bool = False,
     ) -> torch.Tensor:
-        """[B, L, d] queries over [B, S, d] memory → [B, L, d].
+        """[B, heads, L, d_head] over [B, heads, S, d_head] → [B, L, d], queries by √d_head⁻¹.
 
-        `allowed` [B, 1, 1 or L, S] bool masks memory; None lets all of it be seen.
+        `allowed` [B, 1, 1 or L, S] bool masks what is read; None lets all of it be seen.
         """
         attended = functional.scaled_dot_product_attention(
-            self.by_head(self.q_proj(queries)),
-            self.by_head(self.k_proj(memory)),
-            self.by_head(self.v_proj(memory)),
+            query,
+            keys,
+            values,
             attn_mask=allowed,
             dropout_p=self.dropout if self.training else 0.0,
             is_causal=causal,
         )
-        output: torch.Tensor = self.out_proj(attended.transpose(1, 2).flatten(2))
-        return output
+        return attended.transpose(1, 2).flatten(2)
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: what reads the same is one product; no bias is zeros."""
+        parts = [self.k_proj, self.v_proj]
+        if isinstance(self.q_proj, nn.Linear) and not self._to_source:
+            parts = [self.q_proj, *parts]
+            del self.q_proj
+        weights: list[torch.Tensor] = [part.weight for part in parts]
+        biases: list[torch.Tensor] = [
+            part.weight.new_zeros(part.out_features) if part.bias is None else part.bias
+            for part in parts
+        ]
+        del self.k_proj, self.v_proj
+        prepare_linears(self, dtype)
+        self._joined = InferenceLinear(torch.cat(weights), torch.cat(biases), dtype)
 
 
 FIRST_POSITIONS = 256
@@ -128,8 +165,12 @@ class LearnedPositions:
         return self._rows.weight[:count].to(device)
 
 
-class TransformerEncoderLayer(nn.Module):
-    """Self-attention over the whole utterance and a feed-forward; LayerNorm before each."""
+class TransformerLayer(nn.Module):
+    """Self-attention, cross-attention, feed-forward; LayerNorm before each.
+
+    An encoder's layers have no cross-attention. Nor have those of a transducer's predictor; its
+    joiner has no self-attention.
+    """
 
     def __init__(
         self,
@@ -141,101 +182,102 @@ class TransformerEncoderLayer(nn.Module):
         activation: Activation = "relu",
         key_bias: bool = True,
         causal: bool = False,
+        to_itself: bool = True,
+        to_source: bool = False,
     ) -> None:
+        """`to_itself` and `to_source` say what it attends to, `causal` to nothing later."""
         super().__init__()
         self.activation, self.causal = activation, causal
-        self.self_attn = MultiHeadAttention(width, heads, dropout, key_bias=key_bias)
-        self.self_attn_layer_norm = nn.LayerNorm(width)
-        self.fc1 = nn.Linear(width, ffn_width)
-        self.fc2 = nn.Linear(ffn_width, width)
-        self.final_layer_norm = nn.LayerNorm(width)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
-        """[B, T, d] → [B, T, d] float32; `valid` [B, T] bool, or None when nothing is padded."""
-        # Padding is on the right, so what is seen one way is never padded.
-        allowed = None if valid is None or self.causal else valid[:, None, None, :]
-        normed = self.self_attn_layer_norm(hidden)
-        attended = self.self_attn(normed, normed, allowed, causal=self.causal)
-        hidden = hidden + self.dropout(attended)
-        inner = ACTIVATIONS[self.activation](self.fc1(self.final_layer_norm(hidden)))
-        output: torch.Tensor = hidden + self.dropout(self.fc2(self.dropout(inner)))
-        return output
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention, feed-forward; LayerNorm before each.
-
-    A transducer's predictor has layers without cross-attention, its joiner without self-attention.
-    """
-
-    def __init__(
-        self, config: ModelConfig, dropout: float, *, text: bool = True, source: bool = True
-    ) -> None:
-        """`text` and `source` say what it attends to."""
-        super().__init__()
-        width = config.encoder.d_model
-        self.text, self.source = text, source
-        self.heads = config.decoder.heads
-        self.activation = config.decoder.activation
-        bias = config.decoder.key_bias
-        if text:
-            self.self_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
+        self.to_itself, self.to_source = to_itself, to_source
+        if to_itself:
+            self.self_attn = MultiHeadAttention(width, heads, dropout, key_bias=key_bias)
             self.self_attn_layer_norm = nn.LayerNorm(width)
-        if source:
-            self.encoder_attn = MultiHeadAttention(width, self.heads, dropout, key_bias=bias)
+        if to_source:
+            self.encoder_attn = MultiHeadAttention(
+                width, heads, dropout, key_bias=key_bias, to_source=True
+            )
             self.encoder_attn_layer_norm = nn.LayerNorm(width)
-        self.fc1 = nn.Linear(width, config.decoder.ffn_width)
-        self.fc2 = nn.Linear(config.decoder.ffn_width, width)
+        self.fc1: nn.Linear | InferenceLinear = nn.Linear(width, ffn_width)
+        self.fc2: nn.Linear | InferenceLinear = nn.Linear(ffn_width, width)
         self.final_layer_norm = nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
+        self,
+        hidden: torch.Tensor,
+        valid: torch.Tensor | None = None,
+        *,
+        frames: int | None = None,
+        memory: torch.Tensor | None = None,
+        seen: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """[B, L, d] → [B, L, d]; `memory` [B, S, d], `allowed` [B, 1, 1 or L, S] bool."""
-        if self.text:
-            normed = self.self_attn_layer_norm(hidden)
-            hidden = hidden + self.dropout(self.self_attn(normed, normed, causal=True))
-        if self.source:
-            normed = self.encoder_attn_layer_norm(hidden)
-            hidden = hidden + self.dropout(self.encoder_attn(normed, memory, allowed))
-        output: torch.Tensor = hidden + self.dropout(self.feed_forward(hidden))
-        return output
+        """Compute the layer over whole utterances or texts.
 
-    def project_memory(self, states: torch.Tensor) -> torch.Tensor:
-        """[S, d] encoder states → keys and values [2, heads, S, d_head] float32."""
-        cross = self.encoder_attn
-        projections = (cross.k_proj(states), cross.v_proj(states))
-        return torch.stack([cross.by_head(projected) for projected in projections])
+        Args:
+            hidden: [B, R, d] residual stream.
+            valid: [B, R] bool, or None when nothing is padded.
+            frames: rows from there on mean nothing; None for no such.
+            memory: [B, S, d], the source.
+            seen: [B, 1, 1 or R, S] bool, what each row sees of it.
+
+        Returns:
+            [B, R, d] float32.
+        """
+        if self.to_itself:
+            query, keys, values = self.project_self(hidden)
+            # Padding is on the right, so what is seen one way is never padded.
+            allowed = None if valid is None or self.causal else valid[:, None, None, :]
+            keys, values = keys[:, :, :frames], values[:, :, :frames]
+            attended = self.self_attn.attend(query, keys, values, allowed, causal=self.causal)
+            hidden = self.add_self(hidden, attended)
+        if self.to_source and memory is not None:
+            queries = self.project_cross(hidden)
+            attended = self.encoder_attn.attend(queries, *self.project_memory(memory), seen)
+            hidden = self.add_cross(hidden, attended)
+        return self.add_feed_forward(hidden)
+
+    def project_memory(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """[…, S, d] encoder states → key and value […, heads, S, d_head] float32."""
+        keys, values = self.encoder_attn.project(states)
+        return keys, values
 
     def project_self(self, hidden: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """[n, d] → query, key and value [heads, n, d_head] of self-attention."""
-        own, normed = self.self_attn, self.self_attn_layer_norm(hidden)
-        projections = (own.q_proj, own.k_proj, own.v_proj)
-        return tuple(own.by_head(projection(normed)) for projection in projections)
+        """[…, n, d] → query, key and value […, heads, n, d_head] of self-attention."""
+        return self.self_attn.project(self.self_attn_layer_norm(hidden))
 
     def add_self(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = hidden + self.self_attn.out_proj(attended)
-        return output
+        """[…, n, d] and what self-attention gave, […, n, d] → […, n, d]."""
+        return self._added(hidden, self.self_attn.out_proj, attended)
 
     def project_cross(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[n, d] → query [heads, n, d_head] of cross-attention."""
+        """[…, n, d] → query […, heads, n, d_head] of cross-attention."""
         cross = self.encoder_attn
         return cross.by_head(cross.q_proj(self.encoder_attn_layer_norm(hidden)))
 
     def add_cross(self, hidden: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
-        output: torch.Tensor = hidden + self.encoder_attn.out_proj(attended)
-        return output
+        return self._added(hidden, self.encoder_attn.out_proj, attended)
 
     def add_feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return hidden + self.feed_forward(hidden)
+        normed = self.final_layer_norm(hidden)
+        if isinstance(self.fc1, InferenceLinear):
+            inner = self.fc1.product(normed)
+        else:
+            inner = self.dropout(ACTIVATIONS[self.activation](self.fc1(normed)))
+        return self._added(hidden, self.fc2, inner)
 
-    def feed_forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[…, d] → […, d], LayerNorm included, residual not."""
-        inner = ACTIVATIONS[self.activation](self.fc1(self.final_layer_norm(hidden)))
-        output: torch.Tensor = self.fc2(self.dropout(inner))
-        return output
+    def _added(
+        self, hidden: torch.Tensor, linear: nn.Linear | InferenceLinear, inputs: torch.Tensor
+    ) -> torch.Tensor:
+        if isinstance(linear, InferenceLinear):
+            return linear.added_to(hidden, inputs)
+        total: torch.Tensor = hidden + self.dropout(linear(inputs))
+        return total
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: the activation is part of the product before it."""
+        if isinstance(self.fc1, nn.Linear):
+            self.fc1 = InferenceLinear.from_linear(self.fc1, dtype, self.activation)
+        prepare_linears(self, dtype)
 
 
 class DecoderStack(nn.Module):
@@ -243,19 +285,31 @@ class DecoderStack(nn.Module):
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__()
-        predictor, joiner = config.decoder.predictor_layers, config.decoder.layers
+        width, decoder = config.encoder.d_model, config.decoder
+        kinds = [(True, False)] * decoder.predictor_layers
+        kinds += [(not decoder.is_transducer, True)] * decoder.layers
         self.layers = nn.ModuleList(
-            [DecoderLayer(config, dropout, source=False) for _ in range(predictor)]
-            + [DecoderLayer(config, dropout, text=not predictor) for _ in range(joiner)]
+            TransformerLayer(
+                width,
+                decoder.heads,
+                decoder.ffn_width,
+                dropout,
+                activation=decoder.activation,
+                key_bias=decoder.key_bias,
+                causal=True,
+                to_itself=to_itself,
+                to_source=to_source,
+            )
+            for to_itself, to_source in kinds
         )
-        self.layer_norm = nn.LayerNorm(config.encoder.d_model)
+        self.layer_norm = nn.LayerNorm(width)
 
     def through(
-        self, hidden: torch.Tensor, memory: torch.Tensor, allowed: torch.Tensor
+        self, hidden: torch.Tensor, memory: torch.Tensor, seen: torch.Tensor
     ) -> torch.Tensor:
-        """[B, L, d] → [B, L, d]; see `DecoderLayer.forward`."""
+        """[B, L, d] → [B, L, d]; see `TransformerLayer.forward`."""
         for layer in self.layers:
-            hidden = layer(hidden, memory, allowed)
+            hidden = layer(hidden, memory=memory, seen=seen)
         normed: torch.Tensor = self.layer_norm(hidden)
         return normed
 
@@ -338,15 +392,15 @@ class TransformerDecoder(DecoderStack):
         """
         steps, width = memory.shape[1], memory.shape[-1]
         frames = torch.arange(memory.shape[2], device=memory.device)
-        allowed = (frames < memory_lengths.flatten()[:, None])[:, None, None]
+        seen = (frames < memory_lengths.flatten()[:, None])[:, None, None]
         positions = self.positions.up_to(tokens.shape[1], tokens.device)
         hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
         predictor = self.config.decoder.predictor_layers
         for layer in self.layers[:predictor]:
-            hidden = layer(hidden, memory, allowed)
+            hidden = layer(hidden)
         hidden = hidden.repeat_interleave(steps, 0)
         for layer in self.layers[predictor:]:
-            hidden = layer(hidden, memory.view(-1, memory.shape[2], width), allowed)
+            hidden = layer(hidden, memory=memory.view(-1, memory.shape[2], width), seen=seen)
         return self.logits(self.layer_norm(hidden)).view(
             -1, steps, tokens.shape[1], self.config.target_pieces
         )

@@ -1,6 +1,5 @@
 """The whole network: speech in, target text out, with a CTC transcript on the way."""
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,25 +8,16 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from earvoice.models.config import ModelConfig
+from earvoice.models.ctc import Encoded
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.encoder import PaperEncoder
 from earvoice.models.errors import ModelConfigError
 from earvoice.models.families import family_of
-from earvoice.models.inference import check_inference_dtype
+from earvoice.models.inference import check_inference_dtype, prepare_linears
 from earvoice.models.lstm import LstmDecoder
 
 SightMask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """From the states' CTC labels [B, S] and tokens [B, L] to what each row sees, [B, L, S] bool."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingOutput:
-    logits: torch.Tensor
-    """[B, L, V] float32; row t predicts token t + 1."""
-    ctc_log_probs: torch.Tensor
-    """[B, T', source pieces + 1] float32, blank last."""
-    ctc_lengths: torch.Tensor
-    """[B] int64 valid frames of T'."""
 
 
 class SpeechTranslationModel(nn.Module):
@@ -49,18 +39,20 @@ class SpeechTranslationModel(nn.Module):
         lengths: torch.Tensor,
         previous_tokens: torch.Tensor,
         mask: SightMask | None = None,
-    ) -> TrainingOutput:
+    ) -> tuple[torch.Tensor, Encoded]:
         """Teacher-forced pass over a padded batch.
 
         Args:
             previous_tokens: [B, L] int64, start token first, padded on the right.
             mask: what of the source each token is written with; None is all of it.
+
+        Returns:
+            [B, L, V] float32 logits, of which row t predicts token t + 1; and the source.
         """
         encoded = self.encoder(features, lengths)
-        memory = encoded.compressed
-        visible = None if mask is None else mask(memory.labels, previous_tokens)
-        logits = self.decoder(previous_tokens, memory.states, memory.lengths, visible)
-        return TrainingOutput(logits, encoded.ctc_log_probs, encoded.ctc_lengths)
+        visible = None if mask is None else mask(encoded.labels, previous_tokens)
+        logits = self.decoder(previous_tokens, encoded.states, encoded.lengths, visible)
+        return logits, encoded
 
     @property
     def papers_encoder(self) -> PaperEncoder:
@@ -88,8 +80,7 @@ class SpeechTranslationModel(nn.Module):
         """
         check_inference_dtype(dtype)
         self.eval().requires_grad_(requires_grad=False)
-        self.encoder.prepare(dtype)
-        self.decoder.prepare(dtype)
+        prepare_linears(self, dtype)
 
 
 def parameter_count(config: ModelConfig) -> int:

@@ -21,13 +21,12 @@ from earvoice.models.config import (
     ModelRecord,
 )
 from earvoice.models.conformer import valid_frames
-from earvoice.models.ctc import compress
-from earvoice.models.encoder import EncodedBatch, SpeechEncoder
+from earvoice.models.ctc import Encoded, compress
+from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import MEL_BINS, SHIFT_SAMPLES, WINDOW_SAMPLES
-from earvoice.models.fused_transformer import FusedEncoderLayer
 from earvoice.models.inference import StridedConvolution
-from earvoice.models.transformer import Dropout, TokenPositions, TransformerEncoderLayer
+from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer
 from earvoice.runtime.parameter import ParameterError, parameter
 
 STATE_FRAMES = 2
@@ -134,7 +133,7 @@ class CtcBranch(nn.Module):
         ctc = config.ctc
         self.join = nn.Linear(ctc.join_frames * config.d_model, ctc.width)
         self.layers = nn.ModuleList(
-            TransformerEncoderLayer(
+            TransformerLayer(
                 ctc.width, ctc.heads, ctc.ffn_width, dropout, activation="gelu", key_bias=False
             )
             for _ in range(ctc.layers)
@@ -154,7 +153,7 @@ class WhisperEncoder(SpeechEncoder):
         self.conv1 = nn.Conv1d(config.mel_bins, width, 3, padding=1)
         self.conv2 = nn.Conv1d(width, width, 3, stride=STATE_FRAMES, padding=1)
         self.layers = nn.ModuleList(
-            TransformerEncoderLayer(
+            TransformerLayer(
                 width,
                 self.config.heads,
                 self.config.ffn_width,
@@ -170,7 +169,7 @@ class WhisperEncoder(SpeechEncoder):
         self._positions = TokenPositions(width, first=0)
         self._convolutions: nn.ModuleList | None = None
 
-    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> EncodedBatch:
+    def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         """See `SpeechEncoder.forward`; the features are those of `WhisperFilterbank`."""
         states, state_lengths = self.hear(features, lengths)
         join = self.config.ctc.join_frames
@@ -183,13 +182,8 @@ class WhisperEncoder(SpeechEncoder):
         frame_lengths = -(-lengths // (STATE_FRAMES * join))
         frames = int(frame_lengths.max())
         ctc_log_probs = ctc_log_probs[:, :frames]
-        compressed = compress(
-            joined[:, :frames].mean(2),
-            frame_lengths,
-            ctc_log_probs,
-            self.config.compression,
-        )
-        return EncodedBatch(compressed, ctc_log_probs, frame_lengths)
+        states = joined[:, :frames].mean(2)
+        return compress(states, frame_lengths, ctc_log_probs, self.config.compression)
 
     def hear(
         self, features: torch.Tensor, lengths: torch.Tensor | None = None
@@ -213,26 +207,18 @@ class WhisperEncoder(SpeechEncoder):
             valid = valid_frames(state_lengths, hidden.shape[1] // STATE_FRAMES)
         hidden = self._convolved(hidden, frame_lengths, valid)
         hidden = hidden + self._positions.up_to(hidden.shape[1], hidden.device)
-        hidden = self.layer_norm(
-            self._through(self.layers, self.dropout(hidden), state_lengths, valid)
-        )
+        heard = None if lengths is None else state_lengths
+        hidden = self.layer_norm(self._through(self.layers, self.dropout(hidden), heard))
         return hidden if valid is None else hidden * valid[..., None], state_lengths
 
     def label(self, joined: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
         """[B, T', join · d] states and [B] frames of each → [B, T', V+1] log-probabilities."""
-        valid = None if lengths is None else valid_frames(lengths, joined.shape[1])
-        hidden = self._through(self.ctc.layers, self.dropout(self.ctc.join(joined)), lengths, valid)
+        hidden = self._through(self.ctc.layers, self.dropout(self.ctc.join(joined)), lengths)
         log_probs: torch.Tensor = self.ctc.head(self.ctc.layer_norm(hidden)).float().log_softmax(-1)
         return log_probs
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: see `earvoice.models.inference`."""
-        for part in (self, self.ctc):
-            part.layers = nn.ModuleList(
-                FusedEncoderLayer(layer, dtype)
-                for layer in part.layers
-                if isinstance(layer, TransformerEncoderLayer)
-            )
         self._convolutions = nn.ModuleList(
             StridedConvolution(conv, dtype, activation="gelu") for conv in (self.conv1, self.conv2)
         )
@@ -269,19 +255,6 @@ class WhisperEncoder(SpeechEncoder):
         if valid is not None:
             hidden = hidden * valid_frames(lengths, hidden.shape[2])[:, None]
         return functional.gelu(self.conv2(hidden)).transpose(1, 2).float()
-
-    def _through(
-        self,
-        layers: nn.ModuleList,
-        hidden: torch.Tensor,
-        lengths: torch.Tensor | None,
-        valid: torch.Tensor | None,
-    ) -> torch.Tensor:
-        if self._prepared:
-            return self._through_fused(layers, hidden, None if valid is None else lengths)
-        for layer in layers:
-            hidden = layer(hidden, valid)
-        return hidden
 
 
 FAMILY = EncoderFamily(config=WhisperConfig, encoder=WhisperEncoder, analysis=WhisperFilterbank)

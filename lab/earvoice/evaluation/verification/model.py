@@ -22,8 +22,9 @@ from earvoice.evaluation.verification.tensors import (
     tolerance_of,
 )
 from earvoice.models.assembly import CheckpointParts, build_network
-from earvoice.models.conformer import RelativeAttention
-from earvoice.models.encoder import EncodedBatch, PaperEncoder
+from earvoice.models.ctc import Encoded
+from earvoice.models.encoder import PaperEncoder
+from earvoice.models.relative_attention import RelativeAttention
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
 
@@ -64,7 +65,7 @@ class ForwardPass:
             batch = encoder(torch.from_numpy(features)[None])
         found = {**taken, **_encoded(batch)}
         if tokens is not None:
-            found |= self._decoded(batch.compressed.states[0], tokens)
+            found |= self._decoded(batch.states[0], tokens)
         return {name: tensor.numpy() for name, tensor in found.items()}
 
     @torch.inference_mode()
@@ -134,8 +135,8 @@ def _without_lengths(_module: object, inputs: tuple[Any, ...]) -> tuple[Any, ...
     return hidden, rows, None, *rest
 
 
-def _encoded(batch: EncodedBatch) -> dict[str, torch.Tensor]:
-    states, lengths = batch.compressed.states, batch.compressed.lengths
+def _encoded(batch: Encoded) -> dict[str, torch.Tensor]:
+    states, lengths = batch.states, batch.lengths
     found = {
         "encoder_out_TBC": states.transpose(0, 1),
         "ctc_logprobs_TBV": batch.ctc_log_probs.transpose(0, 1),
