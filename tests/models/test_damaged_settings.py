@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from earvoice.models.checkpoint import load_checkpoint, load_target_vocabulary
+from earvoice.models.checkpoint import load_checkpoint, read_parts
 from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError
 from tests.models.papers_checkpoint import (
@@ -119,7 +119,7 @@ def test_symbols_may_hold_line_separators(checkpoint: Path) -> None:
     """Only a newline ends a dictionary's line, as in the papers' code."""
     path = checkpoint.parent / "tgt.txt"
     path.write_text(path.read_text() + "a\u2028b 1\n")
-    assert load_target_vocabulary(checkpoint).pieces[-1] == "a\u2028b"
+    assert read_parts(checkpoint).target_vocabulary.pieces[-1] == "a\u2028b"
 
 
 @pytest.mark.parametrize(

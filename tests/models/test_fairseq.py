@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from earvoice.models.checkpoint import load_checkpoint, load_target_vocabulary
+from earvoice.models.checkpoint import load_checkpoint, read_parts
 from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError
 from tests.models.papers_checkpoint import (
@@ -39,7 +39,6 @@ def test_reads_what_the_papers_wrote(checkpoint: Path, released_config: ModelCon
     assert loaded.config.decoder == released_config.decoder
     assert [language.code for language in loaded.config.target_languages] == ["de"]
     assert float(loaded.normalisation.deviation[0]) == 3.0
-    assert load_target_vocabulary(checkpoint).pieces == loaded.target_vocabulary.pieces
     features = torch.randn(77, 80)
     torch.testing.assert_close(
         loaded.network.encoder.encode(features).states,
@@ -102,7 +101,7 @@ def test_hash_covers_every_file(checkpoint: Path) -> None:
 def test_language_tags_come_from_the_dictionary(checkpoint: Path, target_model: bytes) -> None:
     """Dictionary entries behind the SentencePiece ids are silent pieces, tags among them."""
     write_vocabulary(checkpoint.parent, "tgt", target_model, ("<lang:de>", "<lang:es>"))
-    vocabulary = load_target_vocabulary(checkpoint)
+    vocabulary = read_parts(checkpoint).target_vocabulary
     assert vocabulary.is_silent(vocabulary.id_of("<lang:es>"))
     with pytest.raises(CheckpointError, match="target_pieces is"):
         load_checkpoint(checkpoint)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from earvoice.models.errors import VocabularyError
+from earvoice.models.errors import ModelError
 from earvoice.models.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from tests.tiny_model import TARGET_TEXT, train_sentencepiece
 
@@ -51,16 +51,16 @@ def test_bytes_make_characters() -> None:
 
 def test_pieces_must_be_text(target_model: bytes) -> None:
     """A SentencePiece model with a piece that is no UTF-8 is refused."""
-    with pytest.raises(VocabularyError, match="not a SentencePiece model: 'utf-8' codec"):
+    with pytest.raises(ModelError, match="not a SentencePiece model: 'utf-8' codec"):
         Vocabulary(target_model.replace("▁".encode(), b"\xff\xff\xff"))
 
 
 def test_what_is_not_there_is_refused(target_model: bytes) -> None:
     """Unknown pieces, ids out of range and files that are no model are named."""
     vocabulary = Vocabulary(target_model)
-    with pytest.raises(VocabularyError, match="not in the vocabulary"):
+    with pytest.raises(ModelError, match="not in the vocabulary"):
         vocabulary.id_of("<lang:fr>")
-    with pytest.raises(VocabularyError, match="piece id is -1"):
+    with pytest.raises(ModelError, match="piece id is -1"):
         vocabulary.text(-1)
-    with pytest.raises(VocabularyError, match="not a SentencePiece model"):
+    with pytest.raises(ModelError, match="not a SentencePiece model"):
         Vocabulary(b"no model")

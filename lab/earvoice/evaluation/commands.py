@@ -223,7 +223,7 @@ def _calibrate_confidence(options: argparse.Namespace) -> int:
         run = confidence.read_run(options.confidence, config, model_hash)
         chosen = confidence.calibrate(run)
         if not options.dry_run:
-            checkpoint.write_confidence(options.model, chosen)
+            checkpoint.write_calibration(options.model, chosen)
     sys.stdout.write(confidence.reliability_table(run, chosen))
     for name, value in asdict(chosen).items():
         sys.stdout.write(f"{name} = {value} (was {getattr(config.confidence, name)})\n")
@@ -242,7 +242,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
         from earvoice.evaluation.calibration import Calibrator  # noqa: PLC0415 - imports torch
         from earvoice.evaluation.recorder import record_inputs  # noqa: PLC0415
         from earvoice.evaluation.replay.run import ReplaySweep  # noqa: PLC0415
-        from earvoice.models.checkpoint import load_config, write_policy_defaults  # noqa: PLC0415
+        from earvoice.models.checkpoint import load_config, write_calibration  # noqa: PLC0415
 
         config = load_config(options.model)
         before = config.policy_defaults
@@ -259,7 +259,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
         )
         chosen = calibrator.calibrate(before)
         if not options.dry_run:
-            write_policy_defaults(options.model, chosen)
+            write_calibration(options.model, chosen)
     for name, value in asdict(chosen).items():
         sys.stdout.write(f"{name} = {value} (was {getattr(before, name)})\n")
     return ExitCode.DONE

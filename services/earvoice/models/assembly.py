@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import CheckpointError, ModelTooLargeError
+from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.precision import PrecisionTrial
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
@@ -34,7 +34,7 @@ def check_memory(name: str, needed_bytes: int, available_bytes: int | None) -> N
             f"model {name} needs {_mebibytes(needed_bytes)} to be loaded; "
             f"available: {_mebibytes(available_bytes)}"
         )
-        raise ModelTooLargeError(message)
+        raise CheckpointError(message)
 
 
 def _mebibytes(count: int) -> str:

@@ -37,7 +37,7 @@ from earvoice.models.config import Compression, Confidence, ModelConfig, PolicyD
 from earvoice.models.errors import CheckpointError
 from earvoice.models.families import EncoderFamily, family_of
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream
-from earvoice.models.loaders.fairseq import read_fairseq, read_fairseq_target_vocabulary
+from earvoice.models.loaders.fairseq import read_fairseq
 from earvoice.models.precision import (
     ELEMENT_TYPES,
     Precision,
@@ -112,7 +112,7 @@ def save_checkpoint(
     (directory / CONFIG_FILE).unlink(missing_ok=True)
     for name, data in contents.items():
         (directory / name).write_bytes(data)
-    (directory / CONFIG_FILE).write_text(_description(config, hashes), encoding="utf-8")
+    _write_description(directory, config, hashes)
 
 
 def read_directory(directory: Path) -> CheckpointParts:
@@ -159,18 +159,14 @@ def load_config(directory: Path | str) -> ModelConfig:
     return _read_description(Path(directory))[0]
 
 
-def write_policy_defaults(directory: Path, defaults: PolicyDefaults) -> None:
-    """Replace a checkpoint's calibrated policy parameters; its hash becomes another."""
+def write_calibration(directory: Path, calibrated: PolicyDefaults | Confidence) -> None:
+    """Replace a checkpoint's policy parameters or its confidence; its hash becomes another."""
     config, hashes, trials = _read_description(directory)
-    config = dataclasses.replace(config, policy_defaults=defaults)
-    _replace_description(directory, _description(config, hashes, trials))
-
-
-def write_confidence(directory: Path, confidence: Confidence) -> None:
-    """Replace a checkpoint's calibrated confidence; its hash becomes another."""
-    config, hashes, trials = _read_description(directory)
-    config = dataclasses.replace(config, confidence=confidence)
-    _replace_description(directory, _description(config, hashes, trials))
+    if isinstance(calibrated, Confidence):
+        config = dataclasses.replace(config, confidence=calibrated)
+    else:
+        config = dataclasses.replace(config, policy_defaults=calibrated)
+    _write_description(directory, config, hashes, trials)
 
 
 def directory_hash(directory: Path) -> str:
@@ -186,24 +182,15 @@ def add_precision_trials(directory: Path, trials: tuple[PrecisionTrial, ...]) ->
     """
     config, hashes, before = _read_description(directory)
     kept = {(trial.precision, trial.target_language): trial for trial in (*before, *trials)}
-    _replace_description(directory, _description(config, hashes, tuple(kept.values())))
+    _write_description(directory, config, hashes, tuple(kept.values()))
 
 
-def read_target_vocabulary(directory: Path) -> Vocabulary:
-    """The target vocabulary of a checkpoint directory, without its network."""
-    config, hashes, _ = _read_description(directory)
-    content = _read_verified(directory, TARGET_FILE, hashes)
-    return Vocabulary(content, language_tags(config))
-
-
-def _replace_description(directory: Path, description: str) -> None:
-    with atomic_write(directory / CONFIG_FILE) as partial:
-        partial.write_text(description, encoding="utf-8")
-
-
-def _description(
-    config: ModelConfig, hashes: Mapping[str, Any], trials: tuple[PrecisionTrial, ...] = ()
-) -> str:
+def _write_description(
+    directory: Path,
+    config: ModelConfig,
+    hashes: Mapping[str, Any],
+    trials: tuple[PrecisionTrial, ...] = (),
+) -> None:
     description: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "model": config.to_dict(),
@@ -211,7 +198,9 @@ def _description(
     }
     if trials:
         description["precision_trials"] = [trial.to_dict() for trial in trials]
-    return json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+    with atomic_write(directory / CONFIG_FILE) as partial:
+        text = json.dumps(description, indent=2, ensure_ascii=False)
+        partial.write_text(f"{text}\n", encoding="utf-8")
 
 
 def _read_description(
@@ -282,10 +271,6 @@ class Checkpoint:
     """SHA-256 in hexadecimal over the content of every file."""
     dtype: torch.dtype
     """Of the matrix products."""
-
-    @property
-    def name(self) -> str:
-        return self.config.name
 
     def describe(self, name: str) -> types_pb2.ModelDescription:
         config, defaults = self.config, self.config.policy_defaults
@@ -394,11 +379,3 @@ def _with_compression(parts: CheckpointParts, compression: Compression) -> Check
         hash=hashlib.sha256(f"{parts.hash} {compression}".encode()).hexdigest(),
         precision_trials=(),
     )
-
-
-def load_target_vocabulary(path: Path | str) -> Vocabulary:
-    """The target vocabulary of a checkpoint directory or `.pt` file, without the network."""
-    path = Path(path)
-    if path.suffix == ".pt":
-        return read_fairseq_target_vocabulary(path)
-    return read_target_vocabulary(path)

@@ -30,21 +30,20 @@ class DecoderCache:
         cross_values: torch.Tensor,
         stack: DecoderStack,
         buffer: torch.Tensor | None = None,
-        *,
-        text_layers: int | None = None,
     ) -> None:
         """`cross_keys` and `cross_values` [layers, heads, S, d_head] are of the encoder states.
 
         They are made by the layers of `stack`, through which the tokens go as well. `buffer`
-        [2, text layers, heads, capacity, d_head] will hold the tokens'; there are as many text
-        layers as others unless `text_layers` says so.
+        [2, text layers, heads, capacity, d_head] will hold the tokens'.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
         self.stack = stack
-        layers, heads, _, width = cross_keys.shape
-        shape = (2, text_layers or layers, heads, FIRST_CAPACITY_TOKENS, width)
-        self._take(cross_keys.new_empty(shape) if buffer is None else buffer)
+        if buffer is None:
+            _, heads, _, width = cross_keys.shape
+            shape = (2, stack.text_layers, heads, FIRST_CAPACITY_TOKENS, width)
+            buffer = cross_keys.new_empty(shape)
+        self._take(buffer)
         self.length = 0
 
     @property
@@ -62,8 +61,7 @@ class DecoderCache:
 
     def fresh(self) -> DecoderCache:
         """Another hypothesis over the same states."""
-        text_layers = self.buffer.shape[1]
-        return DecoderCache(self.cross_keys, self.cross_values, self.stack, text_layers=text_layers)
+        return DecoderCache(self.cross_keys, self.cross_values, self.stack)
 
     def as_beam(self) -> BeamCache:
         return BeamCache(self)
@@ -196,8 +194,7 @@ class CachedDecoder(TransformerDecoder):
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
         memory = zip(*(layer.project_memory(states) for layer in layers), strict=True)
         keys, values = map(torch.stack, memory)
-        predictor = self.config.decoder.predictor_layers
-        return DecoderCache(keys, values, stack, text_layers=predictor or None)
+        return DecoderCache(keys, values, stack)
 
     @torch.inference_mode()
     def prefill(
@@ -237,7 +234,7 @@ class CachedDecoder(TransformerDecoder):
             if layer.to_itself:
                 query, keys, values = layer.project_self(hidden)
                 keys, values = cache.extend(text, keys, values)
-                if text == len(cache.buffer[0]) - 1:
+                if text == cache.stack.text_layers - 1:
                     hidden, query, seen = hidden[first:], query[:, first:], seen[first:]
                 hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
             if layer.to_source:

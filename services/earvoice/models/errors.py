@@ -3,10 +3,7 @@
 ModelError
 ├── ModelConfigError        a field of a model's configuration is unknown, missing or out of range
 │   └── ModelFieldError     the same, told by the field's declaration
-├── CheckpointError         a checkpoint's files are missing, damaged or contradict each other
-│   ├── UnsafePickleError   a pickle asks for something that a checkpoint never needs
-│   └── ModelTooLargeError  a model needs more memory than there is
-├── VocabularyError         a vocabulary breaks the conventions that the networks rely on
+├── CheckpointError         a checkpoint is missing, damaged, hostile or too large for the machine
 └── ModelInputError         audio, features or tokens that this model cannot take
 """
 
@@ -26,19 +23,7 @@ class ModelFieldError(ModelConfigError, ParameterError):
 
 
 class CheckpointError(ModelError):
-    """A checkpoint's files are missing, damaged or contradict each other."""
-
-
-class UnsafePickleError(CheckpointError):
-    """A pickle asks for a class or function that no checkpoint needs; it was not executed."""
-
-
-class ModelTooLargeError(CheckpointError):
-    """A model needs more memory than there is."""
-
-
-class VocabularyError(ModelError):
-    """A vocabulary breaks the conventions that the networks rely on."""
+    """A checkpoint's files are missing, damaged, hostile, contradictory, or too large to load."""
 
 
 class ModelInputError(ModelError, ValueError):

@@ -20,27 +20,6 @@ from earvoice.models.errors import ModelConfigError
 LARGEST = 127
 
 
-class QuantisedMatrix:
-    """A weight matrix in int8 with one scale for each output channel (symmetric)."""
-
-    def __init__(self, weight: torch.Tensor) -> None:
-        scales = _scales(weight)
-        # [in, out] by strides, as the product takes it.
-        self._values = (weight / scales).round_().to(torch.int8).T
-        self._scales = scales.T.contiguous()
-
-    def times(self, inputs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        """[…, in] float32 → […, out] float32."""
-        flat = inputs.reshape(-1, inputs.shape[-1]).float()
-        scales = _scales(flat)
-        quantised = (flat / scales).round_().to(torch.int8)
-        sums = torch._int_mm(quantised, self._values)  # noqa: SLF001 - it has no public name
-        product = (sums * scales).mul_(self._scales)
-        if bias is not None:
-            product.add_(bias)
-        return product.view(*inputs.shape[:-1], -1)
-
-
 def _scales(rows: torch.Tensor) -> torch.Tensor:
     """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of zeros.
 
@@ -48,6 +27,12 @@ def _scales(rows: torch.Tensor) -> torch.Tensor:
     """
     largest = rows.abs().amax(1, keepdim=True)
     return torch.where(largest == 0, torch.ones_like(largest), largest / LARGEST)
+
+
+def _quantised(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """[n, m] → the same in int8, and [n, 1] one scale for each row (symmetric)."""
+    scales = _scales(rows)
+    return (rows / scales).round_().to(torch.int8), scales
 
 
 INFERENCE_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.int8)
@@ -95,14 +80,16 @@ class InferenceLinear(nn.Module):
         self.dtype = dtype
         self.in_features = weight.shape[1]
         self.activation = activation
-        self.quantised: QuantisedMatrix | None = None
+        self.quantised: tuple[torch.Tensor, torch.Tensor] | None = None
         self.packed: torch.Tensor | None = None
         self.plain: torch.Tensor | None = None
         kept = torch.float32 if dtype == torch.int8 else dtype
         self.bias = None if bias is None else nn.Buffer(bias.detach().to(kept), persistent=False)
         self.plain_bias: torch.Tensor | None = self.bias
         if dtype == torch.int8:
-            self.quantised = QuantisedMatrix(weight.detach())
+            values, scales = _quantised(weight.detach())
+            # [in, out] by strides, as the product takes it.
+            self.quantised = values.T, scales.T.contiguous()
         else:
             self._pack(weight.detach().to(dtype).contiguous())
 
@@ -120,7 +107,7 @@ class InferenceLinear(nn.Module):
     def product(self, inputs: torch.Tensor) -> torch.Tensor:
         """[…, in] → […, out] in the dtype of the products; float32 where that is int8."""
         if self.quantised is not None:
-            return self._activated(self.quantised.times(inputs, self.bias))
+            return self._activated(self._quantised_product(inputs, *self.quantised))
         if self._is_plain(inputs):
             return self._plain(inputs)
         rows = inputs.shape[:-1].numel()
@@ -152,6 +139,16 @@ class InferenceLinear(nn.Module):
             "add",
         )
         return total if even else total[:rows].view(others.shape)
+
+    def _quantised_product(
+        self, inputs: torch.Tensor, weight: torch.Tensor, weight_scales: torch.Tensor
+    ) -> torch.Tensor:
+        values, scales = _quantised(inputs.reshape(-1, inputs.shape[-1]).float())
+        sums = torch._int_mm(values, weight)  # noqa: SLF001 - it has no public name
+        product = (sums * scales).mul_(weight_scales)
+        if self.bias is not None:
+            product.add_(self.bias)
+        return product.view(*inputs.shape[:-1], -1)
 
     def _is_even(self, inputs: torch.Tensor, rows: int) -> bool:
         """Whether the inputs can be multiplied as they are: each call that does nothing costs."""

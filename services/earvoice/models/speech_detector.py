@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 from pathlib import Path
 
@@ -27,19 +26,9 @@ WEIGHTS_PACKAGE = "silero_vad"
 WEIGHTS_FILE = "data/silero_vad.jit"
 
 
-@dataclasses.dataclass(frozen=True)
-class DetectorState:
-    """What the network remembers between windows; the first two are [1, 1, 128] float32."""
-
-    hidden: torch.Tensor
-    cell: torch.Tensor
-    context: torch.Tensor
-    """[64] float32: the last samples heard."""
-
-    @staticmethod
-    def initial() -> DetectorState:
-        zeros = torch.zeros(1, 1, WIDTH)
-        return DetectorState(zeros, zeros, torch.zeros(CONTEXT_SAMPLES))
+DetectorState = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""What the network remembers between windows: the LSTM's hidden and cell state [1, 1, 128], and the
+last samples heard [64], all float32."""
 
 
 class SpeechDetector(nn.Module):
@@ -66,26 +55,27 @@ class SpeechDetector(nn.Module):
 
     @torch.inference_mode()
     def forward(
-        self, samples: torch.Tensor, state: DetectorState
+        self, samples: torch.Tensor, state: DetectorState | None = None
     ) -> tuple[list[float], DetectorState]:
         """Judge the next windows.
 
         Args:
             samples: [n · 512] float32 at 16 kHz in [-1, 1], n ≥ 1, following those before.
+            state: after those; None where an utterance begins.
 
         Returns:
             n probabilities of speech, and the state after them.
         """
-        heard = torch.cat([state.context, samples])
+        zeros = torch.zeros(1, 1, WIDTH)
+        hidden, cell, context = state or (zeros, zeros, torch.zeros(CONTEXT_SAMPLES))
+        heard = torch.cat([context, samples])
         windows = heard.unfold(0, CONTEXT_SAMPLES + SPEECH_WINDOW_SAMPLES, SPEECH_WINDOW_SAMPLES)
-        hidden = self.convolutions(self._spectrum(windows))
+        shapes = self.convolutions(self._spectrum(windows))
         # [n, 128, 1] after two strides: the windows are the LSTM's time axis.
-        sequence, (last_hidden, last_cell) = self.lstm(
-            hidden.transpose(1, 2), (state.hidden, state.cell)
-        )
+        sequence, (hidden, cell) = self.lstm(shapes.transpose(1, 2), (hidden, cell))
         probabilities = self.output(sequence.relu()).sigmoid().flatten()
         context = heard[-CONTEXT_SAMPLES:].clone()
-        return probabilities.tolist(), DetectorState(last_hidden, last_cell, context)
+        return probabilities.tolist(), (hidden, cell, context)
 
     def _spectrum(self, windows: torch.Tensor) -> torch.Tensor:
         """[n, 576] samples → [n, 129, 4] magnitudes."""
@@ -101,7 +91,7 @@ class SpeechStream:
 
     def __init__(self, detector: SpeechDetector) -> None:
         self._detector = detector
-        self._state = DetectorState.initial()
+        self._state: DetectorState | None = None
         self._waiting = torch.empty(0)
 
     def accept(self, samples: NDArray[np.float32]) -> list[float]:

@@ -286,6 +286,8 @@ class DecoderStack(nn.Module):
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__()
         width, decoder = config.encoder.d_model, config.decoder
+        self.text_layers = decoder.predictor_layers or decoder.layers
+        """Those that attend to the text."""
         kinds = [(True, False)] * decoder.predictor_layers
         kinds += [(not decoder.is_transducer, True)] * decoder.layers
         self.layers = nn.ModuleList(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from earvoice.models.errors import VocabularyError
+from earvoice.models.errors import ModelError
 
 BOS = 0
 PAD = 1
@@ -35,11 +35,11 @@ class Vocabulary:
             own = tuple(self._processor.IdToPiece(index) for index in range(count))
         except (RuntimeError, UnicodeDecodeError) as error:
             message = f"the vocabulary of {len(model)} bytes is not a SentencePiece model: {error}"
-            raise VocabularyError(message) from error
+            raise ModelError(message) from error
         self.pieces: tuple[str, ...] = (*own, *(tag for tag in tags if tag not in own))
         if self.pieces[: len(SPECIALS)] != SPECIALS:
             message = f"the first pieces are {self.pieces[:4]}; allowed: {SPECIALS}"
-            raise VocabularyError(message)
+            raise ModelError(message)
         self.model = model
         self._ids = {piece: index for index, piece in reversed(tuple(enumerate(self.pieces)))}
         self._silent = frozenset({*range(len(SPECIALS)), *(self._ids[tag] for tag in tags)})
@@ -50,7 +50,7 @@ class Vocabulary:
             content = path.read_bytes()
         except OSError as error:
             message = f"vocabulary {path.name}: {error.strerror}"
-            raise VocabularyError(message) from error
+            raise ModelError(message) from error
         return cls(content, tags)
 
     def __len__(self) -> int:
@@ -72,7 +72,7 @@ class Vocabulary:
     def id_of(self, piece: str) -> int:
         if piece not in self._ids:
             message = f"piece {piece!r} is not in the vocabulary of {len(self)} pieces"
-            raise VocabularyError(message)
+            raise ModelError(message)
         return self._ids[piece]
 
     def text(self, index: int) -> str:
@@ -94,11 +94,11 @@ class Vocabulary:
         """Whether the piece writes nothing: specials and tags.
 
         Raises:
-            VocabularyError: the id is out of range.
+            ModelError: the id is out of range.
         """
         if not 0 <= index < len(self.pieces):
             message = f"piece id is {index}; allowed: 0 to {len(self.pieces) - 1}"
-            raise VocabularyError(message)
+            raise ModelError(message)
         return index in self._silent
 
     def _is_byte(self, index: int) -> bool:

@@ -1,10 +1,11 @@
-"""Small files: written whole or not at all, and read again whenever they have changed."""
+"""Files: written whole or not at all, read again whenever they have changed, known by a hash."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -27,6 +28,15 @@ def atomic_write(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def digest_of(files: Iterable[Path]) -> str:
+    """Return SHA-256 in hexadecimal over the name and content of files, sorted by name."""
+    total = hashlib.sha256()
+    for path in sorted(files, key=lambda path: path.name):
+        with path.open("rb") as file:
+            total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()
 
 
 class WatchedFile(Generic[Content]):

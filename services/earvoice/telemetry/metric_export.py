@@ -9,7 +9,6 @@ from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
-    MetricExporter,
     MetricExportResult,
     MetricReader,
     MetricsData,
@@ -21,29 +20,22 @@ from prometheus_client import CollectorRegistry, start_http_server
 from earvoice.telemetry.service_telemetry import CLOSE_TIMEOUT_S, ExportLosses
 
 
-class CountedMetricExporter(MetricExporter):
-    """Counts the readings that an exporter could not send, and keeps its errors from the reader."""
+class CountedMetricExporter(OTLPMetricExporter):
+    """Counts the readings that it could not send."""
 
-    def __init__(self, exporter: OTLPMetricExporter, losses: ExportLosses) -> None:
+    def __init__(self, losses: ExportLosses) -> None:
         super().__init__()
-        self._exporter = exporter
         self._losses = losses
 
     def export(
-        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **_: object
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object
     ) -> MetricExportResult:
-        result = self._exporter.export(metrics_data, timeout_millis)
+        result = super().export(metrics_data, timeout_millis, **kwargs)
         if result is MetricExportResult.SUCCESS:
             self._losses.recover("metrics")
         else:
             self._losses.lose("metrics", 1, "the collector does not take them")
         return result
-
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        return self._exporter.force_flush(timeout_millis)
-
-    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
-        self._exporter.shutdown(timeout_millis)
 
 
 class MetricExport:
@@ -51,9 +43,7 @@ class MetricExport:
 
     def __init__(self, resource: Resource, losses: ExportLosses, *, to_collector: bool) -> None:
         self._registry = CollectorRegistry()
-        self._exporter = (
-            CountedMetricExporter(OTLPMetricExporter(), losses) if to_collector else None
-        )
+        self._exporter = CountedMetricExporter(losses) if to_collector else None
         readers: Sequence[MetricReader] = [PrometheusMetricReader(registry=self._registry)]
         if self._exporter is not None:
             readers = [*readers, PeriodicExportingMetricReader(self._exporter)]

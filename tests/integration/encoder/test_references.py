@@ -6,7 +6,6 @@ import torch
 
 from earvoice.encoder.audio import Resampler
 from earvoice.models.speech_detector import (
-    DetectorState,
     SpeechStream,
     load_speech_detector,
     weights_path,
@@ -35,7 +34,7 @@ def test_the_detector_equals_the_packages_own(detector, sound):
             reference(torch.from_numpy(sound[k : k + WINDOW])[None], 16000).item()
             for k in range(0, len(sound) - WINDOW + 1, WINDOW)
         ]
-    found, _ = detector(torch.from_numpy(sound), DetectorState.initial())
+    found, _ = detector(torch.from_numpy(sound))
     assert len(found) == len(expected)
     np.testing.assert_allclose(found, expected, atol=2e-5)
     assert max(expected) > 0.5 > min(expected)

@@ -1,11 +1,11 @@
 """Reading the checkpoints of the papers' code (FBK-fairseq): one `.pt` and the files beside it."""
 
-import argparse
-import hashlib
+import math
 import reprlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,9 @@ from earvoice.models.config import (
 )
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
-from earvoice.models.loaders.pickled import Opaque, StoredTensor, open_archive
+from earvoice.models.loaders.pickled import StoredTensor, open_archive, unwrapped
 from earvoice.models.vocabulary import SPECIALS, Vocabulary
+from earvoice.runtime.files import digest_of
 from earvoice.runtime.machine import available_memory_bytes
 
 MAX_STATISTICS_BYTES = 2**20
@@ -89,12 +90,8 @@ class DataSettings:
         return FeatureNormalisation(*_statistics(self._file("global_cmvn", "stats_npz_path")))
 
     def digest(self, checkpoint: Path) -> str:
-        """SHA-256 in hexadecimal over the checkpoint and every file read for it, by name."""
-        total = hashlib.sha256()
-        for path in sorted({*self._used, checkpoint}, key=lambda path: path.name):
-            with path.open("rb") as file:
-                total.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
-        return total.hexdigest()
+        """Of the checkpoint and every file read for it."""
+        return digest_of({*self._used, checkpoint})
 
     def _dictionary(self, field: str) -> tuple[str, ...]:
         """The dictionary's symbols: one `symbol count` a line, behind the four specials."""
@@ -204,10 +201,6 @@ def read_fairseq(path: Path, source_language: str, target_language: str) -> Chec
     )
 
 
-def read_fairseq_target_vocabulary(path: Path) -> Vocabulary:
-    return DataSettings(path).vocabulary("bpe_tokenizer", "vocab_filename")
-
-
 def shifts_by_batch(path: Path) -> bool:
     """Whether the papers' code shifted positions by the length of the batch, not the utterance.
 
@@ -219,11 +212,9 @@ def shifts_by_batch(path: Path) -> bool:
 
 def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The flat options of `cfg.model`, or of the older `args`."""
-    cfg = content.get("cfg")
-    groups = cfg.content if isinstance(cfg, Opaque) else None
-    options = groups.get("model") if isinstance(groups, dict) else content.get("args")
-    options = options.content if isinstance(options, Opaque) else options
-    if not isinstance(options, argparse.Namespace):
+    groups = unwrapped(content.get("cfg"))
+    options = unwrapped(groups.get("model") if isinstance(groups, dict) else content.get("args"))
+    if not isinstance(options, SimpleNamespace):
         message = f"checkpoint {name} has no cfg.model with options; allowed: a namespace"
         raise CheckpointError(message)
     values = {option: _scalar(value) for option, value in vars(options).items()}
@@ -251,8 +242,8 @@ def _tensors(content: Mapping[str, Any], name: str) -> dict[str, torch.Tensor]:
     wanted = {key: value for key, value in state.items() if not key.endswith(IGNORED_SUFFIXES)}
     storages = {stored.storage for stored in wanted.values()}
     needed = loading_bytes(
-        sum(storage.size_bytes for storage in storages),
-        sum(stored.numel for stored in wanted.values()),
+        sum(storage.elements * storage.dtype.itemsize for storage in storages),
+        sum(math.prod(stored.size) for stored in wanted.values()),
     )
     check_memory(name, needed, available_memory_bytes())
     tensors = {}

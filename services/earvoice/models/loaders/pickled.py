@@ -9,7 +9,6 @@ hands out tensors that reach past their storage, and past the file; unmapped it 
 left beside the model, and unpacks compressed entries before anything could be looked at.
 """
 
-import argparse
 import io
 import math
 import pickle
@@ -18,13 +17,14 @@ import zipfile
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import torch
 
-from earvoice.models.errors import CheckpointError, UnsafePickleError
+from earvoice.models.errors import CheckpointError
 
 STORAGE_TYPES = {
     "FloatStorage": torch.float32,
@@ -44,51 +44,33 @@ COUNT_LIMIT = 2**63
 """Sizes, strides and offsets are integers of 64 bits."""
 
 
-class Storage:
-    """One storage of the archive; its bytes are read when a tensor that is wanted needs them."""
-
-    def __init__(
-        self, key: str, dtype: torch.dtype, count: int, read: Callable[[str], bytes]
-    ) -> None:
-        self.count = count
-        self.size_bytes = count * dtype.itemsize
-        self._key = key
-        self._dtype = dtype
-        self._read = read
-        self._flat: torch.Tensor | None = None
-
-    def flat(self) -> torch.Tensor:
-        """[count] elements, the same each time."""
-        if self._flat is None:
-            content = self._read(self._key)
-            if len(content) != self.size_bytes:
-                message = (
-                    f"storage {self._key} has {len(content)} bytes; "
-                    f"{self.count} elements are declared"
-                )
-                raise CheckpointError(message)
-            flat = torch.frombuffer(bytearray(content), dtype=self._dtype) if content else None
-            self._flat = torch.empty(0, dtype=self._dtype) if flat is None else flat
-        return self._flat
+ReadStorage = Callable[[str, torch.dtype, int], torch.Tensor]
+"""From a storage's key, element type and number of elements to its elements."""
 
 
-class StoredTensor:
+class Storage(NamedTuple):
+    """One storage of the archive; like all that a pickle is given, it cannot be changed."""
+
+    key: str
+    dtype: torch.dtype
+    elements: int
+    read: ReadStorage
+
+
+class StoredTensor(NamedTuple):
     """A tensor of the archive that is read when it is asked for.
 
     A checkpoint from training holds the optimizer's state as well, twice the size of the model.
     """
 
-    def __init__(
-        self, storage: Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
-    ) -> None:
-        self.numel = math.prod(size)
-        self.storage = storage
-        self._offset = offset
-        self._size = size
-        self._stride = stride
+    storage: Storage
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
 
     def read(self) -> torch.Tensor:
-        return self.storage.flat().as_strided(self._size, self._stride, self._offset)
+        key, dtype, elements, read = self.storage
+        return read(key, dtype, elements).as_strided(self.size, self.stride, self.offset)
 
 
 def rebuilt_tensor(
@@ -100,8 +82,8 @@ def rebuilt_tensor(
         message = "a tensor in the checkpoint has no storage, or a negative size, offset or stride"
         raise CheckpointError(f"{message}, or one that is no integer of 64 bits")
     reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
-    if math.prod(size) and reach > storage.count:
-        message = f"a tensor of size {size} reaches past its storage of {storage.count}"
+    if math.prod(size) and reach > storage.elements:
+        message = f"a tensor of size {size} reaches past its storage of {storage.elements}"
         raise CheckpointError(message)
     return StoredTensor(storage, offset, tuple(size), tuple(stride))
 
@@ -125,60 +107,31 @@ CONFIG_CONTAINERS = frozenset(
         ("typing", "Any"),
     }
 )
-"""Classes of the configuration library that may stand in a pickle; each becomes an `Opaque`."""
+"""Classes of the configuration library that may stand in a pickle."""
 
 
-class _Sealed(type):
-    """A class that a pickle cannot change: its BUILD opcode sets attributes on what it is given."""
+def unwrapped(value: Any) -> Any:
+    """What is inside an object of the configuration library: a dictionary, a list, or a value.
 
-    def __setattr__(cls, name: str, value: object) -> None:
-        message = f"the checkpoint's pickle sets {cls.__name__}.{name}. Nothing was changed."
-        raise UnsafePickleError(message)
-
-
-class _Namespace(argparse.Namespace, metaclass=_Sealed):
-    """Options as flat attributes."""
-
-
-class Opaque(metaclass=_Sealed):
-    """Stands for one object of the configuration library: it only holds its attributes."""
-
-    def __init__(self, *_arguments: object) -> None:
-        self.attributes: dict[str, Any] = {}
-
-    def __setstate__(self, state: object) -> None:
-        if isinstance(state, dict):
-            self.attributes = state
-
-    @property
-    def content(self) -> Any:
-        """What is inside: a container's dictionary or list, or a node's value.
-
-        What is nested in it stays closed: a few bytes of pickle nest more than memory holds.
-        """
-        return self.attributes.get("_content", self.attributes.get("_val"))
-
-
-class _StorageType:
-    """What a storage class in the pickle becomes: the element type's name, not callable."""
-
-    def __init__(self, name: str) -> None:
-        self.dtype = STORAGE_TYPES[name]
+    What is nested in it stays closed: a few bytes of pickle nest more than memory holds.
+    """
+    held = vars(value) if isinstance(value, SimpleNamespace) else {}
+    return held.get("_content", held.get("_val", value))
 
 
 class RestrictedUnpickler(pickle.Unpickler):
     """An unpickler that resolves only the names a checkpoint needs."""
 
-    def __init__(self, content: bytes, read_storage: Callable[[str], bytes]) -> None:
+    def __init__(self, content: bytes, read_storage: ReadStorage) -> None:
         _check_memo(content)
         super().__init__(io.BytesIO(content), encoding="utf-8")
         self._read_storage = read_storage
-        self._storages: dict[str, Storage] = {}
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         name = (module_name, global_name)
         plain: dict[tuple[str, str], Any] = {
-            ("argparse", "Namespace"): _Namespace,
+            # Holds attributes, and cannot be changed itself: a pickle sets them on what it names.
+            ("argparse", "Namespace"): SimpleNamespace,
             ("collections", "OrderedDict"): OrderedDict,
             ("collections", "defaultdict"): defaultdict,
             # Made anew, so that nothing outlives what a pickle sets on them.
@@ -191,37 +144,33 @@ class RestrictedUnpickler(pickle.Unpickler):
         if module_name in ("builtins", "__builtin__") and global_name in builtins:
             return builtins[global_name]
         if module_name == "torch" and global_name in STORAGE_TYPES:
-            return _StorageType(global_name)
+            return STORAGE_TYPES[global_name]
         if name in CONFIG_CONTAINERS:
-            return Opaque
+            return SimpleNamespace
         message = (
             f"the checkpoint's pickle asks for {module_name}.{global_name}; "
             "allowed are tensors, argparse.Namespace, collections and omegaconf containers. "
             "Nothing was executed."
         )
-        raise UnsafePickleError(message)
+        raise CheckpointError(message)
 
     def persistent_load(self, pid: Any, /) -> Storage:
         """Resolve a storage, `("storage", type, key, location, element count)`."""
         try:
-            kind, storage_type, key, _location, count = pid
+            kind, dtype, key, _location, count = pid
         except (TypeError, ValueError) as error:
             # Never the reference itself: a few bytes of pickle nest to endless text.
             message = f"persistent reference of {type(pid)}; allowed: a storage of five fields"
             raise CheckpointError(message) from error
         if (
             kind != "storage"
-            or not isinstance(storage_type, _StorageType)
+            or not isinstance(dtype, torch.dtype)
             or not isinstance(key, str)
-            or not isinstance(count, int)
+            or not _is_count(count)
         ):
             message = "persistent reference of five other fields; allowed: those of a storage"
             raise CheckpointError(message)
-        known = self._storages.get(key)
-        if known is None:
-            known = Storage(key, storage_type.dtype, count, self._read_storage)
-            self._storages[key] = known
-        return known
+        return Storage(key, dtype, count, self._read_storage)
 
 
 def _check_memo(content: bytes) -> None:
@@ -231,7 +180,7 @@ def _check_memo(content: bytes) -> None:
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT"):
             if argument is None or argument > stored:
                 message = f"the checkpoint's pickle stores object {argument} after {stored} others"
-                raise UnsafePickleError(message)
+                raise CheckpointError(message)
             stored += 1
 
 
@@ -243,12 +192,12 @@ def open_archive(path: Path) -> Iterator[dict[str, Any]]:
     """Read a `.pt` file in PyTorch's zip format.
 
     Yields:
-        The pickled dictionary; configuration objects are `Opaque`, tensors `StoredTensor`s that can
-        be read as long as the archive is open.
+        The pickled dictionary; namespaces and configuration objects are `SimpleNamespace`s, tensors
+        `StoredTensor`s that can be read as long as the archive is open.
 
     Raises:
-        CheckpointError: not such an archive, damaged, compressed, or its pickle too large.
-        UnsafePickleError: its pickle asks for anything a checkpoint never needs.
+        CheckpointError: not such an archive, damaged, compressed, its pickle too large, or it asks
+            for anything a checkpoint never needs.
     """
     try:
         archive = zipfile.ZipFile(path)
@@ -262,8 +211,14 @@ def open_archive(path: Path) -> Iterator[dict[str, Any]]:
 def _content(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
     entry = _pickle_entry(archive, name)
 
-    def read_storage(key: str) -> bytes:
-        return _read(archive, f"{entry.removesuffix('data.pkl')}data/{key}", name)
+    @cache
+    def read_storage(key: str, dtype: torch.dtype, count: int) -> torch.Tensor:
+        content = _read(archive, f"{entry.removesuffix('data.pkl')}data/{key}", name)
+        if len(content) != count * dtype.itemsize:
+            message = f"storage {key} has {len(content)} bytes; {count} elements are declared"
+            raise CheckpointError(message)
+        empty = torch.empty(0, dtype=dtype)
+        return torch.frombuffer(bytearray(content), dtype=dtype) if content else empty
 
     try:
         content = RestrictedUnpickler(_read(archive, entry, name), read_storage).load()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import math
@@ -13,6 +12,7 @@ from typing import Any
 import safetensors
 
 from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.runtime.files import digest_of
 
 CONFIG_FILE = "config.json"
 READ_SUFFIXES = (".json", ".model", ".safetensors", ".txt")
@@ -66,9 +66,5 @@ def weight_size(path: Path) -> tuple[int, int]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 in hexadecimal over the name and content of every file that is read."""
-    total = hashlib.sha256()
-    for file in sorted(item for item in path.iterdir() if item.suffix in READ_SUFFIXES):
-        with file.open("rb") as content:
-            total.update(file.name.encode() + hashlib.file_digest(content, "sha256").digest())
-    return total.hexdigest()
+    """Of every file that is read."""
+    return digest_of(item for item in path.iterdir() if item.suffix in READ_SUFFIXES)
