@@ -50,7 +50,7 @@ def greedy(
     over = torch.zeros(batch, dtype=torch.bool)
     for _ in range(most_tokens):
         count = tokens.shape[1]
-        rows = decoder.positions.up_to(position + count, memory.device)[position:]
+        rows = decoder.positions_up_to(position + count)[position:]
         hidden = decoder.embed(tokens, rows)
         for index, layer in enumerate(layers):
             query, key, value = layer.project_self(hidden)

@@ -225,7 +225,7 @@ class CachedDecoder(TransformerDecoder):
         cache.reserve(len(tokens))
         end = cache.length + len(tokens)
         ids = self._as_tensor(tokens)
-        hidden = self.embed(ids, self.positions.up_to(end, ids.device)[cache.length :])
+        hidden = self.embed(ids, self.positions_up_to(end)[cache.length :])
         seen = torch.ones(len(tokens), end, dtype=torch.bool, device=ids.device).tril(cache.length)
         attention = hidden.new_empty(0)
         # Rows before this are needed for the keys and values of other layers alone.
@@ -336,7 +336,7 @@ class CachedDecoder(TransformerDecoder):
         """[R, d]: each token at its own place in its hypothesis."""
         places = [cache.position for cache in caches for _ in range(cache.rows)]
         ids = self._as_tensor(tokens)
-        rows = self.positions.up_to(max(places) + 1, ids.device)
+        rows = self.positions_up_to(max(places) + 1)
         return self.embed(ids, rows[self._as_tensor(places)])
 
     @staticmethod

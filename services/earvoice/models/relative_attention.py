@@ -131,46 +131,6 @@ KEPT_BLOCK_FRAMES = 256
 """Kept positions are computed for so many frames at first; the number doubles when exceeded."""
 
 
-class KeptPositions:
-    """Projected sinusoid rows of one layer, computed once and cut to each utterance's length."""
-
-    def __init__(self, positions: PositionScheme, weight: torch.Tensor, heads: int) -> None:
-        self._positions = positions
-        self._weight = weight
-        self._heads = heads
-        self._frames = 0
-        self._rows = weight.new_empty(0)
-
-    def take(self, frames: int) -> torch.Tensor:
-        """The rows for an utterance of `frames` frames, [heads, d_head, n] float32."""
-        if frames > self._frames:
-            self._grow(max(KEPT_BLOCK_FRAMES, 2 ** math.ceil(math.log2(frames))))
-        if self._positions == "released":
-            return self._rows[:, :, :frames]
-        return self._rows[:, :, self._frames - frames : self._frames + frames - 1]
-
-    def _grow(self, frames: int) -> None:
-        """Project the rows for `frames` frames, a multiple of the block.
-
-        Blocks begin at the same distances whatever the size, so that a row's last bits do not
-        depend on the utterances seen before.
-        """
-        width = self._weight.shape[0]
-        if self._positions == "released":
-            rows = position_rows("released", frames, width)
-        else:
-            # One distance more than `position_rows` has, so that all blocks are full.
-            rows = sinusoid(torch.arange(frames - 1, -frames - 1, -1), width)
-        projected = torch.cat(
-            [
-                functional.linear(block.to(self._weight.device), self._weight)
-                for block in torch.split(rows, KEPT_BLOCK_FRAMES)
-            ]
-        )
-        self._frames = frames
-        self._rows = projected.view(len(rows), self._heads, -1).permute(1, 2, 0).contiguous()
-
-
 class FusedAttention(nn.Module):
     """A `RelativeAttention` for inference, in fewer passes over memory.
 
@@ -196,9 +156,9 @@ class FusedAttention(nn.Module):
         self.position_bias = nn.Buffer(
             (attention.v_bias * attention.scale).detach(), persistent=False
         )
-        self.positions = KeptPositions(
-            attention.positions, attention.pos_proj.weight.detach(), attention.heads
-        )
+        self._position_weight = attention.pos_proj.weight.detach()
+        self._kept_frames = 0
+        self._kept = self._position_weight.new_empty(0)
 
     def added_to(
         self,
@@ -238,7 +198,7 @@ class FusedAttention(nn.Module):
     ) -> torch.Tensor:
         """[B, R, heads, d_head] → [B, heads, R, T] scores of positions, by key."""
         batch, rows, heads, _ = query.shape
-        positions = self.positions.take(frames).expand(batch, -1, -1, -1).flatten(0, 1)
+        positions = self._kept_positions(frames).expand(batch, -1, -1, -1).flatten(0, 1)
         query = query.transpose(1, 2).flatten(0, 1)
         if not self.released:
             # Column c of row i is distance T-1-c: key j is column T-1-i+j.
@@ -258,3 +218,32 @@ class FusedAttention(nn.Module):
         return padded.as_strided(
             (batch, heads, rows, frames), (heads * size, size, frames, 1), frames
         )
+
+    def _kept_positions(self, frames: int) -> torch.Tensor:
+        """The projected rows for an utterance of `frames` frames, [heads, d_head, n] float32."""
+        if frames > self._kept_frames:
+            self._keep(max(KEPT_BLOCK_FRAMES, 2 ** math.ceil(math.log2(frames))))
+        if self.released:
+            return self._kept[:, :, :frames]
+        return self._kept[:, :, self._kept_frames - frames : self._kept_frames + frames - 1]
+
+    def _keep(self, frames: int) -> None:
+        """Project the rows for `frames` frames, a multiple of the block.
+
+        Blocks begin at the same distances whatever the size, so that a row's last bits do not
+        depend on the utterances seen before.
+        """
+        weight = self._position_weight
+        if self.released:
+            rows = position_rows("released", frames, weight.shape[0])
+        else:
+            # One distance more than `position_rows` has, so that all blocks are full.
+            rows = sinusoid(torch.arange(frames - 1, -frames - 1, -1), weight.shape[0])
+        projected = torch.cat(
+            [
+                functional.linear(block.to(weight.device), weight)
+                for block in torch.split(rows, KEPT_BLOCK_FRAMES)
+            ]
+        )
+        self._kept_frames = frames
+        self._kept = projected.view(len(rows), self.heads, -1).permute(1, 2, 0).contiguous()

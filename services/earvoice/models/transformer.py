@@ -151,20 +151,6 @@ class TokenPositions:
         return self._rows[:count]
 
 
-class LearnedPositions:
-    """Position rows of a checkpoint; there are no more."""
-
-    def __init__(self, rows: nn.Embedding) -> None:
-        self._rows = rows
-
-    def up_to(self, count: int, device: torch.device) -> torch.Tensor:
-        """[count, d] float32: the rows of tokens 0 … count - 1."""
-        if count > self._rows.num_embeddings:
-            message = f"a hypothesis has {count} tokens; allowed: {self._rows.num_embeddings}"
-            raise ModelInputError(message)
-        return self._rows.weight[:count].to(device)
-
-
 class TransformerLayer(nn.Module):
     """Self-attention, cross-attention, feed-forward; LayerNorm before each.
 
@@ -337,11 +323,10 @@ class TransformerDecoder(DecoderStack):
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()
         self.dropout = Dropout(dropout)
-        self.positions: TokenPositions | LearnedPositions = TokenPositions(width)
+        self._sinusoids = TokenPositions(width)
         self._embedding_scale = math.sqrt(width)
         if config.decoder.positions == "learned":
             self.embed_positions = nn.Embedding(config.decoder.max_tokens, width)
-            self.positions = LearnedPositions(self.embed_positions)
             self._embedding_scale = 1.0
 
     def tie_embeddings(self) -> None:
@@ -395,7 +380,7 @@ class TransformerDecoder(DecoderStack):
         steps, width = memory.shape[1], memory.shape[-1]
         frames = torch.arange(memory.shape[2], device=memory.device)
         seen = (frames < memory_lengths.flatten()[:, None])[:, None, None]
-        positions = self.positions.up_to(tokens.shape[1], tokens.device)
+        positions = self.positions_up_to(tokens.shape[1])
         hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
         predictor = self.config.decoder.predictor_layers
         for layer in self.layers[:predictor]:
@@ -419,7 +404,7 @@ class TransformerDecoder(DecoderStack):
         allowed = (frames < memory_lengths[:, None])[:, None, None]
         if visible is not None:
             allowed = allowed & visible[:, None]
-        positions = self.positions.up_to(tokens.shape[1], tokens.device)
+        positions = self.positions_up_to(tokens.shape[1])
         hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
         if not self.own:
             return self.through(hidden, memory, allowed)
@@ -429,6 +414,15 @@ class TransformerDecoder(DecoderStack):
             rows = [row for row, own in enumerate(stacks) if own is stack]
             out[rows] = stack.through(hidden[rows], memory[rows], allowed[rows])
         return out
+
+    def positions_up_to(self, count: int) -> torch.Tensor:
+        """[count, d] float32: the position rows of tokens 0 … count - 1."""
+        if self.config.decoder.positions == "sinusoid":
+            return self._sinusoids.up_to(count, self.embed_tokens.weight.device)
+        most = self.embed_positions.num_embeddings
+        if count > most:
+            raise ModelInputError(f"a hypothesis has {count} tokens; allowed: {most}")
+        return self.embed_positions.weight[:count]
 
     def embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Tokens [B, L] or [L] with position rows [L, d] → [B, L, d] or [L, d] float32."""

@@ -191,7 +191,7 @@ class Searcher:
         decoder = self._decoder
         cache = self._strategy.memory_of(block, tokens)
         ids, count = torch.tensor(tokens), len(tokens)
-        hidden = decoder.embed(ids, decoder.positions.up_to(count, ids.device))
+        hidden = decoder.embed(ids, decoder.positions_up_to(count))
         seen = torch.ones(count, count, dtype=torch.bool).tril()
         weights: list[torch.Tensor] = []
         for index, layer in enumerate(decoding_layers(cache.stack)):
