@@ -18,7 +18,7 @@ from earvoice.models.checkpoint import (
     save_checkpoint,
 )
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.inference import check_inference_dtype
 from tests.tiny_model import random_network, save_network
@@ -165,7 +165,7 @@ def test_other_formats_are_refused(
     """A description of another format says what is allowed."""
     path = directory / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises((CheckpointError, ModelConfigError), match=message):
+    with pytest.raises((CheckpointError, ModelError), match=message):
         load_checkpoint(directory)
 
 
@@ -293,5 +293,5 @@ def test_memory_is_compared(available: int | None, *, refused: bool) -> None:
 
 def test_other_dtypes_are_refused() -> None:
     """Linear layers infer in float32, bfloat16, float16 or int8."""
-    with pytest.raises(ModelConfigError, match=r"torch\.float64; allowed: torch\.float32"):
+    with pytest.raises(ModelError, match=r"torch\.float64; allowed: torch\.float32"):
         check_inference_dtype(torch.float64)

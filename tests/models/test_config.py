@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from earvoice.models.config import PRESETS, EncoderConfig, ModelConfig, PolicyDefaults, preset
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 from earvoice.models.translation import SpeechTranslationModel
 
 pytestmark = pytest.mark.torch
@@ -80,7 +80,7 @@ def test_wrong_fields_are_named(path: tuple[str, ...], value: object, message: s
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    with pytest.raises(ModelConfigError, match=message):
+    with pytest.raises(ModelError, match=message):
         ModelConfig.from_dict(values)
 
 
@@ -88,7 +88,7 @@ def test_missing_fields_are_named() -> None:
     """A field without default that is missing is an error."""
     values = preset("paper").to_dict()
     del values["source_pieces"]
-    with pytest.raises(ModelConfigError, match=r"^source_pieces is missing; allowed: .* 1 to"):
+    with pytest.raises(ModelError, match=r"^source_pieces is missing; allowed: .* 1 to"):
         ModelConfig.from_dict(values)
 
 
@@ -121,5 +121,5 @@ def test_published_sizes(name: str, parameters: int) -> None:
 
 def test_unknown_presets_are_refused() -> None:
     """A misspelt preset names those there are."""
-    with pytest.raises(ModelConfigError, match="allowed: paper"):
+    with pytest.raises(ModelError, match="allowed: paper"):
         preset("papers")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from earvoice.models.config import ModelConfig
 from earvoice.models.decoding import DecoderCache
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.translation import SpeechTranslationModel
 from tests.tiny_model import random_network
 
@@ -78,7 +78,7 @@ def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bo
         torch.testing.assert_close(logits, forced[:, index], atol=1e-5, rtol=0)
     prefilled, _ = decoder.prefill(TOKENS, decoder.open_cache(states, TOKENS), 1)
     torch.testing.assert_close(prefilled, forced[0], atol=1e-5, rtol=0)
-    with pytest.raises(ModelInputError, match=r"tokens begin with \[2, 7\]"):
+    with pytest.raises(ModelError, match=r"tokens begin with \[2, 7\]"):
         decoder.prefill(TOKENS, decoder.open_cache(states, other), 1)
 
 
@@ -176,20 +176,20 @@ def test_rows_are_computed_where_they_are_wanted(
 def test_bad_requests_are_refused(network: SpeechTranslationModel) -> None:
     """Empty or unknown tokens, layers, states and lengths are named and refused."""
     decoder, cache = network.decoder, network.decoder.open_cache(_states(3))
-    with pytest.raises(ModelInputError, match="tokens is"):
+    with pytest.raises(ModelError, match="tokens is"):
         decoder.prefill([], cache, 1)
-    with pytest.raises(ModelInputError, match="token is 1000"):
+    with pytest.raises(ModelError, match="token is 1000"):
         decoder.step([1000], [cache], [1])
-    with pytest.raises(ModelInputError, match="attention_layer is"):
+    with pytest.raises(ModelError, match="attention_layer is"):
         decoder.prefill([2], cache, 0)
-    with pytest.raises(ModelInputError, match="attention_heads is"):
+    with pytest.raises(ModelError, match="attention_heads is"):
         decoder.prefill([2], cache, 1, (3,))
-    with pytest.raises(ModelInputError, match="equal numbers"):
+    with pytest.raises(ModelError, match="equal numbers"):
         decoder.step([2], [], [1])
-    with pytest.raises(ModelInputError, match="1 tokens, one a row"):
+    with pytest.raises(ModelError, match="1 tokens, one a row"):
         decoder.step([2, 2], [cache], [1])
-    with pytest.raises(ModelInputError, match="states have shape"):
+    with pytest.raises(ModelError, match="states have shape"):
         decoder.open_cache(torch.zeros(0, 32))
-    with pytest.raises(ModelInputError, match="length is 1"):
+    with pytest.raises(ModelError, match="length is 1"):
         cache.truncate(1)
     assert cache.length == 0

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from earvoice.models.config import Compression, ModelConfig, PositionScheme
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.relative_attention import shift_relative
 from earvoice.models.translation import SpeechTranslationModel
 from tests.tiny_model import (
@@ -177,5 +177,5 @@ def test_relative_shift_looks_up_distances() -> None:
 @pytest.mark.parametrize("shape", [(0, 80), (10, 79), (1, 10, 80)])
 def test_bad_features_are_refused(config: ModelConfig, shape: tuple[int, ...]) -> None:
     """Features of another shape are named and refused."""
-    with pytest.raises(ModelInputError, match="features have shape"):
+    with pytest.raises(ModelError, match="features have shape"):
         random_network(config).encoder.encode(torch.zeros(shape))

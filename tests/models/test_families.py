@@ -14,7 +14,7 @@ from earvoice.decoder.settings import DecoderSettings
 from earvoice.encoder.model import load_model
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 from earvoice.models.families import FAMILIES
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig
@@ -105,9 +105,9 @@ def test_a_family_says_what_it_allows(toy: ModelConfig) -> None:
     """Its own fields are checked like all others, and come back from JSON's values."""
     assert ModelConfig.from_dict(toy.to_dict()) == toy
     assert toy.encoder.description == "toy, 5 frames a state"
-    with pytest.raises(ModelConfigError, match=r"encoder\.join_frames = 0 .*1 to 100"):
+    with pytest.raises(ModelError, match=r"encoder\.join_frames = 0 .*1 to 100"):
         ModelConfig.from_dict(
             {**toy.to_dict(), "encoder": {"architecture": "toy", "join_frames": 0}}
         )
-    with pytest.raises(ModelConfigError, match="encoder is 'toy'; allowed here: 'conformer'"):
+    with pytest.raises(ModelError, match="encoder is 'toy'; allowed here: 'conformer'"):
         _ = toy.papers_encoder

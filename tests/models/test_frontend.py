@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from earvoice.models.errors import CheckpointError, ModelInputError
+from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank, frame_count
 from tests.models.filterbank_tolerance import assert_filterbank
 
@@ -59,7 +59,7 @@ def test_a_short_tail_waits(samples: int, frames: int) -> None:
 )
 def test_bad_sound_is_refused(samples: np.ndarray) -> None:
     """Another dtype, shape or a number that is not finite is named and refused."""
-    with pytest.raises(ModelInputError, match="samples"):
+    with pytest.raises(ModelError, match="samples"):
         _stream().accept(samples)
 
 

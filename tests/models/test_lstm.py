@@ -10,7 +10,7 @@ import torch
 
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 from earvoice.models.lstm import LstmConfig, LstmDecoder
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
 from tests.tiny_model import random_network, save_network
@@ -121,5 +121,5 @@ def test_a_checkpoint_comes_back(
         found.append(decoder.prefill(TOKENS, decoder.open_cache(states), 1)[0])
     torch.testing.assert_close(*found)
     assert loaded.describe("").greedy_only
-    with pytest.raises(ModelConfigError, match="decoder is 'lstm'"):
+    with pytest.raises(ModelError, match="decoder is 'lstm'"):
         _ = loaded.network.transformer_decoder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from earvoice.models.checkpoint import add_precision_trials, load_checkpoint
 from earvoice.models.config import ModelConfig
-from earvoice.models.errors import ModelConfigError, ModelError
+from earvoice.models.errors import ModelError
 from earvoice.models.precision import (
     PrecisionTrial,
     bears,
@@ -76,7 +76,7 @@ def test_trials_are_kept_with_the_checkpoint(tmp_path: Path) -> None:
 
 def test_impossible_trials_are_refused() -> None:
     """A share beyond 1 is named."""
-    with pytest.raises(ModelConfigError, match=r"equal_share = 1\.5 is not allowed"):
+    with pytest.raises(ModelError, match=r"equal_share = 1\.5 is not allowed"):
         _trial(1.5)
 
 

@@ -15,7 +15,7 @@ from earvoice.encoder.model import TextModel, load_model
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
 from earvoice.models.vocabulary import EOS, Vocabulary
@@ -104,7 +104,7 @@ def test_it_does_not_hear(
 ) -> None:
     """Whoever asks for features is told why there are none."""
     save_network(tmp_path, network, source_model, target_model)
-    with pytest.raises(ModelConfigError, match="reads words"):
+    with pytest.raises(ModelError, match="reads words"):
         load_checkpoint(tmp_path).open_features()
-    with pytest.raises(ModelConfigError, match="heads = 3"):
+    with pytest.raises(ModelError, match="heads = 3"):
         TextConfig.from_dict({"architecture": "text", "d_model": 32, "heads": 3})

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from earvoice.models.errors import CheckpointError, ModelConfigError, ModelError, ModelInputError
+from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.vocabulary import EOS
 from earvoice.models.wrapped.directory import is_wrapped
 
@@ -135,7 +135,7 @@ def test_prefill_equals_steps(checkpoints: dict[str, Path], family: str) -> None
         stepped, row = decoder.prefill(tokens[index : index + 1], cache, 2, (1,))
         torch.testing.assert_close(stepped[0], logits[index], atol=1e-5, rtol=0)
         assert row.shape == (1, len(states))
-    with pytest.raises(ModelInputError, match="length is 9; allowed: 0 to 5"):
+    with pytest.raises(ModelError, match="length is 9; allowed: 0 to 5"):
         cache.truncate(9)
 
 
@@ -149,7 +149,7 @@ def test_states_stand_for_sound(checkpoints: dict[str, Path], family: str) -> No
     silent = encoder.states(np.zeros(16_000, np.float32))
     assert bool(silent.isfinite().all())
     if encoder.maximum_samples is not None:
-        with pytest.raises(ModelInputError, match="allowed: "):
+        with pytest.raises(ModelError, match="allowed: "):
             encoder.states(np.zeros(encoder.maximum_samples + 1, np.float32))
 
 
@@ -174,7 +174,7 @@ def test_languages_are_asked_for_by_token(checkpoints: dict[str, Path]) -> None:
     assert len(mbart.language_tokens["de"]) == 1
     assert mbart.language_tokens["de"] != mbart.language_tokens["es"]
     assert len(_load(checkpoints["whisper"]).language_tokens["en"]) == 3
-    with pytest.raises(ModelConfigError, match=r"source_language is 'und'; allowed .*: de, en"):
+    with pytest.raises(ModelError, match=r"source_language is 'und'; allowed .*: de, en"):
         _load(checkpoints["whisper"], source_language="und")
 
 
@@ -211,9 +211,9 @@ def test_a_step_that_raises_has_read_nothing(checkpoints: dict[str, Path]) -> No
 
 def test_compression_needs_labels(checkpoints: dict[str, Path]) -> None:
     """There is nothing to compress by, and half a byte is no number format of theirs."""
-    with pytest.raises(ModelConfigError, match="compression is 'avg'; allowed without a CTC head"):
+    with pytest.raises(ModelError, match="compression is 'avg'; allowed without a CTC head"):
         _load(checkpoints["speech_to_text"], compression="avg")
-    with pytest.raises(ModelConfigError, match=r"dtype is torch\.int8"):
+    with pytest.raises(ModelError, match=r"dtype is torch\.int8"):
         _load(checkpoints["speech_to_text"], dtype=torch.int8)
 
 
@@ -290,7 +290,7 @@ def test_pickled_weights_and_other_families_are_refused(
     with pytest.raises(CheckpointError, match="pickled weights are not read"):
         _load(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
-    with pytest.raises(ModelConfigError, match="model_type is 'bert'; allowed: speech_to_text"):
+    with pytest.raises(ModelError, match="model_type is 'bert'; allowed: speech_to_text"):
         _load(tmp_path)
 
 
@@ -382,7 +382,7 @@ def test_tokens_must_be_in_the_vocabulary(
     path = shutil.copytree(checkpoints["whisper"], tmp_path / "spoilt")
     settings = json.loads((path / GENERATION).read_text())
     (path / GENERATION).write_text(json.dumps({**settings, field: value}))
-    with pytest.raises(ModelConfigError, match=r"names token 99999; allowed: 0 to \d+"):
+    with pytest.raises(ModelError, match=r"names token 99999; allowed: 0 to \d+"):
         _load(path)
 
 

@@ -16,7 +16,7 @@ from earvoice.encoder.text import TextEncoding, TextNetwork
 from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 from earvoice.models.frontend import SHIFT_SAMPLES, FeatureStream, frame_count
 from earvoice.models.serving import load_served
 from earvoice.models.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
@@ -196,7 +196,7 @@ def load_model(settings: EncoderSettings) -> Network | TextNetwork:
 def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> None:
     maximum = model.encoder.maximum_samples
     if maximum is not None and settings.max_utterance_ms * SAMPLE_RATE_HZ // 1000 > maximum:
-        raise ModelConfigError(
+        raise ModelError(
             f"EARVOICE_ENCODER_MAX_UTTERANCE_MS is {settings.max_utterance_ms}; "
             f"allowed with {model.description.name}: {maximum * 1000 // SAMPLE_RATE_HZ}"
         )

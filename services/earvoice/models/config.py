@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from earvoice.models.errors import ModelConfigError, ModelFieldError
+from earvoice.models.errors import ModelError, ModelFieldError
 from earvoice.models.families import FAMILIES, family_of
 from earvoice.policies import POLICIES, AlignAtt, Edatt
 from earvoice.policies.registry import parse_policy, split_policy_text
@@ -277,7 +277,7 @@ class ModelConfig(ModelRecord):
         if not isinstance(self.encoder, EncoderConfig):
             architecture = self.encoder.architecture
             message = f"encoder is {architecture!r}; allowed here: 'conformer', 'transformer'"
-            raise ModelConfigError(message)
+            raise ModelError(message)
         return self.encoder
 
     @property
@@ -347,5 +347,5 @@ PRESETS: Mapping[str, ModelConfig] = MappingProxyType(
 def preset(name: str) -> ModelConfig:
     if name not in PRESETS:
         message = f"preset is {name!r}; allowed: {', '.join(PRESETS)}"
-        raise ModelConfigError(message)
+        raise ModelError(message)
     return PRESETS[name]

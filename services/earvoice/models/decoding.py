@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch.nn import functional
 
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
 
 FIRST_CAPACITY_TOKENS = 64
@@ -93,7 +93,7 @@ class DecoderCache:
         """Forget all tokens after the first `length` (rejected drafts)."""
         if not 0 <= length <= self.length:
             message = f"length is {length}; allowed: 0 to {self.length}"
-            raise ModelInputError(message)
+            raise ModelError(message)
         self.length = length
 
     def _grow(self, capacity: int) -> None:
@@ -188,7 +188,7 @@ class CachedDecoder(TransformerDecoder):
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
             message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
-            raise ModelInputError(message)
+            raise ModelError(message)
         states = states.to(self.embed_tokens.weight.device)
         stack = self.stack_of(tokens)
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
@@ -221,7 +221,7 @@ class CachedDecoder(TransformerDecoder):
         self._check(tokens, [attention_layer], [attention_heads])
         if not cache.length and self.stack_of(tokens) is not cache.stack:
             message = f"tokens begin with {tokens[:2]}; the cache was opened for another language"
-            raise ModelInputError(message)
+            raise ModelError(message)
         cache.reserve(len(tokens))
         end = cache.length + len(tokens)
         ids = self._as_tensor(tokens)
@@ -368,7 +368,7 @@ class CachedDecoder(TransformerDecoder):
                 f"caches, attention_layers, attention_heads have {counts} items and there are "
                 f"{len(tokens)} tokens; allowed: equal numbers, and {rows} tokens, one a row"
             )
-            raise ModelInputError(message)
+            raise ModelError(message)
 
     def _check(
         self,
@@ -378,18 +378,18 @@ class CachedDecoder(TransformerDecoder):
     ) -> None:
         if not tokens:
             message = "tokens is []; allowed: at least one token"
-            raise ModelInputError(message)
+            raise ModelError(message)
         wrong = [token for token in tokens if not 0 <= token < self.config.target_pieces]
         if wrong:
             message = f"token is {wrong[0]}; allowed: 0 to {self.config.target_pieces - 1}"
-            raise ModelInputError(message)
+            raise ModelError(message)
         layers, heads = self.config.decoder.layers, self.config.decoder.heads
         if not all(1 <= layer <= layers for layer in attention_layers):
             message = f"attention_layer is {attention_layers}; allowed: 1 to {layers}"
-            raise ModelInputError(message)
+            raise ModelError(message)
         if not all(1 <= head <= heads for chosen in attention_heads for head in chosen):
             message = f"attention_heads is {attention_heads}; allowed: 1 to {heads}"
-            raise ModelInputError(message)
+            raise ModelError(message)
 
 
 def _with_rows(caches: Sequence[DecoderCache]) -> list[tuple[DecoderCache, slice]]:

@@ -10,7 +10,7 @@ from torch.nn import functional
 from earvoice.models.config import EncoderConfig, ModelConfig
 from earvoice.models.conformer import ConformerLayer, Subsampler, valid_frames
 from earvoice.models.ctc import Encoded, compress
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
 from earvoice.models.inference import InferenceLinear, prepare_linears, rounded_rows
@@ -56,7 +56,7 @@ class SpeechEncoder(nn.Module):
             message = (
                 f"features have shape {tuple(features.shape)}; allowed: [T ≥ 1, {self.mel_bins}]"
             )
-            raise ModelInputError(message)
+            raise ModelError(message)
         # A network that is prepared for inference may have buffers alone.
         device = next(chain(self.parameters(), self.buffers())).device
         batch = self(features[None].to(device))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 
 if TYPE_CHECKING:
     from earvoice.models.config import FamilyConfig, ModelConfig
@@ -41,7 +41,7 @@ class EncoderFamily:
     def open_analysis(self) -> Analysis:
         if self.analysis is None:
             message = "the encoder reads words; allowed here: one that hears"
-            raise ModelConfigError(message)
+            raise ModelError(message)
         return self.analysis()
 
 

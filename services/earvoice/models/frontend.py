@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.errors import CheckpointError, ModelInputError
+from earvoice.models.errors import CheckpointError, ModelError
 
 WINDOW_SAMPLES = 25 * SAMPLE_RATE_HZ // 1000
 SHIFT_SAMPLES = 10 * SAMPLE_RATE_HZ // 1000
@@ -142,10 +142,10 @@ class FeatureStream:
         """
         if samples.dtype != np.float32 or samples.ndim != 1:
             message = f"samples are {samples.dtype}{samples.shape}; allowed: float32 of one axis"
-            raise ModelInputError(message)
+            raise ModelError(message)
         if not np.isfinite(samples).all():
             message = "samples hold NaN or infinity; allowed: finite numbers"
-            raise ModelInputError(message)
+            raise ModelError(message)
         sound = torch.cat((self._waiting, torch.from_numpy(samples) * self._analysis.scale))
         lead = self._mirrored
         if lead and len(sound) > lead:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 
 LARGEST = 127
 
@@ -223,7 +223,7 @@ def has_onednn(device: torch.device) -> bool:
 def check_inference_dtype(dtype: torch.dtype) -> None:
     if dtype not in INFERENCE_DTYPES:
         message = f"dtype is {dtype}; allowed: {', '.join(map(str, INFERENCE_DTYPES))}"
-        raise ModelConfigError(message)
+        raise ModelError(message)
 
 
 def prepare_linears(module: nn.Module, dtype: torch.dtype) -> None:
@@ -253,7 +253,7 @@ class StridedConvolution(nn.Module):
     ) -> None:
         super().__init__()
         if conv.bias is None:
-            raise ModelConfigError("a strided convolution has no bias; allowed: with bias")
+            raise ModelError("a strided convolution has no bias; allowed: with bias")
         self.kernel, self.stride = conv.kernel_size[0], conv.stride[0]
         self.gated = activation == "gated"
         weight, bias = conv.weight.detach().transpose(1, 2).flatten(1), conv.bias.detach()
@@ -287,7 +287,7 @@ class DepthwiseConvolution(nn.Module):
         super().__init__()
         if norm.running_var is None or norm.running_mean is None:
             message = "BatchNorm keeps no running statistics; allowed: running statistics"
-            raise ModelConfigError(message)
+            raise ModelError(message)
         scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
         weight = (conv.weight * scale[:, None, None]).detach()
         self.padding = conv.kernel_size[0] // 2

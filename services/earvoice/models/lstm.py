@@ -17,7 +17,7 @@ from earvoice.models.config import FRAME_SHIFT_MS, FamilyConfig, ModelConfig
 from earvoice.models.conformer import valid_frames
 from earvoice.models.ctc import Encoded, compress
 from earvoice.models.encoder import SpeechEncoder
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
 from earvoice.models.transformer import Dropout
@@ -119,7 +119,7 @@ class LstmCache:
     def truncate(self, length: int) -> None:
         if not 0 <= length <= self.length:
             message = f"length is {length}; allowed: 0 to {self.length}"
-            raise ModelInputError(message)
+            raise ModelError(message)
         del self.after[length:]
 
 
@@ -172,7 +172,7 @@ class LstmDecoder(nn.Module):
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
             message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
-            raise ModelInputError(message)
+            raise ModelError(message)
         states = states.to(self.embed_tokens.weight.device)
         return LstmCache(states, self.attention_key(states))
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.models.config import Activation, ModelConfig
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.inference import InferenceLinear, prepare_linears
 from earvoice.models.vocabulary import PAD
 
@@ -421,7 +421,7 @@ class TransformerDecoder(DecoderStack):
             return self._sinusoids.up_to(count, self.embed_tokens.weight.device)
         most = self.embed_positions.num_embeddings
         if count > most:
-            raise ModelInputError(f"a hypothesis has {count} tokens; allowed: {most}")
+            raise ModelError(f"a hypothesis has {count} tokens; allowed: {most}")
         return self.embed_positions.weight[:count]
 
     def embed(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,7 @@ from earvoice.models.config import ModelConfig
 from earvoice.models.ctc import Encoded
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.encoder import PaperEncoder
-from earvoice.models.errors import ModelConfigError
+from earvoice.models.errors import ModelError
 from earvoice.models.families import family_of
 from earvoice.models.inference import check_inference_dtype, prepare_linears
 from earvoice.models.lstm import LstmDecoder
@@ -67,7 +67,7 @@ class SpeechTranslationModel(nn.Module):
         if not isinstance(self.decoder, CachedDecoder):
             architecture = self.config.decoder.architecture
             message = f"decoder is {architecture!r}; allowed here: 'transformer'"
-            raise ModelConfigError(message)
+            raise ModelError(message)
         return self.decoder
 
     def prepare_inference(self, dtype: torch.dtype) -> None:

@@ -11,7 +11,7 @@ import torch
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from earvoice.models.errors import ModelInputError
+from earvoice.models.errors import ModelError
 from earvoice.models.vocabulary import EOS, WORD_START
 from earvoice.models.wrapped.families import Prompt
 
@@ -46,7 +46,7 @@ class WrappedCache:
     def truncate(self, length: int) -> None:
         if not 0 <= length <= self.length:
             message = f"length is {length}; allowed: 0 to {self.length}"
-            raise ModelInputError(message)
+            raise ModelError(message)
         # One that broke off in a computation may hold more than was counted.
         surplus = self.kept.get_seq_length() - length
         if surplus > 0:

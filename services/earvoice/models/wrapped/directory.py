@@ -11,7 +11,7 @@ from typing import Any
 
 import safetensors
 
-from earvoice.models.errors import CheckpointError, ModelConfigError
+from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.runtime.files import digest_of
 
 CONFIG_FILE = "config.json"
@@ -32,7 +32,7 @@ def is_wrapped(path: Path) -> bool:
 def require_transformers() -> None:
     if importlib.util.find_spec("transformers") is None:
         message = "this checkpoint is computed by transformers: pip install 'earvoice[hf]'"
-        raise ModelConfigError(message)
+        raise ModelError(message)
 
 
 def read_config(path: Path) -> Mapping[str, Any]:

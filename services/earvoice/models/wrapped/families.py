@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.errors import ModelConfigError, ModelInputError
+from earvoice.models.errors import ModelError
 
 MINIMUM_SAMPLES = SAMPLE_RATE_HZ // 10
 """Less than 100 ms fill no convolution of these encoders, and have no statistics."""
@@ -61,7 +61,7 @@ class WrappedEncoder:
         """[n] float32 at 16 kHz in [-1, 1] → [S, d] float32; none for less than 100 ms."""
         if self.maximum_samples is not None and len(sound) > self.maximum_samples:
             message = f"sound has {len(sound)} samples; allowed: {self.maximum_samples}"
-            raise ModelInputError(message)
+            raise ModelError(message)
         if len(sound) < MINIMUM_SAMPLES:
             return torch.zeros(0, self.dimension)
         # Statistics of digital silence divide by zero; what does not vary is at its mean.
@@ -101,7 +101,7 @@ def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language:
         end = end[0]
     if not isinstance(start, int) or not isinstance(end, int):
         message = f"decoder_start_token_id and eos_token_id are {start} and {end}; allowed: ids"
-        raise ModelConfigError(message)
+        raise ModelError(message)
     family = WRAPPED_FAMILIES[model.config.model_type]
     prompt = Prompt(
         start,
@@ -115,7 +115,7 @@ def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language:
     for token in (start, end, *forced, *prompt.suppressed, *prompt.suppressed_first):
         if not 0 <= token < size:
             message = f"generation config names token {token}; allowed: 0 to {size - 1}"
-            raise ModelConfigError(message)
+            raise ModelError(message)
     return prompt
 
 
@@ -142,7 +142,7 @@ def _whisper_languages(
     if spoken is None:
         known = ", ".join(sorted(tag.strip("<|>") for tag in languages))
         message = f"source_language is {source_language!r}; allowed for this Whisper: {known}"
-        raise ModelConfigError(message)
+        raise ModelError(message)
     tasks = getattr(settings, "task_to_id", None) or {}
     targets = {"en": "translate", source: "transcribe"}
     tokens = {
@@ -152,7 +152,7 @@ def _whisper_languages(
     }
     if not tokens:
         allowed = "a model with 'translate' or 'transcribe'"
-        raise ModelConfigError(f"this Whisper has the tasks {sorted(tasks)}; allowed: {allowed}")
+        raise ModelError(f"this Whisper has the tasks {sorted(tasks)}; allowed: {allowed}")
     return tokens
 
 

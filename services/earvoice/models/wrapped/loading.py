@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 from earvoice.api.v1 import types_pb2
 from earvoice.models.assembly import check_finite, check_memory, loading_bytes
-from earvoice.models.errors import CheckpointError, ModelConfigError, ModelError
+from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.precision import ELEMENT_TYPES
 from earvoice.models.vocabulary import BOS, EOS, PAD
 from earvoice.models.wrapped.decoder import PieceTable, WrappedDecoder, piece_table
@@ -63,10 +63,10 @@ def load_wrapped(
     """
     if dtype not in DTYPES:
         message = f"dtype is {dtype}; allowed for this family: {', '.join(map(str, DTYPES))}"
-        raise ModelConfigError(message)
+        raise ModelError(message)
     if compression not in ("checkpoint", "none"):
         message = f"compression is {compression!r}; allowed without a CTC head: 'none'"
-        raise ModelConfigError(message)
+        raise ModelError(message)
     _check_fits(path)
     _log_as_we_do()
     try:
@@ -112,7 +112,7 @@ def _check_fits(path: Path) -> None:
     kind = read_config(path).get("model_type")
     if kind not in WRAPPED_FAMILIES:
         message = f"{path.name} model_type is {kind!r}; allowed: {', '.join(WRAPPED_FAMILIES)}"
-        raise ModelConfigError(message)
+        raise ModelError(message)
     check_memory(path.name, loading_bytes(*weight_size(path)), available_memory_bytes())
 
 
