@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import zipfile
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,16 +117,23 @@ def test_compressed_archives_are_refused(tmp_path: Path) -> None:
         _read(tmp_path / "bomb.pt")
 
 
-def test_tensors_cannot_reach_outside_their_storage(tmp_path: Path) -> None:
-    """A tensor that claims more than its storage holds is refused."""
-    path = tmp_path / "tensor.pt"
+def _changed_tensor(folder: Path, change: Callable[[str, bytes], bytes]) -> Path:
+    """Four numbers as PyTorch saves them, the archive's entries changed."""
+    path = folder / "tensor.pt"
     torch.save({"model": torch.arange(4.0)}, path)
     with zipfile.ZipFile(path) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in entries.items():
-            short = data[:8] if name.endswith("data/0") else data
-            archive.writestr(name, short)
+            archive.writestr(name, change(name, data))
+    return path
+
+
+def test_tensors_cannot_reach_outside_their_storage(tmp_path: Path) -> None:
+    """A tensor that claims more than its storage holds is refused."""
+    path = _changed_tensor(
+        tmp_path, lambda name, data: data[:8] if name.endswith("data/0") else data
+    )
     with open_archive(path) as content, pytest.raises(CheckpointError, match="0 has 8 bytes"):
         content["model"].read()
 
@@ -159,13 +167,9 @@ def test_the_memo_cannot_fill_memory(tmp_path: Path) -> None:
 
 def test_tensors_cannot_have_negative_sizes(tmp_path: Path) -> None:
     """Sizes and strides that reach before a storage are refused."""
-    path = tmp_path / "tensor.pt"
-    torch.save({"model": torch.arange(4.0)}, path)
-    with zipfile.ZipFile(path) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in entries.items():
-            # BININT1 4, TUPLE1: the size; BININT -4 in its place.
-            archive.writestr(name, data.replace(b"K\x04\x85", b"J\xfc\xff\xff\xff\x85"))
+    # BININT1 4, TUPLE1: the size; BININT -4 in its place.
+    path = _changed_tensor(
+        tmp_path, lambda _, data: data.replace(b"K\x04\x85", b"J\xfc\xff\xff\xff\x85")
+    )
     with pytest.raises(CheckpointError, match="negative size"):
         _read(path)

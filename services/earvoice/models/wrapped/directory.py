@@ -22,11 +22,10 @@ READ_SUFFIXES = (".json", ".model", ".safetensors", ".txt")
 def is_wrapped(path: Path) -> bool:
     """Whether a directory holds a checkpoint of another family: its config names a model type."""
     try:
-        config = json.loads((path / CONFIG_FILE).read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return "model_type" in read_config(path)
+    except CheckpointError:
         # Whoever reads it as a checkpoint of ours says what is wrong with it.
         return False
-    return isinstance(config, dict) and "model_type" in config
 
 
 def require_transformers() -> None:
