@@ -30,11 +30,10 @@ def loading_bytes(file_bytes: int, parameters: int) -> int:
 def check_memory(name: str, needed_bytes: int, available_bytes: int | None) -> None:
     """Refuse a model that would not fit, before anything is read."""
     if available_bytes is not None and needed_bytes > available_bytes:
-        message = (
+        raise CheckpointError(
             f"model {name} needs {_mebibytes(needed_bytes)} to be loaded; "
             f"available: {_mebibytes(available_bytes)}"
         )
-        raise CheckpointError(message)
 
 
 def _mebibytes(count: int) -> str:
@@ -92,8 +91,7 @@ def _check_tensors(expected: Mapping[str, torch.Tensor], given: Mapping[str, tor
         ("is not one of this network's tensors", sorted(set(given) - set(expected))),
     ):
         if names:
-            message = f"tensor {names[0]} {problem} ({len(names)} such tensors)"
-            raise CheckpointError(message)
+            raise CheckpointError(f"tensor {names[0]} {problem} ({len(names)} such tensors)")
     for name, tensor in expected.items():
         if given[name].shape != tensor.shape:
             message = f"tensor {name} is {tuple(given[name].shape)}; allowed: {tuple(tensor.shape)}"

@@ -82,8 +82,7 @@ def save_checkpoint(
         embeddings_in_int8: the decoder's, with a scale for each row.
     """
     if storage_dtype not in STORAGE_DTYPES:
-        message = f"storage_dtype is {storage_dtype}; allowed: {STORAGE_DTYPES}"
-        raise CheckpointError(message)
+        raise CheckpointError(f"storage_dtype is {storage_dtype}; allowed: {STORAGE_DTYPES}")
     check_vocabularies(
         config, Vocabulary(source_model), Vocabulary(target_model, language_tags(config))
     )
@@ -146,11 +145,10 @@ def _scaled(rows: torch.Tensor, tensors: dict[str, torch.Tensor]) -> torch.Tenso
     """[n, d] of numbers in 8 bits and the scale of each row, [n], which is taken out."""
     scales = tensors.pop(EMBEDDING_SCALES)
     if rows.dtype != torch.int8 or scales.dtype != torch.float32 or scales.shape != rows.shape[:1]:
-        message = (
+        raise CheckpointError(
             f"tensor {EMBEDDING_SCALES} is {tuple(scales.shape)} {scales.dtype} beside "
             f"{tuple(rows.shape)} {rows.dtype}; allowed: a torch.float32 for each row of torch.int8"
         )
-        raise CheckpointError(message)
     return rows.float() * scales[:, None]
 
 
@@ -240,16 +238,14 @@ def _file_bytes(directory: Path, name: str) -> int:
     try:
         return (directory / name).stat().st_size
     except OSError as error:
-        message = f"checkpoint {directory}: {name}: {error.strerror}"
-        raise CheckpointError(message) from error
+        raise CheckpointError(f"checkpoint {directory}: {name}: {error.strerror}") from error
 
 
 def _read_file(directory: Path, name: str) -> bytes:
     try:
         return (directory / name).read_bytes()
     except OSError as error:
-        message = f"checkpoint {directory}: {name}: {error.strerror}"
-        raise CheckpointError(message) from error
+        raise CheckpointError(f"checkpoint {directory}: {name}: {error.strerror}") from error
 
 
 def _stored(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

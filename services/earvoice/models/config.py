@@ -346,6 +346,5 @@ PRESETS: Mapping[str, ModelConfig] = MappingProxyType(
 
 def preset(name: str) -> ModelConfig:
     if name not in PRESETS:
-        message = f"preset is {name!r}; allowed: {', '.join(PRESETS)}"
-        raise ModelError(message)
+        raise ModelError(f"preset is {name!r}; allowed: {', '.join(PRESETS)}")
     return PRESETS[name]

@@ -92,8 +92,7 @@ class DecoderCache:
     def truncate(self, length: int) -> None:
         """Forget all tokens after the first `length` (rejected drafts)."""
         if not 0 <= length <= self.length:
-            message = f"length is {length}; allowed: 0 to {self.length}"
-            raise ModelError(message)
+            raise ModelError(f"length is {length}; allowed: 0 to {self.length}")
         self.length = length
 
     def _grow(self, capacity: int) -> None:
@@ -187,8 +186,7 @@ class CachedDecoder(TransformerDecoder):
         """
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
-            message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
-            raise ModelError(message)
+            raise ModelError(f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]")
         states = states.to(self.embed_tokens.weight.device)
         stack = self.stack_of(tokens)
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
@@ -364,11 +362,10 @@ class CachedDecoder(TransformerDecoder):
         rows = sum(cache.rows for cache in caches)
         counts = (len(caches), len(attention_layers), len(attention_heads))
         if len(tokens) != rows or len(set(counts)) > 1:
-            message = (
+            raise ModelError(
                 f"caches, attention_layers, attention_heads have {counts} items and there are "
                 f"{len(tokens)} tokens; allowed: equal numbers, and {rows} tokens, one a row"
             )
-            raise ModelError(message)
 
     def _check(
         self,
@@ -377,19 +374,15 @@ class CachedDecoder(TransformerDecoder):
         attention_heads: Sequence[Sequence[int]],
     ) -> None:
         if not tokens:
-            message = "tokens is []; allowed: at least one token"
-            raise ModelError(message)
+            raise ModelError("tokens is []; allowed: at least one token")
         wrong = [token for token in tokens if not 0 <= token < self.config.target_pieces]
         if wrong:
-            message = f"token is {wrong[0]}; allowed: 0 to {self.config.target_pieces - 1}"
-            raise ModelError(message)
+            raise ModelError(f"token is {wrong[0]}; allowed: 0 to {self.config.target_pieces - 1}")
         layers, heads = self.config.decoder.layers, self.config.decoder.heads
         if not all(1 <= layer <= layers for layer in attention_layers):
-            message = f"attention_layer is {attention_layers}; allowed: 1 to {layers}"
-            raise ModelError(message)
+            raise ModelError(f"attention_layer is {attention_layers}; allowed: 1 to {layers}")
         if not all(1 <= head <= heads for chosen in attention_heads for head in chosen):
-            message = f"attention_heads is {attention_heads}; allowed: 1 to {heads}"
-            raise ModelError(message)
+            raise ModelError(f"attention_heads is {attention_heads}; allowed: 1 to {heads}")
 
 
 def _with_rows(caches: Sequence[DecoderCache]) -> list[tuple[DecoderCache, slice]]:

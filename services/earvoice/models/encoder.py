@@ -53,10 +53,9 @@ class SpeechEncoder(nn.Module):
             Tensors without the axis of a batch, on the network's device.
         """
         if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != self.mel_bins:  # noqa: PLR2004 - two axes
-            message = (
+            raise ModelError(
                 f"features have shape {tuple(features.shape)}; allowed: [T ≥ 1, {self.mel_bins}]"
             )
-            raise ModelError(message)
         # A network that is prepared for inference may have buffers alone.
         device = next(chain(self.parameters(), self.buffers())).device
         batch = self(features[None].to(device))

@@ -40,8 +40,7 @@ class EncoderFamily:
 
     def open_analysis(self) -> Analysis:
         if self.analysis is None:
-            message = "the encoder reads words; allowed here: one that hears"
-            raise ModelError(message)
+            raise ModelError("the encoder reads words; allowed here: one that hears")
         return self.analysis()
 
 

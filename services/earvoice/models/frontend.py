@@ -144,8 +144,7 @@ class FeatureStream:
             message = f"samples are {samples.dtype}{samples.shape}; allowed: float32 of one axis"
             raise ModelError(message)
         if not np.isfinite(samples).all():
-            message = "samples hold NaN or infinity; allowed: finite numbers"
-            raise ModelError(message)
+            raise ModelError("samples hold NaN or infinity; allowed: finite numbers")
         sound = torch.cat((self._waiting, torch.from_numpy(samples) * self._analysis.scale))
         lead = self._mirrored
         if lead and len(sound) > lead:

@@ -222,8 +222,7 @@ def has_onednn(device: torch.device) -> bool:
 
 def check_inference_dtype(dtype: torch.dtype) -> None:
     if dtype not in INFERENCE_DTYPES:
-        message = f"dtype is {dtype}; allowed: {', '.join(map(str, INFERENCE_DTYPES))}"
-        raise ModelError(message)
+        raise ModelError(f"dtype is {dtype}; allowed: {', '.join(map(str, INFERENCE_DTYPES))}")
 
 
 def prepare_linears(module: nn.Module, dtype: torch.dtype) -> None:
@@ -286,8 +285,7 @@ class DepthwiseConvolution(nn.Module):
     def __init__(self, conv: nn.Conv1d, norm: nn.BatchNorm1d) -> None:
         super().__init__()
         if norm.running_var is None or norm.running_mean is None:
-            message = "BatchNorm keeps no running statistics; allowed: running statistics"
-            raise ModelError(message)
+            raise ModelError("BatchNorm keeps no running statistics; allowed: running statistics")
         scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
         weight = (conv.weight * scale[:, None, None]).detach()
         self.padding = conv.kernel_size[0] // 2

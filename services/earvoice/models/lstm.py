@@ -118,8 +118,7 @@ class LstmCache:
 
     def truncate(self, length: int) -> None:
         if not 0 <= length <= self.length:
-            message = f"length is {length}; allowed: 0 to {self.length}"
-            raise ModelError(message)
+            raise ModelError(f"length is {length}; allowed: 0 to {self.length}")
         del self.after[length:]
 
 
@@ -171,8 +170,7 @@ class LstmDecoder(nn.Module):
     def open_cache(self, states: torch.Tensor) -> LstmCache:
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
-            message = f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]"
-            raise ModelError(message)
+            raise ModelError(f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]")
         states = states.to(self.embed_tokens.weight.device)
         return LstmCache(states, self.attention_key(states))
 

@@ -66,8 +66,7 @@ class SpeechTranslationModel(nn.Module):
         """The decoder, for what works on a Transformer alone."""
         if not isinstance(self.decoder, CachedDecoder):
             architecture = self.config.decoder.architecture
-            message = f"decoder is {architecture!r}; allowed here: 'transformer'"
-            raise ModelError(message)
+            raise ModelError(f"decoder is {architecture!r}; allowed here: 'transformer'")
         return self.decoder
 
     def prepare_inference(self, dtype: torch.dtype) -> None:

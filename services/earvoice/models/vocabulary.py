@@ -38,8 +38,7 @@ class Vocabulary:
             raise ModelError(message) from error
         self.pieces: tuple[str, ...] = (*own, *(tag for tag in tags if tag not in own))
         if self.pieces[: len(SPECIALS)] != SPECIALS:
-            message = f"the first pieces are {self.pieces[:4]}; allowed: {SPECIALS}"
-            raise ModelError(message)
+            raise ModelError(f"the first pieces are {self.pieces[:4]}; allowed: {SPECIALS}")
         self.model = model
         self._ids = {piece: index for index, piece in reversed(tuple(enumerate(self.pieces)))}
         self._silent = frozenset({*range(len(SPECIALS)), *(self._ids[tag] for tag in tags)})
@@ -49,8 +48,7 @@ class Vocabulary:
         try:
             content = path.read_bytes()
         except OSError as error:
-            message = f"vocabulary {path.name}: {error.strerror}"
-            raise ModelError(message) from error
+            raise ModelError(f"vocabulary {path.name}: {error.strerror}") from error
         return cls(content, tags)
 
     def __len__(self) -> int:
@@ -71,8 +69,7 @@ class Vocabulary:
 
     def id_of(self, piece: str) -> int:
         if piece not in self._ids:
-            message = f"piece {piece!r} is not in the vocabulary of {len(self)} pieces"
-            raise ModelError(message)
+            raise ModelError(f"piece {piece!r} is not in the vocabulary of {len(self)} pieces")
         return self._ids[piece]
 
     def text(self, index: int) -> str:
@@ -97,8 +94,7 @@ class Vocabulary:
             ModelError: the id is out of range.
         """
         if not 0 <= index < len(self.pieces):
-            message = f"piece id is {index}; allowed: 0 to {len(self.pieces) - 1}"
-            raise ModelError(message)
+            raise ModelError(f"piece id is {index}; allowed: 0 to {len(self.pieces) - 1}")
         return index in self._silent
 
     def _is_byte(self, index: int) -> bool:

@@ -40,11 +40,10 @@ class DataSettings:
         candidates = sorted(self._folder.glob("config*.yaml"))
         preferred = [path for path in candidates if path.name == "config_simul.yaml"] or candidates
         if len(preferred) != 1:
-            message = (
+            raise CheckpointError(
                 f"beside {checkpoint.name} stand {[path.name for path in candidates]}; "
                 "allowed: one config*.yaml, or config_simul.yaml among them"
             )
-            raise CheckpointError(message)
         self._path = preferred[0]
         try:
             self._values = yaml.safe_load(self._path.read_text(encoding="utf-8"))
@@ -67,11 +66,10 @@ class DataSettings:
                 (i for i, pair in enumerate(zip(own, pieces, strict=False)) if pair[0] != pair[1]),
                 len(pieces),
             )
-            message = (
+            raise CheckpointError(
                 f"{self._path.name} {dictionary_field}: id {differing} differs from the "
                 "SentencePiece model; allowed: equal ids"
             )
-            raise CheckpointError(message)
         return Vocabulary(model, pieces[len(own) :])
 
     def normalisation(self) -> FeatureNormalisation:
@@ -129,8 +127,7 @@ def _statistics(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
     except Exception as error:
         # What is damaged raises almost any built-in exception, according to where it breaks.
         told = f"{type(error).__name__}: {error}"
-        message = f"{path.name} does not hold mean and std ({told})"
-        raise CheckpointError(message) from error
+        raise CheckpointError(f"{path.name} does not hold mean and std ({told})") from error
     return torch.from_numpy(mean), torch.from_numpy(deviation)
 
 
@@ -290,11 +287,10 @@ def _config(
             policy_defaults=PolicyDefaults(attention_layer=max(1, round(layers * 2 / 3))),
         )
     except KeyError as error:
-        message = (
+        raise CheckpointError(
             f"checkpoint {path.name} lacks {error}; a Conformer or Transformer with a CTC head is "
             "expected"
-        )
-        raise CheckpointError(message) from error
+        ) from error
     except (IndexError, TypeError, ValueError, ArithmeticError) as error:
         message = f"checkpoint {path.name}: its options or shapes describe no network ({error})"
         raise CheckpointError(message) from error
@@ -305,8 +301,7 @@ def _encoder_config(
 ) -> EncoderConfig:
     kernels = [int(kernel) for kernel in str(options["conv_kernel_sizes"]).split(",")]
     if len(set(kernels)) != 1:
-        message = f"conv_kernel_sizes is {kernels}; allowed: equal sizes"
-        raise CheckpointError(message)
+        raise CheckpointError(f"conv_kernel_sizes is {kernels}; allowed: equal sizes")
     width = options["encoder_embed_dim"]
     shared: dict[str, Any] = {
         "d_model": width,

@@ -147,12 +147,11 @@ class RestrictedUnpickler(pickle.Unpickler):
             return STORAGE_TYPES[global_name]
         if name in CONFIG_CONTAINERS:
             return SimpleNamespace
-        message = (
+        raise CheckpointError(
             f"the checkpoint's pickle asks for {module_name}.{global_name}; "
             "allowed are tensors, argparse.Namespace, collections and omegaconf containers. "
             "Nothing was executed."
         )
-        raise CheckpointError(message)
 
     def persistent_load(self, pid: Any, /) -> Storage:
         """Resolve a storage, `("storage", type, key, location, element count)`."""
@@ -244,11 +243,10 @@ def _pickle_entry(archive: zipfile.ZipFile, name: str) -> str:
             message = f"checkpoint {name} compresses {item.filename}; allowed: stored entries"
             raise CheckpointError(message)
     if pickles[0].file_size > MAX_PICKLE_BYTES:
-        message = (
+        raise CheckpointError(
             f"checkpoint {name} has a pickle of {pickles[0].file_size} bytes; "
             f"allowed: {MAX_PICKLE_BYTES}"
         )
-        raise CheckpointError(message)
     return pickles[0].filename
 
 
@@ -256,9 +254,7 @@ def _read(archive: zipfile.ZipFile, entry: str, name: str) -> bytes:
     try:
         return archive.read(entry)
     except KeyError as error:
-        message = f"checkpoint {name} lacks {entry}"
-        raise CheckpointError(message) from error
+        raise CheckpointError(f"checkpoint {name} lacks {entry}") from error
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError) as error:
         # The last two: a name that is no UTF-8, an entry that claims to be encrypted.
-        message = f"checkpoint {name}: {entry} is damaged ({error})"
-        raise CheckpointError(message) from error
+        raise CheckpointError(f"checkpoint {name}: {entry} is damaged ({error})") from error

@@ -45,8 +45,7 @@ class WrappedCache:
 
     def truncate(self, length: int) -> None:
         if not 0 <= length <= self.length:
-            message = f"length is {length}; allowed: 0 to {self.length}"
-            raise ModelError(message)
+            raise ModelError(f"length is {length}; allowed: 0 to {self.length}")
         # One that broke off in a computation may hold more than was counted.
         surplus = self.kept.get_seq_length() - length
         if surplus > 0:

@@ -30,8 +30,7 @@ def is_wrapped(path: Path) -> bool:
 
 def require_transformers() -> None:
     if importlib.util.find_spec("transformers") is None:
-        message = "this checkpoint is computed by transformers: pip install 'earvoice[hf]'"
-        raise ModelError(message)
+        raise ModelError("this checkpoint is computed by transformers: pip install 'earvoice[hf]'")
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
@@ -41,8 +40,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
         message = f"checkpoint {path.name}: {CONFIG_FILE} is not readable ({error})"
         raise CheckpointError(message) from error
     if not isinstance(config, dict):
-        message = f"checkpoint {path.name}: {CONFIG_FILE} is no object"
-        raise CheckpointError(message)
+        raise CheckpointError(f"checkpoint {path.name}: {CONFIG_FILE} is no object")
     return config
 
 

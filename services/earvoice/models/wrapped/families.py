@@ -60,8 +60,7 @@ class WrappedEncoder:
     def states(self, sound: np.ndarray) -> torch.Tensor:
         """[n] float32 at 16 kHz in [-1, 1] → [S, d] float32; none for less than 100 ms."""
         if self.maximum_samples is not None and len(sound) > self.maximum_samples:
-            message = f"sound has {len(sound)} samples; allowed: {self.maximum_samples}"
-            raise ModelError(message)
+            raise ModelError(f"sound has {len(sound)} samples; allowed: {self.maximum_samples}")
         if len(sound) < MINIMUM_SAMPLES:
             return torch.zeros(0, self.dimension)
         # Statistics of digital silence divide by zero; what does not vary is at its mean.
@@ -114,8 +113,7 @@ def prompt_of(model: Any, tokenizer: Any, source_language: str, target_language:
     forced = (token for tokens in prompt.language_tokens.values() for token in tokens)
     for token in (start, end, *forced, *prompt.suppressed, *prompt.suppressed_first):
         if not 0 <= token < size:
-            message = f"generation config names token {token}; allowed: 0 to {size - 1}"
-            raise ModelError(message)
+            raise ModelError(f"generation config names token {token}; allowed: 0 to {size - 1}")
     return prompt
 
 

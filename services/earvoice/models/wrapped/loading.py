@@ -65,8 +65,7 @@ def load_wrapped(
         message = f"dtype is {dtype}; allowed for this family: {', '.join(map(str, DTYPES))}"
         raise ModelError(message)
     if compression not in ("checkpoint", "none"):
-        message = f"compression is {compression!r}; allowed without a CTC head: 'none'"
-        raise ModelError(message)
+        raise ModelError(f"compression is {compression!r}; allowed without a CTC head: 'none'")
     _check_fits(path)
     _log_as_we_do()
     try:
