@@ -33,7 +33,8 @@ from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, ElementType, Prompt, StateBlock, StatesId
 from earvoice.models.checkpoint import load_config
 from earvoice.models.config import ModelConfig, preset
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
+from earvoice.models.families import family_of
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream
 from earvoice.models.inference import packed_weight
 from earvoice.models.precision import DTYPES, Precision
 from earvoice.models.translation import SpeechTranslationModel
@@ -191,7 +192,8 @@ class SimultaneousRun:
         best_s = np.full(len(self._sound), np.inf)
         blocks: list[StateBlock] = []
         for _ in range(rounds):
-            stream = FeatureStream(Filterbank(), _no_normalisation())
+            analysis = family_of(self._network.config.encoder.architecture).open_analysis()
+            stream = FeatureStream(analysis, FeatureNormalisation.identity())
             features = torch.empty(0, 80)
             blocks = []
             for index, sound in enumerate(self._sound):
@@ -238,10 +240,6 @@ class SimultaneousRun:
                 return opening
             # Random weights choose between near ties, and 8 bits round a row beside others anew.
             chosen[stood] = progress.tokens[stood].token
-
-
-def _no_normalisation() -> FeatureNormalisation:
-    return FeatureNormalisation(torch.zeros(80), torch.ones(80))
 
 
 @dataclass(frozen=True)
@@ -337,9 +335,10 @@ class NetworkCost:
 
     def _script(self, run_frames: int) -> None:
         encoder = self._network.encoder
-        head = encoder.ctc_fc
+        owner, name = (encoder.ctc, "head") if hasattr(encoder, "ctc") else (encoder, "ctc_fc")
+        head = getattr(owner, name)
         inner = head.head if isinstance(head, _ScriptedHead) else head
-        encoder.ctc_fc = _ScriptedHead(inner, run_frames)
+        setattr(owner, name, _ScriptedHead(inner, run_frames))
 
     @torch.inference_mode()
     def _counted_gflop(self, seconds: int) -> float:
