@@ -23,9 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import grpc
-import numpy as np
-import soundfile
 from bare_passes import record
+from live_streams import DEMO, read_streams
 from service_processes import SERVICES, ServiceProcesses, run_service_processes
 
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
@@ -37,8 +36,6 @@ from earvoice.encoder.model import load_model
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.runtime.settings import load_settings
 
-DEMO = Path(__file__).parents[1] / "demo" / "librispeech_1995-1837-0001.wav"
-SILENCE_S = 1.0
 MESSAGE_MS = 500
 IMPORTS = {
     "policy": "import earvoice.policy.server",
@@ -49,14 +46,6 @@ IMPORTS = {
 IMPORT_ROUNDS = 5
 POLL_S = 0.05
 MEBIBYTE = 2**20
-
-
-def read_audio(path: Path, seconds: float) -> tuple[int, bytes]:
-    """A recording's rate, and as many repeats of it as make so many seconds, LINEAR16 mono."""
-    data, rate_hertz = soundfile.read(path, dtype="int16", always_2d=True)
-    silence = np.zeros(int(SILENCE_S * rate_hertz), np.int16)
-    once = np.concatenate([data[:, 0], silence])
-    return rate_hertz, np.tile(once, -(-int(seconds * rate_hertz) // len(once))).tobytes()
 
 
 async def stream(address: str, config: pb.StreamingConfig, audio: bytes) -> list[str]:
@@ -93,7 +82,8 @@ async def measure_services(
 
 
 async def compare(services: ServiceProcesses, arguments: argparse.Namespace) -> None:
-    rate_hertz, audio = read_audio(arguments.audio, arguments.seconds)
+    audio_format, (audio,) = read_streams(arguments.audio, 1, arguments.seconds)
+    rate_hertz = audio_format.sample_rate_hz
     model = await served_model(services.address)
     config = pb.StreamingConfig(
         audio_encoding=types_pb2.AUDIO_ENCODING_LINEAR16,
