@@ -418,7 +418,7 @@ class TransformerDecoder(DecoderStack):
     def positions_up_to(self, count: int) -> torch.Tensor:
         """[count, d] float32: the position rows of tokens 0 … count - 1."""
         if self.config.decoder.positions == "sinusoid":
-            return self._sinusoids.up_to(count, self.embed_tokens.weight.device)
+            return self._sinusoids.up_to(count, self.layer_norm.weight.device)
         most = self.embed_positions.num_embeddings
         if count > most:
             raise ModelError(f"a hypothesis has {count} tokens; allowed: {most}")
