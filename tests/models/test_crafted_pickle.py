@@ -122,6 +122,19 @@ def test_shapes_are_of_whole_numbers(
         _read(tmp_path, _checkpoint("a", _Tensor(_Storage(4), offset, size, stride)))
 
 
+class _Changed(_Tensor):
+    """Becomes a tensor, and then sets what it was checked for."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"size": (2**40,)}
+
+
+def test_what_was_checked_stays(tmp_path: Path) -> None:
+    """No pickle changes a tensor after its size was compared with its storage."""
+    with pytest.raises(CheckpointError, match=r"its pickle is damaged \(AttributeError"):
+        _read(tmp_path, _checkpoint("a", _Changed(_Storage(4), 0, (4,), (1,))))
+
+
 def test_tensors_have_names(tmp_path: Path) -> None:
     """A tensor under a number is no tensor of a network."""
     with pytest.raises(CheckpointError, match="allowed: a dictionary of tensors by name"):
