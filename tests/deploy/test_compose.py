@@ -22,7 +22,7 @@ FILES = (OBSERVABILITY / "compose.yml", DOCKER / "compose.yml")
 
 
 @pytest.mark.images
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_services_run_by_it_translate():
     """Without the others' images, which no test fetches."""
     if importlib.util.find_spec("podman_compose") is None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -18,19 +17,19 @@ from tests.deploy.container import (
 from tests.deploy.test_locks import locked
 from tests.deploy.translation import translate_demo
 
-pytestmark = pytest.mark.images
+pytestmark = [pytest.mark.images, pytest.mark.timeout(1800)]
+
+# Told words are compared: those of fp32, as all tests have them (tests/conftest.py).
+ENGINE = {"ALLOW_UNAUTHENTICATED": "true", "PRECISION": "fp32"}
 
 
-@contextmanager
-def started() -> Iterator[dict[str, Container]]:
+@pytest.fixture(scope="module")
+def services() -> Iterator[dict[str, Container]]:
+    """All three; at the end each drains and ends with 0, in the order of a roll-out."""
     with (
         network() as net,
-        container(
-            "encoder", f"--network={net}:alias=encoder", ALLOW_UNAUTHENTICATED="true"
-        ) as encoder,
-        container(
-            "decoder", f"--network={net}:alias=decoder", ALLOW_UNAUTHENTICATED="true"
-        ) as decoder,
+        container("encoder", f"--network={net}:alias=encoder", **ENGINE) as encoder,
+        container("decoder", f"--network={net}:alias=decoder", **ENGINE) as decoder,
         container(
             "policy",
             f"--network={net}:alias=policy",
@@ -43,15 +42,9 @@ def started() -> Iterator[dict[str, Container]]:
         for service in running.values():
             service.wait_until_healthy()
         yield running
+        assert [running[name].stop() for name in ("policy", "encoder", "decoder")] == [0, 0, 0]
 
 
-@pytest.fixture(scope="module")
-def services() -> Iterator[dict[str, Container]]:
-    with started() as running:
-        yield running
-
-
-@pytest.mark.timeout(900)
 def test_they_translate(services):
     """A real recording through three containers gives what three processes give."""
     in_containers = translate_demo(services["policy"].address(50051))
@@ -59,21 +52,12 @@ def test_they_translate(services):
     assert in_containers == translate_demo()
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("service", ["policy", "encoder", "decoder"])
 def test_it_has_no_rights(services, service):
     """As compose.yml and the Deployments want it."""
     assert_confined(services[service])
 
 
-@pytest.mark.timeout(900)
-def test_they_stop_when_told():
-    """SIGTERM, in the order of a roll-out: each drains and ends with 0."""
-    with started() as services:
-        assert [services[name].stop() for name in ("policy", "encoder", "decoder")] == [0, 0, 0]
-
-
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("service", ["policy", "encoder"])
 def test_it_stops_while_it_starts(service):
     """The signal comes before anything could have asked for it: as PID 1 it would be lost."""
@@ -83,7 +67,6 @@ def test_it_stops_while_it_starts(service):
         assert starting.exit_code() in {0, 143}
 
 
-@pytest.mark.timeout(300)
 def test_an_engine_open_to_strangers_does_not_start():
     """Nobody who only runs the image has a service that anybody may use."""
     with container("encoder") as encoder:
@@ -91,7 +74,6 @@ def test_an_engine_open_to_strangers_does_not_start():
         assert "ALLOW_UNAUTHENTICATED" in encoder.log()
 
 
-@pytest.mark.timeout(300)
 def test_the_policy_image_is_light():
     """Neither torch nor numpy, nor a model, nor a pip to install them with."""
     look = (
@@ -103,7 +85,6 @@ def test_the_policy_image_is_light():
     assert podman("run", "--rm", "--entrypoint=python", image, "-c", look) == "[] False"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("service", ["policy", "encoder", "gateway"])
 def test_its_bill_of_materials_is_what_is_locked(service):
     """CycloneDX: EarVoice and every locked package, in its locked version."""

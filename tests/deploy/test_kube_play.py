@@ -10,7 +10,7 @@ from tests.deploy.manifest import container_of, name_of, of_kind, pod_of, render
 from tests.deploy.tool import free_port
 from tests.deploy.translation import translate_demo
 
-pytestmark = pytest.mark.images
+pytestmark = [pytest.mark.images, pytest.mark.timeout(1800)]
 
 HEALTH_PORTS = {"encoder": 50062, "decoder": 50063, "policy": 50061}
 # What only a cluster's node does.
@@ -31,7 +31,8 @@ def played(tmp_path_factory):
     pods = [playable(item, objects, port) for item in of_kind(objects, "Deployment")]
     file.write_text(yaml.safe_dump_all(pods), encoding="utf8")
     with network() as net:
-        podman("kube", "play", "--network", net, str(file))
+        # What a run that was killed has left has the same names.
+        podman("kube", "play", "--replace", "--network", net, str(file))
         try:
             containers = {
                 service: Container(
@@ -77,14 +78,12 @@ def playable(deployment, objects, port):
     }
 
 
-@pytest.mark.timeout(900)
 def test_they_translate(played):
     """A real recording through the pods: settings, secrets and names are right."""
     _, address = played
     assert translate_demo(address)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("service", HEALTH_PORTS)
 def test_they_have_no_rights(played, service):
     """The security contexts do what they say."""
@@ -92,7 +91,6 @@ def test_they_have_no_rights(played, service):
     assert_confined(containers[service])
 
 
-@pytest.mark.timeout(900)
 def test_the_memory_is_limited(played):
     """By the number in the manifest; the service runs in less."""
     containers, _ = played
