@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from earvoice.policies import POLICIES
 from earvoice.runtime.parameter import ParameterError, parameters_of
 
-
 HIGHEST = 2**31 - 1
 """Whole numbers have 32 bits on the wire."""
 
