@@ -11,9 +11,16 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import aclosing
 from typing import Any
 
+import grpc
+
+from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.client.audio_log import AudioLog, cut_messages
-from earvoice.client.call_attempt import CallAttempt, ReceptionClock, StallWatch
-from earvoice.client.errors import ServerBusyError, ServerUnavailableError, TranslationError
+from earvoice.client.errors import (
+    ServerBusyError,
+    ServerUnavailableError,
+    TranslationError,
+    translate_failure,
+)
 from earvoice.client.event import (
     Committed,
     EndOfUtterance,
@@ -25,8 +32,16 @@ from earvoice.client.event import (
     Summary,
     TranslationEvent,
 )
-from earvoice.client.options import TranslationOptions, TranslationUpdate
+from earvoice.client.options import (
+    TranslationOptions,
+    TranslationUpdate,
+    write_config,
+    write_update,
+)
+from earvoice.client.reception import ReceptionClock, StallWatch
 from earvoice.client.server_channels import ServerChannel, ServerChannels
+
+Call = grpc.aio.StreamStreamCall[api.StreamingTranslateRequest, api.StreamingTranslateResponse]
 
 REPLAY_LIMIT_BYTES = 32 * 1024 * 1024
 """Audio kept to be sent again, and taken from its source while nobody is there to send it to: a
@@ -308,25 +323,81 @@ class TranslationStream:
     async def _attempt(
         self, channel: ServerChannel, pumping: asyncio.Task[None]
     ) -> AsyncGenerator[TranslationEvent, None]:
+        """Yield what one call tells; audio goes out in a task meanwhile."""
         watch = StallWatch(self._options.stall_timeout_s, self._now_s, channel.answers)
         reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
-        call = CallAttempt(
-            self._open_call(channel, self._affinity), self._log, reader, self._clock, watch
-        )
         departure = Departure(self._channels, channel, self._now_s)
-        token = self.resume_point.token
-        events = call.events(self._options, token, pumping)
+        call = self._open_call(channel, self._affinity)
+        next_sample = asyncio.get_running_loop().create_future()
+        sender = asyncio.create_task(self._send(call, watch, next_sample))
+        reading: asyncio.Future[Any] | None = None
         try:
-            async with aclosing(events):
-                async for event in events:
-                    if event is not None and await self._note(event, reader.last_seq):
+            while True:
+                reading = reading or asyncio.ensure_future(call.read())
+                await _wait(reading, pumping, sender, timeout_s=watch.interval_s)
+                event: TranslationEvent | None = None
+                if reading.done():
+                    response, reading = reading.result(), None
+                    if not isinstance(response, api.StreamingTranslateResponse):
+                        break
+                    event = reader.read(response)
+                    watch.note_event(event)
+                    if isinstance(event, Started):
+                        next_sample.set_result(event.next_sample)
+                    if await self._note(event, reader.last_seq):
                         yield self._told(event)
-                    if departure.is_due(event) and self._can_resume:
-                        raise ServerUnavailableError(
-                            "the server is stopping", code="UNAVAILABLE", reason="NOT_READY"
-                        )
+                elif await watch.is_stalled():
+                    raise ServerUnavailableError(
+                        "the server has stopped answering", code="UNAVAILABLE"
+                    )
+                if departure.is_due(event) and self._can_resume:
+                    raise ServerUnavailableError(
+                        "the server is stopping", code="UNAVAILABLE", reason="NOT_READY"
+                    )
+            reader.check_end()
+        except grpc.aio.AioRpcError as failure:
+            raise translate_failure(failure) from failure
         finally:
+            await self._end(call, sender, reading)
             await departure.close()
+
+    async def _send(self, call: Call, watch: StallWatch, next_sample: asyncio.Future[int]) -> None:
+        audio = self._options.audio
+        try:
+            config = write_config(self._options, self.resume_point.token)
+            await call.write(api.StreamingTranslateRequest(config=config))
+            position = await next_sample
+            async for content in self._log.read(position):
+                if isinstance(content, bytes):
+                    position += len(content) // audio.frame_bytes
+                    self._clock.note_sending(len(content))
+                    watch.note_sent(audio.position_ms(position))
+                    await call.write(api.StreamingTranslateRequest(audio=content))
+                    continue
+                if content.segment_ms is not None:
+                    watch.note_longer_segments(content.segment_ms)
+                await call.write(api.StreamingTranslateRequest(update=write_update(content)))
+            await call.done_writing()
+            watch.note_sent(float("inf"))
+        except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            # The call is over; the reading side has its status.
+            return
+
+    async def _end(
+        self, call: Call, sender: asyncio.Future[Any], reading: asyncio.Future[Any] | None
+    ) -> None:
+        waiting = {sender} if reading is None else {sender, reading}
+        # Tasks are cancelled themselves: a write that waits for its connection does not hear of it
+        # when the call is.
+        for task in waiting:
+            task.cancel()
+        call.cancel()
+        await asyncio.wait(waiting)
+        await self._log.stop_reading()
+        for ended in waiting:
+            # Looked at, so that what ends with the call is not reported as lost.
+            if not ended.cancelled():
+                ended.exception()
 
     async def _note(self, event: TranslationEvent, seq: int) -> bool:
         news = self.resume_point.note(event, seq)
@@ -374,3 +445,14 @@ class TranslationStream:
         error.acknowledged_samples = self.resume_point.acknowledged_samples
         error.resume_token = self.resume_point.token
         return error
+
+
+async def _wait(
+    reading: asyncio.Future[Any], *failing: asyncio.Future[None], timeout_s: float
+) -> None:
+    """Wait for an answer for so long; raise what has failed meanwhile."""
+    working = {future for future in failing if not future.done()}
+    await asyncio.wait({reading, *working}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    for future in failing:
+        if future.done():
+            future.result()

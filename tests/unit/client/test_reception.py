@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from earvoice.client.call_attempt import LONGEST_SILENCE_S, ReceptionClock, StallWatch
 from earvoice.client.event import SegmentDone, Started
 from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
+from earvoice.client.reception import LONGEST_SILENCE_S, ReceptionClock, StallWatch
 from earvoice.runtime.audio_format import AudioFormat
 
 

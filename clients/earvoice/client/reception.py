@@ -1,0 +1,108 @@
+"""When a session's audio went out and its answers came in, and which answers are missed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from earvoice.client.event import SegmentDone, Started, TranslationEvent
+from earvoice.runtime.audio_format import AudioFormat
+
+LONGEST_SILENCE_S = 60.0
+"""A server that only tells its health is slow, or somebody else answers for it."""
+
+
+class ReceptionClock:
+    """The client's wall clock of one stream: how long after the first sample something arrived.
+
+    Args:
+        paced: a chunk is sent when its last sample exists, so that the first sample existed one
+            chunk before the first sending; False: time zero is the first sending.
+    """
+
+    def __init__(
+        self,
+        audio: AudioFormat,
+        *,
+        paced: bool,
+        now_s: Callable[[], float],
+        start_sample: int = 0,
+    ) -> None:
+        self._audio = audio
+        self._start_ms = audio.position_ms(start_sample)
+        self._paced = paced
+        self._now_s = now_s
+        self._origin_s: float | None = None
+
+    def note_sending(self, byte_count: int) -> None:
+        """Note that a message of so many bytes is about to be sent; the first one counts."""
+        if self._origin_s is None:
+            existed_ms = self._audio.duration_ms(byte_count) if self._paced else 0.0
+            self._origin_s = self._now_s() - (self._start_ms + existed_ms) / 1000
+
+    def read_ms(self) -> float:
+        """Milliseconds since the first sample; 0 as long as nothing was sent."""
+        return 0.0 if self._origin_s is None else 1000 * (self._now_s() - self._origin_s)
+
+
+class StallWatch:
+    """Notices a server that has stopped answering although the connection seems to stand.
+
+    Every segment is answered; one that is not is missed.
+
+    Args:
+        timeout_s: seconds that an answer may be late before the server is asked for its health.
+    """
+
+    def __init__(
+        self,
+        timeout_s: float,
+        now_s: Callable[[], float],
+        answers: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._now_s = now_s
+        self._answers = answers
+        self._segment_ms = 0
+        self._done_ms = 0.0
+        self._sent_ms = 0.0
+        # Due since then; None while nothing is. The session's start is due from the beginning.
+        self._due_s: float | None = now_s()
+        self._asked_s = now_s()
+
+    @property
+    def interval_s(self) -> float:
+        return self._timeout_s / 5
+
+    def note_sent(self, end_ms: float) -> None:
+        """Audio has been sent up to a position; infinite when it has ended: all is due then."""
+        self._sent_ms = end_ms
+        if self._due_s is None and self._is_due():
+            self._due_s = self._asked_s = self._now_s()
+
+    def note_event(self, event: TranslationEvent) -> None:
+        match event:
+            case Started():
+                waits_ms = (event.options.segment_ms or 0) + (event.options.initial_wait_ms or 0)
+                # A held lag may make segments as long as they may be.
+                self._segment_ms = 10_000 if event.options.target_lag_ms else waits_ms
+                self._done_ms = event.options.audio.position_ms(event.next_sample)
+            case SegmentDone():
+                self._done_ms = event.end_ms
+        self._due_s = self._now_s() if self._is_due() else None
+        self._asked_s = self._now_s()
+
+    def note_longer_segments(self, segment_ms: int) -> None:
+        self._segment_ms = max(self._segment_ms, segment_ms)
+
+    def _is_due(self) -> bool:
+        return self._sent_ms >= self._done_ms + self._segment_ms
+
+    async def is_stalled(self) -> bool:
+        """Say whether an answer is due and the server does not even tell its health."""
+        now_s = self._now_s()
+        if self._due_s is None or now_s - self._asked_s < self._timeout_s:
+            return False
+        if now_s - self._due_s >= LONGEST_SILENCE_S:
+            return True
+        self._asked_s = now_s
+        return not await self._answers()
