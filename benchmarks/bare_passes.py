@@ -19,21 +19,14 @@ from earvoice.api.v1 import encoder_service_pb2 as encoder_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.strategy import (
-    ElementType,
-    PredictedToken,
-    Progress,
-    Prompt,
-    StateBlock,
-    StatesId,
-)
+from earvoice.decoder.strategy import PredictedToken, Progress, Prompt, StateBlock
 from earvoice.encoder.model import EncoderModel
 from earvoice.encoder.session import EncodeSession
 from earvoice.policies.base import Token
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.backends.replica_session import evidence_of
 from earvoice.policy.event import Event, WordsReleased
-from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import HopTimings
@@ -139,31 +132,7 @@ class _LocalEncoder:
 
     def _answer(self, request: encoder_pb.EncodeRequest) -> Encoded:
         encoded = self._session.apply(request).encoded
-        told, heard = encoded.states, encoded.evidence
-        states = StateBlock(
-            StatesId(told.states_id.utterance, told.states_id.revision),
-            told.state_count,
-            told.dimension,
-            ElementType.FLOAT32,
-            told.data,
-        )
-        voice = heard.voice_activity
-        evidence = Evidence(
-            ctc_labels=tuple(heard.ctc_labels),
-            blank_label=heard.blank_label,
-            span_end_samples=list(told.span_end_samples),
-            complete_word_count=heard.complete_word_count,
-            has_partial_word=heard.has_partial_word,
-            label_count=heard.label_count,
-            frame_count=heard.frame_count,
-            voice_activity=VoiceActivity(
-                voice.has_speech,
-                voice.speech_end_sample,
-                tuple((pause.start_sample, pause.end_sample) for pause in voice.pauses),
-            ),
-            source_transcript="",
-        )
-        return Encoded(states, evidence, HopTimings())
+        return Encoded(StateBlock(encoded.states), evidence_of(encoded), HopTimings())
 
 
 class _LocalDecoder:

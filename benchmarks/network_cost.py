@@ -30,7 +30,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import BeamPlan, ElementType, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_config
 from earvoice.models.config import ModelConfig, preset
 from earvoice.models.families import family_of
@@ -200,11 +200,9 @@ class SimultaneousRun:
                 began_s = self._clock_s()
                 features = torch.cat((features, stream.accept(sound)))
                 states = self._network.encoder.encode(features).states
-                data = states.numpy().tobytes()
+                block = block_of(states.numpy(), index + 1)
                 best_s[index] = min(best_s[index], self._clock_s() - began_s)
-                count, width = states.shape
-                states_id = StatesId(0, index + 1)
-                blocks.append(StateBlock(states_id, count, width, ElementType.FLOAT32, data))
+                blocks.append(block)
         return float(best_s.sum()), blocks
 
     def _decoder_s(self, block: StateBlock, segment: Segment, rounds: int) -> float:
@@ -329,9 +327,7 @@ class NetworkCost:
     def _states(self) -> StateBlock:
         width = self._network.config.encoder.d_model
         values = np.random.default_rng(0).normal(size=(PREFILL_STATES, width)).astype(np.float32)
-        return StateBlock(
-            StatesId(0, 1), PREFILL_STATES, width, ElementType.FLOAT32, values.tobytes()
-        )
+        return block_of(values)
 
     def _script(self, run_frames: int) -> None:
         encoder = self._network.encoder

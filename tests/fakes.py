@@ -10,18 +10,17 @@ import numpy as np
 
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.generation import Generation
+from earvoice.decoder.strategy import Hypothesis as BeamHypothesis
 from earvoice.decoder.strategy import (
-    ElementType,
     PredictedToken,
     Progress,
     Prompt,
     ServedModel,
     StateBlock,
-    StatesId,
     Strategy,
     TokenTable,
+    block_of,
 )
-from earvoice.decoder.strategy import Hypothesis as BeamHypothesis
 from earvoice.encoder.audio import Samples
 from earvoice.encoder.network import Encoding, LabelKind
 from earvoice.policies.base import Hypothesis, Token
@@ -310,8 +309,7 @@ def served_model() -> ServedModel:
 
 def state_block(count: int = 2, revision: int = 1) -> StateBlock:
     """Zeros of the right size."""
-    data = bytes(count * STATE_DIMENSION * 4)
-    return StateBlock(StatesId(0, revision), count, STATE_DIMENSION, ElementType.FLOAT32, data)
+    return block_of(np.zeros((count, STATE_DIMENSION), np.float32), revision)
 
 
 @dataclass
@@ -338,7 +336,7 @@ class ScriptedRun:
     searched: list[PredictedToken] = field(default_factory=list)
 
 
-class ScriptedStrategy(Strategy[ScriptedRun]):
+class ScriptedStrategy(Strategy):
     """Says the same script in every session, or the one that belongs to a revision."""
 
     def __init__(self, scripts: dict[int, Sequence[int | Exception]]) -> None:
@@ -349,7 +347,7 @@ class ScriptedStrategy(Strategy[ScriptedRun]):
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[ScriptedRun, Progress]:
         """Accept the agreeing part of the draft and say one token more."""
         self.begun.append(prompt)
-        run = ScriptedRun(list(self._scripts[states.states_id.revision]), prompt)
+        run = ScriptedRun(list(self._scripts[states.message.states_id.revision]), prompt)
         if prompt.beam:
             return run, _searched(run)
         choices = []

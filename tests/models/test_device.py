@@ -8,7 +8,7 @@ import torch
 
 from earvoice.decoder.loading import load_decoder
 from earvoice.decoder.settings import DecoderSettings
-from earvoice.decoder.strategy import ElementType, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import Prompt, block_of
 from earvoice.encoder.model import load_model
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.models.assembly import build_network
@@ -84,7 +84,7 @@ def test_tokens_are_those_of_the_plain_network(
     settings = load_settings(DecoderSettings, model_path=path, device=device, precision=precision)
     strategy = load_decoder(settings).strategy
     states = torch.randn(20, plain.config.encoder.d_model, generator=torch.manual_seed(3))
-    block = StateBlock(StatesId(0, 1), *states.shape, ElementType.FLOAT32, states.numpy().tobytes())
+    block = block_of(states.numpy())
     expected = greedy(plain, states)
     for draft in ((), tuple(expected[1:5]), (7, 7, 7)):
         prompt = Prompt((EOS,), draft, LAYER, forbid_end=True)

@@ -12,7 +12,7 @@ import torch
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import ElementType, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import Prompt, block_of
 from earvoice.encoder.audio import Resampler, decode_audio
 from earvoice.evaluation.bootstrap import Bootstrap, Floats, estimate, sentence_statistics
 from earvoice.evaluation.run_folder import RunProgress
@@ -46,12 +46,10 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
     forced = (EOS, vocabulary.id_of(tag)) if tag else (EOS,)
     strategy = SearchStrategy(checkpoint.network.transformer_decoder)
     states = checkpoint.network.encoder.encode(features).states
-    count, width = states.shape
-    data = states.numpy().astype("<f4", copy=False).tobytes()
-    block = StateBlock(StatesId(0, 1), count, width, ElementType.FLOAT32, data)
-    run, progress = strategy.begin(block, Prompt(forced, (), 1, forbid_end=False))
+    opening = Prompt(forced, (), 1, forbid_end=False)
+    run, progress = strategy.begin(block_of(states.numpy()), opening)
     tokens = [choice.token for choice in progress.tokens]
-    while tokens[-1] != EOS and len(tokens) < _SPARE_TOKENS + _TOKENS_PER_STATE * count:
+    while tokens[-1] != EOS and len(tokens) < _SPARE_TOKENS + _TOKENS_PER_STATE * len(states):
         tokens += [choice.token for choice in strategy.step([run])[0].tokens]
     return vocabulary.decode([token for token in tokens if token != EOS])
 

@@ -88,15 +88,15 @@ class Hearing:
         for end in range(step, len(sound) + step, step):
             parts.append(features_of(sound[end - step : end]))
             encoding = network.encode(np.concatenate(parts))
-            words = source_words(
+            word_count, has_partial, _ = source_words(
                 encoding.frame_labels, network.blank, network.label_kinds, final=end >= len(sound)
             )
             states = torch.frombuffer(bytearray(encoding.states), dtype=torch.float32)
             heard = Heard(
                 min(end, len(sound)) * 1000 / SAMPLE_RATE_HZ,
                 len(encoding.labels),
-                words.complete_count,
-                words.has_partial,
+                word_count,
+                has_partial,
             )
             found.append((Step(heard, states.view(-1, network.dimension)), encoding.labels))
         return found

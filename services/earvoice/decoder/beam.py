@@ -140,7 +140,7 @@ class BeamRun:
 
 
 def begin_beam(
-    decoder: PrefillDecoder[Any],
+    decoder: PrefillDecoder,
     cache: Any,
     prompt: Prompt,
     plan: BeamPlan,

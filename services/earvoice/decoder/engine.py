@@ -8,16 +8,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import Any
 
 from earvoice.decoder.generation import EndReason, Event, Generation
-from earvoice.decoder.strategy import Progress, RunT, Strategy
+from earvoice.decoder.strategy import Progress, Strategy
 from earvoice.runtime.engine import EngineLoad
 
 _LOG = logging.getLogger("earvoice.decoder.engine")
 
 
-class DecoderEngine(Generic[RunT]):
+class DecoderEngine:
     """Computes all sessions' generations in one thread.
 
     Between two computations it takes new generations and ends those asked to stop; then it begins
@@ -28,15 +28,13 @@ class DecoderEngine(Generic[RunT]):
         clock_s: monotonic seconds; the same clock that requests are stamped with.
     """
 
-    def __init__(
-        self, strategy: Strategy[RunT], clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, strategy: Strategy, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._strategy = strategy
         self._clock_s = clock_s
         self._condition = threading.Condition()
         self._arrived: deque[Generation] = deque()
         self._waiting: deque[Generation] = deque()
-        self._running: dict[Generation, RunT] = {}
+        self._running: dict[Generation, Any] = {}
         self._posts: list[Event] = []
         self.load = EngineLoad(lambda: len(self._arrived) + len(self._waiting))
         self._closing = False

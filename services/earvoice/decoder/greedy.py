@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 
@@ -19,24 +19,16 @@ NEAR_TIE_LOGITS = 1e-4
 _FIRST_CHOOSABLE = PAD + 1
 
 
-class TokenCache(Protocol):
-    """What a decoder keeps of the tokens it has read."""
+class PrefillDecoder(Protocol):
+    """A decoder that reads many tokens at once; see `CachedDecoder.prefill`.
 
-    def truncate(self, length: int) -> None:
-        """Forget all tokens after the first `length`."""
-
-
-CacheT = TypeVar("CacheT", bound=TokenCache)
-CacheT_contra = TypeVar("CacheT_contra", bound=TokenCache, contravariant=True)
-
-
-class PrefillDecoder(Protocol[CacheT_contra]):
-    """A decoder that reads many tokens at once; see `CachedDecoder.prefill`."""
+    Its cache is what it keeps of them, and forgets those after a number of them (`truncate`).
+    """
 
     def prefill(
         self,
         tokens: list[int],
-        cache: CacheT_contra,
+        cache: Any,
         attention_layer: int,
         attention_heads: Sequence[int] = (),
         *,
@@ -47,17 +39,15 @@ class PrefillDecoder(Protocol[CacheT_contra]):
 
 
 @dataclass(slots=True)
-class GreedyRun(Generic[CacheT]):
+class GreedyRun:
     """One hypothesis: keys and values so far, and the token to read next."""
 
     prompt: Prompt
-    cache: CacheT
+    cache: Any
     last_tokens: list[int]
 
 
-def begin_greedy(
-    decoder: PrefillDecoder[CacheT], cache: CacheT, prompt: Prompt
-) -> tuple[GreedyRun[CacheT], Progress]:
+def begin_greedy(decoder: PrefillDecoder, cache: Any, prompt: Prompt) -> tuple[GreedyRun, Progress]:
     """Verify the draft in one parallel pass over what is forced and the draft.
 
     Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
@@ -92,7 +82,7 @@ def begin_greedy(
 
 
 def take_greedy(
-    runs: Sequence[GreedyRun[Any]], logits: torch.Tensor, rows: Sequence[torch.Tensor]
+    runs: Sequence[GreedyRun], logits: torch.Tensor, rows: Sequence[torch.Tensor]
 ) -> list[Progress]:
     best = _best_of(logits, [run.prompt.forbid_end for run in runs])
     for run, (token, _, _) in zip(runs, best, strict=True):

@@ -6,17 +6,18 @@ import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from earvoice.decoder.search import SearchStrategy, SequentialStrategy
 from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import (
     BeamPlan,
-    ElementType,
     Prompt,
     ServedModel,
     StateBlock,
-    StatesId,
     Strategy,
     TokenTable,
+    block_of,
 )
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.decoding import CachedDecoder
@@ -41,14 +42,14 @@ class LoadedDecoder(NamedTuple):
     """A decoder that is ready to compute, and what is known about it."""
 
     model: ServedModel
-    strategy: Strategy[Any]
+    strategy: Strategy
 
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
     """Load the checkpoint, of our own or of another family; only its decoder is kept."""
     loaded, device = load_served(settings)
     computed: dict[str, str] = {}
-    strategy: Strategy[Any]
+    strategy: Strategy
     if isinstance(loaded, Checkpoint):
         model = describe(loaded, settings.model_name)
         decoder = loaded.network.decoder
@@ -109,12 +110,11 @@ def _warm_up(model: ServedModel, strategy: SearchStrategy) -> None:
 
 
 def _silence(model: ServedModel, count: int) -> StateBlock:
-    data = bytes(count * model.dimension * ElementType.FLOAT32.size_bytes)
-    return StateBlock(StatesId(0, 1), count, model.dimension, ElementType.FLOAT32, data)
+    return block_of(np.zeros((count, model.dimension), np.float32))
 
 
 def measure_segment_cost(
-    model: ServedModel, strategy: Strategy[Any], clock_s: Callable[[], float]
+    model: ServedModel, strategy: Strategy, clock_s: Callable[[], float]
 ) -> SegmentCost:
     """Return the cost of one prefill a session, and of steps that all sessions share.
 

@@ -8,22 +8,17 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
-from earvoice.decoder.greedy import (
-    CacheT,
-    GreedyRun,
-    PrefillDecoder,
-    begin_greedy,
-    take_greedy,
-)
-from earvoice.decoder.strategy import ElementType, Progress, Prompt, StateBlock, Strategy
-from earvoice.models.lstm import LstmCache, LstmDecoder
+from earvoice.decoder.greedy import GreedyRun, PrefillDecoder, begin_greedy, take_greedy
+from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
+from earvoice.models.lstm import LstmDecoder
 from earvoice.runtime.errors import InvalidFieldError
 
-Run = GreedyRun[Any] | BeamRun
+Run = GreedyRun | BeamRun
 
 
-class SearchDecoder(PrefillDecoder[CacheT], Protocol[CacheT]):
+class SearchDecoder(PrefillDecoder, Protocol):
     """What a search needs of a decoder; see `CachedDecoder`."""
 
     @property
@@ -33,7 +28,7 @@ class SearchDecoder(PrefillDecoder[CacheT], Protocol[CacheT]):
     def stack_of(self, tokens: Sequence[int]) -> Hashable:
         """What tells the layers of hypotheses that begin so from those of others."""
 
-    def open_cache(self, states: torch.Tensor, tokens: Sequence[int]) -> CacheT:
+    def open_cache(self, states: torch.Tensor, tokens: Sequence[int]) -> Any:
         """Keys and values of encoder states, [S, d] float32, for hypotheses that begin so."""
 
     def step(
@@ -49,10 +44,10 @@ class SearchDecoder(PrefillDecoder[CacheT], Protocol[CacheT]):
         """
 
 
-class SearchStrategy(Strategy[Run]):
+class SearchStrategy(Strategy):
     """Searches as each prompt says; every row of every run goes through the network at once."""
 
-    def __init__(self, decoder: SearchDecoder[Any]) -> None:
+    def __init__(self, decoder: SearchDecoder) -> None:
         self._decoder = decoder
         self._memories: WeakKeyDictionary[StateBlock, dict[Hashable, Any]] = WeakKeyDictionary()
 
@@ -76,7 +71,7 @@ class SearchStrategy(Strategy[Run]):
             [run.prompt.attention_heads for run in runs],
         )
         found: dict[int, Progress] = {}
-        greedy: list[tuple[int, GreedyRun[Any], int]] = []
+        greedy: list[tuple[int, GreedyRun, int]] = []
         first = 0
         for index, (run, count) in enumerate(zip(runs, counts, strict=True)):
             if isinstance(run, GreedyRun):
@@ -99,21 +94,21 @@ class SearchStrategy(Strategy[Run]):
         return known[stack]
 
 
-class SequentialStrategy(Strategy[GreedyRun[LstmCache]]):
+class SequentialStrategy(Strategy):
     """Greedy search, one run after the other, by a decoder that steps one hypothesis at a time."""
 
     def __init__(self, decoder: LstmDecoder) -> None:
         self._decoder = decoder
 
     @torch.inference_mode()
-    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun[LstmCache], Progress]:
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun, Progress]:
         if prompt.beam is not None:
             raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
         cache = self._decoder.open_cache(state_tensor(states))
         return begin_greedy(self._decoder, cache, prompt)
 
     @torch.inference_mode()
-    def step(self, runs: Sequence[GreedyRun[LstmCache]]) -> list[Progress]:
+    def step(self, runs: Sequence[GreedyRun]) -> list[Progress]:
         logits, rows, lengths = [], [], [run.cache.length for run in runs]
         try:
             for run in runs:
@@ -131,18 +126,19 @@ class SequentialStrategy(Strategy[GreedyRun[LstmCache]]):
         return take_greedy(runs, torch.cat(logits), rows)
 
 
-_DTYPES = {
-    ElementType.FLOAT32: torch.float32,
-    ElementType.BFLOAT16: torch.bfloat16,
-    ElementType.FLOAT16: torch.float16,
+_DTYPES: dict[int, torch.dtype] = {
+    types_pb2.ELEMENT_TYPE_FLOAT32: torch.float32,
+    types_pb2.ELEMENT_TYPE_BFLOAT16: torch.bfloat16,
+    types_pb2.ELEMENT_TYPE_FLOAT16: torch.float16,
 }
 
 
 def state_tensor(states: StateBlock) -> torch.Tensor:
     """[S, d] float32 on the CPU."""
     # A bytearray, because torch warns of buffers that it could not write to.
-    flat = torch.frombuffer(bytearray(states.data), dtype=_DTYPES[states.element_type])
-    matrix = flat.view(states.state_count, states.dimension).float()
+    message = states.message
+    flat = torch.frombuffer(bytearray(message.data), dtype=_DTYPES[message.element_type])
+    matrix = flat.view(message.state_count, message.dimension).float()
     if not bool(torch.isfinite(matrix).all()):
         raise InvalidFieldError("states.data", "NaN or infinity", "finite numbers")
     return matrix

@@ -34,11 +34,11 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
     def __init__(self, settings: DecoderSettings, tracer: Tracer | None = None) -> None:
         self._settings = settings
         self._tracer = tracer
-        self._served: tuple[ServedModel, DecoderEngine[Any]] | None = None
+        self._served: tuple[ServedModel, DecoderEngine] | None = None
         self.sessions = SessionLimit(settings.session_limit)
         self._streams: set[DecodeStream] = set()
 
-    def serve(self, model: ServedModel, engine: DecoderEngine[Any]) -> None:
+    def serve(self, model: ServedModel, engine: DecoderEngine) -> None:
         """Take sessions from now on; before, every call is refused with NOT_READY."""
         self._served = model, engine
 
@@ -95,7 +95,7 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
                 stream.end(NotReadyError("this server is draining", retry_after_ms=RETRY_AFTER_MS))
             await self.sessions.drain()
 
-    def _ready(self) -> tuple[ServedModel, DecoderEngine[Any]]:
+    def _ready(self) -> tuple[ServedModel, DecoderEngine]:
         if self._served is None:
             raise NotReadyError("the model is being loaded", retry_after_ms=RETRY_AFTER_MS)
         return self._served

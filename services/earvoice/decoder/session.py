@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 from earvoice.api.v1 import decoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.engine import DecoderEngine
 from earvoice.decoder.generation import EndReason, Generation, Outbox
-from earvoice.decoder.strategy import (
-    BeamPlan,
-    ElementType,
-    Prompt,
-    ServedModel,
-    StateBlock,
-    StatesId,
-)
+from earvoice.decoder.strategy import BeamPlan, Prompt, ServedModel, StateBlock
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -33,14 +24,11 @@ MAX_NEW_TOKENS = 1024
 MAX_BEAM_SIZE = 16
 """Most hypotheses that a beam may keep."""
 
-
-@dataclass(frozen=True, slots=True)
-class SearchTerms:
-    """What was agreed on for all generations, or for one; see `Prompt` and `BeamPlan`."""
-
-    attention_layer: int
-    attention_heads: tuple[int, ...]
-    beam_size: int
+ELEMENT_BYTES: dict[int, int] = {
+    types_pb2.ELEMENT_TYPE_FLOAT32: 4,
+    types_pb2.ELEMENT_TYPE_BFLOAT16: 2,
+    types_pb2.ELEMENT_TYPE_FLOAT16: 2,
+}
 
 
 class DecodeSession:
@@ -54,7 +42,7 @@ class DecodeSession:
     def __init__(
         self,
         model: ServedModel,
-        engine: DecoderEngine[Any],
+        engine: DecoderEngine,
         outbox: Outbox,
         *,
         max_states: int,
@@ -66,7 +54,7 @@ class DecodeSession:
         self._max_states = max_states
         self._max_tokens = max_tokens
         self._language_tokens: tuple[int, ...] = ()
-        self._terms: SearchTerms | None = None
+        self._opened: pb.DecodeOpen | None = None
         self._states: StateBlock | None = None
         self._generation: Generation | None = None
         self.session_id = ""
@@ -80,13 +68,13 @@ class DecodeSession:
         if command == "open":
             self._open(request.open)
             return
-        if self._terms is None:
+        if self._opened is None:
             raise OutOfOrderError(f"{command} came before open; allowed: open first")
         if command == "states":
             self._replace_states(request.states)
         elif command == "generate":
             self._generate(
-                request.generate, self._terms, read_at_s, request.trace_context.traceparent
+                request.generate, self._opened, read_at_s, request.trace_context.traceparent
             )
         elif self._generation and self._generation.generation_id == request.halt.generation_id:
             self._stop(EndReason.HALTED)
@@ -100,7 +88,7 @@ class DecodeSession:
             self._engine.wake()
 
     def _open(self, message: pb.DecodeOpen) -> None:
-        if self._terms is not None:
+        if self._opened is not None:
             raise OutOfOrderError("open came twice; allowed: once, as the first command")
         served = self._model.description.hash
         if message.model_hash not in ("", served):
@@ -111,11 +99,7 @@ class DecodeSession:
             )
         self._language_tokens = self._tokens_of_language(message.target_language_code)
         self._check_search("open", message)
-        self._terms = SearchTerms(
-            message.attention_layer or self._model.description.default_attention_layer,
-            tuple(message.attention_heads),
-            message.beam_size or 1,
-        )
+        self._opened = message
         self.session_id = message.session_id
 
     def _tokens_of_language(self, language: str) -> tuple[int, ...]:
@@ -140,11 +124,9 @@ class DecodeSession:
 
     def _checked_states(self, message: types_pb2.States) -> StateBlock:
         states_id = message.states_id
-        try:
-            element_type = ElementType(message.element_type)
-        except ValueError as error:
-            allowed = ", ".join(f"{item.name} ({item.value})" for item in ElementType)
-            raise InvalidFieldError("states.element_type", message.element_type, allowed) from error
+        if message.element_type not in ELEMENT_BYTES:
+            allowed = "FLOAT32 (1), BFLOAT16 (2), FLOAT16 (3)"
+            raise InvalidFieldError("states.element_type", message.element_type, allowed)
         if states_id.utterance < 0:
             raise InvalidFieldError("states.states_id.utterance", states_id.utterance, "0 or more")
         if states_id.revision < 1:
@@ -157,36 +139,34 @@ class DecodeSession:
             raise InvalidFieldError(
                 "states.dimension", message.dimension, str(self._model.dimension)
             )
-        expected_bytes = message.state_count * message.dimension * element_type.size_bytes
+        size_bytes = ELEMENT_BYTES[message.element_type]
+        expected_bytes = message.state_count * message.dimension * size_bytes
         if len(message.data) != expected_bytes:
             raise InvalidFieldError(
                 "states.data", f"{len(message.data)} bytes", f"{expected_bytes} bytes"
             )
-        return StateBlock(
-            StatesId(states_id.utterance, states_id.revision),
-            message.state_count,
-            message.dimension,
-            element_type,
-            message.data,
-        )
+        return StateBlock(message)
 
     def _generate(
-        self, message: pb.Generate, opened: SearchTerms, read_at_s: float, traceparent: str
+        self, message: pb.Generate, opened: pb.DecodeOpen, read_at_s: float, traceparent: str
     ) -> None:
         """Start a generation; one still running ends as REPLACED."""
         states = self._states_for(message)
         self._check_generate(message)
         max_new_tokens = min(message.max_new_tokens, self._max_tokens - len(message.prefix))
-        terms = self._terms_for(message, opened)
-        beam = BeamPlan(terms.beam_size, max_new_tokens, message.all_hypotheses)
+        # What is not said for one generation is as agreed on for all.
+        reads = message if message.attention_layer else opened
+        layer = reads.attention_layer or self._model.description.default_attention_layer
+        size = message.beam_size or opened.beam_size or 1
+        beam = BeamPlan(size, max_new_tokens, message.all_hypotheses)
         prompt = Prompt(
             forced=(self._model.tokens.end_token, *self._language_tokens, *message.prefix),
             draft=tuple(message.draft[:max_new_tokens]),
-            attention_layer=terms.attention_layer,
+            attention_layer=layer,
             forbid_end=message.forbid_end_of_sequence,
-            attention_heads=terms.attention_heads,
+            attention_heads=tuple(reads.attention_heads),
             reported_prefix_tokens=len(message.prefix) if message.prefix_attention else 0,
-            beam=beam if terms.beam_size > 1 else None,
+            beam=beam if size > 1 else None,
         )
         self._stop(EndReason.REPLACED)
         self._generation = Generation(
@@ -206,15 +186,14 @@ class DecodeSession:
     def _states_for(self, message: pb.Generate) -> StateBlock:
         if self._states is None:
             raise OutOfOrderError("generate came before states; allowed: states first")
-        held = self._states.states_id
-        wanted = StatesId(message.states_id.utterance, message.states_id.revision)
+        wanted, held = map(_shown_id, (message.states_id, self._states.message.states_id))
         if wanted != held:
             raise StatesUnknownError(
                 f"generate.states_id = {wanted} (utterance.revision) is unknown; "
                 f"allowed: {held}, the last states sent",
-                held=str(held),
+                held=held,
             )
-        if not self._states.state_count:
+        if not self._states.message.state_count:
             raise InvalidFieldError(
                 "generate.states_id", f"{held} with 0 states", "states with at least one state"
             )
@@ -233,6 +212,13 @@ class DecodeSession:
         longest = self._max_tokens - 1
         self._check_tokens("generate.prefix", message.prefix, longest)
         self._check_tokens("generate.draft", message.draft, longest)
+        self._check_search("generate", message)
+        if message.attention_heads and not message.attention_layer:
+            raise InvalidFieldError(
+                "generate.attention_heads",
+                list(message.attention_heads),
+                "none without generate.attention_layer",
+            )
 
     def _check_tokens(self, field: str, tokens: Sequence[int], longest: int) -> None:
         if len(tokens) > longest:
@@ -241,18 +227,6 @@ class DecodeSession:
         wrong = next((token for token in tokens if not 0 <= token < size), None)
         if wrong is not None:
             raise InvalidFieldError(field, wrong, f"ids from 0 to {size - 1}")
-
-    def _terms_for(self, message: pb.Generate, opened: SearchTerms) -> SearchTerms:
-        self._check_search("generate", message)
-        heads = tuple(message.attention_heads)
-        terms = replace(opened, beam_size=message.beam_size or opened.beam_size)
-        if message.attention_layer:
-            return replace(terms, attention_layer=message.attention_layer, attention_heads=heads)
-        if heads:
-            raise InvalidFieldError(
-                "generate.attention_heads", list(heads), "none without generate.attention_layer"
-            )
-        return terms
 
     def _check_search(self, command: str, message: pb.DecodeOpen | pb.Generate) -> None:
         layer, heads, size = message.attention_layer, message.attention_heads, message.beam_size
@@ -270,3 +244,7 @@ class DecodeSession:
         if not 0 <= size <= MAX_BEAM_SIZE:
             allowed = f"1 to {MAX_BEAM_SIZE}, or 0 for default"
             raise InvalidFieldError(f"{command}.beam_size", size, allowed)
+
+
+def _shown_id(states_id: types_pb2.StatesId) -> str:
+    return f"{states_id.utterance}.{states_id.revision}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from earvoice.api.v1 import types_pb2
-
-RunT = TypeVar("RunT")
 
 
 @dataclass(frozen=True)
@@ -43,38 +43,25 @@ class ServedModel:
     """Most tokens of a hypothesis after the language's; None means any number."""
 
 
-class ElementType(IntEnum):
-    """Number formats of a tensor's elements, by their numbers on the wire."""
-
-    FLOAT32 = 1
-    BFLOAT16 = 2
-    FLOAT16 = 3
-
-    @property
-    def size_bytes(self) -> int:
-        return 4 if self is ElementType.FLOAT32 else 2
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class StatesId:
-    """Names one revision of one utterance's states."""
-
-    utterance: int
-    revision: int
-
-    def __str__(self) -> str:
-        return f"{self.utterance}.{self.revision}"
-
-
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class StateBlock:
-    """State_count x dimension values, row-major, little-endian; what is computed of it is kept."""
+    """An encoder's states as they came; what is computed of them is kept as long as they are."""
 
-    states_id: StatesId
-    state_count: int
-    dimension: int
-    element_type: ElementType
-    data: bytes
+    message: types_pb2.States
+
+
+def block_of(states: NDArray[np.float32], revision: int = 1) -> StateBlock:
+    """Return [S, d] states as an encoder would send them."""
+    state_count, dimension = states.shape
+    return StateBlock(
+        types_pb2.States(
+            states_id=types_pb2.StatesId(utterance=0, revision=revision),
+            state_count=state_count,
+            dimension=dimension,
+            element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
+            data=states.astype("<f4", copy=False).tobytes(),
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +153,11 @@ class Progress:
     near_tie: bool = False
 
 
-class Strategy(ABC, Generic[RunT]):
+class Strategy(ABC):
     """Chooses tokens for many hypotheses; all calls come from the engine's thread."""
 
     @abstractmethod
-    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[RunT, Progress]:
+    def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Any, Progress]:
         """Read what is forced, verify the draft, and predict the first token after both.
 
         Returns:
@@ -183,7 +170,7 @@ class Strategy(ABC, Generic[RunT]):
         """
 
     @abstractmethod
-    def step(self, runs: Sequence[RunT]) -> list[Progress]:
+    def step(self, runs: Sequence[Any]) -> list[Progress]:
         """Predict one more token for each run, all in one batch.
 
         A run whose step raised is unchanged and can be stepped again.

@@ -148,8 +148,7 @@ def response_of(event: Event, tokens: TokenTable) -> pb.DecodeResponse:
             _add_steps(told.steps, progress.tokens, event.first_index, tokens)
         for row in progress.prefix_attention:
             told.prefix_attention.add(weights=row)
-        held = generation.states.states_id
-        told.states_id.utterance, told.states_id.revision = held.utterance, held.revision
+        told.states_id.CopyFrom(generation.states.message.states_id)
     told.generation_id = generation.generation_id
     timings = told.timings
     timings.elapsed_ms = (time.monotonic() - generation.read_at_s) * 1000

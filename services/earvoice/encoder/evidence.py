@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -20,22 +19,17 @@ MINIMUM_PAUSE_WINDOWS = 4
 Span = tuple[int, int]
 
 
-@dataclasses.dataclass(frozen=True)
-class SourceWords:
-    """The greedy CTC transcript as words; its labels are without repeats and blanks."""
-
-    complete_count: int
-    has_partial: bool
-    labels: tuple[int, ...]
-
-
 def source_words(
     frame_labels: Sequence[int], blank: int, label_kinds: Sequence[LabelKind], *, final: bool
-) -> SourceWords:
+) -> tuple[int, bool, tuple[int, ...]]:
     """Collapse the frames' labels and count the words that they spell.
 
     A word is known to be complete when a border has come, or the audio has ended. A border without
     a letter after it begins no word yet, as in the papers' code.
+
+    Returns:
+        How many words are complete, whether another has begun, and the labels without repeats and
+        blanks.
     """
     labels = tuple(label for label, _ in groupby(frame_labels) if label != blank)
     count, within_word = 0, False
@@ -45,7 +39,7 @@ def source_words(
         elif kind is LabelKind.START or (kind is LabelKind.INNER and not within_word):
             count, within_word = count + 1, True
     has_partial = within_word and not final
-    return SourceWords(count - has_partial, has_partial, labels)
+    return count - has_partial, has_partial, labels
 
 
 def last_label_end_frame(frame_labels: Sequence[int], blank: int) -> int:

@@ -12,7 +12,7 @@ import torch
 from earvoice.encoder.audio import Samples
 from earvoice.encoder.network import NO_STATES, Encoding, LabelKind, Network
 from earvoice.encoder.settings import EncoderSettings
-from earvoice.encoder.text import TextEncoding, TextNetwork
+from earvoice.encoder.text import TextNetwork
 from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
@@ -112,27 +112,13 @@ class TextModel:
         self._encoder = checkpoint.network.encoder
         self._device = device
 
-    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> TextEncoding:
+    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> tuple[bytes, tuple[int, ...]]:
         pieces, places = source_pieces(words, self._vocabulary, ended=ended)
         if not pieces:
-            return TextEncoding(b"", ())
+            return b"", ()
         output = self._encoder.encode(torch.tensor(pieces, device=self._device)[:, None])
         states = output.states.float().cpu().numpy().astype("<f4", copy=False)
-        return TextEncoding(states.tobytes(), tuple(places))
-
-
-class SoundFrames:
-    """Sound itself in frames of 10 ms; a shorter tail waits. The family makes its own features."""
-
-    def __init__(self) -> None:
-        self._waiting = np.empty(0, np.float32)
-
-    def accept(self, samples: Samples) -> Samples:
-        """Take [n] samples at 16 kHz, give the [frames, 160] that they complete."""
-        sound = np.concatenate([self._waiting, samples])
-        count = len(sound) // FRAME_SHIFT_SAMPLES
-        self._waiting = sound[count * FRAME_SHIFT_SAMPLES :]
-        return sound[: count * FRAME_SHIFT_SAMPLES].reshape(count, FRAME_SHIFT_SAMPLES)
+        return states.tobytes(), tuple(places)
 
 
 class WrappedNetwork:
@@ -151,7 +137,17 @@ class WrappedNetwork:
         self._detector = detector
 
     def open_features(self) -> Callable[[Samples], Samples]:
-        return SoundFrames().accept
+        """Give sound itself in frames of 10 ms: the family makes its own features."""
+        waiting = np.empty(0, np.float32)
+
+        def frames_of(samples: Samples) -> Samples:
+            nonlocal waiting
+            sound = np.concatenate([waiting, samples])
+            count = len(sound) // FRAME_SHIFT_SAMPLES
+            waiting = sound[count * FRAME_SHIFT_SAMPLES :]
+            return sound[: count * FRAME_SHIFT_SAMPLES].reshape(count, FRAME_SHIFT_SAMPLES)
+
+        return frames_of
 
     def feature_frame_count(self, sample_count: int) -> int:
         return sample_count // FRAME_SHIFT_SAMPLES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Protocol, Self, runtime_checkable
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
@@ -15,14 +14,6 @@ from earvoice.runtime.errors import InvalidAudioError
 SENTENCE_END = "\n"
 
 
-@dataclasses.dataclass(frozen=True)
-class TextEncoding:
-    states: bytes
-    """State count x dimension float32 values, row-major, little-endian."""
-    places: tuple[int, ...]
-    """For each state, how many words had come with its piece."""
-
-
 @runtime_checkable
 class TextNetwork(Protocol):
     """A loaded encoder that reads words."""
@@ -31,8 +22,13 @@ class TextNetwork(Protocol):
     dimension: int
     """Values of one state."""
 
-    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> TextEncoding:
-        """Encode the words of a sentence so far; `ended` says that no more will come."""
+    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> tuple[bytes, tuple[int, ...]]:
+        """Encode the words of a sentence so far; `ended` says that no more will come.
+
+        Returns:
+            States, [S, dimension] float32, row-major, little-endian; for each of them, how many
+            words had come with its piece.
+        """
 
 
 class TextUtterance:
@@ -72,16 +68,16 @@ class TextUtterance:
         start = self.start_sample
         marked = self._words[: end_sample - start]
         words = tuple(word.removesuffix(SENTENCE_END) for word in marked)
-        encoding = self._network.encode_words(words, ended=final)
+        states, places = self._network.encode_words(words, ended=final)
         # A sentence's end is a pause that lasts no time.
         ends = [start + n for n, word in enumerate(marked, 1) if word.endswith(SENTENCE_END)]
         return pb.Encoded(
             states=types_pb2.States(
-                state_count=len(encoding.places),
+                state_count=len(places),
                 dimension=self._network.dimension,
                 element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
-                data=encoding.states,
-                span_end_samples=[start + place for place in encoding.places],
+                data=states,
+                span_end_samples=[start + place for place in places],
                 final=final,
             ),
             evidence=pb.SourceEvidence(

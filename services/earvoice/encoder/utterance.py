@@ -171,7 +171,9 @@ def encoded_message(
     ends = [position(frames * encoder_frame) for frames in accumulate(encoding.run_lengths)]
     if final and ends:
         ends[-1] = end_sample
-    words = source_words(encoding.frame_labels, network.blank, network.label_kinds, final=final)
+    word_count, has_partial, labels = source_words(
+        encoding.frame_labels, network.blank, network.label_kinds, final=final
+    )
     last_label_frame = last_label_end_frame(encoding.frame_labels, network.blank)
     speech = [
         (position(begin * SPEECH_WINDOW_SAMPLES), position(end * SPEECH_WINDOW_SAMPLES))
@@ -189,11 +191,11 @@ def encoded_message(
         evidence=pb.SourceEvidence(
             ctc_labels=encoding.labels,
             blank_label=network.blank,
-            complete_word_count=words.complete_count,
-            has_partial_word=words.has_partial,
-            label_count=len(words.labels),
+            complete_word_count=word_count,
+            has_partial_word=has_partial,
+            label_count=len(labels),
             last_label_end_sample=position(last_label_frame * encoder_frame),
-            source_transcript=network.transcribe(words.labels) if transcribe else "",
+            source_transcript=network.transcribe(labels) if transcribe else "",
             frame_count=frame_count,
             voice_activity=pb.VoiceActivity(
                 has_speech=bool(speech),

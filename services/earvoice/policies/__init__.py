@@ -3,13 +3,11 @@
 A policy of one's own is a subclass of `DecisionPolicy`; CONTRIBUTING shows one.
 """
 
-from earvoice.policies.align_att import AlignAtt
+from earvoice.policies.agreement import LocalAgreement, SharedPrefix
+from earvoice.policies.attention import AlignAtt, Edatt
 from earvoice.policies.base import Decision, DecisionPolicy, Heard, Hypothesis, Token
-from earvoice.policies.edatt import Edatt
 from earvoice.policies.frame_schedule import FrameSchedule
-from earvoice.policies.hold_n import HoldN
-from earvoice.policies.local_agreement import LocalAgreement
-from earvoice.policies.offline import Offline
+from earvoice.policies.plain import HoldN, Offline, Transducer
 from earvoice.policies.registry import (
     POLICIES,
     NamedPolicy,
@@ -18,10 +16,7 @@ from earvoice.policies.registry import (
     format_policy,
     parse_policy,
 )
-from earvoice.policies.shared_prefix import SharedPrefix
-from earvoice.policies.strided_wait_k import StridedWaitK
-from earvoice.policies.transducer import Transducer
-from earvoice.policies.wait_k import WaitK, WordDetection
+from earvoice.policies.wait_k import StridedWaitK, WaitK, WordDetection
 from earvoice.runtime.parameter import ParameterError, parameter
 
 __all__ = [

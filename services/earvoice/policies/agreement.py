@@ -1,12 +1,16 @@
-"""What earlier hypotheses of an utterance must agree on with the next one."""
+"""LA-n and SP-n: commit what the last hypotheses, or beams, of an utterance agree on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from earvoice.policies.base import (
+    Decision,
     DecisionPolicy,
+    Heard,
+    Hypothesis,
     Snapshot,
     integers_in,
     longest_common_prefix_tokens,
@@ -64,3 +68,40 @@ class AgreementPolicy(DecisionPolicy):
             return
         newest = integers_in(snapshot, "newest")
         self.past[:] = [*(newest[:count] for count in shared), newest]
+
+
+@dataclass(frozen=True)
+class LocalAgreement(AgreementPolicy):
+    """LA-n (Liu 2020): the longest common prefix of n hypotheses (Polák 2022, equation 2)."""
+
+    name: ClassVar[str] = "local_agreement"
+
+    n: int = parameter(2, minimum=2, maximum=64, help="hypotheses that must agree")
+
+    def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
+        del heard
+        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids))
+
+
+@dataclass(frozen=True)
+class SharedPrefix(AgreementPolicy):
+    """SP-n (Nguyen 2021b): the longest common prefix of n beams' items (Polák 2022, equation 3).
+
+    The forced prefix is common to all by construction: only what follows it is compared. Of a beam
+    only what its items share can ever be agreed on, and is remembered.
+    """
+
+    name: ClassVar[str] = "shared_prefix"
+    reads_beam: ClassVar[bool] = True
+
+    n: int = parameter(1, minimum=1, maximum=8, help="segments whose beams must agree")
+
+    def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
+        del heard
+        if not hypothesis.alternatives:
+            if hypothesis.tokens:
+                raise ValueError("shared_prefix reads a beam, and the hypothesis has none")
+            return Decision(0)
+        items = hypothesis.alternatives
+        shared = [*hypothesis.prefix, *items[0][: longest_common_prefix_tokens(items)]]
+        return Decision(self.agree(hypothesis.prefix, shared))

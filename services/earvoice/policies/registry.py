@@ -17,17 +17,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from earvoice.policies.align_att import AlignAtt
+from earvoice.policies.agreement import LocalAgreement, SharedPrefix
+from earvoice.policies.attention import AlignAtt, Edatt
 from earvoice.policies.base import DecisionPolicy
-from earvoice.policies.edatt import Edatt
 from earvoice.policies.frame_schedule import FrameSchedule
-from earvoice.policies.hold_n import HoldN
-from earvoice.policies.local_agreement import LocalAgreement
-from earvoice.policies.offline import Offline
-from earvoice.policies.shared_prefix import SharedPrefix
-from earvoice.policies.strided_wait_k import StridedWaitK
-from earvoice.policies.transducer import Transducer
-from earvoice.policies.wait_k import WaitK
+from earvoice.policies.plain import HoldN, Offline, Transducer
+from earvoice.policies.wait_k import StridedWaitK, WaitK
 from earvoice.runtime.parameter import (
     ParameterError,
     format_value,

@@ -53,9 +53,7 @@ async def serve() -> AsyncIterator[Serve]:
     """Serves a model with a strategy; all servers are stopped after the test."""
     async with AsyncExitStack() as stack:
 
-        async def start(
-            model: ServedModel, strategy: Strategy[Any], **settings: Any
-        ) -> RunningDecoder:
+        async def start(model: ServedModel, strategy: Strategy, **settings: Any) -> RunningDecoder:
             return await stack.enter_async_context(_running(model, strategy, settings))
 
         yield start
@@ -70,7 +68,7 @@ async def decoder(serve: Serve, tiny: LoadedDecoder) -> RunningDecoder:
 
 @asynccontextmanager
 async def _running(
-    model: ServedModel, strategy: Strategy[Any], changes: dict[str, Any]
+    model: ServedModel, strategy: Strategy, changes: dict[str, Any]
 ) -> AsyncIterator[RunningDecoder]:
     settings = DecoderSettings(**({"port": 0, "session_limit": 16} | changes))
     server = ServiceServer(settings, [SERVICE_NAME])

@@ -9,16 +9,11 @@ import numpy as np
 import torch
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import BeamPlan, ElementType, Progress, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import BeamPlan, Progress, Prompt, block_of
 from earvoice.models.decoding import CachedDecoder
 
 END = 2
 NEVER = (0, 1)
-
-
-def block_of(states: np.ndarray) -> StateBlock:
-    data = states.astype("<f4").tobytes()
-    return StateBlock(StatesId(0, 1), *states.shape, ElementType.FLOAT32, data)
 
 
 def beam_opening(forced: Sequence[int], plan: BeamPlan, layer: int, **more: object) -> Prompt:

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from earvoice.decoder.loading import LoadedDecoder
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import BeamPlan, Progress, Prompt
+from earvoice.decoder.strategy import BeamPlan, Progress, Prompt, block_of
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from tests.integration.decoder.conftest import random_states
 from tests.integration.decoder.searching import (
     END,
     beam_opening,
-    block_of,
     log_probabilities,
     search,
     search_together,

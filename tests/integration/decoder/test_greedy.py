@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import ElementType, PredictedToken, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import PredictedToken, Prompt, block_of
 from earvoice.models.config import (
     DecoderConfig,
     EncoderConfig,
@@ -59,10 +59,7 @@ def decode(
 ) -> list[PredictedToken]:
     """The first `count` choices."""
     strategy = SearchStrategy(decoder)
-    block = StateBlock(
-        StatesId(0, 1), *states.shape, ElementType.FLOAT32, states.astype("<f4").tobytes()
-    )
-    run, begun = strategy.begin(block, opening)
+    run, begun = strategy.begin(block_of(states), opening)
     choices = begun.tokens
     while len(choices) < count:
         choices += strategy.step([run])[0].tokens

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earvoice.decoder.loading import LoadedDecoder
-from earvoice.decoder.strategy import ElementType, PredictedToken, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import PredictedToken, Prompt, block_of
 from tests.integration.decoder.caller import Hypothesis, attention_of
 from tests.integration.decoder.conftest import RunningDecoder, random_states
 
@@ -24,10 +24,7 @@ tokens = st.integers(0, 63)
 def decode(tiny: LoadedDecoder, seed: int, opening: Prompt) -> list[PredictedToken]:
     """Greedy choices over random states, at most LENGTH."""
     states = random_states(seed)
-    block = StateBlock(
-        StatesId(0, 1), states.shape[0], states.shape[1], ElementType.FLOAT32, states.tobytes()
-    )
-    run, begun = tiny.strategy.begin(block, opening)
+    run, begun = tiny.strategy.begin(block_of(states), opening)
     choices = begun.tokens
     while choices[-1].token != END and len(choices) < LENGTH:
         choices += tiny.strategy.step([run])[0].tokens

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import BeamPlan, Prompt
+from earvoice.decoder.strategy import BeamPlan, Prompt, block_of
 from earvoice.models.checkpoint import load_checkpoint
-from tests.integration.decoder.searching import block_of
 
 pytestmark = pytest.mark.torch
 

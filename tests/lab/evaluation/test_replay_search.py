@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import ElementType, StateBlock, StatesId
+from earvoice.decoder.strategy import block_of
 from earvoice.evaluation.replay.hypotheses import ContinuationMemo
 from earvoice.evaluation.replay.search import Continuation, HypothesisRequest, Searcher, SearchTask
 from earvoice.models.checkpoint import load_checkpoint
@@ -40,11 +40,6 @@ def decoder_of(path: Path) -> CachedDecoder:
 
 def states_of(count: int) -> torch.Tensor:
     return torch.randn(count, WIDTH, generator=torch.Generator().manual_seed(count))
-
-
-def block_of(count: int) -> StateBlock:
-    data = states_of(count).numpy().astype("<f4").tobytes()
-    return StateBlock(StatesId(0, 1), count, WIDTH, ElementType.FLOAT32, data)
 
 
 def step_by_step(
@@ -81,7 +76,7 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
         )
         guess = found[0][:5] + one["guess"] if knows else one["guess"]
         request = HypothesisRequest(0, one["prefix"], one["limit"], one["forbid_end"])
-        tasks.append(SearchTask(request, block_of(one["state_count"]), guess))
+        tasks.append(SearchTask(request, block_of(states_of(one["state_count"]).numpy()), guess))
         expected.append(found)
     Searcher(SearchStrategy(decoder), decoder, [EOS]).run(tasks)
     for task, (chosen, attention) in zip(tasks, expected, strict=True):
@@ -99,7 +94,7 @@ def test_a_beam_is_searched_in_any_company(tiny_path: Path):
         requests = [
             HypothesisRequest(0, (5,), 9, forbid_end=False, beam_size=size) for size in (3, 1, 2)
         ]
-        return [SearchTask(request, block_of(6)) for request in requests]
+        return [SearchTask(request, block_of(states_of(6).numpy())) for request in requests]
 
     together, alone = tasks(), tasks()
     searcher.run(together)

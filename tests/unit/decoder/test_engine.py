@@ -8,23 +8,22 @@ import pytest
 from earvoice.decoder.engine import DecoderEngine
 from earvoice.decoder.generation import EndReason, Event, Generation, Outbox
 from earvoice.decoder.strategy import BeamPlan, Prompt
-from tests.fakes import END_TOKEN, VOCABULARY_SIZE, ScriptedRun, ScriptedStrategy, state_block
+from tests.fakes import END_TOKEN, VOCABULARY_SIZE, ScriptedStrategy, state_block
 
-Engine = DecoderEngine[ScriptedRun]
 ENDLESS = [5] * 2000
 
 
 @pytest.fixture
-async def engines() -> AsyncIterator[list[Engine]]:
+async def engines() -> AsyncIterator[list[DecoderEngine]]:
     """Engines that are closed after the test."""
-    started: list[Engine] = []
+    started: list[DecoderEngine] = []
     yield started
     for engine in started:
         await engine.close()
 
 
-def start(engines: list[Engine], strategy: ScriptedStrategy) -> Engine:
-    engine = Engine(strategy)
+def start(engines: list[DecoderEngine], strategy: ScriptedStrategy) -> DecoderEngine:
+    engine = DecoderEngine(strategy)
     engines.append(engine)
     engine.start()
     return engine
@@ -58,7 +57,7 @@ def end_of(events: Sequence[Event]) -> Generation:
     return events[-1].generation
 
 
-async def test_steps_come_one_by_one_until_the_end(engines: list[Engine]) -> None:
+async def test_steps_come_one_by_one_until_the_end(engines: list[DecoderEngine]) -> None:
     """Each token is told once, numbered from the prefix on, and the end is the last."""
     engine = start(engines, ScriptedStrategy({1: [5, 6, VOCABULARY_SIZE - 1, END_TOKEN]}))
     outbox = Outbox(16, engine.wake)
@@ -71,7 +70,7 @@ async def test_steps_come_one_by_one_until_the_end(engines: list[Engine]) -> Non
     assert not outbox.generating
 
 
-async def test_accepted_draft_comes_in_one_message(engines: list[Engine]) -> None:
+async def test_accepted_draft_comes_in_one_message(engines: list[DecoderEngine]) -> None:
     """The agreeing part of the draft and the first own token are told together."""
     engine = start(engines, ScriptedStrategy({1: [5, 6, 7, END_TOKEN]}))
     outbox = Outbox(16, engine.wake)
@@ -84,7 +83,7 @@ async def test_accepted_draft_comes_in_one_message(engines: list[Engine]) -> Non
 
 
 @pytest.mark.parametrize("draft", [(), (5,), (5, 5), (5, 5, 5)])
-async def test_limit_is_exact(engines: list[Engine], draft: tuple[int, ...]) -> None:
+async def test_limit_is_exact(engines: list[DecoderEngine], draft: tuple[int, ...]) -> None:
     """Drafts never push a hypothesis past its limit."""
     engine = start(engines, ScriptedStrategy({1: ENDLESS}))
     outbox = Outbox(16, engine.wake)
@@ -113,7 +112,7 @@ def beam_generation(outbox: Outbox, revision: int = 1, limit: int = 1000) -> Gen
     [(9, [5, 6, 7, END_TOKEN], EndReason.END_OF_SEQUENCE), (2, [5, 6], EndReason.LIMIT)],
 )
 async def test_beam_is_told_once(
-    engines: list[Engine], limit: int, tokens: list[int], reason: EndReason
+    engines: list[DecoderEngine], limit: int, tokens: list[int], reason: EndReason
 ) -> None:
     """Nothing before the search is over; then all items, and why the best one ends."""
     engine = start(engines, ScriptedStrategy({1: [5, 6, 7, END_TOKEN]}))
@@ -129,7 +128,7 @@ async def test_beam_is_told_once(
     assert end.near_tie_count == len(tokens) - 1
 
 
-async def test_halted_beam_tells_nothing(engines: list[Engine]) -> None:
+async def test_halted_beam_tells_nothing(engines: list[DecoderEngine]) -> None:
     """A search that is stopped has no result, only its end."""
     engine = start(engines, ScriptedStrategy({1: [5] * 10**5}))
     outbox = Outbox(16, engine.wake)
@@ -142,10 +141,10 @@ async def test_halted_beam_tells_nothing(engines: list[Engine]) -> None:
     assert (end.end_reason, end.step_count) == (EndReason.HALTED, 0)
 
 
-async def test_beam_and_greedy_share_batches(engines: list[Engine]) -> None:
+async def test_beam_and_greedy_share_batches(engines: list[DecoderEngine]) -> None:
     """What each session's search is, the others need not know."""
     strategy = ScriptedStrategy({1: [*range(5, 45), END_TOKEN], 2: [*range(5, 45), END_TOKEN]})
-    engine = Engine(strategy)
+    engine = DecoderEngine(strategy)
     engines.append(engine)
     greedy, beam = Outbox(100, engine.wake), Outbox(100, engine.wake)
     engine.submit(beam_generation(beam, 1))
@@ -158,7 +157,7 @@ async def test_beam_and_greedy_share_batches(engines: list[Engine]) -> None:
     assert max(strategy.batches) == 2
 
 
-async def test_full_outbox_pauses_only_its_own_session(engines: list[Engine]) -> None:
+async def test_full_outbox_pauses_only_its_own_session(engines: list[DecoderEngine]) -> None:
     """Who does not read is not stepped; others are; reading goes on where it stopped."""
     strategy = ScriptedStrategy({1: ENDLESS, 2: [*range(5, 25), END_TOKEN]})
     engine = start(engines, strategy)
@@ -172,7 +171,7 @@ async def test_full_outbox_pauses_only_its_own_session(engines: list[Engine]) ->
     assert not slow.generating
 
 
-async def test_running_generations_are_stepped_together(engines: list[Engine]) -> None:
+async def test_running_generations_are_stepped_together(engines: list[DecoderEngine]) -> None:
     """Sessions share a batch as soon as they run at the same time."""
     strategy = ScriptedStrategy({1: ENDLESS})
     engine = start(engines, strategy)
@@ -184,7 +183,7 @@ async def test_running_generations_are_stepped_together(engines: list[Engine]) -
     assert max(strategy.batches) > 1
 
 
-async def test_stop_ends_a_running_and_a_waiting_generation(engines: list[Engine]) -> None:
+async def test_stop_ends_a_running_and_a_waiting_generation(engines: list[DecoderEngine]) -> None:
     """Each gets exactly one end with the reason it was stopped for."""
     engine = start(engines, ScriptedStrategy({1: ENDLESS}))
     outbox = Outbox(2, engine.wake)
@@ -201,7 +200,7 @@ async def test_stop_ends_a_running_and_a_waiting_generation(engines: list[Engine
 
 @pytest.mark.parametrize("script", [[ValueError("broken")], [5, 6, ValueError("broken")]])
 async def test_failure_ends_only_its_own_generation(
-    engines: list[Engine], script: list[int | Exception]
+    engines: list[DecoderEngine], script: list[int | Exception]
 ) -> None:
     """Whether prefill or step fails, the other session's text is whole."""
     engine = start(engines, ScriptedStrategy({1: script, 2: [*range(5, 25), END_TOKEN]}))
@@ -214,7 +213,7 @@ async def test_failure_ends_only_its_own_generation(
     assert tokens_of(await until_end(good)) == [*range(5, 25), END_TOKEN]
 
 
-async def test_close_ends_what_runs_and_what_comes_later(engines: list[Engine]) -> None:
+async def test_close_ends_what_runs_and_what_comes_later(engines: list[DecoderEngine]) -> None:
     """Nobody waits for an engine that is gone."""
     engine = start(engines, ScriptedStrategy({1: ENDLESS}))
     outbox = Outbox(2, engine.wake)
@@ -226,10 +225,12 @@ async def test_close_ends_what_runs_and_what_comes_later(engines: list[Engine]) 
     assert end_of(await until_end(outbox)).end_reason is EndReason.CLOSED
 
 
-async def test_parts_of_the_time_do_not_exceed_the_whole(engines: list[Engine]) -> None:
+async def test_parts_of_the_time_do_not_exceed_the_whole(engines: list[DecoderEngine]) -> None:
     """Queue and computation lie within the time since the command was read."""
     ticks = iter(range(10_000))
-    engine = Engine(ScriptedStrategy({1: [5, 6, END_TOKEN]}), clock_s=lambda: next(ticks) / 1000)
+    engine = DecoderEngine(
+        ScriptedStrategy({1: [5, 6, END_TOKEN]}), clock_s=lambda: next(ticks) / 1000
+    )
     engines.append(engine)
     engine.start()
     outbox = Outbox(16, engine.wake)

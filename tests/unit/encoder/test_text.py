@@ -8,7 +8,7 @@ import pytest
 from earvoice.api.v1 import types_pb2
 from earvoice.client.text import write_words
 from earvoice.encoder.session import EncodeSession
-from earvoice.encoder.text import TextEncoding, read_words
+from earvoice.encoder.text import read_words
 from earvoice.runtime.errors import InvalidAudioError, InvalidFieldError, SessionTooLongError
 from tests.fakes import ENCODER_DESCRIPTION, FakeNetwork
 from tests.requests import audio, finish, open_session, reset
@@ -22,10 +22,10 @@ class LetterNetwork:
     description = ENCODER_DESCRIPTION
     dimension = 1
 
-    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> TextEncoding:
+    def encode_words(self, words: tuple[str, ...], *, ended: bool) -> tuple[bytes, tuple[int, ...]]:
         places = [place for place, word in enumerate(words, 1) for _ in word]
         places += places[-1:] if ended else []
-        return TextEncoding(np.arange(len(places), dtype="<f4").tobytes(), tuple(places))
+        return np.arange(len(places), dtype="<f4").tobytes(), tuple(places)
 
 
 @pytest.fixture

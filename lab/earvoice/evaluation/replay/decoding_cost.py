@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import BeamPlan, ElementType, Prompt, StateBlock, StatesId
+from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.evaluation.recording import RecordingError
 from earvoice.runtime.files import atomic_write
 
@@ -92,9 +92,7 @@ def _read_costs(path: Path) -> dict[int, DecodingCost]:
 
 def _noise(state_count: int, dimension: int) -> StateBlock:
     values = np.random.default_rng(1).standard_normal((state_count, dimension), np.float32)
-    return StateBlock(
-        StatesId(0, 1), state_count, dimension, ElementType.FLOAT32, values.astype("<f4").tobytes()
-    )
+    return block_of(values)
 
 
 def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Prompt) -> None:

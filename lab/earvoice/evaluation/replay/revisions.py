@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from earvoice.decoder.strategy import ElementType, StateBlock, StatesId
+from earvoice.decoder.strategy import StateBlock
 from earvoice.evaluation.recording import RecordedInput, Recording, RecordingError, Revision
 from earvoice.policy.backend import Encoded
 from earvoice.policy.backends.replica_session import evidence_of
@@ -46,14 +46,7 @@ class RevisionTable:
         Always the same object: a search keeps what it has computed of it.
         """
         if number not in self._blocks:
-            states = self._messages[number].states
-            self._blocks[number] = StateBlock(
-                StatesId(states.states_id.utterance, states.states_id.revision),
-                states.state_count,
-                states.dimension,
-                ElementType(states.element_type),
-                states.data,
-            )
+            self._blocks[number] = StateBlock(self._messages[number].states)
         return self._blocks[number]
 
 

@@ -21,10 +21,9 @@ from earvoice.client.options import Endpointing, HistorySelection, TranslationOp
 from earvoice.client.translation_client import connect
 from earvoice.evaluation.log import LogError, Record, parse_object
 from earvoice.models.config import Compression
-from earvoice.policies.align_att import AlignAtt
+from earvoice.policies.agreement import LocalAgreement
+from earvoice.policies.attention import AlignAtt, Edatt
 from earvoice.policies.base import DecisionPolicy
-from earvoice.policies.edatt import Edatt
-from earvoice.policies.local_agreement import LocalAgreement
 from earvoice.policies.wait_k import WaitK
 from earvoice.runtime.audio_format import AudioFormat
 
