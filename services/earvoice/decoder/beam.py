@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from earvoice.decoder.greedy import NEAR_TIE_LOGITS, PrefillDecoder, forbid
+from earvoice.decoder.greedy import NEAR_TIE_LOGITS, Prefill, forbid
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
@@ -140,7 +140,7 @@ class BeamRun:
 
 
 def begin_beam(
-    decoder: PrefillDecoder,
+    prefill: Prefill,
     cache: Any,
     prompt: Prompt,
     plan: BeamPlan,
@@ -149,9 +149,7 @@ def begin_beam(
 ) -> tuple[BeamRun, Progress]:
     """Read what is forced in one parallel pass, and start from one row."""
     forced = list(prompt.forced)
-    logits, attention = decoder.prefill(
-        forced, cache, prompt.attention_layer, prompt.attention_heads
-    )
+    logits, attention = prefill(forced, cache, prompt.attention_layer, prompt.attention_heads)
     last = len(forced) - 1
     if not bool(logits[last].isfinite().all()):
         raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")

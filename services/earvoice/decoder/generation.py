@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from earvoice.decoder.strategy import PredictedToken, Progress, Prompt, StateBlock
+from earvoice.decoder.strategy import Progress, Prompt, StateBlock
 
 _RUNNING_AND_NEXT = 2
 
@@ -43,59 +43,45 @@ class Event:
     batch_size: int
 
 
+@dataclass(eq=False)
 class Generation:
     """What one generation shall do, and how far it has come.
 
     The event loop calls `stop`; everything else belongs to the engine's thread until it has ended.
 
-    Args:
+    Attributes:
         max_new_tokens: most tokens after the prefix.
         prefix_length: tokens of the forced prefix; the first new token has this index.
         read_at_s: monotonic clock when the request was read, in seconds.
-
-    Attributes:
         end_reason: None until it has ended.
         failure: what its computation raised, where that ended it.
         prefill_s, prefilled_s, ended_s: on the monotonic clock; where nothing was computed, all are
             its end.
     """
 
-    def __init__(
-        self,
-        generation_id: int,
-        states: StateBlock,
-        prompt: Prompt,
-        max_new_tokens: int,
-        end_token: int,
-        outbox: Outbox,
-        *,
-        prefix_length: int = 0,
-        read_at_s: float = 0.0,
-        traceparent: str = "",
-    ) -> None:
-        self.generation_id = generation_id
-        self.states = states
-        self.prompt = prompt
-        self.max_new_tokens = max_new_tokens
-        self.outbox = outbox
-        self.prefix_length = prefix_length
-        self.read_at_s = read_at_s
-        self.traceparent = traceparent
-        self.stop_reason: EndReason | None = None
-        self.end_reason: EndReason | None = None
-        self.failure: Exception | None = None
-        self.step_count = 0
-        self.draft_accepted_count = 0
-        self.near_tie_count = 0
-        self.compute_ms = 0.0
-        self.largest_batch = 0
-        self.prefill_s: float | None = None
-        self.prefilled_s = 0.0
-        self.ended_s = 0.0
-        self._end_token = end_token
-        self._batch_size = 1
-        self._paused_ms = 0.0
-        self._paused_at_s: float | None = None
+    generation_id: int
+    states: StateBlock
+    prompt: Prompt
+    max_new_tokens: int
+    end_token: int
+    outbox: Outbox
+    prefix_length: int = 0
+    read_at_s: float = 0.0
+    traceparent: str = ""
+    stop_reason: EndReason | None = None
+    end_reason: EndReason | None = None
+    failure: Exception | None = None
+    step_count: int = 0
+    draft_accepted_count: int = 0
+    near_tie_count: int = 0
+    compute_ms: float = 0.0
+    batch_size: int = 1
+    largest_batch: int = 0
+    prefill_s: float | None = None
+    prefilled_s: float = 0.0
+    ended_s: float = 0.0
+    _paused_ms: float = 0.0
+    _paused_at_s: float | None = None
 
     def stop(self, reason: EndReason) -> None:
         """Ask the engine to end it before its next step; the first reason counts."""
@@ -111,7 +97,7 @@ class Generation:
             self._paused_ms += (started_s - self._paused_at_s) * 1000
             self._paused_at_s = None
         self.compute_ms += (now_s - started_s) * 1000
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         self.largest_batch = max(self.largest_batch, batch_size)
         if self.prefill_s is None:
             self.prefill_s, self.prefilled_s = started_s, now_s
@@ -132,12 +118,9 @@ class Generation:
         self.draft_accepted_count += sum(token.from_draft for token in tokens)
         self.near_tie_count += sum(token.near_tie for token in tokens)
         event = self._event(progress, self.prefix_length + first, now_s)
-        return event, self._reason_after(tokens[-1], full=full)
-
-    def _reason_after(self, last: PredictedToken, *, full: bool) -> EndReason | None:
-        if last.token == self._end_token:
-            return EndReason.END_OF_SEQUENCE
-        return EndReason.LIMIT if full else None
+        if tokens[-1].token == self.end_token:
+            return event, EndReason.END_OF_SEQUENCE
+        return event, EndReason.LIMIT if full else None
 
     def end(self, reason: EndReason, now_s: float, failure: Exception | None = None) -> Event:
         self.end_reason, self.failure, self.ended_s = reason, failure, now_s
@@ -150,7 +133,7 @@ class Generation:
         if self._paused_at_s is not None:
             paused_ms += (now_s - self._paused_at_s) * 1000
         queue_ms = max(0.0, (now_s - self.read_at_s) * 1000 - self.compute_ms - paused_ms)
-        return Event(self, progress, first_index, queue_ms, self.compute_ms, self._batch_size)
+        return Event(self, progress, first_index, queue_ms, self.compute_ms, self.batch_size)
 
 
 class Outbox:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -19,23 +19,8 @@ NEAR_TIE_LOGITS = 1e-4
 _FIRST_CHOOSABLE = PAD + 1
 
 
-class PrefillDecoder(Protocol):
-    """A decoder that reads many tokens at once; see `CachedDecoder.prefill`.
-
-    Its cache is what it keeps of them, and forgets those after a number of them (`truncate`).
-    """
-
-    def prefill(
-        self,
-        tokens: list[int],
-        cache: Any,
-        attention_layer: int,
-        attention_heads: Sequence[int] = (),
-        *,
-        first_logits: int = 0,
-        first_attention: int = 0,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits from `first_logits` on and attention from `first_attention` on."""
+Prefill = Callable[..., tuple[torch.Tensor, torch.Tensor]]
+"""Reads many tokens at once: `CachedDecoder.prefill`, or the same of another decoder."""
 
 
 @dataclass(slots=True)
@@ -47,7 +32,7 @@ class GreedyRun:
     last_tokens: list[int]
 
 
-def begin_greedy(decoder: PrefillDecoder, cache: Any, prompt: Prompt) -> tuple[GreedyRun, Progress]:
+def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRun, Progress]:
     """Verify the draft in one parallel pass over what is forced and the draft.
 
     Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
@@ -55,7 +40,7 @@ def begin_greedy(decoder: PrefillDecoder, cache: Any, prompt: Prompt) -> tuple[G
     """
     forced, draft = list(prompt.forced), prompt.draft
     first, told = len(forced) - 1, prompt.reported_prefix_tokens
-    logits, attention = decoder.prefill(
+    logits, attention = prefill(
         [*forced, *draft],
         cache,
         prompt.attention_layer,

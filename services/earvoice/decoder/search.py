@@ -10,7 +10,7 @@ import torch
 
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
-from earvoice.decoder.greedy import GreedyRun, PrefillDecoder, begin_greedy, take_greedy
+from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
 from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
 from earvoice.models.lstm import LstmDecoder
 from earvoice.runtime.errors import InvalidFieldError
@@ -18,8 +18,20 @@ from earvoice.runtime.errors import InvalidFieldError
 Run = GreedyRun | BeamRun
 
 
-class SearchDecoder(PrefillDecoder, Protocol):
+class SearchDecoder(Protocol):
     """What a search needs of a decoder; see `CachedDecoder`."""
+
+    def prefill(
+        self,
+        tokens: list[int],
+        cache: Any,
+        attention_layer: int,
+        attention_heads: Sequence[int] = (),
+        *,
+        first_logits: int = 0,
+        first_attention: int = 0,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits from `first_logits` on and attention from `first_attention` on."""
 
     @property
     def is_transducer(self) -> bool:
@@ -56,10 +68,9 @@ class SearchStrategy(Strategy):
         cache = self.memory_of(states, prompt.forced).fresh()
         if prompt.beam is not None:
             is_transducer = self._decoder.is_transducer
-            return begin_beam(
-                self._decoder, cache, prompt, prompt.beam, is_transducer=is_transducer
-            )
-        return begin_greedy(self._decoder, cache, prompt)
+            prefill = self._decoder.prefill
+            return begin_beam(prefill, cache, prompt, prompt.beam, is_transducer=is_transducer)
+        return begin_greedy(self._decoder.prefill, cache, prompt)
 
     @torch.inference_mode()
     def step(self, runs: Sequence[Run]) -> list[Progress]:
@@ -105,7 +116,7 @@ class SequentialStrategy(Strategy):
         if prompt.beam is not None:
             raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
         cache = self._decoder.open_cache(state_tensor(states))
-        return begin_greedy(self._decoder, cache, prompt)
+        return begin_greedy(self._decoder.prefill, cache, prompt)
 
     @torch.inference_mode()
     def step(self, runs: Sequence[GreedyRun]) -> list[Progress]:

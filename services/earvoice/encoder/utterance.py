@@ -80,16 +80,7 @@ class Utterance:
         frame_count = len(self._features)
         rests = skip_silence and not spans
         encoding = NO_STATES if rests else self._encode(self._features.rows, frame_count)
-        return encoded_message(
-            self._network,
-            encoding,
-            spans,
-            frame_count=frame_count,
-            start_sample=self.start_sample,
-            end_sample=self.end_sample,
-            rate_hz=self.audio_format.sample_rate_hz,
-            final=False,
-        )
+        return self.message(encoding, spans, frame_count, self.end_sample, final=False)
 
     def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
         """Encode the utterance as ending here; audio after it counts as never received.
@@ -104,16 +95,9 @@ class Utterance:
             encoding = self._network.encode(np.concatenate([features, tail]))
         else:
             encoding = self._encode(features, kept)
-        return encoded_message(
-            self._network,
-            encoding,
-            self._spans_until(sample_count),
-            frame_count=kept + len(tail),
-            start_sample=self.start_sample,
-            end_sample=end_sample,
-            rate_hz=self.audio_format.sample_rate_hz,
-            final=True,
-            transcribe=transcribe,
+        spans, frame_count = self._spans_until(sample_count), kept + len(tail)
+        return self.message(
+            encoding, spans, frame_count, end_sample, final=True, transcribe=transcribe
         )
 
     def _features_until(self, sample_count: int) -> tuple[int, Samples]:
@@ -143,71 +127,69 @@ class Utterance:
         windows = self._resampler.complete_count(sample_count) // SPEECH_WINDOW_SAMPLES
         return speech_spans(self._probabilities[:windows])
 
+    def message(
+        self,
+        encoding: Encoding,
+        spans: list[Span],
+        frame_count: int,
+        end_sample: int,
+        *,
+        final: bool,
+        transcribe: bool = False,
+    ) -> pb.Encoded:
+        """Write a network's output as the message that tells of it; its states have no id yet.
 
-def encoded_message(
-    network: Network,
-    encoding: Encoding,
-    spans: list[Span],
-    *,
-    frame_count: int,
-    start_sample: int,
-    end_sample: int,
-    rate_hz: int,
-    final: bool,
-    transcribe: bool = False,
-) -> pb.Encoded:
-    """Write a network's output as the message that tells of it; its states have no id yet.
+        Args:
+            spans: stretches of speech, in windows.
+            final: whether the utterance ends here; its last state then does too.
+        """
+        network, rate_hz = self._network, self.audio_format.sample_rate_hz
+        encoder_frame = network.encoder_frame_ms * SAMPLE_RATE_HZ // 1000
 
-    Args:
-        rate_hz: the client's.
-        final: whether the utterance ends here; its last state then does too.
-    """
-    encoder_frame = network.encoder_frame_ms * SAMPLE_RATE_HZ // 1000
+        def position(model_samples: int) -> int:
+            """So many 16 kHz samples after the utterance's start."""
+            return min(self.start_sample + model_samples * rate_hz // SAMPLE_RATE_HZ, end_sample)
 
-    def position(model_samples: int) -> int:
-        """So many 16 kHz samples after the utterance's start."""
-        return min(start_sample + model_samples * rate_hz // SAMPLE_RATE_HZ, end_sample)
-
-    ends = [position(frames * encoder_frame) for frames in accumulate(encoding.run_lengths)]
-    if final and ends:
-        ends[-1] = end_sample
-    word_count, has_partial, labels = source_words(
-        encoding.frame_labels, network.blank, network.label_kinds, final=final
-    )
-    last_label_frame = last_label_end_frame(encoding.frame_labels, network.blank)
-    speech = [
-        (position(begin * SPEECH_WINDOW_SAMPLES), position(end * SPEECH_WINDOW_SAMPLES))
-        for begin, end in spans
-    ]
-    return pb.Encoded(
-        states=types_pb2.States(
-            state_count=len(encoding.run_lengths),
-            dimension=network.dimension,
-            element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
-            data=encoding.states,
-            span_end_samples=ends,
-            final=final,
-        ),
-        evidence=pb.SourceEvidence(
-            ctc_labels=encoding.labels,
-            blank_label=network.blank,
-            complete_word_count=word_count,
-            has_partial_word=has_partial,
-            label_count=len(labels),
-            last_label_end_sample=position(last_label_frame * encoder_frame),
-            source_transcript=network.transcribe(labels) if transcribe else "",
-            frame_count=frame_count,
-            voice_activity=pb.VoiceActivity(
-                has_speech=bool(speech),
-                speech_start_sample=speech[0][0] if speech else start_sample,
-                speech_end_sample=speech[-1][1] if speech else start_sample,
-                pauses=[
-                    pb.Pause(start_sample=before[1], end_sample=after[0])
-                    for before, after in pairwise(speech)
-                ],
+        ends = [position(frames * encoder_frame) for frames in accumulate(encoding.run_lengths)]
+        if final and ends:
+            ends[-1] = end_sample
+        word_count, has_partial, labels = source_words(
+            encoding.frame_labels, network.blank, network.label_kinds, final=final
+        )
+        last_label_frame = last_label_end_frame(encoding.frame_labels, network.blank)
+        speech = [
+            (position(begin * SPEECH_WINDOW_SAMPLES), position(end * SPEECH_WINDOW_SAMPLES))
+            for begin, end in spans
+        ]
+        return pb.Encoded(
+            states=types_pb2.States(
+                state_count=len(encoding.run_lengths),
+                dimension=network.dimension,
+                element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
+                data=encoding.states,
+                span_end_samples=ends,
+                final=final,
             ),
-        ),
-    )
+            evidence=pb.SourceEvidence(
+                ctc_labels=encoding.labels,
+                blank_label=network.blank,
+                complete_word_count=word_count,
+                has_partial_word=has_partial,
+                label_count=len(labels),
+                last_label_end_sample=position(last_label_frame * encoder_frame),
+                source_transcript=network.transcribe(labels) if transcribe else "",
+                frame_count=frame_count,
+                voice_activity=pb.VoiceActivity(
+                    has_speech=bool(speech),
+                    speech_start_sample=speech[0][0] if speech else self.start_sample,
+                    speech_end_sample=speech[-1][1] if speech else self.start_sample,
+                    pauses=[
+                        pb.Pause(start_sample=before[1], end_sample=after[0])
+                        for before, after in pairwise(speech)
+                    ],
+                ),
+            ),
+        )
 
 
 class GrowingArray(Generic[Element]):

@@ -63,10 +63,6 @@ class SegmentGrid:
         boundary = self.boundary(last_index + 1)
         return boundary if limit_sample is None else min(boundary, limit_sample)
 
-    def is_last(self, index: int, limit_sample: int | None) -> bool:
-        """Say whether the segment after this one would end after the limit."""
-        return limit_sample is not None and self.boundary(index + 1) > limit_sample
-
     def next_segment(
         self,
         last_index: int,
@@ -166,24 +162,12 @@ class Endpointer:
             return Endpoint(segment.end_sample, "end of audio")
         return None
 
-    def heard_end(
-        self,
-        evidence: Evidence,
-        start_sample: int,
-        end_sample: int,
-        spoken_for_sample: int,
-        *,
-        is_last: bool,
-    ) -> Endpoint | None:
-        """Return the end at a pause, or the cut that is due; see `find_pause`."""
-        place = (evidence, start_sample, end_sample, spoken_for_sample)
-        pause = self.find_pause(*place) if self._ends_at_pauses else None
-        return self.cut(*place) if pause is None and is_last else pause
-
     def find_pause(
         self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int
     ) -> Endpoint | None:
         """Return the end if the audio has paused long enough, be it over again or not.
+
+        None where pauses end no utterance.
 
         A pause counts from the later of the last speech and the last CTC label in it, so that
         speech which only one of the two hears is not cut off. Labels hold it open for one pause
@@ -193,6 +177,8 @@ class Endpointer:
             spoken_for_sample: committed words attend to audio up to here; the utterance does not
                 end before it.
         """
+        if not self._ends_at_pauses:
+            return None
         voice = evidence.voice_activity
         if not voice.has_speech:
             if end_sample - start_sample < self._leading_silence_samples:

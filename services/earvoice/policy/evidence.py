@@ -42,10 +42,6 @@ class Evidence:
     source_transcript: str = ""
 
     @property
-    def state_count(self) -> int:
-        return len(self.span_end_samples)
-
-    @property
     def has_labels(self) -> bool:
         """Whether the model tells labels at all; without states none are missed."""
         return bool(self.ctc_labels) or not self.span_end_samples

@@ -133,30 +133,20 @@ def _count_within_length(
 
 
 def _count_before_loop(hypothesis: Hypothesis, new_token_count: int) -> int:
-    """Keep what comes before an n-gram is begun once more than allowed."""
-    tokens = hypothesis.token_ids
-    first = len(hypothesis.prefix)
-    for end in range(first + 1, first + new_token_count + 1):
-        start = _loop_start(tokens, end)
-        if start is not None:
-            return max(0, start - first)
-    return new_token_count
-
-
-def _loop_start(tokens: Sequence[int], end: int) -> int | None:
-    """Say where tokens[:end] begins to say an n-gram once too often; None where it does not.
+    """Keep what comes before an n-gram is begun once more than allowed.
 
     More than half of that turn tells a loop: a hypothesis may end inside it.
     """
-    for size in range(1, LONGEST_LOOP_TOKENS + 1):
-        turns = LOOP_REPETITION_COUNT if size < PHRASE_TOKENS else PHRASE_REPETITION_COUNT
-        surplus = size // 2 + 1
-        begin = end - surplus - turns * size
-        if begin < 0:
-            continue
-        if tokens[begin + size : end] == tokens[begin : end - size]:
-            return end - surplus
-    return None
+    tokens = hypothesis.token_ids
+    first = len(hypothesis.prefix)
+    for end in range(first + 1, first + new_token_count + 1):
+        for size in range(1, LONGEST_LOOP_TOKENS + 1):
+            turns = LOOP_REPETITION_COUNT if size < PHRASE_TOKENS else PHRASE_REPETITION_COUNT
+            surplus = size // 2 + 1
+            begin = end - surplus - turns * size
+            if begin >= 0 and tokens[begin + size : end] == tokens[begin : end - size]:
+                return max(0, end - surplus - first)
+    return new_token_count
 
 
 def _said_again(tokens: Sequence[int], place: int, *, starts_word: bool) -> int:

@@ -78,14 +78,10 @@ def first_attended_sample(
     Returns:
         The position; None when there is nothing to go by.
     """
-    states = [_most_attended(row[:-1]) for row in rows if len(row) > 1]
+    states = [evidence.attended(row) for row in rows if len(row) > 1]
     if not states:
         return None
     return evidence.span(min(states), start_sample)[0]
-
-
-def _most_attended(row: Sequence[float]) -> int:
-    return max(range(len(row)), key=row.__getitem__)
 
 
 def _count_before_last_words(committed: Sequence[Token], word_count: int) -> int:

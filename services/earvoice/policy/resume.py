@@ -9,32 +9,24 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
 from earvoice.api.v1 import resume_state_pb2 as resume_pb
+from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policies.base import Snapshot, Token, longest_common_prefix_tokens
 from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.endpoints import SegmentGrid
-from earvoice.policy.event import SessionSnapshot
+from earvoice.policy.event import SegmentWorked, SessionSnapshot, SessionTotals
 from earvoice.policy.history import SENTENCE_ENDS
 from earvoice.policy.settings import SHORTEST_KEY_BYTES, PolicySettings, parse_keys
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.utterance import Utterance, UtteranceState
 from earvoice.policy.wire.config import effective_config, stream_options
-from earvoice.policy.wire.events import (
-    end_message,
-    read_end,
-    read_segment,
-    read_stages,
-    read_totals,
-    segment_message,
-    stages_message,
-    totals_message,
-)
-from earvoice.policy.words import CommitTime, Word
+from earvoice.policy.wire.events import end_message, read_as, read_end, stages_message
+from earvoice.policy.words import CommitTime, StageTimings, Word
 from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
 
 TOKEN_LIMIT_BYTES = 4096
@@ -77,14 +69,6 @@ class TokenOwner:
         return self._said[1]
 
 
-@dataclass(frozen=True)
-class ResumedSession:
-    snapshot: SessionSnapshot
-    seq: int
-    owner: TokenOwner
-    token: bytes
-
-
 class ResumeTokens:
     """Makes tokens and takes them back.
 
@@ -118,16 +102,41 @@ class ResumeTokens:
     def make(self, snapshot: SessionSnapshot, seq: int, owner: TokenOwner) -> bytes:
         """Return a token, 4 KiB at most; nothing where more would have to be said."""
         now_s = self._unix_s()
-        message = _session_message(snapshot, now_s - self._monotonic_s())
-        message.expires_unix_ms = int((now_s + self._lifetime_s) * 1000)
-        message.seq = seq
+        origin_ms = (snapshot.origin_s or 0.0) * 1000
+        # What changes from segment to segment.
+        message = resume_pb.ResumeState(
+            expires_unix_ms=int((now_s + self._lifetime_s) * 1000),
+            seq=seq,
+            lag_ms=snapshot.lag_ms,
+            decided_samples=snapshot.decided_sample,
+            true_finished_ms=snapshot.true_finished_ms,
+            totals=public_pb.Summary(**vars(snapshot.totals)),
+        )
+        _write_utterance(message.utterance, snapshot.utterance, origin_ms)
+        if snapshot.origin_s is not None:
+            message.origin_unix_ms = origin_ms + (now_s - self._monotonic_s()) * 1000
+        if snapshot.grid is not None:
+            message.grid.segment_ms = snapshot.grid.segment_ms
+            message.grid.wait_ms = snapshot.grid.wait_ms
+            message.grid.anchor_sample = snapshot.grid.anchor_sample
+            message.grid.anchor_index = snapshot.grid.anchor_index
+        if snapshot.segment is not None:
+            told = vars(snapshot.segment) | {"hypothesis_tokens": ()}
+            message.segment.CopyFrom(public_pb.SegmentDone(**told))
+            if tokens := snapshot.segment.hypothesis_tokens:
+                known = [*message.utterance.prefix, *message.utterance.draft]
+                message.hypothesis.CopyFrom(_tokens_message(tokens, known))
+        if snapshot.end is not None:
+            message.end.CopyFrom(end_message(snapshot.end))
         # Messages are joined by joining their bytes.
         content = owner.part(snapshot.options) + message.SerializeToString()
         token = hmac.digest(self._keys[0], content, hashlib.sha256) + content
         return token if len(token) <= TOKEN_LIMIT_BYTES else b""
 
-    def take(self, token: bytes, tenant: str, find_model: Callable[[str], Model]) -> ResumedSession:
-        """Return the session that a token stands for."""
+    def take(
+        self, token: bytes, tenant: str, find_model: Callable[[str], Model]
+    ) -> tuple[SessionSnapshot, int, TokenOwner]:
+        """Return the session that a token stands for, its message's number, and whose it was."""
         message = self._opened(token)
         late_s = self._unix_s() - message.expires_unix_ms / 1000
         if late_s > 0:
@@ -149,7 +158,7 @@ class ResumeTokens:
         except (ValueError, KeyError) as error:
             raise InvalidResumeTokenError("another version has made it", "version") from error
         owner = TokenOwner(tenant, model, message.session_id, message.traceparent)
-        return ResumedSession(snapshot, message.seq, owner, token)
+        return snapshot, message.seq, owner
 
     def _opened(self, token: bytes) -> resume_pb.ResumeState:
         if len(token) > TOKEN_LIMIT_BYTES:
@@ -164,33 +173,6 @@ class ResumeTokens:
             return resume_pb.ResumeState.FromString(content)
         except DecodeError as error:
             raise InvalidResumeTokenError("none of our keys has signed it", "forged") from error
-
-
-def _session_message(snapshot: SessionSnapshot, unix_s: float) -> resume_pb.ResumeState:
-    """Return what changes from segment to segment."""
-    origin_ms = (snapshot.origin_s or 0.0) * 1000
-    message = resume_pb.ResumeState(
-        lag_ms=snapshot.lag_ms,
-        decided_samples=snapshot.decided_sample,
-        true_finished_ms=snapshot.true_finished_ms,
-        totals=totals_message(snapshot.totals),
-    )
-    _write_utterance(message.utterance, snapshot.utterance, origin_ms)
-    if snapshot.origin_s is not None:
-        message.origin_unix_ms = origin_ms + unix_s * 1000
-    if snapshot.grid is not None:
-        message.grid.segment_ms = snapshot.grid.segment_ms
-        message.grid.wait_ms = snapshot.grid.wait_ms
-        message.grid.anchor_sample = snapshot.grid.anchor_sample
-        message.grid.anchor_index = snapshot.grid.anchor_index
-    if snapshot.segment is not None:
-        message.segment.CopyFrom(segment_message(replace(snapshot.segment, hypothesis_tokens=())))
-        if tokens := snapshot.segment.hypothesis_tokens:
-            known = [*message.utterance.prefix, *message.utterance.draft]
-            message.hypothesis.CopyFrom(_tokens_message(tokens, known))
-    if snapshot.end is not None:
-        message.end.CopyFrom(end_message(snapshot.end))
-    return message
 
 
 def _read_session(
@@ -214,8 +196,12 @@ def _read_session(
         message.decided_samples,
         message.true_finished_ms,
         origin_s,
-        read_totals(message.totals),
-        read_segment(message.segment, tuple(_read_tokens(message.hypothesis, known)))
+        read_as(SessionTotals, message.totals, guards_hit=dict(message.totals.guards_hit)),
+        read_as(
+            SegmentWorked,
+            message.segment,
+            hypothesis_tokens=tuple(_read_tokens(message.hypothesis, known)),
+        )
         if message.HasField("segment")
         else None,
         read_end(message.end) if message.HasField("end") else None,
@@ -292,7 +278,7 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
             CommitTime(
                 held.elapsed_ms,
                 held.moment_ms + origin_ms,
-                read_stages(held.stages),
+                read_as(StageTimings, held.stages),
                 held.segment,
             ),
             held.log_probability,

@@ -21,10 +21,9 @@ from earvoice.policies.registry import POLICIES, Policies
 from earvoice.policy.backends import Backends
 from earvoice.policy.event import SessionSnapshot
 from earvoice.policy.observing import SessionWatch
-from earvoice.policy.resume import ResumedSession, ResumeTokens, TokenOwner
+from earvoice.policy.resume import ResumeTokens, TokenOwner
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream import TranslationStream, read_config, read_messages
-from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import ResponseWriter
 from earvoice.runtime.authentication import current_tenant
@@ -75,28 +74,31 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         config = await read_config(request_iterator)
         with self._sessions.admit():
             self._backends.choose_model()
-            resumed = self._resumed(config)
-            model = resumed.owner.model if resumed else self._backends.choose_model(config.model)
-            start = (
-                resumed.snapshot
-                if resumed
-                else SessionSnapshot(stream_options(config, model, self._policies))
-            )
-            options = start.options
-            session_id = uuid.uuid4().hex
-            traceparent = config.trace_context.traceparent
-            if not traceparent and resumed is not None:
-                traceparent = resumed.owner.traceparent
+            resumed, seq, before = None, 0, None
+            if config.resume_token:
+                resumed, seq, before = self._tokens.take(
+                    config.resume_token,
+                    current_tenant(),
+                    lambda model_hash: self._backends.choose_model(model_hash=model_hash),
+                )
+            model = before.model if before else self._backends.choose_model(config.model)
+            start = resumed or SessionSnapshot(stream_options(config, model, self._policies))
+            options, session_id = start.options, uuid.uuid4().hex
+            traceparent = config.trace_context.traceparent or (before.traceparent if before else "")
             watch = SessionWatch(
                 self._telemetry, session_id, traceparent, options, model, time.perf_counter
             )
             owner = TokenOwner(current_tenant(), model, session_id, watch.traceparents["encoder"])
-            writer = self._writer(options, owner, resumed)
+            if before is not None:
+                self._telemetry.meters.count("earvoice.sessions.resumed", 1)
+                told = {"session_id": session_id, "from_session": before.session_id}
+                _LOG.info("session resumed", extra=told)
+            make_token = partial(self._tokens.make, owner=owner)
+            writer = ResponseWriter(options, make_token, seq, config.resume_token)
             async with self._backends.open(
                 options, model.hash, session_id, watch.traceparents
             ) as backends:
-                snapshot = resumed.snapshot if resumed else None
-                stream = TranslationStream(options, self._settings, *backends, watch, snapshot)
+                stream = TranslationStream(options, self._settings, *backends, watch, resumed)
                 with self._running(stream, owner, watch):
                     yield writer.started(_started(start, model, session_id))
                     if self._leaving_grace_s is not None:
@@ -128,28 +130,6 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
                 await stream.end(
                     NotReadyError("this server is stopping", retry_after_ms=RETRY_AFTER_MS)
                 )
-
-    def _resumed(self, config: public_pb.StreamingConfig) -> ResumedSession | None:
-        if not config.resume_token:
-            return None
-        return self._tokens.take(
-            config.resume_token,
-            current_tenant(),
-            lambda model_hash: self._backends.choose_model(model_hash=model_hash),
-        )
-
-    def _writer(
-        self, options: StreamOptions, owner: TokenOwner, resumed: ResumedSession | None
-    ) -> ResponseWriter:
-        make_token = partial(self._tokens.make, owner=owner)
-        if resumed is None:
-            return ResponseWriter(options, make_token)
-        self._telemetry.meters.count("earvoice.sessions.resumed", 1)
-        _LOG.info(
-            "session resumed",
-            extra={"session_id": owner.session_id, "from_session": resumed.owner.session_id},
-        )
-        return ResponseWriter(options, make_token, resumed.seq, resumed.token)
 
     @contextmanager
     def _running(

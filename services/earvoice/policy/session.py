@@ -15,7 +15,6 @@ from earvoice.policy.event import (
     Event,
     SegmentWorked,
     SessionSnapshot,
-    SessionTotals,
     TailChanged,
     UtteranceEnded,
     WordsReleased,
@@ -24,7 +23,7 @@ from earvoice.policy.guards import Guards
 from earvoice.policy.lag_control import LagControl, options_at_lag
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import SegmentTimeline
-from earvoice.policy.translation import Translator, tail_text
+from earvoice.policy.translation import tail_text, translate
 from earvoice.policy.utterance import Utterance, UtteranceState
 
 MAX_WAITING_UPDATES = 64
@@ -67,7 +66,6 @@ class TranslationSession:
         self._update_taken = asyncio.Event()
         self._endpointer = Endpointer.of(start.options)
         self._guards = Guards(start.totals.guards_hit)
-        self._translator = Translator(start.options, decoder, now_s, self._guards)
         target_ms = start.options.target_lag_ms
         self._lag = LagControl(target_ms, start.lag_ms) if target_ms else None
         self._choose(start.options)
@@ -79,7 +77,8 @@ class TranslationSession:
         self._tail = None if resumed else ""
         self.totals = replace(start.totals)
 
-    async def run(self) -> SessionTotals:
+    async def run(self) -> None:
+        """Work to the end of the audio; the totals are told last."""
         if self._start.segment is not None:
             await self._emit(self._start.segment)
         if self._start.end is not None:
@@ -100,7 +99,7 @@ class TranslationSession:
             utterance = self._utterance_after(utterance, endpoint.end_sample)
         self.totals.audio_samples = self._audio.received_samples
         self.totals.guards_hit = dict(self._guards.hits)
-        return self.totals
+        await self._emit(self.totals)
 
     async def update(self, options: StreamOptions) -> None:
         """Change the options from the first segment on that ends after the audio received so far.
@@ -192,12 +191,19 @@ class TranslationSession:
         timeline.encoding_s = self._now_s()
         encoded, endpoint = await self._encode(utterance, segment, timeline)
         timeline.encoded_s = self._now_s()
-        timeline.state_count = encoded.evidence.state_count
         timeline.endpoint = endpoint
         utterance.segment_index = segment.index
         self._decided_sample = max(self._decided_sample, segment.end_sample)
-        words, tail, reading = await self._translator.translate(
-            utterance, encoded, timeline, self._decided_sample, final=endpoint is not None
+        words, tail, reading = await translate(
+            utterance,
+            encoded,
+            timeline,
+            self._options,
+            self._decoder,
+            self._guards,
+            self._now_s,
+            self._decided_sample,
+            final=endpoint is not None,
         )
         end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
         # All that the next segment depends on is known now, before the words leave.
@@ -251,14 +257,12 @@ class TranslationSession:
         else:
             encoded = await self._encoder.encode(audio)
             timeline.encoder = encoded.timings
+            heard = encoded.evidence, start_sample, segment.end_sample, spoken_for_sample
+            endpoint = self._endpointer.find_pause(*heard)
             limit_sample = self._endpointer.limit_sample(start_sample)
-            endpoint = self._endpointer.heard_end(
-                encoded.evidence,
-                start_sample,
-                segment.end_sample,
-                spoken_for_sample,
-                is_last=self._grid.is_last(segment.index, limit_sample),
-            )
+            next_end_sample = self._grid.boundary(segment.index + 1)
+            if endpoint is None and limit_sample is not None and next_end_sample > limit_sample:
+                endpoint = self._endpointer.cut(*heard)
             if endpoint is not None:
                 encoded = await self._encoder.encode(b"", endpoint.end_sample)
                 timeline.encoder += encoded.timings
@@ -290,7 +294,6 @@ class TranslationSession:
         """Take what the client asks for, at the lag to be held."""
         self._asked = asked
         self._options = options_at_lag(asked, self._lag.lag_ms) if self._lag else asked
-        self._translator.options = self._options
 
     def _adopt(self, utterance: Utterance, asked: StreamOptions, position_sample: int) -> None:
         """Go on with what the client asks for; the next segment ends after a position."""

@@ -79,10 +79,11 @@ class Outbox:
         self._is_closed = False
         self._error: Exception | None = None
 
-    async def put(self, event: Event, *, last: bool = False) -> None:
+    async def put(self, event: Event) -> None:
         """Add an event; waits while the client is slow. A newer tail replaces a waiting one.
 
-        Does nothing once nothing more comes: what a failed session still finds is not sent.
+        Nothing more comes behind totals. Does nothing once nothing more comes: what a failed
+        session still finds is not sent.
         """
         async with self._changed:
             if isinstance(event, TailChanged):
@@ -93,7 +94,7 @@ class Outbox:
             if self._is_closed:
                 return
             self._events.append(event)
-            self._is_closed = last
+            self._is_closed = isinstance(event, SessionTotals)
             self._changed.notify_all()
 
     async def announce(self, event: Event) -> None:
@@ -183,7 +184,7 @@ class TranslationStream:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._hand_on_errors(partial(self._read, messages))),
-                group.create_task(self._hand_on_errors(self._work)),
+                group.create_task(self._hand_on_errors(self._session.run)),
             ]
             try:
                 async for event in self._outbox.events():
@@ -222,6 +223,3 @@ class TranslationStream:
                 "again"
             )
         await audio.end()
-
-    async def _work(self) -> None:
-        await self._outbox.put(await self._session.run(), last=True)

@@ -102,173 +102,166 @@ class HypothesisReading:
             timeline.draft_accepted_count = longest_common_prefix_tokens([draft, self._found])
 
 
-class Translator:
-    """Decodes and decides for one session.
+async def translate(
+    utterance: Utterance,
+    encoded: Encoded,
+    timeline: SegmentTimeline,
+    options: StreamOptions,
+    decoder: DecoderBackend,
+    guards: Guards,
+    now_s: Callable[[], float],
+    delay_samples: int,
+    *,
+    final: bool,
+) -> tuple[Sequence[Word], Sequence[Token] | None, HypothesisReading | None]:
+    """Decode a segment and commit what may be; the generation may run on.
 
-    Attributes:
-        options: may be replaced between segments.
+    Args:
+        delay_samples: audio received, counted from the session's first sample.
+        final: whether the utterance ends with this segment.
+
+    Returns:
+        The words released; tokens that may still change, None where they are those of before;
+        the generation, to be read to its end, if there is one.
     """
-
-    def __init__(
-        self,
-        options: StreamOptions,
-        decoder: DecoderBackend,
-        now_s: Callable[[], float],
-        guards: Guards,
-    ) -> None:
-        self.options = options
-        self._decoder = decoder
-        self._now_s = now_s
-        self._guards = guards
-
-    async def translate(
-        self,
-        utterance: Utterance,
-        encoded: Encoded,
-        timeline: SegmentTimeline,
-        delay_samples: int,
-        *,
-        final: bool,
-    ) -> tuple[Sequence[Word], Sequence[Token] | None, HypothesisReading | None]:
-        """Decode a segment and commit what may be; the generation may run on.
-
-        Args:
-            delay_samples: audio received, counted from the session's first sample.
-            final: whether the utterance ends with this segment.
-
-        Returns:
-            The words released; tokens that may still change, None where they are those of before;
-            the generation, to be read to its end, if there is one.
-        """
-        evidence, policy = encoded.evidence, utterance.policy
-        samples = utterance.sent_sample - utterance.begin_sample
-        heard = Heard(
-            samples * 1000 / self.options.audio_format.sample_rate_hz,
-            evidence.state_count,
-            utterance.forgotten_word_count + evidence.complete_word_count,
-            evidence.has_partial_word,
-            utterance.written_token_count,
-        )
-        request = self._request(utterance, encoded, heard, final=final)
-        if request is None:
-            await self._decoder.stay()
-            if not final:
-                return (), None, None
-            # Without a hypothesis, only an utterance's end releases what is held back.
-            nothing, now = Hypothesis(utterance.prefix, ()), timeline.commit(self._now_s())
-            words = utterance.commit(
-                nothing,
-                0,
-                evidence,
-                now,
-                delay_samples,
-                self.options.confidence,
-                flush=True,
-                final=True,
-            )
-            return words, (), None
-        options = self.options
-        reading = HypothesisReading(self._decoder, request)
-        timeline.decoding_s = self._now_s()
-        timeline.prefix_token_count = len(request.prefix)
-        timeline.draft_token_count = len(request.draft)
-        timeline.beam_size = request.beam_size
-        # A beam comes whole, and who asked for hypotheses wants them whole.
-        whole = final or options.beam_size > 1 or options.sends_hypotheses
-        hypothesis = await reading.read(None if whole else policy)
-        timeline.deciding_s = self._now_s()
-        timeline.decoder = reading.timings
-        if reading.end is not None and reading.end.hit_limit:
-            # One that was decided before its end lost nothing by the limit.
-            self._guards.note("hypothesis_length")
-        decision = (
-            Decision(len(hypothesis.tokens)) if final else _decision(policy, heard, hypothesis)
-        )
-        count, guard = decision.new_token_count, ""
-        if options.uses_guards:
-            written = len(utterance.word_end_samples)
-            count, guard = self._guards.allow(evidence, hypothesis, count, written)
-            if final:
-                # Who attends to the silence after the last word has heard nothing there.
-                speech_end = evidence.voice_activity.speech_end_sample
-                ends = (
-                    evidence.span_end_samples[evidence.attended(token.attention)]
-                    for token in hypothesis.tokens
-                )
-                places = [min(end, speech_end) if speech_end else end for end in ends]
-                spoken_for_sample = utterance.spoken_for_sample
-                count = self._guards.allow_end(hypothesis, count, places, spoken_for_sample)
-        count = committable_count(hypothesis, count, options.commit_unit, final=final)
-        timeline.proposed_token_count = len(hypothesis.tokens)
-        timeline.accepted_token_count = decision.new_token_count
-        timeline.committed_token_count = count
-        utterance.is_closed = decision.ends_utterance and count == len(hypothesis.tokens)
-        now = timeline.commit(self._now_s())
-        flush = options.commit_unit != "token" or final or utterance.is_closed
+    evidence, policy = encoded.evidence, utterance.policy
+    samples = utterance.sent_sample - utterance.begin_sample
+    timeline.state_count = len(evidence.span_end_samples)
+    # Words committed for audio that has been forgotten stand for the source words in it: how far
+    # the text is behind is then told from the audio that is kept, and errors of counting do not
+    # add up over an endless utterance.
+    forgotten_word_count = utterance.written_word_count - len(utterance.word_end_samples)
+    heard = Heard(
+        samples * 1000 / options.audio_format.sample_rate_hz,
+        timeline.state_count,
+        forgotten_word_count + evidence.complete_word_count,
+        evidence.has_partial_word,
+        utterance.written_token_count,
+    )
+    request = _request(utterance, encoded, heard, options, guards, final=final)
+    if request is None:
+        await decoder.stay()
+        if not final:
+            return (), None, None
+        # Without a hypothesis, only an utterance's end releases what is held back.
+        nothing, now = Hypothesis(utterance.prefix, ()), timeline.commit(now_s())
         words = utterance.commit(
-            hypothesis,
-            count,
+            nothing,
+            0,
             evidence,
             now,
             delay_samples,
             options.confidence,
-            flush=flush,
-            final=final,
-            guard=guard,
+            flush=True,
+            final=True,
         )
-        if options.history_selection is not None and not final:
-            forgotten = forgotten_history(
-                options.history_selection,
-                utterance.kept,
-                hypothesis,
-                reading.prefix_attention,
-                evidence,
-                utterance.start_sample,
-                utterance.spoken_for_sample,
+        return words, (), None
+    reading = HypothesisReading(decoder, request)
+    timeline.decoding_s = now_s()
+    timeline.prefix_token_count = len(request.prefix)
+    timeline.draft_token_count = len(request.draft)
+    timeline.beam_size = request.beam_size
+    # A beam comes whole, and who asked for hypotheses wants them whole.
+    whole = final or options.beam_size > 1 or options.sends_hypotheses
+    hypothesis = await reading.read(None if whole else policy)
+    timeline.deciding_s = now_s()
+    timeline.decoder = reading.timings
+    if reading.end is not None and reading.end.hit_limit:
+        # One that was decided before its end lost nothing by the limit.
+        guards.note("hypothesis_length")
+    decision = Decision(len(hypothesis.tokens)) if final else _decision(policy, heard, hypothesis)
+    count, guard = decision.new_token_count, ""
+    if options.uses_guards:
+        written = len(utterance.word_end_samples)
+        count, guard = guards.allow(evidence, hypothesis, count, written)
+        if final:
+            # Who attends to the silence after the last word has heard nothing there.
+            speech_end = evidence.voice_activity.speech_end_sample
+            ends = (
+                evidence.span_end_samples[evidence.attended(token.attention)]
+                for token in hypothesis.tokens
             )
-            if forgotten is not None:
-                utterance.forget(*forgotten)
-        if options.sends_hypotheses:
-            timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
-        # What may turn out not to be understood is not shown either.
-        shows_tail = not final and (utterance.is_understood or not options.confidence.least)
-        return words, hypothesis.tokens[count:] if shows_tail else (), reading
-
-    def _request(
-        self, utterance: Utterance, encoded: Encoded, heard: Heard, *, final: bool
-    ) -> GenerationRequest | None:
-        options, policy, evidence = self.options, utterance.policy, encoded.evidence
-        if utterance.is_closed:
-            return None
-        if options.uses_guards and self._guards.lacks_evidence(evidence):
-            if not final:
-                policy.pass_by(heard)
-            elif heard.state_count:
-                self._guards.note("evidence")
-            return None
-        if heard.state_count == 0 or (not final and not policy.wants_hypothesis(heard)):
-            return None
-        # Without guards it may grow as long as in the released code.
-        limit = RELEASED_HYPOTHESIS_TOKENS
-        if options.uses_guards:
-            seconds = evidence.frame_count / FRAMES_PER_SECOND
-            limit = MIN_HYPOTHESIS_TOKENS + math.ceil(seconds * MAX_TOKENS_PER_SECOND)
-        room = min(limit, MAX_HYPOTHESIS_TOKENS) - len(utterance.kept)
-        if room <= 0:
-            self._guards.note("hypothesis_length")
-            return None
-        return GenerationRequest(
-            encoded.states,
-            utterance.prefix,
-            utterance.draft[:room] if options.beam_size == 1 else (),
-            room,
-            forbid_end=policy.forbids_end_while_reading and not final,
-            beam_size=options.beam_size,
-            attention_layer=options.attention_layer,
-            attention_heads=options.attention_heads,
-            all_hypotheses=policy.reads_beam and not final,
-            prefix_attention=options.history_selection is not None and not final,
+            places = [min(end, speech_end) if speech_end else end for end in ends]
+            spoken_for_sample = utterance.spoken_for_sample
+            count = guards.allow_end(hypothesis, count, places, spoken_for_sample)
+    count = committable_count(hypothesis, count, options.commit_unit, final=final)
+    timeline.proposed_token_count = len(hypothesis.tokens)
+    timeline.accepted_token_count = decision.new_token_count
+    timeline.committed_token_count = count
+    utterance.is_closed = decision.ends_utterance and count == len(hypothesis.tokens)
+    now = timeline.commit(now_s())
+    flush = options.commit_unit != "token" or final or utterance.is_closed
+    words = utterance.commit(
+        hypothesis,
+        count,
+        evidence,
+        now,
+        delay_samples,
+        options.confidence,
+        flush=flush,
+        final=final,
+        guard=guard,
+    )
+    if options.history_selection is not None and not final:
+        forgotten = forgotten_history(
+            options.history_selection,
+            utterance.kept,
+            hypothesis,
+            reading.prefix_attention,
+            evidence,
+            utterance.start_sample,
+            utterance.spoken_for_sample,
         )
+        if forgotten is not None:
+            utterance.forget(*forgotten)
+    if options.sends_hypotheses:
+        timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
+    # What may turn out not to be understood is not shown either.
+    shows_tail = not final and (utterance.is_understood or not options.confidence.least)
+    return words, hypothesis.tokens[count:] if shows_tail else (), reading
+
+
+def _request(
+    utterance: Utterance,
+    encoded: Encoded,
+    heard: Heard,
+    options: StreamOptions,
+    guards: Guards,
+    *,
+    final: bool,
+) -> GenerationRequest | None:
+    policy, evidence = utterance.policy, encoded.evidence
+    if utterance.is_closed:
+        return None
+    if options.uses_guards and guards.lacks_evidence(evidence):
+        if not final:
+            policy.pass_by(heard)
+        elif heard.state_count:
+            guards.note("evidence")
+        return None
+    if heard.state_count == 0 or (not final and not policy.wants_hypothesis(heard)):
+        return None
+    # Without guards it may grow as long as in the released code.
+    limit = RELEASED_HYPOTHESIS_TOKENS
+    if options.uses_guards:
+        seconds = evidence.frame_count / FRAMES_PER_SECOND
+        limit = MIN_HYPOTHESIS_TOKENS + math.ceil(seconds * MAX_TOKENS_PER_SECOND)
+    room = min(limit, MAX_HYPOTHESIS_TOKENS) - len(utterance.kept)
+    if room <= 0:
+        guards.note("hypothesis_length")
+        return None
+    return GenerationRequest(
+        encoded.states,
+        utterance.prefix,
+        utterance.draft[:room] if options.beam_size == 1 else (),
+        room,
+        forbid_end=policy.forbids_end_while_reading and not final,
+        beam_size=options.beam_size,
+        attention_layer=options.attention_layer,
+        attention_heads=options.attention_heads,
+        all_hypotheses=policy.reads_beam and not final,
+        prefix_attention=options.history_selection is not None and not final,
+    )
 
 
 def _decision(policy: DecisionPolicy, heard: Heard, hypothesis: Hypothesis) -> Decision:

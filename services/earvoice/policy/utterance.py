@@ -59,6 +59,8 @@ class Utterance(UtteranceState):
         sent_sample: audio before this has been sent to the encoder.
         needs_reset: whether the encoder still holds other audio: an utterance's before, or what
             has been forgotten of this one.
+        loops: whether the committed text holds the model in a loop that more audio does not end:
+            each hypothesis must begin with that text, so nothing would ever pass again.
     """
 
     def __init__(self, state: UtteranceState, policy: DecisionPolicy) -> None:
@@ -69,6 +71,7 @@ class Utterance(UtteranceState):
         self.sent_sample = self.start_sample
         self.needs_reset = (self.index, self.start_sample) != (0, 0)
         self.spoken_for_sample = max(self.spoken_for_sample, self.start_sample)
+        self.loops = False
         self._looping_segment_count = 0
         self._held_back: list[Word] = []
 
@@ -80,23 +83,6 @@ class Utterance(UtteranceState):
     @property
     def prefix(self) -> tuple[int, ...]:
         return tuple([token.token_id for token in self.kept])
-
-    @property
-    def forgotten_word_count(self) -> int:
-        """Words committed for audio that has been forgotten.
-
-        They stand for the source words in it: how far the text is behind is then told from the
-        audio that is kept, and errors of counting do not add up over an endless utterance.
-        """
-        return self.written_word_count - len(self.word_end_samples)
-
-    @property
-    def loops(self) -> bool:
-        """Whether the committed text holds the model in a loop that more audio does not end.
-
-        Each hypothesis must begin with that text, so nothing would ever pass again.
-        """
-        return self._looping_segment_count >= LOOPING_SEGMENTS
 
     @property
     def not_understood(self) -> tuple[int, int] | None:
@@ -123,7 +109,8 @@ class Utterance(UtteranceState):
     ) -> list[Word]:
         """Commit the first new tokens of a hypothesis and return the words released by that.
 
-        The rest of the hypothesis becomes the draft.
+        The rest of the hypothesis becomes the draft. While the utterance is not understood, words
+        are kept back.
 
         Args:
             new_token_count: tokens to commit, after the guards and the word border.
@@ -149,35 +136,28 @@ class Utterance(UtteranceState):
             self._looping_segment_count = 0
         elif guard == "loop":
             self._looping_segment_count += 1
+        self.loops = self._looping_segment_count >= LOOPING_SEGMENTS
         words, self.held = join_pieces(pieces, flush=flush)
         words = [*self._held_back, *words]
-        transcript = evidence.source_transcript
-        return self._release(words, now, delay_samples, confidence, transcript, final=final)
-
-    def _release(
-        self,
-        words: list[Word],
-        now: CommitTime,
-        delay_samples: int,
-        confidence: Confidence,
-        transcript: str,
-        *,
-        final: bool,
-    ) -> list[Word]:
-        """Return the words as they leave, or keep them back while they are not understood."""
         confidences = [confidence.of(word.log_probability) for word in words]
         is_sure = sum(confidences) >= confidence.least * len(words)
         # One word says little, and opens the utterance for all that follow: the next is awaited.
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
-        if words and ((is_sure and not waits) or are_alike(words, transcript)):
+        if words and ((is_sure and not waits) or are_alike(words, evidence.source_transcript)):
             self.is_understood = True
         if not self.is_understood:
             self._held_back = words
             return []
         self._held_back = []
         return [
-            word.released(now, delay_samples, sure)
+            replace(
+                word,
+                confidence=sure,
+                delay_samples=delay_samples,
+                elapsed_ms=now.elapsed_ms,
+                hold_ms=now.moment_ms - word.committed.moment_ms,
+            )
             for word, sure in zip(words, confidences, strict=True)
         ]
 

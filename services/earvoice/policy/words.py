@@ -30,7 +30,7 @@ def committable_count(
     """
     if unit == "token":
         return new_token_count
-    tokens, ended = hypothesis.tokens, hypothesis.ended or final
+    tokens, ended = hypothesis.tokens, final or hypothesis.end is not None
     if unit == "followed-word" and not final:
         tokens, ended = tokens[:new_token_count], False
     if new_token_count >= len(tokens) and ended:
@@ -41,7 +41,7 @@ def committable_count(
     return max(count, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StageTimings:
     """A released word's time since its segment's last sample arrived, in ms.
 
@@ -133,15 +133,6 @@ class Word:
             max(self.source_end_sample, piece.source_end_sample),
             piece.committed,
             sum(part.log_probability for part in spoken),
-        )
-
-    def released(self, now: CommitTime, delay_samples: int, confidence: float) -> Word:
-        return replace(
-            self,
-            confidence=confidence,
-            delay_samples=delay_samples,
-            elapsed_ms=now.elapsed_ms,
-            hold_ms=now.moment_ms - self.committed.moment_ms,
         )
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earvoice.encoder.audio import Resampler
 from earvoice.encoder.evidence import (
     MINIMUM_PAUSE_WINDOWS,
     last_label_end_frame,
@@ -13,7 +14,8 @@ from earvoice.encoder.evidence import (
     speech_spans,
 )
 from earvoice.encoder.network import Encoding, LabelKind
-from earvoice.encoder.utterance import encoded_message
+from earvoice.encoder.utterance import Utterance
+from earvoice.runtime.audio_format import AudioFormat
 from tests.fakes import FakeNetwork
 
 BLANK = 4
@@ -88,17 +90,10 @@ def test_spans_are_ordered_and_apart(probabilities):
 
 def encoded(run_lengths=(), spans=(), *, start_sample, end_sample, rate_hz, final=False):
     """What is told of frames of 40 ms and windows of 32 ms."""
+    audio_format = AudioFormat("linear16", rate_hz, 1)
+    utterance = Utterance(FakeNetwork(), audio_format, Resampler(rate_hz, 16_000), start_sample)
     encoding = Encoding(b"", (), tuple(run_lengths), ())
-    return encoded_message(
-        FakeNetwork(),
-        encoding,
-        list(spans),
-        frame_count=0,
-        start_sample=start_sample,
-        end_sample=end_sample,
-        rate_hz=rate_hz,
-        final=final,
-    )
+    return utterance.message(encoding, list(spans), 0, end_sample, final=final)
 
 
 def test_spans_are_clamped_and_the_final_one_ends_with_the_audio():

@@ -87,10 +87,10 @@ async def _run(
 
     if late:
         await feed()
-        totals = await session.run()
-        return [*events, totals]
-    _, totals = await asyncio.gather(feed(), session.run())
-    return [*events, totals]
+        await session.run()
+    else:
+        await asyncio.gather(feed(), session.run())
+    return events
 
 
 def seconds(count: float) -> bytes:
@@ -130,10 +130,10 @@ def through_token(snapshot: SessionSnapshot) -> SessionSnapshot:
     owner = TokenOwner("", MODEL, "s", "")
     token = here.make(snapshot, 7, owner)
     assert 0 < len(token) <= TOKEN_LIMIT_BYTES
-    resumed = there.take(token, "", lambda _: MODEL)
-    assert resumed.snapshot.options == snapshot.options
-    assert resumed.seq == 7
-    return resumed.snapshot
+    resumed, seq, _ = there.take(token, "", lambda _: MODEL)
+    assert resumed.options == snapshot.options
+    assert seq == 7
+    return resumed
 
 
 def sent_again(messages: Messages, snapshot: SessionSnapshot) -> list[bytes | StreamOptions]:

@@ -113,7 +113,7 @@ def test_a_session_with_a_file_s_policy_can_be_resumed(share: str):
     owner = TokenOwner("", MODEL, "session", "")
     there = ResumeTokens(keys, 60.0, *clock, policies)
     token = there.make(SessionSnapshot(options), 1, owner)
-    assert there.take(token, "", lambda _: MODEL).snapshot.options == options
+    assert there.take(token, "", lambda _: MODEL)[0].options == options
     with pytest.raises(InvalidFieldError, match=r"policy\.named\.name = 'share'"):
         ResumeTokens(keys, 60.0, *clock).take(token, "", lambda _: MODEL)
 

@@ -141,7 +141,7 @@ async def test_a_beam_is_the_best_hypothesis_and_its_alternatives():
 async def test_alternatives_come_only_where_they_were_asked_for():
     """The best hypothesis of a beam alone has none."""
     first, _ = await answers_to(ScriptedCall([beam(1, [7, 8]), done(1)]))
-    assert first.alternatives == ()
+    assert not first.alternatives
 
 
 async def test_a_beam_that_does_not_follow_the_prefix_is_a_bug():

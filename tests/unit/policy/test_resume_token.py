@@ -85,16 +85,16 @@ def test_the_longest_session_has_a_short_token(committed_count: int, held_text: 
     snapshot = longest_session(committed_count, held_text)
     token = tokens_at(1e9).make(snapshot, 10**9, OWNER)
     assert 0 < len(token) <= TOKEN_LIMIT_BYTES
-    resumed = tokens_at(1e9).take(token, "anna", lambda _: MODEL)
-    assert (resumed.seq, resumed.owner) == (10**9, OWNER)
-    was, now = snapshot.utterance, resumed.snapshot.utterance
+    resumed, *rest = tokens_at(1e9).take(token, "anna", lambda _: MODEL)
+    assert rest == [10**9, OWNER]
+    was, now = snapshot.utterance, resumed.utterance
     assert replace(now, kept=(), held=None) == replace(was, kept=(), held=None)
     assert [(t.token_id, t.starts_word) for t in now.kept] == [
         (t.token_id, t.starts_word) for t in was.kept
     ]
     assert now.held.utf8 == held_text
-    assert resumed.snapshot.segment == snapshot.segment
-    assert resumed.snapshot.totals == snapshot.totals
+    assert resumed.segment == snapshot.segment
+    assert resumed.totals == snapshot.totals
 
 
 def test_what_does_not_fit_gives_no_token():
@@ -127,7 +127,7 @@ def test_a_token_that_is_too_long_is_not_looked_at():
 def test_a_token_expires():
     """It is good for as long as the settings say."""
     token = tokens_at(1000.0).make(SessionSnapshot(OPTIONS), 1, OWNER)
-    assert tokens_at(1059.0).take(token, "anna", lambda _: MODEL).seq == 1
+    assert tokens_at(1059.0).take(token, "anna", lambda _: MODEL)[1] == 1
     assert refusal_of(token, tokens_at(1061.0)) == "expired"
 
 
@@ -158,10 +158,10 @@ def test_keys_can_be_changed_without_a_pause():
     """The first key signs; those after it are still taken, and no others."""
     old, new = b"a" * 32, b"b" * 32
     token = tokens_at(0, old).make(SessionSnapshot(OPTIONS), 1, OWNER)
-    assert tokens_at(0, new, old).take(token, "anna", lambda _: MODEL).seq == 1
+    assert tokens_at(0, new, old).take(token, "anna", lambda _: MODEL)[1] == 1
     assert refusal_of(token, tokens_at(0, new)) == "forged"
     newest = tokens_at(0, new, old).make(SessionSnapshot(OPTIONS), 1, OWNER)
-    assert tokens_at(0, new).take(newest, "anna", lambda _: MODEL).seq == 1
+    assert tokens_at(0, new).take(newest, "anna", lambda _: MODEL)[1] == 1
     assert refusal_of(newest, tokens_at(0, old)) == "forged"
 
 

@@ -131,7 +131,7 @@ async def everything(outbox: Outbox) -> list[Event]:
 async def test_nothing_comes_after_the_last_event():
     """Neither a farewell nor an error."""
     outbox, totals = Outbox(), SessionTotals()
-    await outbox.put(totals, last=True)
+    await outbox.put(totals)
     await outbox.announce(LEAVING)
     await outbox.close(IdleError("too late"))
     assert await everything(outbox) == [totals]
@@ -143,7 +143,7 @@ async def test_a_farewell_does_not_wait_for_a_slow_client():
     for index in range(CAPACITY):
         await outbox.put(ReplicaLeaving(float(index)))
     await outbox.announce(LEAVING)
-    waiting = asyncio.ensure_future(outbox.put(SessionTotals(), last=True))
+    waiting = asyncio.ensure_future(outbox.put(SessionTotals()))
     done, _ = await asyncio.wait([waiting], timeout=0)
     assert not done
     assert (await everything(outbox))[CAPACITY] == LEAVING
@@ -178,7 +178,7 @@ async def test_nothing_is_sent_behind_an_error():
     await asyncio.sleep(0)
     await outbox.close(IdleError("nobody"))
     await waiting
-    await outbox.put(SessionTotals(), last=True)
+    await outbox.put(SessionTotals())
     events = outbox.events()
     assert [await anext(events) for _ in range(CAPACITY)] == [
         ReplicaLeaving(float(index)) for index in range(CAPACITY)

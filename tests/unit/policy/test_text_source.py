@@ -90,12 +90,12 @@ def test_an_utterance_ends_with_its_sentence():
     """A pause that lasts no time ends it, at once and there; without one it goes on."""
     options = stream_options(words(), READER)
     endpointer = Endpointer.of(options)
-    end = endpointer.heard_end(heard(3, ends=(3,)), 0, 3, 3, is_last=False)
+    end = endpointer.find_pause(heard(3, ends=(3,)), 0, 3, 3)
     assert end == Endpoint(3, "pause")
-    assert endpointer.heard_end(heard(5, ends=(3,)), 0, 5, 2, is_last=False) == end
-    assert endpointer.heard_end(heard(3), 0, 3, 0, is_last=False) is None
+    assert endpointer.find_pause(heard(5, ends=(3,)), 0, 5, 2) == end
+    assert endpointer.find_pause(heard(3), 0, 3, 0) is None
     whole = Endpointer.of(replace(options, endpointing=None))
-    assert whole.heard_end(heard(3, ends=(3,)), 0, 3, 0, is_last=False) is None
+    assert whole.find_pause(heard(3, ends=(3,)), 0, 3, 0) is None
 
 
 def test_pieces_of_a_word_share_its_place():

@@ -191,4 +191,4 @@ async def run_session(
         await audio.append(bytes(min(MESSAGE_LIMIT_BYTES, sample_count - start)), 0.0)
     await audio.end()
     session = TranslationSession(options, encoder, decoder, audio, tell, lambda: 0.0)
-    await tell(await session.run())
+    await session.run()

@@ -371,20 +371,18 @@ class DecoderSession(ReplicaSession):
         """Ask the running generation to stop; its end still comes."""
         self._is_halted = True
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
-        self._halting = asyncio.create_task(self._write_halt(self._generation_id))
+        halt = decoder_pb.Halt(generation_id=self._generation_id)
+        self._halting = asyncio.create_task(self._call.write(decoder_pb.DecodeRequest(halt=halt)))
 
     async def stay(self) -> None:
         """Keep the decoder from taking a long silence for a caller that is gone."""
         try:
             # No generation has this number, so that halting it is a sign of life and nothing more.
-            await self._write_halt(0)
+            nothing = decoder_pb.Halt(generation_id=0)
+            await self._call.write(decoder_pb.DecodeRequest(halt=nothing))
         except EarvoiceError as error:
             # To open a session is a sign of life, too.
             await self._replace(error)
-
-    async def _write_halt(self, generation_id: int) -> None:
-        halt = decoder_pb.Halt(generation_id=generation_id)
-        await self._call.write(decoder_pb.DecodeRequest(halt=halt))
 
     async def _answers(
         self, request: GenerationRequest
@@ -394,42 +392,6 @@ class DecoderSession(ReplicaSession):
         self._generation_id += 1
         first_index = index = len(request.prefix)
         clock = call.clock()
-        await self._send(call, request)
-        try:
-            while True:
-                answer: decoder_pb.DecodeResponse = await call.read()
-                # Of a kind unknown here, an answer is passed by as one without a number.
-                told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
-                # Answers on their way when an earlier generation was halted still come.
-                if told.generation_id != self._generation_id:
-                    continue
-                timings = clock(told.timings)
-                if isinstance(told, decoder_pb.GenerationDone):
-                    hit_limit = told.reason == decoder_pb.GenerationDone.REASON_LIMIT
-                    yield GenerationEnd(hit_limit, timings)
-                    return
-                if isinstance(told, decoder_pb.Beam):
-                    found = [_read_steps(item.steps, index) for item in told.hypotheses]
-                else:
-                    found = [_read_steps(told.steps, index)]
-                tokens, end = found[0]
-                items = [[token.token_id for token in item] for item, _ in found]
-                yield GenerationSteps(
-                    tokens,
-                    end,
-                    timings,
-                    items if request.all_hypotheses else (),
-                    [list(row.weights) for row in told.prefix_attention],
-                    restarts=index == first_index,
-                )
-                index += len(tokens)
-        finally:
-            # Should the halt on its way fail, so does the next read or write.
-            if self._halting is not None:
-                await asyncio.gather(self._halting, return_exceptions=True)
-                self._halting = None
-
-    async def _send(self, call: BackendCall, request: GenerationRequest) -> None:
         states = request.states
         if not isinstance(states, types_pb2.States):
             raise TypeError(f"states are {type(states).__name__}, not the encoder's message")
@@ -451,6 +413,37 @@ class DecoderSession(ReplicaSession):
             prefix_attention=request.prefix_attention,
         )
         await call.write(decoder_pb.DecodeRequest(generate=command))
+        try:
+            while True:
+                answer: decoder_pb.DecodeResponse = await call.read()
+                # Of a kind unknown here, an answer is passed by as one without a number.
+                told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
+                # Answers on their way when an earlier generation was halted still come.
+                if told.generation_id != self._generation_id:
+                    continue
+                timings = clock(told.timings)
+                if isinstance(told, decoder_pb.GenerationDone):
+                    hit_limit = told.reason == decoder_pb.GenerationDone.REASON_LIMIT
+                    yield GenerationEnd(hit_limit, timings)
+                    return
+                best, alternatives = told, list[list[int]]()
+                if isinstance(told, decoder_pb.Beam):
+                    best = told.hypotheses[0]
+                    if request.all_hypotheses:
+                        alternatives = [
+                            [step.token for step in item.steps if not step.end_of_sequence]
+                            for item in told.hypotheses
+                        ]
+                tokens, end = _read_steps(best.steps, index)
+                rows = [list(row.weights) for row in told.prefix_attention]
+                restarts = index == first_index
+                yield GenerationSteps(tokens, end, timings, alternatives, rows, restarts)
+                index += len(tokens)
+        finally:
+            # Should the halt on its way fail, so does the next read or write.
+            if self._halting is not None:
+                await asyncio.gather(self._halting, return_exceptions=True)
+                self._halting = None
 
 
 def draft_after(found: Sequence[int], request: GenerationRequest) -> Sequence[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.policy.endpoints import EndCause
@@ -19,35 +19,28 @@ from earvoice.policy.event import (
     WordsReleased,
 )
 from earvoice.policy.stream_options import StreamOptions
-from earvoice.policy.words import StageTimings
+from earvoice.policy.words import StageTimings, Word
 
 Response = public_pb.StreamingTranslateResponse
 
 MakeToken = Callable[[SessionSnapshot, int], bytes]
 """Makes a resume token of a session, to go with the message of a number."""
 
-STAGE_NAMES = tuple(field.name for field in fields(StageTimings))
-TOTAL_NAMES = tuple(field.name for field in fields(SessionTotals))
-SEGMENT_NAMES = tuple(field.name for field in fields(SegmentWorked))
-
-
-def no_token(snapshot: SessionSnapshot, seq: int) -> bytes:
-    del snapshot, seq
-    return b""
+Shape = TypeVar("Shape", SegmentWorked, SessionTotals, StageTimings)
 
 
 class ResponseWriter:
     """Numbers and writes one session's responses.
 
     Args:
-        make_token: an empty token means that the session cannot be resumed there.
+        make_token: an empty token means that the session cannot be resumed there; None for nowhere.
         last_seq: of a session that goes on, the number of the message that its token came with.
     """
 
     def __init__(
         self,
         options: StreamOptions,
-        make_token: MakeToken = no_token,
+        make_token: MakeToken | None = None,
         last_seq: int = 0,
         token: bytes = b"",
     ) -> None:
@@ -66,13 +59,16 @@ class ResponseWriter:
         response = Response(seq=self._seq)
         match event:
             case WordsReleased():
-                self._write_words(event, response.committed)
+                for word in event.items:
+                    self._write_word(word, response.committed)
+                response.committed.acknowledged_samples = event.acknowledged_samples
+                response.committed.resume_token = self._token(event.snapshot)
             case TailChanged():
                 response.tentative.text = event.text
                 response.tentative.target_language_code = self._options.target_language_code
                 response.tentative.utterance = event.utterance
             case SegmentWorked():
-                response.segment_done.CopyFrom(segment_message(event))
+                response.segment_done.CopyFrom(public_pb.SegmentDone(**vars(event)))
             case UtteranceEnded():
                 response.end_of_utterance.CopyFrom(end_message(event))
                 response.end_of_utterance.resume_token = self._token(event.snapshot)
@@ -80,32 +76,30 @@ class ResponseWriter:
                 response.go_away.resume_token = self._newest_token
                 response.go_away.grace.FromMilliseconds(int(event.grace_s * 1000))
             case SessionTotals():
-                response.summary.CopyFrom(totals_message(event))
+                response.summary.CopyFrom(public_pb.Summary(**vars(event)))
         return response
 
     def _token(self, snapshot: SessionSnapshot | None) -> bytes:
-        self._newest_token = self._make_token(snapshot, self._seq) if snapshot else b""
+        self._newest_token = b""
+        if self._make_token is not None and snapshot is not None:
+            self._newest_token = self._make_token(snapshot, self._seq)
         return self._newest_token
 
-    def _write_words(self, event: WordsReleased, committed: public_pb.Committed) -> None:
-        options = self._options
-        for word in event.items:
-            item = committed.items.add(
-                text=word.text,
-                starts_word=word.starts_word,
-                target_language_code=options.target_language_code,
-                utterance=word.utterance,
-                source_start_sample=word.source_start_sample,
-                source_end_sample=word.source_end_sample,
-                delay_samples=word.delay_samples,
-                elapsed_ms=word.elapsed_ms,
-                confidence=word.confidence,
-            )
-            if options.sends_stage_timings:
-                wait_ms = (word.delay_samples - word.source_end_sample) * 1000 / self._rate_hertz
-                item.stage_timings.CopyFrom(stages_message(word.stages, wait_ms))
-        committed.acknowledged_samples = event.acknowledged_samples
-        committed.resume_token = self._token(event.snapshot)
+    def _write_word(self, word: Word, committed: public_pb.Committed) -> None:
+        item = committed.items.add(
+            text=word.text,
+            starts_word=word.starts_word,
+            target_language_code=self._options.target_language_code,
+            utterance=word.utterance,
+            source_start_sample=word.source_start_sample,
+            source_end_sample=word.source_end_sample,
+            delay_samples=word.delay_samples,
+            elapsed_ms=word.elapsed_ms,
+            confidence=word.confidence,
+        )
+        if self._options.sends_stage_timings:
+            wait_ms = (word.delay_samples - word.source_end_sample) * 1000 / self._rate_hertz
+            item.stage_timings.CopyFrom(stages_message(word.stages, wait_ms))
 
 
 CAUSES: Mapping[EndCause, Any] = {
@@ -114,19 +108,6 @@ CAUSES: Mapping[EndCause, Any] = {
     "end of audio": public_pb.UTTERANCE_END_CAUSE_END_OF_AUDIO,
 }
 _CAUSE_NAMES = {number: cause for cause, number in CAUSES.items()}
-
-
-def _named(names: Iterable[str], source: object) -> dict[str, Any]:
-    """Return the values that a message and a type of ours have by the same names."""
-    return {name: getattr(source, name) for name in names}
-
-
-def segment_message(event: SegmentWorked) -> public_pb.SegmentDone:
-    return public_pb.SegmentDone(**_named(SEGMENT_NAMES, event))
-
-
-def read_segment(message: public_pb.SegmentDone, hypothesis: Sequence[int]) -> SegmentWorked:
-    return SegmentWorked(**_named(SEGMENT_NAMES, message) | {"hypothesis_tokens": hypothesis})
 
 
 def end_message(event: UtteranceEnded) -> public_pb.EndOfUtterance:
@@ -158,18 +139,10 @@ def read_end(message: public_pb.EndOfUtterance) -> UtteranceEnded:
     )
 
 
-def totals_message(totals: SessionTotals) -> public_pb.Summary:
-    return public_pb.Summary(**_named(TOTAL_NAMES, totals))
-
-
-def read_totals(message: public_pb.Summary) -> SessionTotals:
-    values = _named(TOTAL_NAMES, message)
-    return SessionTotals(**values | {"guards_hit": dict(message.guards_hit)})
-
-
 def stages_message(stages: StageTimings, audio_wait_ms: float = 0.0) -> public_pb.StageTimings:
-    return public_pb.StageTimings(**_named(STAGE_NAMES, stages), audio_wait_ms=audio_wait_ms)
+    return public_pb.StageTimings(**vars(stages), audio_wait_ms=audio_wait_ms)
 
 
-def read_stages(message: public_pb.StageTimings) -> StageTimings:
-    return StageTimings(**_named(STAGE_NAMES, message))
+def read_as(shape: type[Shape], message: Any, **changes: object) -> Shape:
+    """Return a dataclass whose fields are a message's, but for changes."""
+    return shape(**{field.name: getattr(message, field.name) for field in fields(shape)} | changes)
