@@ -49,23 +49,21 @@ class AttentionPolicy(DecisionPolicy):
     allow_early_end: bool
 
     @abstractmethod
-    def looks_at_newest(self, attention: Sequence[float]) -> bool:
-        """Say whether a row of cross-attention, ``[S]``, looks at the newest audio."""
+    def is_decided(self, token: Token, new_token_index: int) -> bool:
+        """Say whether a token looks at the newest audio."""
 
     def wants_hypothesis(self, heard: Heard) -> bool:
         """Read on while there is nothing besides the dropped state."""
         return heard.state_count > 1
 
-    def is_decided(self, token: Token, new_token_index: int) -> bool:
-        del new_token_index
-        return self.looks_at_newest(token.attention)
-
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         del heard
         for index, token in enumerate(hypothesis.tokens):
-            if self.looks_at_newest(token.attention):
+            if self.is_decided(token, index):
                 return Decision(index)
-        return Decision(len(hypothesis.tokens), ends_utterance=self._commits_end(hypothesis.end))
+        count, end = len(hypothesis.tokens), hypothesis.end
+        commits_end = end is not None and self.allow_early_end and not self.is_decided(end, count)
+        return Decision(count, ends_utterance=commits_end)
 
     @property
     def attention(self) -> tuple[int | None, tuple[int, ...]]:
@@ -82,11 +80,6 @@ class AttentionPolicy(DecisionPolicy):
             return super().resolved(model)
         changes: dict[str, Any] = {"attention_heads": tuple(model.default_attention_heads)}
         return replace(super().resolved(model), **changes)
-
-    def _commits_end(self, end: Token | None) -> bool:
-        if end is None or not self.allow_early_end:
-            return False
-        return not self.looks_at_newest(end.attention)
 
 
 FAST_ALPHA, FAST_WAIT_MS = 0.6, 700.0
@@ -136,8 +129,9 @@ class Edatt(AttentionPolicy):
     allow_early_end: bool = early_end_parameter()
     attention_heads: tuple[int, ...] = heads_parameter()
 
-    def looks_at_newest(self, attention: Sequence[float]) -> bool:
-        return self.recent_attention(attention) >= self.alpha
+    def is_decided(self, token: Token, new_token_index: int) -> bool:
+        del new_token_index
+        return self.recent_attention(token.attention) >= self.alpha
 
     def recent_attention(self, attention: Sequence[float]) -> float:
         """Return the sum of a row's rescaled attention on the last lambda states but one."""
@@ -175,8 +169,9 @@ class AlignAtt(AttentionPolicy):
     attention_heads: tuple[int, ...] = heads_parameter()
     allow_early_end: bool = early_end_parameter()
 
-    def looks_at_newest(self, attention: Sequence[float]) -> bool:
-        kept = attention[:-1]
+    def is_decided(self, token: Token, new_token_index: int) -> bool:
+        del new_token_index
+        kept = token.attention[:-1]
         if not kept:
             return True
         aligned = max(range(len(kept)), key=kept.__getitem__)

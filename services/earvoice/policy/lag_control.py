@@ -22,42 +22,33 @@ LONGEST_LAG = 4.0
 """Of the target: where a policy cannot be slow enough, as in short utterances, it stays near."""
 
 
-class LagControl:
-    """An integral control on a policy's scale of lags.
+def lag_after(lag_ms: float, words: Sequence[Word], options: StreamOptions) -> float:
+    """Return the place on the scale of lags after a segment's words, held at the target lag.
+
+    A word's lag is release less end of source, on the session's clock. Live it is the wall clock;
+    in EVERY_SEGMENT the ideal one, on which computation is free.
+    """
+    per_ms = options.audio_format.sample_rate_hz / 1000
+    for word in words:
+        if word.starts_word and options.target_lag_ms is not None:
+            ideal_ms = word.delay_samples / per_ms
+            release_ms = word.elapsed_ms if options.merges_segments else ideal_ms
+            word_ms = word_lag_ms(release_ms, word.source_end_sample / per_ms)
+            lag_ms = moved_lag(lag_ms, options.target_lag_ms, word_ms)
+    return lag_ms
+
+
+def moved_lag(lag_ms: float, target_ms: float, word_ms: float) -> float:
+    """Return the place on a policy's scale of lags after a word's: an integral control.
 
     It begins where the scale has the lag asked for, and moves from there by the sum of all errors
-    over ``MEMORY_WORDS``: while it stays within its bounds, the sum stays bounded, and so the mean
-    error goes to nothing with the number of words. No clock: what it decides is a function of the
-    lags it was told.
-
-    Args:
-        lag_ms: the place to go on from; None begins at the target.
-
-    Attributes:
-        lag_ms: the place on the scale, 0 to four times the target.
+    over ``MEMORY_WORDS``: while it stays within its bounds, 0 to four times the target, the sum
+    stays bounded, and so the mean error goes to nothing with the number of words. No clock: what it
+    decides is a function of the lags it was told.
     """
-
-    def __init__(self, target_ms: float, lag_ms: float | None = None) -> None:
-        self._target_ms = target_ms
-        self.lag_ms = target_ms if lag_ms is None else lag_ms
-
-    def note(self, items: Sequence[Word], options: StreamOptions) -> None:
-        """Take note of a segment's words: release less end of source, on the session's clock.
-
-        Live it is the wall clock; in EVERY_SEGMENT the ideal one, on which computation is free.
-        """
-        per_ms = options.audio_format.sample_rate_hz / 1000
-        for item in items:
-            if item.starts_word:
-                ideal_ms = item.delay_samples / per_ms
-                release_ms = item.elapsed_ms if options.merges_segments else ideal_ms
-                self.note_lag(word_lag_ms(release_ms, item.source_end_sample / per_ms))
-
-    def note_lag(self, lag_ms: float) -> None:
-        bound_ms = LARGEST_ERROR * self._target_ms
-        error_ms = max(-bound_ms, min(bound_ms, self._target_ms - lag_ms))
-        moved_ms = self.lag_ms + error_ms / MEMORY_WORDS
-        self.lag_ms = max(0.0, min(LONGEST_LAG * self._target_ms, moved_ms))
+    bound_ms = LARGEST_ERROR * target_ms
+    error_ms = max(-bound_ms, min(bound_ms, target_ms - word_ms))
+    return max(0.0, min(LONGEST_LAG * target_ms, lag_ms + error_ms / MEMORY_WORDS))
 
 
 def options_at_lag(options: StreamOptions, lag_ms: float) -> StreamOptions:

@@ -20,7 +20,7 @@ from earvoice.policy.event import (
     WordsReleased,
 )
 from earvoice.policy.guards import Guards
-from earvoice.policy.lag_control import LagControl, options_at_lag
+from earvoice.policy.lag_control import lag_after, options_at_lag
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import SegmentTimeline
 from earvoice.policy.translation import tail_text, translate
@@ -66,8 +66,8 @@ class TranslationSession:
         self._update_taken = asyncio.Event()
         self._endpointer = Endpointer.of(start.options)
         self._guards = Guards(start.totals.guards_hit)
-        target_ms = start.options.target_lag_ms
-        self._lag = LagControl(target_ms, start.lag_ms) if target_ms else None
+        lag_ms = start.lag_ms
+        self._lag_ms = start.options.target_lag_ms if lag_ms is None else lag_ms
         self._choose(start.options)
         self._grid = start.grid or self._fresh_grid(start.start_sample)
         # An utterance may begin before the end of the last one's audio, which stays received.
@@ -210,8 +210,8 @@ class TranslationSession:
         timeline.words = words
         self.totals.item_count += len(words)
         self.totals.word_count += sum(word.starts_word for word in words)
-        if self._lag is not None:
-            self._lag.note(words, self._options)
+        if self._lag_ms is not None:
+            self._lag_ms = lag_after(self._lag_ms, words, self._options)
         if end is None:
             self._adopt(utterance, self._asked, segment.end_sample)
         else:
@@ -293,7 +293,7 @@ class TranslationSession:
     def _choose(self, asked: StreamOptions) -> None:
         """Take what the client asks for, at the lag to be held."""
         self._asked = asked
-        self._options = options_at_lag(asked, self._lag.lag_ms) if self._lag else asked
+        self._options = asked if self._lag_ms is None else options_at_lag(asked, self._lag_ms)
 
     def _adopt(self, utterance: Utterance, asked: StreamOptions, position_sample: int) -> None:
         """Go on with what the client asks for; the next segment ends after a position."""
@@ -343,7 +343,7 @@ class TranslationSession:
             self._asked,
             utterance.snapshot(),
             self._grid if utterance.segment_index else None,
-            self._lag.lag_ms if self._lag else None,
+            self._lag_ms,
             self._decided_sample,
             timeline.finished_ms,
             self._audio.arrivals.origin_s if self._options.merges_segments else None,

@@ -103,8 +103,8 @@ def test_align_att_stops_at_the_first_token_aligned_with_the_newest_states():
 def test_align_att_waits_while_all_states_are_new():
     """With f states or fewer nothing is old enough."""
     policy = AlignAtt(frames=4, attention_layer=1)
-    assert policy.looks_at_newest([0.9, 0.1, 0.0, 0.0, 0.0])
-    assert policy.looks_at_newest([1.0])
+    for row in ([0.9, 0.1, 0.0, 0.0, 0.0], [1.0]):
+        assert policy.is_decided(make_token(5, attention=row), 0)
     assert not policy.wants_hypothesis(Heard(100, state_count=1))
 
 
