@@ -77,8 +77,10 @@ live: setup ## open a page that captions what your microphone hears: make live T
 test: setup ## lint and check, at once
 	@$(MAKE) --no-print-directory --jobs 2 lint check
 
+# Half of its time a test waits, for processes that start or for audio as it is spoken: two cores bear
+# three workers.
 check: setup ## the tests alone
-	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile \
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist loadfile \
 		--no-loadscope-reorder
 
 quick: setup ## unit and contract tests: under a minute of one core

@@ -108,7 +108,7 @@ def test_the_loss_falls_and_a_run_goes_on(
     recipe = Recipe(peak_rate=2e-3, dropout=0.0)
     first = trainer(recipe)
     untaught = first.learn(next(first.rows(np.random.default_rng(1))), 0.0)
-    first.train(tmp_path / "state.pt", seconds=first.used_s + 6.0)
+    first.train(tmp_path / "state.pt", seconds=first.used_s + 2.0)
     again = trainer(recipe)
     again.train(tmp_path / "state.pt", seconds=0.0)
     assert again.step == first.step > 1
