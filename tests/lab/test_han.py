@@ -11,7 +11,8 @@ from earvoice.models.config import DecoderConfig, ModelConfig
 from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.systems.han import Sentence, Writer, Written, _scores, han_config, train
+from earvoice.systems.han import han_config, lag_words, train, translate
+from earvoice.systems.turns import Sentence, SystemReport
 from earvoice.training.wait_k_mask import WaitKMask
 from tests.tiny_model import train_sentencepiece
 
@@ -53,13 +54,15 @@ def test_words_are_written_when_they_are_due(
     learned: Learned, k: int | None, delays: list[int]
 ) -> None:
     """g(t) = min{k + t - 1, |x|}, with the k of the training and with others."""
-    written = Writer(*learned).write("two six one", k)
-    assert written == Written("zwei sechs eins", delays)
+    assert translate(*learned, "two six one", k) == ("zwei sechs eins", delays)
 
 
-def test_lag_is_told_in_words() -> None:
+def test_lag_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Wait-2 over three words into three lags two words, until the source is over."""
     sentence = Sentence("two six one", "zwei sechs eins")
-    told = _scores([Written("zwei sechs eins", [2, 3, 3])], [sentence])
-    assert str(told).endswith("LAAL 2.0 words of 1 not empty")
-    assert "LAAL" not in str(_scores([Written("", [])], [sentence]))
+    shown = SystemReport("han", "Han 2020, text", [sentence], {"held out": [sentence]})
+    for text, delays in (("zwei sechs eins", [2, 3, 3]), ("", [])):
+        shown.row("held out", [text], [lag_words(delays, sentence)], lag_unit="words")
+    _, written, silent = capsys.readouterr().out.splitlines()
+    assert written.endswith("1 of 1 exact; LAAL 2.0 words of 1 not empty")
+    assert "LAAL" not in silent

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.models.assembly import build_network
-from earvoice.models.checkpoint import read_parts, save_checkpoint
+from earvoice.encoder.model import EncoderModel
+from earvoice.models.checkpoint import load_checkpoint, read_parts, save_checkpoint
 from earvoice.models.config import (
     SAMPLE_RATE_HZ,
     DecoderConfig,
@@ -26,13 +25,13 @@ from earvoice.models.config import (
     PolicyDefaults,
     TargetLanguage,
 )
-from earvoice.models.families import family_of
-from earvoice.models.frontend import FeatureStream
+from earvoice.models.speech_detector import load_speech_detector
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.systems.turns import SystemReport, lag_ms, read_turns, score
-from earvoice.training.data import batches
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.systems.learning import DROPOUT, drawn, learn
+from earvoice.systems.turns import SystemReport, read_turns
+from earvoice.systems.wait_k import hear
+from earvoice.training.schedule import report
 from earvoice.training.transducer import align, search
 from earvoice.training.vocabulary import pieces_of
 
@@ -41,16 +40,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from earvoice.corpus.sound import Sound
     from earvoice.models.assembly import CheckpointParts
-    from earvoice.systems.turns import Scores, Turn
     from earvoice.training.transducer import Text
 
 STEP_MS = 320
 """Liu 2021 decides every 32 frames of 10 ms."""
 DECODER = DecoderConfig(layers=2, predictor_layers=2, heads=6, ffn_width=768, tied_embeddings=True)
 PEAK_RATE = 1e-3
-DROPOUT = 0.1
 ROOM_NODES = 1500
 """Of the lattices in a batch, padding included."""
 OFFLINE_WEIGHT = 0.5
@@ -67,37 +63,20 @@ class Example:
     pieces: Sequence[int]
 
 
-def caat_config(base: ModelConfig, pieces: int) -> ModelConfig:
+def over_encoder_of(
+    base: ModelConfig, name: str, pieces: int, decoder: DecoderConfig, policy: PolicyDefaults
+) -> ModelConfig:
+    """What a decoder into German is that learns over the encoder of another model."""
     return replace(
         base,
-        name="caat",
+        name=name,
         version="1",
         target_languages=(TargetLanguage("de"),),
         target_pieces=pieces,
-        decoder=DECODER,
-        policy_defaults=PolicyDefaults("transducer", attention_layer=1, segment_ms=STEP_MS),
+        decoder=decoder,
+        policy_defaults=policy,
         confidence=type(base.confidence)(),
     )
-
-
-class Hearing:
-    """An encoder as it serves: everything so far, from the beginning, at every step."""
-
-    def __init__(self, parts: CheckpointParts) -> None:
-        network = build_network(parts.config, parts.tensors)
-        network.prepare_inference(torch.float32)
-        self._encoder, self._normalisation = network.encoder, parts.normalisation
-        self._family = family_of(parts.config.encoder.architecture)
-
-    def __call__(self, sound: Sound) -> list[torch.Tensor]:
-        """[S, d] states after each step of [n] float32 sound."""
-        step = STEP_MS * SAMPLE_RATE_HZ // 1000
-        stream = FeatureStream(self._family.open_analysis(), self._normalisation)
-        features, heard = torch.empty(0, 80), []
-        for begin in range(0, len(sound), step):
-            features = torch.cat((features, stream.accept(sound[begin : begin + step])))
-            heard.append(self._encoder.encode(features).states)
-        return heard
 
 
 def train(
@@ -113,21 +92,17 @@ def train(
         The decoder; of each step of training, a piece's loss -ln P / U and the lag in steps.
     """
     torch.manual_seed(seed)
-    generator = np.random.default_rng(seed)
-    decoder = TransformerDecoder(config, DROPOUT)
-    optim = optimiser(decoder.parameters(), PEAK_RATE)
-    sizes = [len(example.heard) * (len(example.pieces) + 1) for example in examples]
-    course: list[tuple[float, float]] = []
-    for part in islice(batches(sizes, ROOM_NODES, generator), step_count):
-        loss, piece_loss, lag = _losses(decoder, [examples[i] for i in part], lag_weight)
-        optim.zero_grad()
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
-        for group in optim.param_groups:
-            group["lr"] = PEAK_RATE * rate(len(course), len(course) / step_count)
-        optim.step()
+    decoder, course = TransformerDecoder(config, DROPOUT), list[tuple[float, float]]()
+
+    def loss_of(part: Sequence[Example]) -> torch.Tensor:
+        loss, piece_loss, lag = _losses(decoder, part, lag_weight)
         course.append((piece_loss, lag))
-    return decoder.eval(), course
+        return loss
+
+    sizes = [len(example.heard) * (len(example.pieces) + 1) for example in examples]
+    parts = drawn(examples, sizes, ROOM_NODES, np.random.default_rng(seed))
+    learn(decoder, parts, loss_of, step_count, PEAK_RATE)
+    return decoder, course
 
 
 def _losses(
@@ -231,13 +206,18 @@ BEAMS = ((1, 1), (5, 1), (5, 5))
 def run(options: argparse.Namespace) -> None:
     """Train with each weight of the lag on some hundred spoken turns; a row for each."""
     parts = read_parts(options.model)
-    hearing = Hearing(parts)
+    checkpoint, device = load_checkpoint(options.model), torch.device("cpu")
+    network = EncoderModel(checkpoint, load_speech_detector(), device=device)
     turns = read_turns(options.data / "text", "train", TURNS)
     held_out = read_turns(options.data / "text", "dev", HELD_OUT)
-    heard, heard_dev = ([hearing(turn.sound) for turn in each] for each in (turns, held_out))
+    heard, heard_dev = (
+        [[step.states for step, _ in hear(network, turn.sound, STEP_MS)] for turn in each]
+        for each in (turns, held_out)
+    )
     target = pieces_of([turn.german for turn in turns], PIECES)
     vocabulary = Vocabulary(target)
-    config = caat_config(parts.config, len(vocabulary))
+    policy = PolicyDefaults("transducer", attention_layer=1, segment_ms=STEP_MS)
+    config = over_encoder_of(parts.config, "caat", len(vocabulary), DECODER, policy)
     examples = [
         Example(states, vocabulary.encode(turn.german))
         for states, turn in zip(heard, turns, strict=True)
@@ -248,7 +228,7 @@ def run(options: argparse.Namespace) -> None:
         ("learned", heard[:LEARNED], turns[:LEARNED]),
         ("held out", heard_dev, held_out),
     )
-    shown = SystemReport("caat", "Liu 2021", turns, *((name, told) for name, _, told in asked))
+    shown = SystemReport("caat", "Liu 2021", turns, {name: told for name, _, told in asked})
     for weight in LAG_WEIGHTS:
         decoder, course = train(config, examples, weight, STEPS)
         report(f"lag weight {weight}")
@@ -260,29 +240,17 @@ def run(options: argparse.Namespace) -> None:
         )
         trained = f"weight of the lag {weight:g}"
         for name, states, told in asked:
-            shown.row(name, _streamed(decoder, vocabulary, states, told), trained=trained)
+            written = [
+                [(piece, (step + 1) * float(STEP_MS)) for piece, step in writer.committed(1)]
+                for writer in (Writer(decoder, each) for each in states)
+            ]
+            shown.spoken_row(name, told, written, vocabulary, trained=trained)
         for within, between in BEAMS:
             texts = [
                 vocabulary.decode(Writer(decoder, states).searched(within, between))
                 for states in heard_dev
             ]
             beams = f"beams of {within} within a step, {between} between"
-            shown.row("held out", score(texts, held_out), trained=trained, written=beams)
+            shown.row("held out", texts, trained=trained, written=beams)
         export(parts, config, decoder, target, options.work / f"caat-{weight}")
     shown.save(options.work)
-
-
-def _streamed(
-    decoder: TransformerDecoder,
-    vocabulary: Vocabulary,
-    heard: Sequence[Sequence[torch.Tensor]],
-    turns: Sequence[Turn],
-) -> Scores:
-    """Quality and lag when each step's text is committed, as the services do it."""
-    texts, lags_ms = [], []
-    for states, turn in zip(heard, turns, strict=True):
-        written = Writer(decoder, states).committed(1)
-        texts.append(vocabulary.decode(piece for piece, _ in written))
-        times = [(piece, (step + 1) * STEP_MS) for piece, step in written]
-        lags_ms.append(lag_ms(times, vocabulary, turn))
-    return score(texts, turns, lags_ms)

@@ -17,6 +17,7 @@ from earvoice.client import (
     Committed,
     EndOfUtterance,
     SegmentDone,
+    Started,
     TranslationOptions,
     WaitK,
     connect,
@@ -24,10 +25,10 @@ from earvoice.client import (
 )
 from earvoice.client.audio import send_fast
 from earvoice.client.text import write_words
-from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import score_quality
+from earvoice.policies import format_policy
 from earvoice.runtime.audio_format import WORDS
-from earvoice.systems.turns import SILENCE_MS, SystemReport, bleu_draws, read_turns, score
+from earvoice.systems.turns import SILENCE_MS, SystemReport, read_turns, spoken_lag_ms
 from earvoice.training.schedule import report
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from earvoice.client import CommittedWord, TranslationClient, TranslationEvent
-    from earvoice.systems.turns import Scores, Turn
+    from earvoice.systems.turns import Turn
 
 TURNS, TRAINED = 60, 400
 SPOKEN = AudioFormat("float32")
@@ -107,13 +108,15 @@ async def translate_cascaded(
     return join_words(shown), written
 
 
-async def translate_directly(speech: TranslationClient, sound: bytes) -> Timed:
-    return [
-        (word, word.delay_ms)
-        async for event in speech.translate(send_fast([sound]), DIRECT)
-        if isinstance(event, Committed)
-        for word in event.words
-    ]
+async def translate_directly(speech: TranslationClient, sound: bytes) -> tuple[str, Timed]:
+    """Return the policy that the model has for the language, and the translation."""
+    policy, written = "", Timed()
+    async for event in speech.translate(send_fast([sound]), DIRECT):
+        if isinstance(event, Started) and event.options.policy is not None:
+            policy = format_policy(event.options.policy)
+        if isinstance(event, Committed):
+            written += [(word, word.delay_ms) for word in event.words]
+    return policy, written
 
 
 def run(options: argparse.Namespace) -> None:
@@ -121,7 +124,7 @@ def run(options: argparse.Namespace) -> None:
     turns = read_turns(options.data / "text", "dev", TURNS)
     report(f"{len(turns)} turns of restaurant dialogues, said by espeak-ng, held out from training")
     trained = read_turns(options.data / "text", "train", TRAINED)
-    shown = SystemReport("cascade", "a cascade", trained, ("held out", turns))
+    shown = SystemReport("cascade", "a cascade", trained, {"held out": turns})
     asyncio.run(_compare(shown, turns, options.model, options.work / "han-3"))
     shown.save(options.work)
 
@@ -132,20 +135,18 @@ async def _compare(
     async with AsyncExitStack() as stack:
         speech, text = [await _open(stack, model.resolve()) for model in (speech_model, text_model)]
         sounds = [turn.recording.astype("<f4").tobytes() for turn in turns]
-        direct = [await translate_directly(speech, sound) for sound in sounds]
-        shown.row("held out", _scores(direct, turns), trained="direct")
-        bleu = _bleu_draws(direct, turns)
+        policies, direct = zip(
+            *[await translate_directly(speech, sound) for sound in sounds], strict=True
+        )
+        bleu = _tell(shown, direct, turns, trained="direct", written=policies[0])
         for k in WAITED:
             policy = WaitK(k, "adaptive", inclusive=True)
             both = [await translate_cascaded(speech, text, sound, policy) for sound in sounds]
             captions, written = zip(*both, strict=True)
             wrong = score_quality(captions, [turn.english for turn in turns], "en").wer
             report(f"cascade, wait-{k}; captions' WER {wrong:.1f}")
-            scores = _scores(written, turns)
-            shown.row("held out", scores, trained="cascade", written=f"wait-{k}")
-            shown.difference(
-                f"cascade, wait-{k}, less the direct model", _bleu_draws(written, turns) - bleu
-            )
+            draws = _tell(shown, written, turns, trained="cascade", written=f"wait-{k}")
+            shown.difference(f"cascade, wait-{k}, less the direct model", draws - bleu)
 
 
 async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:
@@ -154,30 +155,21 @@ async def _open(stack: AsyncExitStack, model: Path) -> TranslationClient:
     return await stack.enter_async_context(connect(running.addresses["policy"]))
 
 
-def _scores(written: Sequence[Timed], turns: Sequence[Turn]) -> Scores:
-    """Quality, and lag behind the sound; of computation nothing is told."""
+def _tell(
+    shown: SystemReport,
+    timed: Sequence[Timed],
+    turns: Sequence[Turn],
+    *,
+    trained: str,
+    written: str,
+) -> np.ndarray:
+    """Tell quality, and lag behind the sound; of computation nothing is told."""
+    texts = [join_words([word for word, _ in each]) for each in timed]
     lags_ms = [
-        length_adaptive_average_lagging(
-            [
-                min(max(0.0, heard_ms - SILENCE_MS), turn.duration_ms)
-                for heard_ms in _word_times(each)
-            ],
-            turn.duration_ms,
-            len(turn.german.split()),
-        )
-        if each
-        else None
-        for each, turn in zip(written, turns, strict=True)
+        spoken_lag_ms([heard_ms - SILENCE_MS for heard_ms in _word_times(each)], turn)
+        for each, turn in zip(timed, turns, strict=True)
     ]
-    return score(_texts(written), turns, lags_ms)
-
-
-def _bleu_draws(written: Sequence[Timed], turns: Sequence[Turn]) -> np.ndarray:
-    return bleu_draws(_texts(written), turns)
-
-
-def _texts(written: Sequence[Timed]) -> list[str]:
-    return [join_words([word for word, _ in each]) for each in written]
+    return shown.row("held out", texts, lags_ms, trained=trained, written=written)
 
 
 def _word_times(written: Timed) -> list[float]:

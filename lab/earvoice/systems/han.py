@@ -6,15 +6,14 @@ One network is trained for wait-k, another with all of the source; both are writ
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Sequence
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from earvoice.corpus.texts import read_pairs
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
@@ -23,22 +22,20 @@ from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, T
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel
-from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.models.vocabulary import Vocabulary
 from earvoice.policies.base import Heard
-from earvoice.systems.turns import SystemReport, bleu_draws, score
-from earvoice.systems.wait_k import Step, write
-from earvoice.training.data import batches
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.systems.learning import DROPOUT, drawn, learn, padded_texts, text_loss
+from earvoice.systems.turns import Sentence, SystemReport
+from earvoice.systems.wait_k import Step, told, write
+from earvoice.training.schedule import report
 from earvoice.training.vocabulary import pieces_of
 from earvoice.training.wait_k_mask import WaitKMask
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from earvoice.models.translation import SightMask
-    from earvoice.systems.turns import Scores
 
 ENCODER = TextConfig(d_model=192, layers=3, heads=4, ffn_width=576)
 DECODER = DecoderConfig(layers=3, heads=4, ffn_width=576, tied_embeddings=True)
@@ -47,27 +44,14 @@ SOURCES = ("tatoeba", "restaurant", "customer-chat")
 MOST_WORDS = 8
 PIECES = 2000
 PEAK_RATE = 2e-3
-DROPOUT = 0.1
-SMOOTHING = 0.1
 ROOM_PIECES = 1500
 STEPS, HELD_OUT = 900, 150
 TRAINED = (3, None)
 """k; None trains with all of the source."""
 WRITTEN = (1, 3, 5, None)
 
-
-@dataclass(frozen=True)
-class Sentence:
-    english: str
-    german: str
-
-
-@dataclass(frozen=True)
-class Written:
-    """A translation, and for each of its words how many words had been read."""
-
-    text: str
-    delays_words: Sequence[int]
+Example = tuple[Sequence[int], Sequence[int]]
+"""Pieces of the source, its end included, and of the translation, without."""
 
 
 def read_sentences(text: Path, count: int) -> tuple[list[Sentence], list[Sentence]]:
@@ -96,7 +80,7 @@ def han_config(sources: int, targets: int) -> ModelConfig:
 
 def train(
     config: ModelConfig,
-    examples: Sequence[tuple[Sequence[int], Sequence[int]]],
+    examples: Sequence[Example],
     mask: SightMask | None,
     step_count: int,
     peak_rate: float = PEAK_RATE,
@@ -104,78 +88,66 @@ def train(
 ) -> tuple[SpeechTranslationModel, list[float]]:
     """Cross-entropy, each target word with the source that `mask` shows it.
 
-    Args:
-        examples: pieces of the source, its end included, and of the translation, without.
-
     Returns:
         The network, and the loss of each step.
     """
     torch.manual_seed(seed)
-    network = SpeechTranslationModel(config, dropout=DROPOUT).train()
-    optim = optimiser(network.parameters(), peak_rate)
+    network = SpeechTranslationModel(config, dropout=DROPOUT)
     sizes = [max(len(source), len(target)) for source, target in examples]
-    course: list[float] = []
-    for part in islice(batches(sizes, ROOM_PIECES, np.random.default_rng(seed)), step_count):
-        loss = _loss(network, [examples[i] for i in part], mask)
-        optim.zero_grad()
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        for group in optim.param_groups:
-            group["lr"] = peak_rate * rate(len(course), len(course) / step_count)
-        optim.step()
-        course.append(float(loss.detach()))
-    return network.eval(), course
+    parts = drawn(examples, sizes, ROOM_PIECES, np.random.default_rng(seed))
+    loss_of = partial(_loss, network, mask)
+    return network, learn(network, parts, loss_of, step_count, peak_rate)
 
 
 def _loss(
-    network: SpeechTranslationModel,
-    examples: Sequence[tuple[Sequence[int], Sequence[int]]],
-    mask: SightMask | None,
+    network: SpeechTranslationModel, mask: SightMask | None, examples: Sequence[Example]
 ) -> torch.Tensor:
     sources = [torch.tensor(source)[:, None] for source, _ in examples]
     padded = nn.utils.rnn.pad_sequence(sources, batch_first=True)
-    texts = [torch.tensor([EOS, *target, EOS]) for _, target in examples]
-    tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
+    tokens = padded_texts([target for _, target in examples])
     with torch.autocast("cpu", torch.bfloat16):
         lengths = torch.tensor([len(source) for source in sources])
         logits, _ = network(padded, lengths, tokens[:, :-1].clamp(min=0), mask)
-    return functional.cross_entropy(
-        logits.flatten(0, 1),
-        tokens[:, 1:].flatten(),
-        ignore_index=-1,
-        label_smoothing=SMOOTHING,
+    return text_loss(logits, tokens[:, 1:])
+
+
+def translate(
+    network: SpeechTranslationModel,
+    source: Vocabulary,
+    target: Vocabulary,
+    english: str,
+    k: int | None,
+) -> tuple[str, list[int]]:
+    """Translate with wait-k as the services do, or with all of the source where k is None.
+
+    Returns:
+        The text, and for each of its words how many words had been read.
+    """
+    words, steps = english.split(), list[Step]()
+    for count in range(1, len(words) + 1):
+        pieces, _ = source_pieces(words[:count], source, ended=count == len(words))
+        states = network.encoder.encode(torch.tensor(pieces)[:, None]).states
+        steps.append(Step(Heard(0.0, len(pieces), count), states))
+    written = write(network.transformer_decoder, target, steps, k)
+    text = target.decode(token.token_id for token, _ in written)
+    return text, [step + 1 for token, step in written if token.starts_word]
+
+
+def lag_words(delays_words: Sequence[int], sentence: Sentence) -> float | None:
+    """LAAL in words; None where nothing is written."""
+    if not delays_words:
+        return None
+    return length_adaptive_average_lagging(
+        delays_words, len(sentence.english.split()), len(sentence.german.split())
     )
-
-
-class Writer:
-    """Writes one sentence as the services do: a word comes, the policy says how much to commit."""
-
-    def __init__(
-        self, network: SpeechTranslationModel, source: Vocabulary, target: Vocabulary
-    ) -> None:
-        self._encoder, self._decoder = network.encoder, network.transformer_decoder
-        self._source, self._target = source, target
-
-    def write(self, english: str, k: int | None) -> Written:
-        """Translate with wait-k, or with all of the source where k is None."""
-        words = english.split()
-        steps = [self._read(words[:count], len(words)) for count in range(1, len(words) + 1)]
-        written = write(self._decoder, self._target, steps, k)
-        text = self._target.decode(token.token_id for token, _ in written)
-        return Written(text, [step + 1 for token, step in written if token.starts_word])
-
-    def _read(self, words: Sequence[str], whole: int) -> Step:
-        pieces, _ = source_pieces(words, self._source, ended=len(words) == whole)
-        states = self._encoder.encode(torch.tensor(pieces)[:, None]).states
-        return Step(Heard(0.0, len(pieces), len(words)), states)
 
 
 def run(options: argparse.Namespace) -> None:
     """Train both, write what is held out with every k, and leave checkpoints and texts."""
     learned, held_out = read_sentences(options.data / "text", HELD_OUT)
     report(f"{len(learned)} sentences, {len(held_out)} held out")
-    shown = SystemReport("han", "Han 2020, text", learned, ("held out", held_out))
-    unchanged = score([each.english for each in held_out], held_out)
+    shown = SystemReport("han", "Han 2020, text", learned, {"held out": held_out})
+    unchanged = [each.english for each in held_out]
     shown.row("held out", unchanged, trained="none: the source as it is")
     models = [
         pieces_of((each.english for each in learned), PIECES),
@@ -192,15 +164,22 @@ def run(options: argparse.Namespace) -> None:
     for trained in TRAINED:
         mask = trained and WaitKMask(trained, source, target, reads_words=True)
         network, course = train(config, examples, mask or None, STEPS)
-        name = _told(trained)
+        name = told(trained)
         ends = fmean(course[:20]), fmean(course[-20:])
         report(f"trained with {name}: loss {ends[0]:.2f} to {ends[1]:.2f}")
-        writer = Writer(network, source, target)
         for k in WRITTEN:
-            written = [writer.write(each.english, k) for each in held_out]
-            scores = _scores(written, held_out)
-            shown.row("held out", scores, trained=name, written=_told(k))
-            bleu[trained, k] = bleu_draws([each.text for each in written], held_out)
+            texts, delays = zip(
+                *(translate(network, source, target, each.english, k) for each in held_out),
+                strict=True,
+            )
+            bleu[trained, k] = shown.row(
+                "held out",
+                texts,
+                list(map(lag_words, delays, held_out)),
+                trained=name,
+                written=told(k),
+                lag_unit="words",
+            )
         save_checkpoint(
             options.work / f"han-{trained or 'all'}",
             config,
@@ -210,13 +189,9 @@ def run(options: argparse.Namespace) -> None:
             target_model=models[1],
         )
     for k in WRITTEN:
-        compared = f"trained with k 3 less all of the source, written with {_told(k)}"
+        compared = f"trained with k 3 less all of the source, written with {told(k)}"
         shown.difference(compared, bleu[TRAINED[0], k] - bleu[TRAINED[1], k])
     shown.save(options.work)
-
-
-def _told(k: int | None) -> str:
-    return f"k {k}" if k else "all of the source"
 
 
 def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
@@ -227,16 +202,3 @@ def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
         ("de", [each.german for each in sentences]),
     ):
         (work / f"held-out.{tag}").write_text("\n".join(texts) + "\n", encoding="utf8")
-
-
-def _scores(written: Sequence[Written], sentences: Sequence[Sentence]) -> Scores:
-    """Quality, and lag in words of those that are not empty."""
-    lags = [
-        length_adaptive_average_lagging(
-            each.delays_words, len(sentence.english.split()), len(sentence.german.split())
-        )
-        if each.delays_words
-        else None
-        for each, sentence in zip(written, sentences, strict=True)
-    ]
-    return score([each.text for each in written], sentences, lags, "words")

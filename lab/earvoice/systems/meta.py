@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import (
@@ -36,25 +35,16 @@ from earvoice.models.transformer import TokenPositions
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.systems.han import read_sentences
-from earvoice.systems.turns import (
-    SystemReport,
-    bleu_draws,
-    features_of,
-    lag_ms,
-    normalised_features,
-    read_turns,
-    score,
-)
+from earvoice.systems.learning import DROPOUT, descend, drawn, learn, padded_texts, text_loss
+from earvoice.systems.turns import SystemReport, features_of, normalised_features, read_turns
 from earvoice.systems.wait_k import MOST_PIECES
-from earvoice.training.data import batches
 from earvoice.training.meta import meta_backward
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.schedule import report
 from earvoice.training.vocabulary import pieces_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
+    from collections.abc import Iterator, Mapping, Sequence
 
 ENCODER = EncoderConfig(
     architecture="transformer",
@@ -80,8 +70,7 @@ META_STEPS, TUNE_STEPS = 900, 500
 ALPHA = 0.1
 """Of equation 1."""
 PEAK_RATE = 1e-3
-DROPOUT = 0.1
-SMOOTHING = 0.1
+FIRST_STEP = 1
 ROOM_STATES = 400
 WAIT_K = 5
 HEARD_STRIDE = 3
@@ -143,55 +132,27 @@ def visible_states(tokens: int, states: int, stride: int) -> torch.Tensor:
 
 
 def loss_of(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch.Tensor:
-    texts = [torch.tensor([EOS, each.tag, *each.pieces, EOS]) for each in examples]
-    tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
+    tokens = padded_texts([[each.tag, *each.pieces] for each in examples])
     with torch.autocast("cpu", torch.bfloat16):
         states, lengths, stride = encoded(network, [each.source for each in examples])
         given = tokens[:, :-1].clamp(min=0)
         visible = visible_states(given.shape[1], states.shape[1], stride)
         logits = network.transformer_decoder(given, states, lengths, visible)
-    return functional.cross_entropy(
-        logits[:, 1:].flatten(0, 1),
-        tokens[:, 2:].flatten(),
-        ignore_index=-1,
-        label_smoothing=SMOOTHING,
-    )
+    return text_loss(logits[:, 1:], tokens[:, 2:])
 
 
-def drawn(examples: Sequence[Example], generator: np.random.Generator) -> Iterator[list[Example]]:
+def batches_of(
+    examples: Sequence[Example], generator: np.random.Generator
+) -> Iterator[list[Example]]:
     sizes = [max(each.state_count, len(each.pieces) + 2) for each in examples]
-    for part in batches(sizes, ROOM_STATES, generator):
-        yield [examples[i] for i in part]
-
-
-def descend(
-    network: SpeechTranslationModel, backward: Callable[[], float], step_count: int
-) -> list[float]:
-    """Adam for so many steps by the gradients that `backward` leaves; return the losses."""
-    optim = optimiser(network.train().parameters(), PEAK_RATE)
-    course: list[float] = []
-    while len(course) < step_count:
-        optim.zero_grad()
-        course.append(backward())
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        for group in optim.param_groups:
-            group["lr"] = PEAK_RATE * rate(len(course), len(course) / step_count)
-        optim.step()
-    network.eval()
-    return course
+    return drawn(examples, sizes, ROOM_STATES, generator)
 
 
 def train(
     network: SpeechTranslationModel, examples: Sequence[Example], step_count: int, seed: int = 1
 ) -> list[float]:
-    parts = drawn(examples, np.random.default_rng(seed))
-
-    def backward() -> float:
-        loss = loss_of(network, next(parts))
-        torch.autograd.backward(loss)
-        return float(loss.detach())
-
-    return descend(network, backward, step_count)
+    parts = batches_of(examples, np.random.default_rng(seed))
+    return learn(network, parts, partial(loss_of, network), step_count, PEAK_RATE, FIRST_STEP)
 
 
 def meta_train(
@@ -202,7 +163,7 @@ def meta_train(
 ) -> list[float]:
     """At each step a task is drawn, and two batches of it."""
     generator = np.random.default_rng(seed)
-    parts = [drawn(examples, generator) for examples in tasks]
+    parts = [batches_of(examples, generator) for examples in tasks]
     parameters = list(network.parameters())
 
     def backward() -> float:
@@ -210,7 +171,7 @@ def meta_train(
         first, second = (partial(loss_of, network, part) for part in islice(task, 2))
         return meta_backward(parameters, first, second, ALPHA)
 
-    return descend(network, backward, step_count)
+    return descend(network, backward, step_count, PEAK_RATE, FIRST_STEP)
 
 
 @torch.inference_mode()
@@ -273,10 +234,10 @@ def run(options: argparse.Namespace) -> None:
         "learned": (turns[:LEARNED], heard[:LEARNED]),
         "held out": (held_out, [features_of(turn, normalisation) for turn in held_out]),
     }
-    told_of = ((which, told) for which, (told, _) in asked.items())
-    shown = SystemReport("meta", "Han 2020, speech", turns[:TRANSLATED], *told_of)
+    told_of = {which: told for which, (told, _) in asked.items()}
+    shown = SystemReport("meta", "Han 2020, speech", turns[:TRANSLATED], told_of)
     config = meta_config(len(source), len(vocabulary))
-    found: dict[tuple[str, str], list[str]] = {}
+    draws: dict[tuple[str, str], np.ndarray] = {}
     for name in ("wMT", "woMT"):
         torch.manual_seed(1)
         network, began = SpeechTranslationModel(config, dropout=DROPOUT), time.process_time()
@@ -285,10 +246,7 @@ def run(options: argparse.Namespace) -> None:
         report(f"{name}: loss {course[0]:.2f} to {fmean(course[-20:]):.2f}, {seconds:.0f} s")
         for which, (told, sounds) in asked.items():
             written = [write(network, sound, german) for sound in sounds]
-            given = [vocabulary.decode(piece for piece, _ in each) for each in written]
-            lags = [lag_ms(each, vocabulary, t) for each, t in zip(written, told, strict=True)]
-            shown.row(which, score(given, told, lags), trained=name)
-            found[name, which] = given
+            draws[name, which] = shown.spoken_row(which, told, written, vocabulary, trained=name)
         save_checkpoint(
             options.work / f"meta-{name}",
             config,
@@ -297,9 +255,8 @@ def run(options: argparse.Namespace) -> None:
             source_model=model,
             target_model=model,
         )
-    for which, (told, _) in asked.items():
-        first, second = (bleu_draws(found[name, which], told) for name in ("wMT", "woMT"))
-        shown.difference(f"{which}: wMT less woMT", first - second)
+    for which in asked:
+        shown.difference(f"{which}: wMT less woMT", draws["wMT", which] - draws["woMT", which])
     shown.save(options.work)
 
 

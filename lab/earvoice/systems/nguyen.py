@@ -7,6 +7,7 @@ with two encoders of like size below the same decoder.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, product
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +18,7 @@ from torch.nn import functional
 
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.bootstrap import Bootstrap
-from earvoice.evaluation.word_errors import count_errors, plain_words
+from earvoice.evaluation.quality import word_error_counts
 from earvoice.models.checkpoint import read_parts, save_checkpoint
 from earvoice.models.config import (
     FRAME_SHIFT_MS,
@@ -31,17 +32,10 @@ from earvoice.models.config import (
 )
 from earvoice.models.lstm import LstmConfig, LstmDecoder
 from earvoice.models.translation import SpeechTranslationModel
-from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.systems.turns import (
-    SystemReport,
-    features_of,
-    lag_ms,
-    normalised_features,
-    read_turns,
-    score,
-)
-from earvoice.training.data import batches
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.models.vocabulary import Vocabulary
+from earvoice.systems.learning import DROPOUT, continued, drawn, learn, padded_texts, text_loss
+from earvoice.systems.turns import SystemReport, features_of, normalised_features, read_turns
+from earvoice.training.schedule import report
 from earvoice.training.vocabulary import pieces_of
 
 if TYPE_CHECKING:
@@ -72,9 +66,7 @@ SETTINGS = tuple(product((100, 200), (10, 20), (3, 2, 1)))
 MAX_LENGTH_RATIO = 1.0
 """Of the text's pieces to the encoder's states, into German."""
 CTC_WEIGHT = 0.3
-SMOOTHING = 0.1
 PEAK_RATE = 2e-3
-DROPOUT = 0.1
 ROOM_FRAMES = 6000
 TURNS, HELD_OUT, STEPS = 400, 60, 250
 
@@ -115,34 +107,17 @@ def train(
         The network, and the loss of each step.
     """
     torch.manual_seed(seed)
-    network = SpeechTranslationModel(config, dropout=DROPOUT).train()
-    optim = optimiser(network.parameters(), peak_rate)
+    network = SpeechTranslationModel(config, dropout=DROPOUT)
     sizes = [len(example.features) for example in examples]
-    course: list[float] = []
-    for part in islice(batches(sizes, ROOM_FRAMES, np.random.default_rng(seed)), step_count):
-        loss = _loss(network, [examples[i] for i in part])
-        optim.zero_grad()
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        for group in optim.param_groups:
-            group["lr"] = peak_rate * rate(len(course), len(course) / step_count)
-        optim.step()
-        course.append(float(loss.detach()))
-    return network.eval(), course
+    parts = drawn(examples, sizes, ROOM_FRAMES, np.random.default_rng(seed))
+    return network, learn(network, parts, partial(_loss, network), step_count, peak_rate)
 
 
 def _loss(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch.Tensor:
     padded = nn.utils.rnn.pad_sequence([each.features for each in examples], batch_first=True)
     frames = torch.tensor([len(each.features) for each in examples])
-    texts = [torch.tensor([EOS, *each.pieces, EOS]) for each in examples]
-    tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=-1)
+    tokens = padded_texts([each.pieces for each in examples])
     logits, encoded = network(padded, frames, tokens[:, :-1].clamp(min=0))
-    written = functional.cross_entropy(
-        logits.flatten(0, 1),
-        tokens[:, 1:].flatten(),
-        ignore_index=-1,
-        label_smoothing=SMOOTHING,
-    )
     labels = torch.tensor([label for each in examples for label in each.transcript])
     heard = functional.ctc_loss(
         encoded.ctc_log_probs.transpose(0, 1),
@@ -152,7 +127,7 @@ def _loss(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch
         blank=network.config.blank,
         zero_infinity=True,
     )
-    return written + CTC_WEIGHT * heard
+    return text_loss(logits, tokens[:, 1:]) + CTC_WEIGHT * heard
 
 
 class Schedule:
@@ -178,7 +153,8 @@ class Schedule:
             states = self._prefix(frames)
             room = int(MAX_LENGTH_RATIO * len(states)) - len(written)
             room = room if frames == whole else min(count, room)
-            new = self._continued(states, [piece for piece, _ in written], room)
+            kept = [piece for piece, _ in written]
+            new = islice(continued(self._decoder, states, kept), room)
             written += [(piece, float(frames * FRAME_SHIFT_MS)) for piece in new]
             if frames == whole:
                 return written
@@ -192,18 +168,6 @@ class Schedule:
             self._states[frames] = self._encoder.encode(self._features[:frames]).states
         return self._states[frames]
 
-    def _continued(self, states: torch.Tensor, text: list[int], room: int) -> list[int]:
-        cache, given, new = self._decoder.open_cache(states), [EOS, *text], list[int]()
-        while len(new) < room:
-            logits, _ = self._decoder.prefill(given, cache, 1, first_logits=len(given) - 1)
-            logits[:, :EOS] = -torch.inf
-            piece = int(logits[0].argmax())
-            if piece == EOS:
-                break
-            new.append(piece)
-            given = [piece]
-        return new
-
 
 def run(options: argparse.Namespace) -> None:
     """Both encoders, both units: what was learned, the twelve settings, and the hypothesis."""
@@ -215,9 +179,7 @@ def run(options: argparse.Namespace) -> None:
     heard = [features_of(turn, normalisation) for turn in held_out]
     asked = [(turns[:HELD_OUT], features[:HELD_OUT], "learned"), (held_out, heard, "held out")]
     report(f"{len(turns)} turns, {len(held_out)} held out; of the learned the first {HELD_OUT}")
-    shown = SystemReport(
-        "nguyen", "Nguyen 2021", turns, *((which, told) for told, _, which in asked)
-    )
+    shown = SystemReport("nguyen", "Nguyen 2021", turns, {which: told for told, _, which in asked})
     for unit, (kind, count) in UNITS.items():
         target = pieces_of([turn.german for turn in turns], count, kind)
         vocabulary = Vocabulary(target)
@@ -272,14 +234,11 @@ def _rows(
             schedule.offline() if setting is None else schedule.write(*setting)
             for schedule in schedules
         ]
-        texts = [vocabulary.decode(piece for piece, _ in each) for each in written]
-        lags = [lag_ms(each, vocabulary, turn) for each, turn in zip(written, turns, strict=True)]
         name = "offline" if setting is None else "k {}, s {}, N {}".format(*setting)
-        shown.row(which, score(texts, turns, lags), trained=trained, written=name)
-        pairs = zip(texts, turns, strict=True)
-        found.append(
-            np.array([count_errors(plain_words(t), plain_words(turn.german)) for t, turn in pairs])
-        )
+        shown.spoken_row(which, turns, written, vocabulary, trained=trained, written=name)
+        texts = [vocabulary.decode(piece for piece, _ in each) for each in written]
+        counts = word_error_counts(texts, [turn.german for turn in turns], "de")
+        found.append(np.array([errors for errors, _ in counts]))
     return found
 
 
@@ -290,5 +249,6 @@ def _costs(
     cost = {
         name: np.mean(errors[name, which][:-1], 0) - errors[name, which][-1] for name in ENCODERS
     }
-    words = np.array([len(plain_words(turn.german)) for turn in turns])
+    german = [turn.german for turn in turns]
+    words = np.array([count for _, count in word_error_counts(german, german, "de")])
     return 100 * Bootstrap(len(turns)).ratio(cost["transformer"] - cost["lstm"], words)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from math import nan
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,17 +31,17 @@ class Row:
 
     system: str
     paper: str
-    trained: str
-    written_with: str
     test_set: str
     inputs: int
     bleu: float
     bleu_low: float
     bleu_high: float
     wer: float
-    laal: float
-    laal_unit: str
     baseline_bleu: float
+    trained: str = ""
+    written_with: str = ""
+    laal: float = nan
+    laal_unit: str = "ms"
 
 
 @dataclass(frozen=True)

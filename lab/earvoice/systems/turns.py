@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from math import nan
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from earvoice.corpus.clips import say
 from earvoice.corpus.spoken import spoken_form
 from earvoice.corpus.texts import comparison_key, fits, tidy
 from earvoice.corpus.voice import Voice
-from earvoice.evaluation.bootstrap import Bootstrap, Estimate, estimate, sentence_statistics
+from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statistics
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.config import SAMPLE_RATE_HZ
@@ -27,7 +27,7 @@ from earvoice.systems.rows import Difference, Row, write_rows
 from earvoice.training.schedule import report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from earvoice.corpus.sound import Sound
@@ -40,9 +40,13 @@ FILE = "restaurant.{split}.dialogue-turn-en-de.tsv"
 
 
 @dataclass(frozen=True)
-class Turn:
+class Sentence:
     english: str
     german: str
+
+
+@dataclass(frozen=True)
+class Turn(Sentence):
     sound: Sound
     """[n] float32 at 16 kHz, of espeak-ng."""
 
@@ -100,69 +104,6 @@ def _pairs(text: Path, split: str, most_words: int) -> Iterator[tuple[str, str]]
                 yield english, german
 
 
-class Translated(Protocol):
-    """A turn or a sentence with its reference."""
-
-    @property
-    def german(self) -> str: ...
-
-
-@dataclass(frozen=True)
-class Scores:
-    """How good what was written is, and how late.
-
-    Attributes:
-        lags: LAAL of each that is not empty.
-    """
-
-    bleu: Estimate
-    wer: float
-    exact: int
-    count: int
-    lags: Sequence[float]
-    lag_unit: Literal["ms", "words"]
-
-    @property
-    def laal(self) -> float:
-        return fmean(self.lags) if self.lags else nan
-
-    def __str__(self) -> str:
-        bleu = self.bleu
-        text = (
-            f"BLEU {bleu.value:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], WER {self.wer:.1f}, "
-            f"{self.exact} of {self.count} exact"
-        )
-        if not self.lags:
-            return text
-        decimals = 1 if self.lag_unit == "words" else 0
-        lag = f"{self.laal:.{decimals}f} {self.lag_unit}"
-        return f"{text}; LAAL {lag} of {len(self.lags)} not empty"
-
-
-def score(
-    texts: Sequence[str],
-    translated: Sequence[Translated],
-    lags: Sequence[float | None] = (),
-    lag_unit: Literal["ms", "words"] = "ms",
-) -> Scores:
-    """Score texts; a lag of None is that of an empty one."""
-    references = [each.german for each in translated]
-    return Scores(
-        estimate(bleu_draws(texts, translated)),
-        100 * word_error_rate(texts, references, "de"),
-        sum(text == wanted for text, wanted in zip(texts, references, strict=True)),
-        len(texts),
-        [lag for lag in lags if lag is not None],
-        lag_unit,
-    )
-
-
-def bleu_draws(texts: Sequence[str], translated: Sequence[Translated]) -> np.ndarray:
-    """As `Bootstrap.bleu`: the same turns are drawn for whatever is compared."""
-    statistics = sentence_statistics(texts, [each.german for each in translated], "de")
-    return Bootstrap(len(texts)).bleu(statistics)
-
-
 class SystemReport:
     """Prints what a system has shown, and keeps it for the results page.
 
@@ -173,39 +114,88 @@ class SystemReport:
         self,
         system: str,
         paper: str,
-        trained: Sequence[Translated],
-        *test_sets: tuple[str, Sequence[Translated]],
+        trained: Sequence[Sentence],
+        test_sets: Mapping[str, Sequence[Sentence]],
     ) -> None:
         self._system, self._paper = system, paper
+        self._test_sets = test_sets
         self._rows: list[Row] = []
         self._differences: list[Difference] = []
         commonest = Counter(each.german for each in trained).most_common(1)[0][0]
-        self._baselines: dict[str, float] = {}
-        for name, translated in test_sets:
-            scores = score([commonest] * len(translated), translated)
-            report(f"trivial baseline, always {commonest!r}, {name}: {scores}")
-            self._baselines[name] = scores.bleu.value
+        self._baselines = dict.fromkeys(test_sets, nan)
+        for name, sentences in test_sets.items():
+            row, told, _ = self._score(name, [commonest] * len(sentences))
+            report(f"trivial baseline, always {commonest!r}, {name}: {told}")
+            self._baselines[name] = row.bleu
 
-    def row(self, test_set: str, scores: Scores, *, trained: str = "", written: str = "") -> None:
-        """Take how a test set was written, by which training and with what."""
-        report(f"  {', '.join(filter(None, (test_set, written)))}: {scores}")
-        self._rows.append(
-            Row(
-                self._system,
-                self._paper,
-                trained,
-                written,
-                test_set,
-                scores.count,
-                scores.bleu.value,
-                scores.bleu.low,
-                scores.bleu.high,
-                scores.wer,
-                scores.laal,
-                scores.lag_unit,
-                self._baselines[test_set],
-            )
+    def row(
+        self,
+        test_set: str,
+        texts: Sequence[str],
+        lags: Sequence[float | None] = (),
+        *,
+        trained: str = "",
+        written: str = "",
+        lag_unit: Literal["ms", "words"] = "ms",
+    ) -> np.ndarray:
+        """Take how a test set was written, by which training and with what.
+
+        Args:
+            lags: LAAL of each text; None of an empty one.
+
+        Returns:
+            BLEU of every draw, [R + 1], as of `Bootstrap.bleu`: the same sentences are drawn for
+            whatever is compared.
+        """
+        row, told, draws = self._score(test_set, texts)
+        known = [lag for lag in lags if lag is not None]
+        if known:
+            row = replace(row, laal=fmean(known))
+            decimals = 1 if lag_unit == "words" else 0
+            told += f"; LAAL {row.laal:.{decimals}f} {lag_unit} of {len(known)} not empty"
+        report(f"  {', '.join(filter(None, (test_set, written)))}: {told}")
+        self._rows.append(replace(row, trained=trained, written_with=written, laal_unit=lag_unit))
+        return draws
+
+    def spoken_row(
+        self,
+        test_set: str,
+        turns: Sequence[Turn],
+        pieces: Sequence[Sequence[tuple[int, float]]],
+        vocabulary: Vocabulary,
+        *,
+        trained: str = "",
+        written: str = "",
+    ) -> np.ndarray:
+        """Take how turns were written: each piece, and when, in ms of audio; as `row`."""
+        lags_ms = [
+            _lag_ms(each, vocabulary, turn) for each, turn in zip(pieces, turns, strict=True)
+        ]
+        texts = [vocabulary.decode(piece for piece, _ in each) for each in pieces]
+        return self.row(test_set, texts, lags_ms, trained=trained, written=written)
+
+    def _score(self, test_set: str, texts: Sequence[str]) -> tuple[Row, str, np.ndarray]:
+        references = [each.german for each in self._test_sets[test_set]]
+        draws = Bootstrap(len(texts)).bleu(sentence_statistics(texts, references, "de"))
+        bleu = estimate(draws)
+        wer = 100 * word_error_rate(texts, references, "de")
+        exact = sum(text == wanted for text, wanted in zip(texts, references, strict=True))
+        told = (
+            f"BLEU {bleu.value:.1f} [{bleu.low:.1f}, {bleu.high:.1f}], WER {wer:.1f}, "
+            f"{exact} of {len(texts)} exact"
         )
+        row = Row(
+            self._system,
+            self._paper,
+            test_set,
+            len(texts),
+            bleu.value,
+            bleu.low,
+            bleu.high,
+            wer,
+            self._baselines[test_set],
+        )
+        return row, told, draws
 
     def difference(
         self, compared: str, draws: np.ndarray, unit: Literal["BLEU", "WER"] = "BLEU"
@@ -221,19 +211,21 @@ class SystemReport:
         write_rows(work, self._system, self._rows, self._differences)
 
 
-def lag_ms(
+def _lag_ms(
     written: Sequence[tuple[int, float]], vocabulary: Vocabulary, turn: Turn
 ) -> float | None:
-    """LAAL over words, each there with its last piece; None where nothing is written.
-
-    Args:
-        written: each piece, and when, in ms of audio.
-    """
-    ends = [
-        min(turn.duration_ms, time_ms)
+    """LAAL over words, each there with its last piece; None where nothing is written."""
+    ends_ms = [
+        time_ms
         for (_, time_ms), following in zip_longest(written, written[1:])
         if following is None or vocabulary.starts_word(following[0])
     ]
-    if not ends:
+    return spoken_lag_ms(ends_ms, turn)
+
+
+def spoken_lag_ms(ends_ms: Sequence[float], turn: Turn) -> float | None:
+    """LAAL of words, by when each was there, in ms of audio; None where there are none."""
+    if not ends_ms:
         return None
-    return length_adaptive_average_lagging(ends, turn.duration_ms, len(turn.german.split()))
+    times_ms = [min(max(0.0, end_ms), turn.duration_ms) for end_ms in ends_ms]
+    return length_adaptive_average_lagging(times_ms, turn.duration_ms, len(turn.german.split()))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
-from earvoice.models.vocabulary import EOS
+from earvoice.encoder.evidence import source_words
+from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.policies import WaitK
 from earvoice.policies.base import Heard, Hypothesis, Token
+from earvoice.systems.learning import continued
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from earvoice.corpus.sound import Sound
+    from earvoice.encoder.model import EncoderModel
     from earvoice.models.decoding import CachedDecoder
     from earvoice.models.vocabulary import Vocabulary
 
@@ -57,15 +63,38 @@ def _continued(
     policy: WaitK | None,
 ) -> list[Token]:
     """The most probable text after what is kept, as far as the policy looks."""
-    cache, given, new = decoder.open_cache(states), [EOS, *kept], list[Token]()
-    while len(kept) + len(new) < MOST_PIECES:
-        logits, _ = decoder.prefill(given, cache, 1, first_logits=len(given) - 1)
-        logits[:, :EOS] = -torch.inf
-        piece = int(logits[0].argmax())
-        if piece == EOS:
-            break
+    new: list[Token] = []
+    for piece in islice(continued(decoder, states, kept), MOST_PIECES - len(kept)):
         new.append(Token(piece, b"", target.starts_word(piece), ()))
         if policy is not None and policy.is_decided(new[-1], len(new) - 1):
             break
-        given = [piece]
     return new
+
+
+def hear(network: EncoderModel, sound: Sound, step_ms: float) -> list[tuple[Step, tuple[int, ...]]]:
+    """What is known after each step of [n] float32 at 16 kHz, and the CTC label of each state.
+
+    As the encoder service does it: everything so far is heard again at every step.
+    """
+    features_of = network.open_features()
+    step, parts = round(step_ms * SAMPLE_RATE_HZ / 1000), list[np.ndarray]()
+    found: list[tuple[Step, tuple[int, ...]]] = []
+    for end in range(step, len(sound) + step, step):
+        parts.append(features_of(sound[end - step : end]))
+        encoding = network.encode(np.concatenate(parts))
+        word_count, has_partial, _ = source_words(
+            encoding.frame_labels, network.blank, network.label_kinds, final=end >= len(sound)
+        )
+        states = torch.frombuffer(bytearray(encoding.states), dtype=torch.float32)
+        heard = Heard(
+            min(end, len(sound)) * 1000 / SAMPLE_RATE_HZ,
+            len(encoding.labels),
+            word_count,
+            has_partial,
+        )
+        found.append((Step(heard, states.view(-1, network.dimension)), encoding.labels))
+    return found
+
+
+def told(k: int | None) -> str:
+    return f"k {k}" if k else "all of the source"
