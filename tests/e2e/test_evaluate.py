@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import soundfile
 
-from earvoice.evaluation.clock import true_elapsed
+from earvoice.evaluation.instance import true_elapsed
 from earvoice.evaluation.log import read_records
 from earvoice.evaluation.simuleval_log import read_segments
 from tests.e2e.running import Running, earvoice

@@ -19,7 +19,7 @@ from earvoice.models.config import PolicyDefaults
 from earvoice.policies import AlignAtt, Edatt
 
 if TYPE_CHECKING:
-    from earvoice.evaluation.replay.run import ReplaySweep
+    from earvoice.evaluation.replay.run import Replay
 
 
 LAGS_MS = (1000, 1250, 1500, 1750, 2000, 2500, 3000)
@@ -97,7 +97,7 @@ LEAST_LAMBDA_GAIN = 0.2
 class Calibrator:
     """A recorded development set with references."""
 
-    sweep: ReplaySweep
+    replay: Replay
     output: Path
     segment_ms: int
     most_lag_ms: float
@@ -127,10 +127,10 @@ class Calibrator:
 
     @property
     def _head_count(self) -> int:
-        return self.sweep.model.served.head_count
+        return self.replay.served.head_count
 
     def _choose_layer(self) -> int:
-        last = self.sweep.model.served.description.decoder_layer_count
+        last = self.replay.served.description.decoder_layer_count
         every = tuple(range(1, self._head_count + 1))
         layers = {
             str(layer): Edatt(
@@ -165,7 +165,7 @@ class Calibrator:
             for policy in candidates.values()
             for alpha in ALPHAS
         ]
-        self.sweep.replay(settings, self.output)
+        self.replay.run(settings, self.output)
         qualities = {
             value: quality(self._read(ALPHAS, partial(_with_alpha, policy)))
             for value, policy in candidates.items()
@@ -180,7 +180,7 @@ class Calibrator:
         values: Sequence[ParameterT],
         policy_of: Callable[[ParameterT], Edatt | AlignAtt],
     ) -> list[TriedPoint[ParameterT]]:
-        self.sweep.replay([self._setting(policy_of(value)) for value in values], self.output)
+        self.replay.run([self._setting(policy_of(value)) for value in values], self.output)
         return self._read(values, policy_of)
 
     def _read(
@@ -195,7 +195,7 @@ class Calibrator:
             laal_ms = scored.latency("LAAL", "ideal")
             found = scored.report.quality
             if found is None:
-                raise RecordingError(f"{self.sweep.recording.folder} has no references")
+                raise RecordingError(f"{self.replay.recording.folder} has no references")
             if laal_ms is not None:
                 score = 100 - found.wer if self.are_captions else found.bleu
                 points.append(TriedPoint(value, laal_ms, score))

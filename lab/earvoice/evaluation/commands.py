@@ -168,10 +168,11 @@ def _run_replay(options: argparse.Namespace) -> int:
     lines = read_lines(options.settings) if options.settings else ()
     settings = read_settings([*options.policy, *(line for line in lines if line.strip())])
     with computing():
-        from earvoice.evaluation.replay.run import ReplaySweep  # noqa: PLC0415 - imports torch
+        from earvoice.evaluation.replay.run import Replay  # noqa: PLC0415 - imports torch
 
-        sweep = ReplaySweep(options.recording, options.model, options.to, options.limit)
-        tally = sweep.replay(settings, options.output)
+        replay = Replay(options.recording, options.model, options.to, options.limit)
+        replay.run(settings, options.output)
+        tally = replay.tally
     sys.stderr.write(
         f"{len(settings)} settings; hypotheses: {tally['asked']} asked for, "
         f"{tally['searched']} searched; beams: {tally['beams asked']} asked for, "
@@ -241,7 +242,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
     with computing():
         from earvoice.evaluation.calibration import Calibrator  # noqa: PLC0415 - imports torch
         from earvoice.evaluation.recorder import record_inputs  # noqa: PLC0415
-        from earvoice.evaluation.replay.run import ReplaySweep  # noqa: PLC0415
+        from earvoice.evaluation.replay.run import Replay  # noqa: PLC0415
         from earvoice.models.checkpoint import load_config, write_calibration  # noqa: PLC0415
 
         config = load_config(options.model)
@@ -249,9 +250,9 @@ def _run_calibrate(options: argparse.Namespace) -> int:
         recording = Recording(options.output / "recording")
         progress = RunProgress("record", len(sources), len(recording.inputs()))
         record_inputs(options.model, sources, [Grid(options.segment)], recording, progress)
-        sweep = ReplaySweep(recording.folder, options.model, options.to, None)
+        replay = Replay(recording.folder, options.model, options.to)
         calibrator = Calibrator(
-            sweep,
+            replay,
             options.output / "replays",
             options.segment,
             options.lag_ms,

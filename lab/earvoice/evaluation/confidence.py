@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from earvoice.evaluation.instance import Unit, default_unit, split_text
 from earvoice.evaluation.log import LogError, Record, read_records
+from earvoice.evaluation.quality import plain_words, right_words
 from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
-from earvoice.evaluation.word_errors import plain_words, right_words
 from earvoice.models.config import Confidence, ModelConfig
 
 LEAST_KEPT_SHARE = 0.99

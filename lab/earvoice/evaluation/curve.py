@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from earvoice.evaluation.bootstrap import Bootstrap, Floats, sentence_statistics
-from earvoice.evaluation.clock import Clock
-from earvoice.evaluation.instance import Instance
+from earvoice.evaluation.instance import Clock, Instance
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.metrics import score_instance
 from earvoice.evaluation.quality import word_error_counts

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.server_choice import choose_server, open_client
 from earvoice.evaluation.bootstrap import CONFIDENCE, Bootstrap, Floats, band
-from earvoice.evaluation.clock import Clock, ElapsedClock
 from earvoice.evaluation.curve import (
     CurveLine,
     CurvePoint,
@@ -33,6 +32,7 @@ from earvoice.evaluation.evaluate import (
     evaluate,
     tell_failures,
 )
+from earvoice.evaluation.instance import Clock, ElapsedClock
 from earvoice.evaluation.metrics import METRICS
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.source_set import (

@@ -34,6 +34,7 @@ from earvoice.client.event import Started
 from earvoice.client.options import TranslationOptions
 from earvoice.client.text import write_words
 from earvoice.client.translation_client import TranslationClient
+from earvoice.evaluation.collector import Collector
 from earvoice.evaluation.instance import Unit, default_unit
 from earvoice.evaluation.recording import RECORDING_FOLDER
 from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
@@ -43,11 +44,6 @@ from earvoice.evaluation.source_set import (
     SourceSet,
     add_source_arguments,
     read_source_set,
-)
-from earvoice.evaluation.translated_recording import (
-    Collector,
-    TranslatedRecording,
-    describe_instance,
 )
 from earvoice.policies.registry import is_file_form, resolved_file
 from earvoice.runtime.audio_format import WORDS, AudioFormat
@@ -73,7 +69,7 @@ async def _translate_each(
     failures: list[TranslationError] = []
     for recording in waiting:
         try:
-            translated = await _translate(client, recording, options, unit, folder)
+            line = await _translate(client, recording, options, unit, folder)
         except TranslationError as error:
             # What is refused before it begins would be refused for every recording.
             if not (error.session_started or isinstance(error, AudioSourceError)):
@@ -81,7 +77,7 @@ async def _translate_each(
             failures.append(error)
             progress.fail(f"{recording.path}: {error.message}")
         else:
-            folder.append(describe_instance(translated))
+            folder.append(line)
             progress.count(recording.duration_ms)
     return failures
 
@@ -92,7 +88,7 @@ async def _translate(
     options: TranslationOptions,
     unit: Unit,
     folder: EvaluationFolder,
-) -> TranslatedRecording:
+) -> dict[str, Any]:
     collector = Collector(unit, options.paced)
     with _open(recording, options) as (chunks, audio):
         session = client.translate(chunks, replace(options, audio=audio))
@@ -230,7 +226,7 @@ def _record(folder: Path, sources: SourceSet, policy: str) -> None:
     # Only recording needs torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from earvoice.encoder.settings import EncoderSettings  # noqa: PLC0415
-    from earvoice.evaluation.replay.live_recording import record_run  # noqa: PLC0415
+    from earvoice.evaluation.replay.run import record_run  # noqa: PLC0415
 
     try:
         model_path = load_settings(EncoderSettings).model_path

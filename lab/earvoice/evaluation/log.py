@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from earvoice.cli.command import CommandError, ExitCode
-from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, Unit, count_units
+from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, count_units
 
 
 class LogError(CommandError):

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from earvoice.cli.command import CommandError
-from earvoice.evaluation.clock import ElapsedClock, correct_simuleval
 from earvoice.evaluation.instance import (
+    ElapsedClock,
     Instance,
+    correct_simuleval,
     primary_language,
     snap_to_end,
     split_text,

@@ -15,8 +15,7 @@ from itertools import groupby
 from statistics import fmean
 from typing import get_args
 
-from earvoice.evaluation.clock import Clock
-from earvoice.evaluation.instance import Instance
+from earvoice.evaluation.instance import Clock, Instance
 from earvoice.runtime.lag import laal_star_ms, word_lag_ms
 
 Times = Sequence[float]

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, snap_to_end, split_text
+from earvoice.evaluation.instance import ElapsedClock, Instance, snap_to_end, split_text
 from earvoice.evaluation.log import Log, ReadingOptions, Record
 from earvoice.evaluation.simuleval_log import check_unit_count
 

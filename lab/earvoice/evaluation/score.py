@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from earvoice.cli.command import Command, CommandError, ExitCode
-from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, Unit, default_unit
+from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, default_unit
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record, read_records
 from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
 from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus

@@ -7,14 +7,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import get_args
 
-from earvoice.evaluation.clock import (
+from earvoice.evaluation.instance import (
     ElapsedClock,
+    Instance,
     TimedSegment,
     delays,
     elapsed_by_clock,
     released_together,
+    snap_to_end,
+    split_text,
 )
-from earvoice.evaluation.instance import Instance, snap_to_end, split_text
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record
 
 # Logs round to microseconds or to tenths of a millisecond.

@@ -8,13 +8,16 @@ from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Any
 
-from earvoice.evaluation.clock import (
+from earvoice.evaluation.instance import (
     ElapsedClock,
+    Instance,
+    Unit,
     elapsed_by_clock,
     released_together,
     segment_elapsed,
+    snap_to_end,
+    split_text,
 )
-from earvoice.evaluation.instance import Instance, Unit, snap_to_end, split_text
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record
 
 # SentencePiece's sign for a blank before a token.

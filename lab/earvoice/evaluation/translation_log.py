@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from earvoice.evaluation.clock import ElapsedClock
-from earvoice.evaluation.instance import Instance, snap_to_end, split_text
+from earvoice.evaluation.instance import ElapsedClock, Instance, snap_to_end, split_text
 from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record
 
 _WORD_RULE = "when the service released them (their last piece, where a word came in pieces)"

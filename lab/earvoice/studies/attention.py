@@ -16,16 +16,16 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from itertools import accumulate, groupby
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
 
 from earvoice.decoder.strategy import TokenTable
-from earvoice.evaluation.clock import released_together
+from earvoice.evaluation.collector import describe_segment
 from earvoice.evaluation.commands import (
     add_recording_arguments,
     check_segment_ms,
@@ -34,15 +34,13 @@ from earvoice.evaluation.commands import (
 )
 from earvoice.evaluation.curve import CurvePoint, read_point
 from earvoice.evaluation.curves import Cell, as_text, as_tsv
-from earvoice.evaluation.instance import Unit, default_unit, split_text
+from earvoice.evaluation.instance import Unit, default_unit, released_together, split_text
 from earvoice.evaluation.recording import Grid
-from earvoice.evaluation.replay.hypotheses import HypothesisSource
-from earvoice.evaluation.replay.run import ReplayRun, ReplaySweep
-from earvoice.evaluation.replay.search import Continuation, HypothesisRequest
+from earvoice.evaluation.replay.hypotheses import Continuation, HypothesisRequest, OpenedInput
+from earvoice.evaluation.replay.run import Replay
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
 from earvoice.evaluation.score import ScoringOptions
-from earvoice.evaluation.translated_recording import TranslatedRecording, describe_instance
 
 SHARES = ("last state", "last but one", "if all were alike")
 MOST_TOKENS = 100
@@ -54,55 +52,60 @@ _MARGIN_INCHES = 1.2
 
 
 async def find_partial_hypotheses(
-    source: HypothesisSource, segment_ms: int, most_tokens: int
+    source: OpenedInput, segment_ms: int, most_tokens: int
 ) -> list[tuple[float, Continuation | None]]:
     """Return the end of each full segment of an input but the last, and what is heard until there.
 
     Nothing is forced; None where there is no state yet.
     """
-    rate_hertz, table = source.table.recorded.sample_rate_hertz, source.table
+    recorded = source.recorded
 
     async def find(end: int) -> tuple[float, Continuation | None]:
-        number, _ = table.revision(end, final=False)
+        number, _ = source.revision(end, final=False)
         found = None
-        if table.state_count(number):
+        if source.state_count(number):
             request = HypothesisRequest(number, (), most_tokens, forbid_end=False)
             found, _ = await source.continuation(request, ())
-        return end * 1000 / rate_hertz, found
+        return end * 1000 / recorded.sample_rate_hertz, found
 
-    ends = Grid(segment_ms).boundaries(rate_hertz, source.table.recorded.sample_count)
+    ends = Grid(segment_ms).boundaries(recorded.sample_rate_hertz, recorded.sample_count)
     return list(await asyncio.gather(*map(find, ends)))
 
 
 async def translate_by_oracle(
-    run: ReplayRun, source: HypothesisSource, segment_ms: int
-) -> TranslatedRecording:
-    """Return the offline translation of an input, its words as early as they were stable.
+    replay: Replay, source: OpenedInput, segment_ms: int
+) -> dict[str, Any]:
+    """Return the log's line of an input's offline translation, its words as early as stable.
 
     It has no computation: there is no policy that could be timed.
     """
     (setting,) = parse_settings(f"offline@segment={segment_ms}")
-    offline, _ = await run.translate_opened(source, setting)
-    if not offline.units:
-        return offline
-    recorded = source.table.recorded
-    final, _ = source.table.revision(recorded.sample_count, final=True)
+    line, _ = await replay.translate_opened(source, setting)
+    if not line["delays"]:
+        return line
+    recorded, table = source.recorded, replay.served.tokens
+    final, _ = source.revision(recorded.sample_count, final=True)
     found, _ = await source.continuation(HypothesisRequest(final, (), 1, forbid_end=False), ())
     tokens = found.tokens[: len(found.tokens) - found.ended]
     partial = await find_partial_hypotheses(source, segment_ms, len(tokens))
-    agreed = [agreed_count(one.tokens, tokens, run.tokens) if one else 0 for _, one in partial]
+    agreed = [agreed_count(one.tokens, tokens, table) if one else 0 for _, one in partial]
     ends_ms = [end_ms for end_ms, _ in partial]
     stable_ms = stable_from(agreed, ends_ms, len(tokens), recorded.duration_ms)
-    last_tokens = [end - 1 for end in unit_ends(tokens, run.tokens, offline.unit)]
-    units = tuple(
-        replace(unit, delay_ms=stable_ms[last])
-        for unit, last in zip(offline.units, last_tokens, strict=False)
-    )
-    releases = groupby(unit.delay_ms for unit in units)
-    segments = [released_together(end_ms, 0.0, len(list(own))) for end_ms, own in releases]
+    ends = unit_ends(tokens, table, default_unit(replay.language))
+    # What guards have cut off the end is in no unit.
+    delays_ms = [stable_ms[end - 1] for _, end in zip(line["delays"], ends, strict=False)]
+    segments = [
+        released_together(end_ms, 0.0, len(list(own))) for end_ms, own in groupby(delays_ms)
+    ]
     if segments[-1].end_ms < recorded.duration_ms:
         segments.append(released_together(recorded.duration_ms, 0.0, 0))
-    return replace(offline, units=units, segments=tuple(segments))
+    return {
+        **line,
+        "delays": delays_ms,
+        "elapsed": delays_ms,
+        "computation_ms": 0.0,
+        "segments": [describe_segment(segment) for segment in segments],
+    }
 
 
 def stable_from(
@@ -219,25 +222,19 @@ def _labels(found: Continuation, table: TokenTable) -> list[str]:
 
 
 def study(
-    sweep: ReplaySweep,
+    replay: Replay,
     settings: Sequence[ReplaySetting],
     segment_ms: int,
     picture_count: int,
     output: Path,
 ) -> tuple[list[dict[str, Cell]], list[dict[str, Cell]]]:
     """Write the oracle's log, the pictures and the replays; return the rows of both tables."""
-    facts = {
-        "oracle": segment_ms,
-        "language": sweep.language,
-        "model_hash": sweep.model.served.description.hash,
-        "inputs": sweep.limit,
-    }
-    folder = EvaluationFolder(output / f"oracle@segment={segment_ms}", facts)
-    folder.check_sources(recorded.source_recording for recorded in sweep.inputs)
-    shares = asyncio.run(_study_inputs(sweep, segment_ms, picture_count, folder))
-    folder.complete(default_unit(sweep.language))
+    name = f"oracle@segment={segment_ms}"
+    folder = replay.open_folder(output / name, {"oracle": segment_ms})
+    shares = asyncio.run(_study_inputs(replay, segment_ms, picture_count, folder))
+    folder.complete(default_unit(replay.language))
     if settings:
-        sweep.replay(settings, output)
+        replay.run(settings, output)
     oracle = read_point(folder.path, ScoringOptions())
     points = [read_point(output / setting.name, ScoringOptions()) for setting in settings]
     # No policy computed what the oracle says, so it has no computation-aware latency.
@@ -246,13 +243,13 @@ def study(
 
 
 async def _study_inputs(
-    sweep: ReplaySweep, segment_ms: int, picture_count: int, folder: EvaluationFolder
+    replay: Replay, segment_ms: int, picture_count: int, folder: EvaluationFolder
 ) -> list[torch.Tensor]:
-    run, finished = sweep.open_run(), folder.finished()
+    finished = folder.finished()
     shares: list[torch.Tensor] = []
-    with closing(RunProgress("oracle", len(sweep.inputs), 0)) as progress:
-        for recorded in sweep.inputs:
-            source = run.open(recorded)
+    with closing(RunProgress("oracle", len(replay.inputs), 0)) as progress:
+        for recorded in replay.inputs:
+            source = replay.open(recorded)
             hypotheses = await find_partial_hypotheses(source, segment_ms, MOST_TOKENS)
             found = [(end_ms, one) for end_ms, one in hypotheses if one is not None]
             share = mean_shares([one.weights for _, one in found])
@@ -264,9 +261,9 @@ async def _study_inputs(
                     title = f"input {recorded.index}, the first {end_ms / 1000:g} s"
                     path = folder.path.parent / f"attention_{recorded.index:04d}.png"
                     layers = range(1, last.weights.shape[0] + 1)
-                    draw_attention(last, layers, run.tokens, title, path)
+                    draw_attention(last, layers, replay.served.tokens, title, path)
             if recorded.index not in finished:
-                folder.append(describe_instance(await translate_by_oracle(run, source, segment_ms)))
+                folder.append(await translate_by_oracle(replay, source, segment_ms))
             progress.count(recorded.duration_ms)
     return shares
 
@@ -324,8 +321,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_segment_ms(options.segment)
     settings = read_settings(options.policy) if options.policy else []
     with computing():
-        sweep = ReplaySweep(options.recording, options.model, options.to, options.limit)
-        shares, rows = study(sweep, settings, options.segment, options.pictures, options.output)
+        replay = Replay(options.recording, options.model, options.to, options.limit)
+        shares, rows = study(replay, settings, options.segment, options.pictures, options.output)
     (options.output / "attention_share.tsv").write_text(as_tsv(shares), encoding="utf8")
     (options.output / "study.tsv").write_text(as_tsv(rows), encoding="utf8")
     sys.stdout.write(f"{as_text(shares)}\n\n{as_text(rows)}\n")

@@ -21,7 +21,6 @@ from earvoice.evaluation.bootstrap import (
     Floats,
     estimate,
 )
-from earvoice.evaluation.clock import Clock
 from earvoice.evaluation.curve import (
     CurvePoint,
     Measure,
@@ -29,7 +28,7 @@ from earvoice.evaluation.curve import (
     interpolate,
     read_point,
 )
-from earvoice.evaluation.instance import primary_language
+from earvoice.evaluation.instance import Clock, primary_language
 from earvoice.evaluation.replay.setting import parse_settings
 from earvoice.evaluation.run_folder import LOG_NAME
 from earvoice.evaluation.score import ScoringOptions

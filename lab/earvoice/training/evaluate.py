@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import soundfile
 
-from earvoice.evaluation.word_errors import count_errors, plain_words
+from earvoice.evaluation.quality import count_errors, plain_words
 from earvoice.training.teacher import loops
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from earvoice.evaluation.recording import Recording, RecordingError
-from earvoice.evaluation.replay.live_recording import record_run
+from earvoice.evaluation.replay.run import record_run
 from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
 from tests.lab.evaluation.commands import run_command
 from tests.own_policy import shown_policy

@@ -10,13 +10,12 @@ import pytest
 
 from earvoice.evaluation.log import read_records
 from earvoice.evaluation.recorder import record_inputs
-from earvoice.evaluation.recording import Grid, Recording, RecordingError, read_served_model
+from earvoice.evaluation.recording import Grid, Recording, RecordingError
 from earvoice.evaluation.replay.decoding_cost import DecodingCost, Plane, cost_book
-from earvoice.evaluation.replay.run import ReplayModel, ReplayRun
+from earvoice.evaluation.replay.run import Replay
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import read_sources
-from earvoice.evaluation.translated_recording import TranslatedRecording
 from earvoice.policies import AlignAtt, Edatt, LocalAgreement, SharedPrefix
 from tests.lab.evaluation.commands import run_command
 from tests.own_policy import shown_policy
@@ -34,40 +33,31 @@ SETTINGS = (
 )
 
 
-def translate(run: ReplayRun, recording: Recording, *settings: ReplaySetting) -> list[str]:
+def translate(replay: Replay, *settings: ReplaySetting) -> list[list[tuple[str, float]]]:
     """What each setting makes of the second input: words and when they came."""
-    found = asyncio.run(run.translate(recording.inputs()[1], settings))
-    return [described(translated) for translated, _ in found]
-
-
-def described(translated: TranslatedRecording) -> str:
-    return " ".join(f"{unit.text}@{unit.delay_ms:g}" for unit in translated.units)
+    found = asyncio.run(replay.translate(replay.inputs[1], settings))
+    return [list(zip(line["prediction"].split(), line["delays"], strict=True)) for line, _ in found]
 
 
 def test_company_changes_nothing(recording: Recording, model_path: Path):
     """A setting says the same alone and among others, whose hypotheses it shares."""
-    model = ReplayModel(model_path, recording)
-    together = translate(ReplayRun(recording, model, "de"), recording, *SETTINGS)
-    alone = [
-        translate(ReplayRun(recording, model, "de"), recording, setting)[0] for setting in SETTINGS
-    ]
-    assert together == alone
-    assert len(set(together)) > 3
+    replay = Replay(recording.folder, model_path, "de")
+    together = translate(replay, *SETTINGS)
+    assert together == [translate(replay, setting)[0] for setting in SETTINGS]
+    assert len(set(map(str, together))) > 3
 
 
 def test_kept_hypotheses_need_no_network(recording: Recording, model_path: Path, tmp_path: Path):
     """What was found once is found in any later replay; the checkpoint may even be gone."""
-    recording = Recording(shutil.copytree(recording.folder, tmp_path / "recording"))
-    model = ReplayModel(model_path, recording)
-    keeping = ReplayRun(recording, model, "de", keeps_hypotheses=True)
-    first = translate(keeping, recording, *SETTINGS)
+    folder = shutil.copytree(recording.folder, tmp_path / "copy")
+    keeping = Replay(folder, model_path, "de", keeps_hypotheses=True)
+    first = translate(keeping, *SETTINGS)
     assert keeping.tally["searched"]
     assert keeping.tally["beams searched"]
-    model = ReplayModel(tmp_path / "nowhere", recording)
-    later = ReplayRun(recording, model, "de")
-    assert translate(later, recording, *SETTINGS) == first
+    later = Replay(folder, tmp_path / "nowhere", "de")
+    assert translate(later, *SETTINGS) == first
     assert later.tally["searched"] == later.tally["beams searched"] == 0
-    assert "decoder" not in vars(model)
+    assert "decoder" not in vars(later)
 
 
 def test_costs_are_measured_once(tmp_path: Path):
@@ -87,13 +77,10 @@ def test_costs_are_measured_once(tmp_path: Path):
         cost_book(path, measure)
 
 
-def test_another_model_is_refused(recording: Recording, model_path: Path, tmp_path: Path):
+def test_another_model_is_refused(recording: Recording, tmp_path: Path):
     """States of one model mean nothing to another."""
-    served = read_served_model(recording.folder)
-    assert ReplayModel(model_path, recording).served == served
-    other = ReplayModel(tmp_path, recording)
     with pytest.raises(RecordingError, match=str(tmp_path)):
-        translate(ReplayRun(recording, other, "de"), recording, SETTINGS[0])
+        translate(Replay(recording.folder, tmp_path, "de"), SETTINGS[0])
 
 
 def test_the_command_goes_on(recording: Recording, model_path: Path, tmp_path: Path):

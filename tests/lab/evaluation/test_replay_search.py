@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import block_of
-from earvoice.evaluation.replay.hypotheses import ContinuationMemo
-from earvoice.evaluation.replay.search import Continuation, HypothesisRequest, Searcher, SearchTask
+from earvoice.evaluation.replay.hypotheses import (
+    Continuation,
+    ContinuationMemo,
+    HypothesisRequest,
+    SearchTask,
+    search,
+)
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.vocabulary import BOS, EOS, PAD
@@ -78,7 +83,7 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
         request = HypothesisRequest(0, one["prefix"], one["limit"], one["forbid_end"])
         tasks.append(SearchTask(request, block_of(states_of(one["state_count"]).numpy()), guess))
         expected.append(found)
-    Searcher(SearchStrategy(decoder), decoder, [EOS]).run(tasks)
+    search(SearchStrategy(decoder), decoder, (EOS,), tasks)
     for task, (chosen, attention) in zip(tasks, expected, strict=True):
         result = task.result()
         assert list(result.tokens) == chosen
@@ -88,7 +93,7 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
 def test_a_beam_is_searched_in_any_company(tiny_path: Path):
     """Beams and greedy hypotheses are stepped together, and each is what it is alone."""
     decoder = decoder_of(tiny_path)
-    searcher = Searcher(SearchStrategy(decoder), decoder, [EOS])
+    strategy = SearchStrategy(decoder)
 
     def tasks() -> list[SearchTask]:
         requests = [
@@ -97,9 +102,9 @@ def test_a_beam_is_searched_in_any_company(tiny_path: Path):
         return [SearchTask(request, block_of(states_of(6).numpy())) for request in requests]
 
     together, alone = tasks(), tasks()
-    searcher.run(together)
+    search(strategy, decoder, (EOS,), together)
     for task in alone:
-        searcher.run([task])
+        search(strategy, decoder, (EOS,), [task])
     for one, other in zip(together, alone, strict=True):
         assert one.result().tokens == other.result().tokens
         assert one.result().alternatives == other.result().alternatives

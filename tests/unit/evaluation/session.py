@@ -15,8 +15,8 @@ from earvoice.client.event import (
 )
 from earvoice.client.model_description import read_model
 from earvoice.client.options import TranslationOptions
+from earvoice.evaluation.collector import Collector
 from earvoice.evaluation.source_set import SourceRecording
-from earvoice.evaluation.translated_recording import Collector
 
 MODEL = read_model(types.ModelDescription(name="m", version="1", hash="f00"))
 
@@ -53,7 +53,7 @@ def summary(audio_ms):
 
 
 def collect(*groups, unit="word", live=False, clock="true", reference="ein Haus", index=0):
-    """Collect a session of events and return what a log keeps of it."""
+    """Collect a session of events and return its line of a log."""
     collector = Collector(unit, live)
     for event in [started(clock), *(event for group in groups for event in group)]:
         collector.add(event)

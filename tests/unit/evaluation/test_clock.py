@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from earvoice.evaluation.clock import (
+from earvoice.evaluation.instance import (
     TimedSegment,
     delays,
     released_together,

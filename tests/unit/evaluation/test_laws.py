@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.clock import delays as delays_of
-from earvoice.evaluation.clock import (
+from earvoice.evaluation.instance import delays as delays_of
+from earvoice.evaluation.instance import (
     released_together,
     segment_elapsed,
     simuleval_elapsed,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from earvoice.cli.command import CommandError
-from earvoice.evaluation.clock import correct_simuleval
-from earvoice.evaluation.instance import Instance
+from earvoice.evaluation.instance import Instance, correct_simuleval
 from earvoice.evaluation.log import Log, LogError, ReadingOptions
 from earvoice.evaluation.long_form import (
     ReferenceSentence,

@@ -11,7 +11,6 @@ from earvoice.cli.command import CommandError
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.run_folder import EvaluationFolder
 from earvoice.evaluation.source_set import SourceRecording
-from earvoice.evaluation.translated_recording import describe_instance
 from tests.unit.evaluation.session import short_session
 
 SETTINGS = {"recordings": [["a.wav", 1]], "options": {"policy": {"name": "edatt", "alpha": 0.2}}}
@@ -19,7 +18,7 @@ SESSION = {"model": "m", "model_hash": "f00"}
 
 
 def line(index):
-    return describe_instance(short_session(index=index))
+    return short_session(index=index)
 
 
 def test_finished_recordings_are_kept_in_order(tmp_path):

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.clock import elapsed_by_clock
+from earvoice.evaluation.instance import true_elapsed
 from earvoice.evaluation.log import LogError, ReadingOptions, Record
 from earvoice.evaluation.metrics import score_corpus
 from earvoice.evaluation.score import Report, read_log, score_table
+from earvoice.evaluation.simuleval_log import read_segments
 from earvoice.evaluation.simulstream_log import describe_runs
-from earvoice.evaluation.translated_recording import describe_instance
 from tests.unit.evaluation.logs import read
 from tests.unit.evaluation.session import collect, segment, short_session, summary, utterance, word
 
@@ -41,7 +41,7 @@ def run_of(drawn, unit="word"):
 
 
 def read_back(*recordings, unit="word"):
-    lines = [Record("log", describe_instance(recording)) for recording in recordings]
+    lines = [Record("log", recording) for recording in recordings]
     return read_log(None, lines, ReadingOptions(unit=unit)).instances
 
 
@@ -50,20 +50,20 @@ def test_a_recording_comes_back_as_it_was(drawn, unit):
     """Text, delays, clocks and computation survive the log."""
     recording = run_of(drawn, unit)
     (instance,) = read_back(recording, unit=unit)
-    assert instance.prediction == recording.prediction
-    assert instance.delays_ms == tuple(unit.delay_ms for unit in recording.units)
-    assert instance.elapsed_ms["true"] == elapsed_by_clock(recording.segments)["true"]
-    if recording.units and recording.computation_ms:
-        assert instance.elapsed_ms["simuleval"] == recording.elapsed_ms
-    assert instance.computation_ms == recording.computation_ms
-    assert instance.source_ends_ms == tuple(unit.source_end_ms for unit in recording.units)
+    assert instance.prediction == recording["prediction"]
+    assert list(instance.delays_ms) == recording["delays"]
+    assert instance.elapsed_ms["true"] == true_elapsed(read_segments(Record("log", recording)))
+    if recording["delays"] and recording["computation_ms"]:
+        assert list(instance.elapsed_ms["simuleval"]) == recording["elapsed"]
+    assert instance.computation_ms == recording["computation_ms"]
+    assert list(instance.source_ends_ms) == [end for _, end in recording["source_intervals"]]
 
 
 @given(parts)
 def test_simulstreams_log_of_a_run_has_the_same_ideal_scores(drawn):
     """The field's other tool reads the same words at the same delays."""
     (ours,) = read_back(run_of(drawn))
-    records = [Record("log", describe_instance(run_of(drawn)))]
+    records = [Record("log", run_of(drawn))]
     lines = [Record("log", line) for line in describe_runs(records, "word")]
     (theirs,) = read_log(None, lines, ReadingOptions()).instances
     assert theirs.prediction == ours.prediction
@@ -116,7 +116,7 @@ def test_a_live_run_is_read_on_its_own_clock():
 )
 def test_contradictions_in_a_log_are_told(tmp_path, change, message):
     """A log that was changed by hand is not scored."""
-    line = describe_instance(short_session()) | change
+    line = short_session() | change
     with pytest.raises(LogError, match=message):
         read(tmp_path / "instances.log", line)
 

@@ -15,7 +15,6 @@ from earvoice.evaluation.spoken_word import (
     read_spoken_words,
     word_at,
 )
-from earvoice.evaluation.translated_recording import describe_instance
 from tests.unit.evaluation.session import short_session
 
 WORDS = (SpokenWord("an", 100, 300), SpokenWord("old", 350, 700), SpokenWord("house", 700, 1600))
@@ -27,7 +26,7 @@ def write_words(path, *lines):
 
 
 def read_short_session():
-    record = Record("log", describe_instance(short_session()))
+    record = Record("log", short_session())
     return read_log(None, [record], ReadingOptions())
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.evaluation.quality import word_error_rate
-from earvoice.evaluation.word_errors import count_errors, plain_words, right_words
+from earvoice.evaluation.quality import count_errors, plain_words, right_words, word_error_rate
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=8)
 

@@ -1,7 +1,9 @@
-"""What greedy search puts behind a forced prefix, remembered so that it is never searched twice.
+"""One recorded input, opened: its revisions, and what the decoder makes of them.
 
 Greedy search has no memory but its tokens: if it puts ``h`` behind the prefix ``P``, then it puts
-``h[i:]`` behind ``P + h[:i]``. So one search answers for every prefix on its way.
+``h[i:]`` behind ``P + h[:i]``. So one search answers for every prefix on its way, and what is found
+is remembered and never searched twice. What is not known yet is found by the decoder service's own
+search.
 """
 
 from __future__ import annotations
@@ -10,18 +12,212 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import safetensors
 import torch
 from safetensors.torch import save_file
+from torch.nn.functional import scaled_dot_product_attention
 
-from earvoice.evaluation.recording import RecordingError
-from earvoice.evaluation.replay.revisions import RevisionTable
-from earvoice.evaluation.replay.search import Continuation, HypothesisRequest, SearchTask
+from earvoice.decoder.search import Run, SearchStrategy
+from earvoice.decoder.strategy import (
+    BeamPlan,
+    Hypothesis,
+    PredictedToken,
+    Progress,
+    Prompt,
+    StateBlock,
+    TokenTable,
+)
+from earvoice.evaluation.recording import RecordedInput, Recording, RecordingError, Revision
+from earvoice.evaluation.replay.setting import AttentionView
+from earvoice.models.decoding import CachedDecoder, DecoderCache, decoding_layers
+from earvoice.models.vocabulary import EOS
+from earvoice.policies.base import Token
+from earvoice.policy.backend import Encoded
+from earvoice.policy.backends.replica_session import evidence_of
+from earvoice.policy.evidence import Evidence
+from earvoice.policy.timeline import HopTimings
 from earvoice.runtime.files import atomic_write
+
+MOST_TASKS = 64
+"""Searches that are stepped together: more gain nothing on a CPU."""
+
+
+@dataclass(frozen=True)
+class AttentionChoice:
+    """Which cross-attention a policy is shown: a layer and heads, from 1; no heads means all."""
+
+    layer: int
+    heads: tuple[int, ...] = ()
+    view: AttentionView = "one-layer"
+
+    def rows(self, weights: torch.Tensor) -> torch.Tensor:
+        """[layers, heads, n, S] weights → [n, S], or [n, S + 1] with the last state kept."""
+        if self.view == "mean-over-layers":
+            return self._mean_of_heads(weights).mean(0)
+        rows = self._mean_of_heads(weights[self.layer - 1 : self.layer])[0]
+        if self.view == "with-the-last-state":
+            return torch.nn.functional.pad(rows, (0, 1))
+        return rows
+
+    def _mean_of_heads(self, weights: torch.Tensor) -> torch.Tensor:
+        chosen = weights[:, [head - 1 for head in self.heads]] if self.heads else weights
+        return chosen.mean(1)
+
+
+@dataclass(frozen=True)
+class HypothesisRequest:
+    """What a session wants to know.
+
+    Attributes:
+        limit: most tokens after the prefix, end of sentence included.
+        beam_size: 1 is greedy.
+    """
+
+    revision: int
+    prefix: tuple[int, ...]
+    limit: int
+    forbid_end: bool
+    beam_size: int = 1
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A hypothesis behind its prefix: what greedy search put there, or the best of a beam.
+
+    Attributes:
+        tokens: what was chosen, the end of sentence included where it was reached.
+        ended: whether the last of them is the end of sentence.
+        weights: [layers, heads, len(tokens), S] float32, cross-attention of the steps that predict
+            them.
+        alternatives: of a beam, new tokens of every hypothesis, best first, without ends.
+    """
+
+    prefix: tuple[int, ...]
+    tokens: tuple[int, ...]
+    ended: bool
+    log_probabilities: tuple[float, ...]
+    weights: torch.Tensor
+    alternatives: tuple[tuple[int, ...], ...] = ()
+    step_count: int = 0
+    _shown: dict[AttentionChoice, list[Token]] = field(default_factory=dict, repr=False)
+
+    def shown(self, choice: AttentionChoice, table: TokenTable) -> list[Token]:
+        if choice not in self._shown:
+            rows = choice.rows(self.weights).tolist()
+            self._shown[choice] = [
+                Token(token, table.texts[token], table.starts_word[token], row, log_probability)
+                for token, row, log_probability in zip(
+                    self.tokens, rows, self.log_probabilities, strict=True
+                )
+            ]
+        return self._shown[choice]
+
+
+@dataclass(eq=False)
+class SearchTask:
+    """A hypothesis that is wanted; greedy search verifies the guess first."""
+
+    request: HypothesisRequest
+    block: StateBlock
+    guess: Sequence[int] = ()
+    found: Continuation | None = field(default=None, init=False)
+    _choices: list[PredictedToken] = field(default_factory=list, init=False)
+    _beam: list[Hypothesis] = field(default_factory=list, init=False)
+    _step_count: int = field(default=-1, init=False)
+
+    def prompt(self, forced: tuple[int, ...]) -> Prompt:
+        wanted = self.request
+        plan, guess = None, tuple(self.guess[: wanted.limit - 1])
+        if wanted.beam_size > 1:
+            plan, guess = BeamPlan(wanted.beam_size, wanted.limit, all_hypotheses=True), ()
+        tokens = (*forced, *wanted.prefix)
+        return Prompt(tokens, guess, 1, wanted.forbid_end, beam=plan)
+
+    def is_over_with(self, progress: Progress) -> bool:
+        """Take what a pass or a step found, and tell whether all is known."""
+        self._step_count += 1
+        self._choices += progress.tokens
+        self._beam = progress.beam
+        if self.request.beam_size > 1:
+            return bool(self._beam)
+        return self._choices[-1].token == EOS or len(self._choices) >= self.request.limit
+
+    def finish(self, weights: torch.Tensor) -> None:
+        """Keep the hypothesis, with the attention [layers, heads, n, S] of its tokens."""
+        hypotheses = [tuple(choice.token for choice in item.tokens) for item in self._beam]
+        tokens = tuple(choice.token for choice in self.best)
+        self.found = Continuation(
+            self.request.prefix,
+            tokens,
+            tokens[-1] == EOS,
+            tuple(choice.log_probability for choice in self.best),
+            weights,
+            tuple(own[:-1] if own[-1] == EOS else own for own in hypotheses),
+            self._step_count if self._beam else 0,
+        )
+
+    @property
+    def best(self) -> list[PredictedToken]:
+        return self._beam[0].tokens if self._beam else self._choices
+
+    def result(self) -> Continuation:
+        if self.found is None:
+            raise RuntimeError("the search is not over")
+        return self.found
+
+
+def search(
+    strategy: SearchStrategy,
+    decoder: CachedDecoder,
+    forced: tuple[int, ...],
+    tasks: Sequence[SearchTask],
+) -> None:
+    """Do tasks as the decoder service does them, each behind the tokens that are forced."""
+    for start in range(0, len(tasks), MOST_TASKS):
+        batch = tasks[start : start + MOST_TASKS]
+        running: list[tuple[SearchTask, Run]] = []
+        for task in batch:
+            run, progress = strategy.begin(task.block, task.prompt(forced))
+            if not task.is_over_with(progress):
+                running.append((task, run))
+        while running:
+            progresses = strategy.step([run for _, run in running])
+            running = [
+                item
+                for item, progress in zip(running, progresses, strict=True)
+                if not item[0].is_over_with(progress)
+            ]
+        for task in batch:
+            read = [*forced, *task.request.prefix]
+            tokens = [*read, *(choice.token for choice in task.best[:-1])]
+            weights = _attention(decoder, strategy.memory_of(task.block, tokens), tokens)
+            task.finish(weights[:, :, len(read) - 1 :].clone())
+
+
+@torch.inference_mode()
+def _attention(decoder: CachedDecoder, cache: DecoderCache, tokens: Sequence[int]) -> torch.Tensor:
+    """Read tokens once more: cross-attention of all layers and heads, [layers, heads, n, S].
+
+    The service's search tells that of one layer alone.
+    """
+    ids, count = torch.tensor(tokens), len(tokens)
+    hidden = decoder.embed(ids, decoder.positions_up_to(count))
+    seen = torch.ones(count, count, dtype=torch.bool).tril()
+    weights: list[torch.Tensor] = []
+    for index, layer in enumerate(decoding_layers(cache.stack)):
+        query, keys, values = layer.project_self(hidden)
+        own = scaled_dot_product_attention(query, keys, values, attn_mask=seen)
+        hidden = layer.add_self(hidden, own.transpose(0, 1).flatten(1))
+        queries = layer.project_cross(hidden)
+        keys = cache.cross_keys[index].transpose(-1, -2)
+        weights.append(((queries * queries.shape[-1] ** -0.5) @ keys).float().softmax(-1))
+        attended = weights[-1] @ cache.cross_values[index]
+        hidden = layer.add_cross(hidden, attended.transpose(0, 1).flatten(1))
+        hidden = layer.add_feed_forward(hidden)
+    return torch.stack(weights)
 
 
 class ContinuationMemo:
@@ -84,98 +280,6 @@ def _shared_count(first: tuple[int, ...], second: tuple[int, ...]) -> int:
     return min(len(first), len(second))
 
 
-HYPOTHESES_FOLDER = "hypotheses"
-_KEY = "hypotheses"
-
-
-@dataclass(frozen=True)
-class KnownHypotheses:
-    """Everything found for an input in one target language.
-
-    Attributes:
-        greedy: by revision and whether the end of sentence was forbidden.
-    """
-
-    greedy: Mapping[tuple[int, bool], Sequence[Continuation]]
-    beams: Mapping[HypothesisRequest, Continuation]
-
-
-def hypothesis_path(recording: Path, index: int, language: str) -> Path:
-    return recording / HYPOTHESES_FOLDER / f"{index:04d}.{language}.safetensors"
-
-
-def write_hypotheses(path: Path, known: KnownHypotheses) -> None:
-    weights: dict[str, torch.Tensor] = {}
-    greedy = [
-        {"revision": revision, "forbid_end": forbid_end, **_describe(continuation, weights)}
-        for (revision, forbid_end), continuations in known.greedy.items()
-        for continuation in continuations
-    ]
-    beams = [
-        {
-            "request": asdict(request),
-            "best": _describe(beam, weights),
-            "alternatives": beam.alternatives,
-            "step_count": beam.step_count,
-        }
-        for request, beam in known.beams.items()
-    ]
-    path.parent.mkdir(exist_ok=True)
-    with atomic_write(path) as partial:
-        save_file(weights, partial, {_KEY: json.dumps({"greedy": greedy, "beams": beams})})
-
-
-def read_hypotheses(path: Path) -> KnownHypotheses:
-    """Return what `write_hypotheses` wrote; nothing if nothing was written."""
-    if not path.exists():
-        return KnownHypotheses({}, {})
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            content = json.loads(file.metadata()[_KEY])
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        greedy: dict[tuple[int, bool], list[Continuation]] = {}
-        for line in content["greedy"]:
-            key = (line["revision"], line["forbid_end"])
-            greedy.setdefault(key, []).append(_continuation(line, weights))
-        beams = {
-            _request(line["request"]): replace(
-                _continuation(line["best"], weights),
-                alternatives=tuple(map(tuple, line["alternatives"])),
-                step_count=line["step_count"],
-            )
-            for line in content["beams"]
-        }
-    except (safetensors.SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-        raise RecordingError(f"{path} cannot be read: {error}") from error
-    return KnownHypotheses(greedy, beams)
-
-
-def _describe(continuation: Continuation, weights: dict[str, torch.Tensor]) -> dict[str, Any]:
-    name = str(len(weights))
-    weights[name] = continuation.weights.contiguous()
-    return {
-        "prefix": continuation.prefix,
-        "tokens": continuation.tokens,
-        "ended": continuation.ended,
-        "log_probabilities": continuation.log_probabilities,
-        "weights": name,
-    }
-
-
-def _continuation(line: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> Continuation:
-    return Continuation(
-        tuple(line["prefix"]),
-        tuple(line["tokens"]),
-        line["ended"],
-        tuple(line["log_probabilities"]),
-        weights[line["weights"]],
-    )
-
-
-def _request(fields: Mapping[str, Any]) -> HypothesisRequest:
-    return HypothesisRequest(**{**fields, "prefix": tuple(fields["prefix"])})
-
-
 class SearchDesk:
     """Collects tasks until every session waits, then does them all. Belongs to one event loop."""
 
@@ -210,7 +314,11 @@ class SearchDesk:
                 done.set_result(task)
 
 
-class HypothesisSource:
+HYPOTHESES_FOLDER = "hypotheses"
+_KEY = "hypotheses"
+
+
+class OpenedInput:
     """Answers the sessions of one input.
 
     Args:
@@ -219,19 +327,98 @@ class HypothesisSource:
     """
 
     def __init__(
-        self, table: RevisionTable, desk: SearchDesk, tally: Counter[str], known: KnownHypotheses
+        self,
+        recording: Recording,
+        recorded: RecordedInput,
+        language: str,
+        desk: SearchDesk,
+        tally: Counter[str],
     ) -> None:
-        self.table = table
+        self.recorded = recorded
+        self._messages = [message.encoded for message in recording.messages(recorded)]
+        self._numbers = {
+            (revision.end_sample, revision.final): number
+            for number, revision in enumerate(recorded.revisions)
+        }
+        self._evidence: dict[int, Evidence] = {}
+        self._blocks: dict[int, StateBlock] = {}
         self._desk = desk
         self._tally = tally
+        # By revision and whether the end of sentence was forbidden.
         self._memos: dict[tuple[int, bool], ContinuationMemo] = defaultdict(ContinuationMemo)
-        self._beams: dict[HypothesisRequest, Continuation] = dict(known.beams)
-        for key, continuations in known.greedy.items():
-            for continuation in continuations:
-                self._memos[key].add(continuation)
+        self._beams: dict[HypothesisRequest, Continuation] = {}
+        name = f"{recorded.index:04d}.{language}.safetensors"
+        self._path = recording.folder / HYPOTHESES_FOLDER / name
+        if self._path.exists():
+            self._read_known()
 
-    def known(self) -> KnownHypotheses:
-        return KnownHypotheses({key: memo.found for key, memo in self._memos.items()}, self._beams)
+    def revision(self, end_sample: int, *, final: bool) -> tuple[int, Revision]:
+        """Return the number, from 0, of the revision that ends at a place, and what it is."""
+        number = self._numbers.get((end_sample, final))
+        if number is None:
+            end_ms = end_sample * 1000 / self.recorded.sample_rate_hertz
+            raise RecordingError(
+                f"{self.recorded.source}: nothing was recorded at {end_ms:g} ms; allowed: segments "
+                "whose boundaries `earvoice record --segment` was given"
+            )
+        return number, self.recorded.revisions[number]
+
+    def state_count(self, number: int) -> int:
+        return self._messages[number].states.state_count
+
+    def encoded(self, number: int, timings: HopTimings) -> Encoded:
+        if number not in self._evidence:
+            self._evidence[number] = evidence_of(self._messages[number])
+        return Encoded(self._messages[number].states, self._evidence[number], timings)
+
+    def block(self, number: int) -> StateBlock:
+        """Return a revision's states as the decoder service takes them.
+
+        Always the same object: a search keeps what it has computed of it.
+        """
+        if number not in self._blocks:
+            self._blocks[number] = StateBlock(self._messages[number].states)
+        return self._blocks[number]
+
+    def keep(self) -> None:
+        """Write what is known beside the recording, for later replays."""
+        weights: dict[str, torch.Tensor] = {}
+        greedy = [
+            {"revision": revision, "forbid_end": forbid_end, **_describe(continuation, weights)}
+            for (revision, forbid_end), memo in self._memos.items()
+            for continuation in memo.found
+        ]
+        beams = [
+            {
+                "request": asdict(request),
+                "best": _describe(beam, weights),
+                "alternatives": beam.alternatives,
+                "step_count": beam.step_count,
+            }
+            for request, beam in self._beams.items()
+        ]
+        self._path.parent.mkdir(exist_ok=True)
+        with atomic_write(self._path) as partial:
+            save_file(weights, partial, {_KEY: json.dumps({"greedy": greedy, "beams": beams})})
+
+    def _read_known(self) -> None:
+        try:
+            with safetensors.safe_open(self._path, framework="pt") as file:
+                content = json.loads(file.metadata()[_KEY])
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+            for line in content["greedy"]:
+                memo = self._memos[line["revision"], line["forbid_end"]]
+                memo.add(_continuation(line, weights))
+            for line in content["beams"]:
+                fields = line["request"]
+                request = HypothesisRequest(**{**fields, "prefix": tuple(fields["prefix"])})
+                self._beams[request] = replace(
+                    _continuation(line["best"], weights),
+                    alternatives=tuple(map(tuple, line["alternatives"])),
+                    step_count=line["step_count"],
+                )
+        except (safetensors.SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
+            raise RecordingError(f"{self._path} cannot be read: {error}") from error
 
     async def continuation(
         self, request: HypothesisRequest, draft: Sequence[int]
@@ -246,7 +433,7 @@ class HypothesisSource:
         def make() -> SearchTask:
             self._tally["searched"] += 1
             guess = memo.guess(request.prefix) or draft
-            return SearchTask(request, self.table.block(request.revision), guess)
+            return SearchTask(request, self.block(request.revision), guess)
 
         search = await self._desk.done((id(self), request), make)
         # Of those that waited for it, the first hands it to the memo.
@@ -258,8 +445,30 @@ class HypothesisSource:
 
             def make() -> SearchTask:
                 self._tally["beams searched"] += 1
-                return SearchTask(request, self.table.block(request.revision))
+                return SearchTask(request, self.block(request.revision))
 
             task = await self._desk.done((id(self), request), make)
             self._beams[request] = task.result()
         return self._beams[request]
+
+
+def _describe(continuation: Continuation, weights: dict[str, torch.Tensor]) -> dict[str, Any]:
+    name = str(len(weights))
+    weights[name] = continuation.weights.contiguous()
+    return {
+        "prefix": continuation.prefix,
+        "tokens": continuation.tokens,
+        "ended": continuation.ended,
+        "log_probabilities": continuation.log_probabilities,
+        "weights": name,
+    }
+
+
+def _continuation(line: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) -> Continuation:
+    return Continuation(
+        tuple(line["prefix"]),
+        tuple(line["tokens"]),
+        line["ended"],
+        tuple(line["log_probabilities"]),
+        weights[line["weights"]],
+    )

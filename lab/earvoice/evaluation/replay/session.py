@@ -1,4 +1,7 @@
-"""A decoder session that finds its hypotheses, and counts what a live one would compute."""
+"""A session on a recording: its encoder answers from it, its decoder finds its hypotheses.
+
+Both count what live ones would compute.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.client.event import EventReader
 from earvoice.decoder.strategy import TokenTable
+from earvoice.evaluation.collector import Collector
+from earvoice.evaluation.instance import default_unit
 from earvoice.evaluation.recording import RecordingError
 from earvoice.evaluation.replay.decoding_cost import DecodingCost
-from earvoice.evaluation.replay.hypotheses import HypothesisSource
-from earvoice.evaluation.replay.revisions import RecordedEncoder
-from earvoice.evaluation.replay.search import AttentionChoice, HypothesisRequest
-from earvoice.evaluation.translated_recording import Collector
+from earvoice.evaluation.replay.hypotheses import (
+    AttentionChoice,
+    HypothesisRequest,
+    OpenedInput,
+)
 from earvoice.policies.base import Token
 from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, AudioBuffer
-from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
+from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.event import Event
 from earvoice.policy.session import TranslationSession
 from earvoice.policy.stream_options import StreamOptions
@@ -26,6 +32,32 @@ from earvoice.policy.timeline import HopTimings
 from earvoice.policy.wire.config import effective_config
 from earvoice.policy.wire.events import ResponseWriter
 from earvoice.runtime.audio_format import AudioFormat
+
+
+class RecordedEncoder:
+    """An encoder session that answers from a recording; audio only tells how far it has come."""
+
+    def __init__(self, source: OpenedInput, frame_bytes: int) -> None:
+        self._source = source
+        self._frame_bytes = frame_bytes
+        self._end_sample = 0
+        self._heard_ms = 0.0
+        self.replay_count = 0
+
+    async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        self._end_sample += len(audio) // self._frame_bytes
+        number, revision = self._source.revision(self._end_sample, final=end_sample is not None)
+        computation_ms = revision.hearing_ms - self._heard_ms + revision.encoding_ms
+        self._heard_ms = revision.hearing_ms
+        timings = HopTimings(computation_ms, computation_ms, computation_ms)
+        return self._source.encoded(number, timings)
+
+    async def reset(self, utterance: int, start_sample: int) -> None:
+        del utterance
+        raise RecordingError(
+            f"nothing was recorded of an utterance from sample {start_sample} on; endpointing and "
+            "history selection cannot be replayed"
+        )
 
 
 class ReplayedDecoder:
@@ -43,7 +75,7 @@ class ReplayedDecoder:
 
     def __init__(
         self,
-        source: HypothesisSource,
+        source: OpenedInput,
         shown: AttentionChoice,
         forced_count: int,
         table: TokenTable,
@@ -164,14 +196,15 @@ async def run_session(
     options: StreamOptions,
     encoder: RecordedEncoder,
     decoder: ReplayedDecoder,
-    collector: Collector,
     model: types_pb2.ModelDescription,
     sample_count: int,
-) -> None:
+) -> Collector:
     """Run the policy service's session on audio that nobody reads.
 
-    A collector is told of its events as a client would hear of them.
+    Returns:
+        What was told of its events as a client would hear of them.
     """
+    collector = Collector(default_unit(options.target_language_code))
     rate_hertz = options.audio_format.sample_rate_hz
     writer = ResponseWriter(options)
     reader = EventReader(AudioFormat("mulaw", rate_hertz, 1), lambda: 0.0)
@@ -192,3 +225,4 @@ async def run_session(
     await audio.end()
     session = TranslationSession(options, encoder, decoder, audio, tell, lambda: 0.0)
     await session.run()
+    return collector
