@@ -11,7 +11,7 @@ import soundfile
 
 from earvoice.evaluation.instance import true_elapsed
 from earvoice.evaluation.log import read_records
-from earvoice.evaluation.simuleval_log import read_segments
+from earvoice.evaluation.log_formats import read_segments
 from tests.e2e.running import Running, earvoice
 
 pytestmark = pytest.mark.torch

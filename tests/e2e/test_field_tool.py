@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from earvoice.evaluation.log import ReadingOptions, read_records
-from earvoice.evaluation.score import read_log
+from earvoice.evaluation.log_formats import read_log
 from tests.e2e.running import Running
 from tests.e2e.test_evaluate import RECORDING, output_of
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from earvoice.cli.command import CommandError, ExitCode
-from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, count_units
+from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, count_units, snap_to_end
+
+PartT = TypeVar("PartT")
 
 
 class LogError(CommandError):
@@ -44,12 +45,37 @@ class ReadingOptions:
             return None
         return count_units(reference, self.unit, compatible=self.compatible)
 
-    def check_references(self, path: Path, instance_count: int) -> None:
-        if self.references is not None and len(self.references) != instance_count:
+    def read_each(
+        self, path: Path, parts: Sequence[PartT], read: Callable[[int, PartT], Instance]
+    ) -> tuple[Instance, ...]:
+        """Read each part, by its position, where there are as many references as parts."""
+        if self.references is not None and len(self.references) != len(parts):
             raise LogError(
                 str(path),
-                f"{len(self.references)} references were given for {instance_count} instances",
+                f"{len(self.references)} references were given for {len(parts)} instances",
             )
+        return tuple(read(position, part) for position, part in enumerate(parts))
+
+    def instance(
+        self,
+        place: str,
+        reference: str | None,
+        source_length_ms: float,
+        delays_ms: Sequence[float],
+        **facts: Any,
+    ) -> Instance:
+        """Return an instance, with what is not counted but only kept in ``facts``."""
+        try:
+            return Instance(
+                unit=self.unit,
+                source_length_ms=source_length_ms,
+                delays_ms=snap_to_end(delays_ms, source_length_ms),
+                reference=reference,
+                reference_units=self.reference_units(reference),
+                **{"name": place, **facts},
+            )
+        except ValueError as error:
+            raise LogError(place, str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -115,13 +141,6 @@ class Record:
 
     def records(self, name: str) -> list[Record]:
         return [Record(self.place, value) for value in self._list(name, "an object", _is_object)]
-
-    @contextmanager
-    def checking(self) -> Iterator[None]:
-        try:
-            yield
-        except ValueError as error:
-            raise LogError(self.place, str(error)) from error
 
     def _field(self, name: str) -> Any:
         if name not in self.fields:

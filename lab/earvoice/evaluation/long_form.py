@@ -16,7 +16,6 @@ from earvoice.evaluation.instance import (
     Instance,
     correct_simuleval,
     primary_language,
-    snap_to_end,
     split_text,
 )
 from earvoice.evaluation.log import Log, LogError, ReadingOptions
@@ -222,29 +221,20 @@ def _cut_instance(
     if "simuleval" in elapsed_ms and "segment" not in elapsed_ms:
         elapsed_ms["segment"] = correct_simuleval(instance.delays_ms, elapsed_ms["simuleval"])
     units = split_text(instance.prediction, options.unit)
-    reference = options.reference(0, sentence.text)
 
     def cut(times_ms: Sequence[float]) -> tuple[float, ...]:
         return tuple(times_ms[position] - start_ms for position in positions)
 
-    try:
-        return Instance(
-            name=f"{instance.name}, {start_ms / 1000:g} s",
-            unit=options.unit,
-            source_length_ms=sentence.duration_ms,
-            delays_ms=snap_to_end(cut(instance.delays_ms), sentence.duration_ms),
-            elapsed_ms={clock: cut(times_ms) for clock, times_ms in elapsed_ms.items()},
-            prediction=(" " if options.unit == "word" else "").join(units[p] for p in positions),
-            reference=reference,
-            reference_units=options.reference_units(reference),
-            source_ends_ms=None
-            if instance.source_ends_ms is None
-            else cut(instance.source_ends_ms),
-            spoken_ends_ms=None
-            if instance.spoken_ends_ms is None
-            else cut(instance.spoken_ends_ms),
-            recording_end_ms=sentence.recording_end_ms - start_ms,
-            source=instance.source,
-        )
-    except ValueError as error:
-        raise LogError(instance.name, str(error)) from error
+    return options.instance(
+        instance.name,
+        options.reference(0, sentence.text),
+        sentence.duration_ms,
+        cut(instance.delays_ms),
+        name=f"{instance.name}, {start_ms / 1000:g} s",
+        elapsed_ms={clock: cut(times_ms) for clock, times_ms in elapsed_ms.items()},
+        prediction=(" " if options.unit == "word" else "").join(units[p] for p in positions),
+        source_ends_ms=instance.source_ends_ms and cut(instance.source_ends_ms),
+        spoken_ends_ms=instance.spoken_ends_ms and cut(instance.spoken_ends_ms),
+        recording_end_ms=sentence.recording_end_ms - start_ms,
+        source=instance.source,
+    )

@@ -12,7 +12,7 @@ from typing import Any
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.instance import Unit
 from earvoice.evaluation.log import LogError, Record, parse_object, read_records
-from earvoice.evaluation.simulstream_log import describe_runs
+from earvoice.evaluation.log_formats import describe_runs
 from earvoice.evaluation.source_set import SourceRecording
 from earvoice.runtime.files import atomic_write
 

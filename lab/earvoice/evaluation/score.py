@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,15 +12,12 @@ from typing import get_args
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, default_unit
-from earvoice.evaluation.log import Log, LogError, ReadingOptions, Record, read_records
+from earvoice.evaluation.log import Log, LogError, ReadingOptions, read_records
+from earvoice.evaluation.log_formats import find_language, find_log, read_log
 from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
 from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus
-from earvoice.evaluation.omnisteval_log import read_omnisteval
 from earvoice.evaluation.quality import Quality, QualityError, score_quality
-from earvoice.evaluation.simuleval_log import EOS, read_simuleval_1_0, read_simuleval_1_1
-from earvoice.evaluation.simulstream_log import read_simulstream
 from earvoice.evaluation.spoken_word import place_spoken_words, read_spoken_words
-from earvoice.evaluation.translation_log import find_language, read_translation
 
 _DECIMALS = 4
 _MISSING = "-"
@@ -135,57 +132,6 @@ def _score_rows(report: Report) -> Iterator[tuple[str, str, float, int]]:
         yield "BLEU", "", report.quality.bleu, score.instance_count
         yield "chrF", "", report.quality.chrf, score.instance_count
         yield "WER", "", report.quality.wer, score.instance_count
-
-
-_NAMES = ("instances.log", "instances.resegmented.jsonl")
-_TRANSLATION_FIELDS = ("delay_ms", "cause", "tentative")
-_SIMULSTREAM_FIELDS = ("model_loading_time", "metadata", "total_audio_processed")
-
-
-def find_log(path: Path) -> Path:
-    """Return the log that a path names: the file itself, or the one log in a folder."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise LogError(str(path), "no such file or folder")
-    for name in _NAMES:
-        if (path / name).is_file():
-            return path / name
-    others = sorted(path.glob("*.jsonl"))
-    if len(others) == 1:
-        return others[0]
-    found = ", ".join(other.name for other in others) or "none"
-    raise LogError(
-        str(path),
-        f"must hold {' or '.join(_NAMES)}, or one *.jsonl (found: {found}); name the file",
-    )
-
-
-def read_log(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return a log of whichever known format."""
-    first = records[0]
-    if any(name in first for name in _TRANSLATION_FIELDS):
-        return read_translation(path, records, options)
-    if any(name in first for name in _SIMULSTREAM_FIELDS):
-        return read_simulstream(path, records, options)
-    if "delays" in first:
-        read = read_simuleval_1_0 if _is_1_0(records) else read_simuleval_1_1
-        return read(path, records, options)
-    if "emission_cu" in first or "segid" in first:
-        return read_omnisteval(path, records, options)
-    raise LogError(
-        first.place,
-        f"fields {', '.join(first.fields)} are of no known log (instances.log of SimulEval 1.0 and "
-        "1.1, OmniSTEval's resegmented JSON lines, simulstream's, those of earvoice translate)",
-    )
-
-
-def _is_1_0(records: Sequence[Record]) -> bool:
-    """Tell whether the tool wrote its metrics into the log, or an end of sentence as a unit."""
-    return any(
-        "metric" in record or str(record.fields.get("prediction", "")).endswith(EOS)
-        for record in records
-    )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from earvoice.evaluation.log import ReadingOptions, read_records
-from earvoice.evaluation.score import read_log
+from earvoice.evaluation.log_formats import read_log
 
 SIMULEVAL_1_1 = {
     "index": 0,

@@ -7,7 +7,7 @@ import pytest
 from earvoice.client.errors import ProtocolError
 from earvoice.evaluation.instance import true_elapsed
 from earvoice.evaluation.log import Record
-from earvoice.evaluation.simuleval_log import read_segments
+from earvoice.evaluation.log_formats import read_segments
 from tests.unit.evaluation.session import (
     collect,
     segment,

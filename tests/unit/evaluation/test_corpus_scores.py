@@ -8,14 +8,13 @@ import json
 import pytest
 
 from earvoice.evaluation.log import ReadingOptions, Record, read_records
+from earvoice.evaluation.log_formats import read_omnisteval, read_simuleval
 from earvoice.evaluation.metrics import (
     average_lagging_1_0,
     average_proportion_1_0,
     differentiable_average_lagging,
     score_corpus,
 )
-from earvoice.evaluation.omnisteval_log import read_omnisteval
-from earvoice.evaluation.simuleval_log import read_simuleval_1_0
 from tests.shared_data import shared_data
 from tests.unit.evaluation.numbers import (
     EXCERPT,
@@ -90,7 +89,7 @@ def test_logs_of_simuleval_1_0_have_the_scores_they_hold():
     """Real instances.log lines, read as a log: each line's own AL, AP and DAL come out."""
     for path in shared_data("golden/runs").glob("v10_*.json.gz"):
         for line in json.loads(gzip.decompress(path.read_bytes()))["instances"]:
-            log = read_simuleval_1_0(path, [Record(str(path), line)], ReadingOptions())
+            log = read_simuleval(path, [Record(str(path), line)], ReadingOptions())
             rows = score_corpus(log.instances, simuleval_1_0=True).rows
             for clock, key in (("ideal", "latency"), ("simuleval", "latency_ca")):
                 stored = line["metric"][key]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from earvoice.evaluation.log import ReadingOptions, read_records
+from earvoice.evaluation.log_formats import read_simuleval
 from earvoice.evaluation.metrics import score_corpus
-from earvoice.evaluation.simuleval_log import read_simuleval_1_1
 
 SKIPPED = (None, None)
 
@@ -143,7 +143,7 @@ def score(case: Case, path, *, compatible=True):
     }
     path.write_text(json.dumps(line), encoding="utf8")
     options = ReadingOptions(case.unit, compatible=compatible)
-    return score_corpus(read_simuleval_1_1(path, read_records(path), options).instances).rows
+    return score_corpus(read_simuleval(path, read_records(path), options).instances).rows
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from earvoice.evaluation.log import LogError
+from earvoice.evaluation.log_formats import find_log
 from earvoice.evaluation.metrics import score_corpus
-from earvoice.evaluation.score import find_log
 from tests.unit.evaluation.logs import (
     OMNISTEVAL,
     SIMULEVAL_1_0,

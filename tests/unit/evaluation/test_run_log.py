@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from earvoice.evaluation.instance import true_elapsed
 from earvoice.evaluation.log import LogError, ReadingOptions, Record
+from earvoice.evaluation.log_formats import describe_runs, read_log, read_segments
 from earvoice.evaluation.metrics import score_corpus
-from earvoice.evaluation.score import Report, read_log, score_table
-from earvoice.evaluation.simuleval_log import read_segments
-from earvoice.evaluation.simulstream_log import describe_runs
+from earvoice.evaluation.score import Report, score_table
 from tests.unit.evaluation.logs import read
 from tests.unit.evaluation.session import collect, segment, short_session, summary, utterance, word
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from earvoice.evaluation.log import LogError, ReadingOptions, Record
+from earvoice.evaluation.log_formats import read_log
 from earvoice.evaluation.metrics import score_corpus
-from earvoice.evaluation.score import read_log
 from earvoice.evaluation.spoken_word import (
     SpokenWord,
     place_spoken_words,
