@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from earvoice.evaluation.curve import read_point
+from earvoice.evaluation.curves import read_point
 from earvoice.evaluation.recording import RecordingError
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.score import ScoringOptions
@@ -93,118 +93,99 @@ LEAST_HEAD_GAIN = 0.5
 LEAST_LAMBDA_GAIN = 0.2
 
 
-@dataclass(frozen=True)
-class Calibrator:
-    """A recorded development set with references."""
+def calibrate(
+    replay: Replay,
+    output: Path,
+    segment_ms: int,
+    most_lag_ms: float,
+    before: PolicyDefaults,
+    *,
+    are_captions: bool,
+) -> PolicyDefaults:
+    """Return the parameters chosen on a recorded set with references; the policy itself stays.
 
-    replay: Replay
-    output: Path
-    segment_ms: int
-    most_lag_ms: float
-    are_captions: bool = False
-    """Whether the speaker's own words are written."""
+    Args:
+        output: where the replays go.
+        most_lag_ms: mean LAAL that the default alpha and f must keep.
+        are_captions: the speaker's own words are written.
+    """
 
-    def calibrate(self, before: PolicyDefaults) -> PolicyDefaults:
-        """Return the parameters chosen; the policy itself stays."""
-        layer = self._choose_layer()
-        heads = self._choose_heads(layer)
-        lambda_states = self._choose_lambda(layer, heads)
-        alphas = self._try(
-            FINE_ALPHAS, lambda alpha: Edatt(alpha, lambda_states, layer, attention_heads=heads)
+    def tried(
+        values: Sequence[ParameterT], policy_of: Callable[[ParameterT], Edatt | AlignAtt]
+    ) -> list[TriedPoint[ParameterT]]:
+        replay.run([ReplaySetting(policy_of(value), segment_ms) for value in values], output)
+        return read(values, policy_of)
+
+    def read(
+        values: Sequence[ParameterT], policy_of: Callable[[ParameterT], Edatt | AlignAtt]
+    ) -> list[TriedPoint[ParameterT]]:
+        settings = [ReplaySetting(policy_of(value), segment_ms) for value in values]
+        points = [read_point(output / setting.name, ScoringOptions()) for setting in settings]
+        found: list[TriedPoint[ParameterT]] = []
+        for value, point in zip(values, points, strict=True):
+            laal_ms, quality_of = point.latency("LAAL", "ideal"), point.report.quality
+            if quality_of is None:
+                raise RecordingError(f"{replay.recording.folder} has no references")
+            if laal_ms is not None:
+                score = 100 - quality_of.wer if are_captions else quality_of.bleu
+                found.append(TriedPoint(value, laal_ms, score))
+        if not found:
+            raise RecordingError(f"{settings[0].name} and its like say nothing at all")
+        return found
+
+    def best(name: str, candidates: Mapping[str, Edatt], usual: str, least_gain: float) -> str:
+        # At once, so that they share what is found.
+        replay.run(
+            [
+                ReplaySetting(replace(policy, alpha=alpha), segment_ms)
+                for policy in candidates.values()
+                for alpha in ALPHAS
+            ],
+            output,
         )
-        frames = self._try(FRAMES, lambda count: AlignAtt(count, layer, heads))
-        return replace(
-            before,
-            attention_layer=layer,
-            attention_heads=() if len(heads) == self._head_count else heads,
-            lambda_states=lambda_states,
-            alpha=default_of(alphas, self.most_lag_ms),
-            alphas=grid_of(alphas),
-            frames=default_of(frames, self.most_lag_ms),
-            frame_distances=grid_of(frames),
-            segment_ms=self.segment_ms,
-        )
-
-    @property
-    def _head_count(self) -> int:
-        return self.replay.served.head_count
-
-    def _choose_layer(self) -> int:
-        last = self.replay.served.description.decoder_layer_count
-        every = tuple(range(1, self._head_count + 1))
-        layers = {
-            str(layer): Edatt(
-                lambda_states=USUAL_LAMBDA, attention_layer=layer, attention_heads=every
-            )
-            for layer in range(1, last + 1)
-        }
-        return int(self._best("layer", layers, str(last), 0.0))
-
-    def _choose_heads(self, layer: int) -> tuple[int, ...]:
-        every = tuple(range(1, self._head_count + 1))
-        choices = {"all": every} | {str(head): (head,) for head in every}
-        policies = {
-            name: Edatt(lambda_states=USUAL_LAMBDA, attention_layer=layer, attention_heads=heads)
-            for name, heads in choices.items()
-        }
-        return choices[self._best("heads", policies, "all", LEAST_HEAD_GAIN)]
-
-    def _choose_lambda(self, layer: int, heads: tuple[int, ...]) -> int:
-        lambdas = {
-            str(count): Edatt(lambda_states=count, attention_layer=layer, attention_heads=heads)
-            for count in LAMBDAS
-        }
-        best = self._best("lambda", lambdas, str(USUAL_LAMBDA), LEAST_LAMBDA_GAIN)
-        return int(best)
-
-    def _best(
-        self, name: str, candidates: Mapping[str, Edatt], usual: str, least_gain: float
-    ) -> str:
-        settings = [
-            self._setting(replace(policy, alpha=alpha))
-            for policy in candidates.values()
-            for alpha in ALPHAS
-        ]
-        self.replay.run(settings, self.output)
         qualities = {
-            value: quality(self._read(ALPHAS, partial(_with_alpha, policy)))
+            value: quality(read(ALPHAS, partial(_with_alpha, policy)))
             for value, policy in candidates.items()
         }
-        best = best_of(qualities, usual, least_gain)
+        chosen = best_of(qualities, usual, least_gain)
         shown = ", ".join(f"{value} {score:.2f}" for value, score in qualities.items())
-        sys.stdout.write(f"{name}: {shown}; chosen: {best}\n")
-        return best
+        sys.stdout.write(f"{name}: {shown}; chosen: {chosen}\n")
+        return chosen
 
-    def _try(
-        self,
-        values: Sequence[ParameterT],
-        policy_of: Callable[[ParameterT], Edatt | AlignAtt],
-    ) -> list[TriedPoint[ParameterT]]:
-        self.replay.run([self._setting(policy_of(value)) for value in values], self.output)
-        return self._read(values, policy_of)
-
-    def _read(
-        self,
-        values: Sequence[ParameterT],
-        policy_of: Callable[[ParameterT], Edatt | AlignAtt],
-    ) -> list[TriedPoint[ParameterT]]:
-        settings = [self._setting(policy_of(value)) for value in values]
-        points: list[TriedPoint[ParameterT]] = []
-        for value, setting in zip(values, settings, strict=True):
-            scored = read_point(self.output / setting.name, ScoringOptions())
-            laal_ms = scored.latency("LAAL", "ideal")
-            found = scored.report.quality
-            if found is None:
-                raise RecordingError(f"{self.replay.recording.folder} has no references")
-            if laal_ms is not None:
-                score = 100 - found.wer if self.are_captions else found.bleu
-                points.append(TriedPoint(value, laal_ms, score))
-        if not points:
-            raise RecordingError(f"{settings[0].name} and its like say nothing at all")
-        return points
-
-    def _setting(self, policy: Edatt | AlignAtt) -> ReplaySetting:
-        return ReplaySetting(policy, self.segment_ms)
+    usual = Edatt(lambda_states=USUAL_LAMBDA)
+    last = replay.served.description.decoder_layer_count
+    every = tuple(range(1, replay.served.head_count + 1))
+    layers = {
+        str(number): replace(usual, attention_layer=number, attention_heads=every)
+        for number in range(1, last + 1)
+    }
+    layer = int(best("layer", layers, str(last), 0.0))
+    choices = {"all": every} | {str(head): (head,) for head in every}
+    by_heads = {
+        name: replace(usual, attention_layer=layer, attention_heads=heads)
+        for name, heads in choices.items()
+    }
+    heads = choices[best("heads", by_heads, "all", LEAST_HEAD_GAIN)]
+    lambdas = {
+        str(count): Edatt(lambda_states=count, attention_layer=layer, attention_heads=heads)
+        for count in LAMBDAS
+    }
+    lambda_states = int(best("lambda", lambdas, str(USUAL_LAMBDA), LEAST_LAMBDA_GAIN))
+    alphas = tried(
+        FINE_ALPHAS, lambda alpha: Edatt(alpha, lambda_states, layer, attention_heads=heads)
+    )
+    frames = tried(FRAMES, lambda count: AlignAtt(count, layer, heads))
+    return replace(
+        before,
+        attention_layer=layer,
+        attention_heads=() if heads == every else heads,
+        lambda_states=lambda_states,
+        alpha=default_of(alphas, most_lag_ms),
+        alphas=grid_of(alphas),
+        frames=default_of(frames, most_lag_ms),
+        frame_distances=grid_of(frames),
+        segment_ms=segment_ms,
+    )
 
 
 def _with_alpha(policy: Edatt, alpha: float) -> Edatt:

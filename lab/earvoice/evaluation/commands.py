@@ -240,7 +240,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
     sources = _read_sources(options)
     check_segment_ms(options.segment)
     with computing():
-        from earvoice.evaluation.calibration import Calibrator  # noqa: PLC0415 - imports torch
+        from earvoice.evaluation.calibration import calibrate  # noqa: PLC0415 - imports torch
         from earvoice.evaluation.recorder import record_inputs  # noqa: PLC0415
         from earvoice.evaluation.replay.run import Replay  # noqa: PLC0415
         from earvoice.models.checkpoint import load_config, write_calibration  # noqa: PLC0415
@@ -251,14 +251,14 @@ def _run_calibrate(options: argparse.Namespace) -> int:
         progress = RunProgress("record", len(sources), len(recording.inputs()))
         record_inputs(options.model, sources, [Grid(options.segment)], recording, progress)
         replay = Replay(recording.folder, options.model, options.to)
-        calibrator = Calibrator(
+        chosen = calibrate(
             replay,
             options.output / "replays",
             options.segment,
             options.lag_ms,
+            before,
             are_captions=options.to == config.source_language,
         )
-        chosen = calibrator.calibrate(before)
         if not options.dry_run:
             write_calibration(options.model, chosen)
     for name, value in asdict(chosen).items():

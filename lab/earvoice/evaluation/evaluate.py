@@ -157,7 +157,7 @@ async def evaluate(
     folder.complete(unit)
     if len(failures) == len(sources.recordings) or (failures and not sources.partly_scorable):
         return None, failures
-    report = score_log(folder.log, sources.scoring).report
+    report, _, _ = score_log(folder.log, sources.scoring)
     (path / SCORES_NAME).write_text(score_table(report), encoding="utf8")
     return report, failures
 

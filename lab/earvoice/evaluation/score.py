@@ -175,14 +175,8 @@ def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True)
-class ScoredLog:
-    report: Report
-    instances: tuple[Instance, ...]
-    language: str
-
-
-def score_log(path: Path, options: ScoringOptions) -> ScoredLog:
+def score_log(path: Path, options: ScoringOptions) -> tuple[Report, tuple[Instance, ...], str]:
+    """Return a log's scores, its instances and its language."""
     log_path = find_log(path)
     log, reading, language = _read(log_path, options)
     score = score_corpus(log.instances, simuleval_1_0=log.ends_with_eos)
@@ -208,7 +202,7 @@ def score_log(path: Path, options: ScoringOptions) -> ScoredLog:
         notes=(*log.notes, *_clock_notes(log), *quality_notes),
         source_word_ms=log.source_word_ms,
     )
-    return ScoredLog(report, log.instances, language)
+    return report, log.instances, language
 
 
 def _read(path: Path, options: ScoringOptions) -> tuple[Log, ReadingOptions, str]:
@@ -316,7 +310,7 @@ def _run(options: argparse.Namespace) -> int:
         compatible=options.compatible_splitting,
         elapsed_clock=options.elapsed_clock,
     )
-    report = score_log(options.path, choices).report
+    report, _, _ = score_log(options.path, choices)
     print(report.as_json() if options.format == "json" else report.as_text())  # noqa: T201 - the result
     return ExitCode.DONE
 

@@ -32,8 +32,7 @@ from earvoice.evaluation.commands import (
     computing,
     read_settings,
 )
-from earvoice.evaluation.curve import CurvePoint, read_point
-from earvoice.evaluation.curves import Cell, as_text, as_tsv
+from earvoice.evaluation.curves import Cell, CurvePoint, as_text, as_tsv, read_point
 from earvoice.evaluation.instance import Unit, default_unit, released_together, split_text
 from earvoice.evaluation.recording import Grid
 from earvoice.evaluation.replay.hypotheses import Continuation, HypothesisRequest, OpenedInput

@@ -21,7 +21,7 @@ from earvoice.evaluation.bootstrap import (
     Floats,
     estimate,
 )
-from earvoice.evaluation.curve import (
+from earvoice.evaluation.curves import (
     CurvePoint,
     Measure,
     check_same_set,

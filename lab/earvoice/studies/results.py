@@ -24,8 +24,7 @@ import numpy as np
 import soundfile
 
 from earvoice.evaluation.bootstrap import RESAMPLES, SEED, Estimate, estimate
-from earvoice.evaluation.curve import quality_at
-from earvoice.evaluation.curves import as_tsv, draw_curves, point_rows
+from earvoice.evaluation.curves import as_tsv, draw_curves, point_rows, quality_at
 from earvoice.evaluation.recording import read_served_model
 from earvoice.evaluation.run_folder import SETTINGS_NAME, read_settings
 from earvoice.evaluation.score import ScoringOptions

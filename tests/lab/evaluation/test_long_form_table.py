@@ -18,7 +18,7 @@ def test_omnistevals_table_for_five_talks():
         segmentation=folder / "ref_segments.yaml",
         compatible=True,
     )
-    report = score_log(folder / "instances.log", options).report
+    report, _, _ = score_log(folder / "instances.log", options)
     yaal = report.score.rows["YAAL"]
     assert yaal["ideal"].value == pytest.approx(2934.0779, abs=1e-3)
     assert yaal["segment"].value == pytest.approx(5873.8065, abs=1e-3)

@@ -11,7 +11,7 @@ import torch
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.verification.command import COMMAND
-from earvoice.evaluation.verification.model import ForwardPass
+from earvoice.evaluation.verification.model import forward
 from earvoice.evaluation.verification.tensors import largest_difference
 from tests.tiny_model import (
     SOURCE_TEXT,
@@ -36,12 +36,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
     features = {"a": torch.randn(90, 80).numpy(), "b": torch.randn(170, 80).numpy()}
     np.savez(folder / "feats.npz", **features)
-    forward = ForwardPass(network, watched=True)
-    arrays = {f"avg/batch2/{k}": v for k, v in forward.batch(list(features.values())).items()}
+    together = forward(network, list(features.values()), watched=True)
+    arrays = {f"avg/batch2/{name}": value for name, value in together.items()}
     for name, frames in features.items():
         tokens = [2, 5, 7, 9]
-        searched = forward.utterance(frames, tokens)
-        again = forward.utterance(frames, searched["greedy_tokens"].tolist())
+        searched = forward(network, [frames], tokens, watched=True)
+        again = forward(network, [frames], searched["greedy_tokens"].tolist(), watched=True)
         arrays |= {f"avg/{name}/{key}": value for key, value in again.items()}
     np.savez(folder / "forward.npz", **arrays)
     return folder

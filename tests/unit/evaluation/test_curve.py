@@ -17,14 +17,15 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("sacrebleu")
 
 from earvoice.evaluation.bootstrap import Bootstrap  # noqa: E402 - behind the skips
-from earvoice.evaluation.curve import (  # noqa: E402
+from earvoice.evaluation.curves import (  # noqa: E402  # noqa: E402
     find_points,
     group_points,
+    latency_rows,
+    point_rows,
     quality_at,
     read_point,
 )
-from earvoice.evaluation.curve import interpolate as interpolate_draws  # noqa: E402
-from earvoice.evaluation.curves import latency_rows, point_rows  # noqa: E402
+from earvoice.evaluation.curves import interpolate as interpolate_draws  # noqa: E402
 
 points = st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 100)), min_size=2, max_size=6)
 

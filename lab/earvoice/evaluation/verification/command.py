@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections import Counter
 from contextlib import aclosing
 from pathlib import Path
 
@@ -11,10 +12,9 @@ from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, 
 from earvoice.cli.local_services import add_start_argument
 from earvoice.evaluation.verification.decisions import verify_policy
 from earvoice.evaluation.verification.runs import (
-    InstanceComparison,
     find_checkpoint,
     read_run,
-    summarize,
+    summary_of,
     verify_run,
 )
 from earvoice.evaluation.verification.tensors import read_arrays, read_reference, summary, table
@@ -72,9 +72,9 @@ def _verify_model(options: argparse.Namespace) -> int:
     _check_files(options.forward)
     # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from earvoice.evaluation.verification.features import verify_features  # noqa: PLC0415
     from earvoice.evaluation.verification.model import (  # noqa: PLC0415
         feature_files,
+        verify_features,
         verify_model,
     )
     from earvoice.models.checkpoint import read_parts  # noqa: PLC0415 - imports torch
@@ -113,18 +113,17 @@ def _verify_run(options: argparse.Namespace) -> int:
     checkpoint = find_checkpoint(options.model).resolve()
 
     async def play(_: Interruption) -> int:
-        comparisons: list[InstanceComparison] = []
+        counts: Counter[str] = Counter()
         verified = verify_run(
             run, checkpoint, options.wav, options.start_timeout_s, options.log_dir
         )
         async with aclosing(verified) as played:
-            async for comparison in played:
-                for line in comparison.differences:
+            async for differences, compared in played:
+                for line in differences:
                     _tell(line)
-                comparisons.append(comparison)
-        _tell(summarize(comparisons))
-        differs = any(comparison.differences for comparison in comparisons)
-        return DIFFERENT if differs else ExitCode.DONE
+                counts += compared
+        _tell(summary_of(counts))
+        return DIFFERENT if counts["places"] else ExitCode.DONE
 
     return run_async(play)
 

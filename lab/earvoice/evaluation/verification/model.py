@@ -1,12 +1,16 @@
-"""The tensors that a reference names, computed by our networks."""
+"""The tensors that a reference names, and the features of its sound, computed by our code."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,14 +20,18 @@ from torch import nn
 from earvoice.evaluation.log import LogError
 from earvoice.evaluation.verification.tensors import (
     BATCH_PREFIX,
+    FEATURE_TOLERANCE,
     Reference,
     TensorDifference,
     largest_difference,
+    read_arrays,
     tolerance_of,
 )
 from earvoice.models.assembly import CheckpointParts, build_network
+from earvoice.models.checkpoint import read_parts
 from earvoice.models.ctc import Encoded
 from earvoice.models.encoder import PaperEncoder
+from earvoice.models.frontend import FeatureNormalisation, Filterbank
 from earvoice.models.relative_attention import RelativeAttention
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
@@ -31,79 +39,58 @@ from earvoice.models.vocabulary import EOS
 Tensors = dict[str, np.ndarray]
 
 
-class ForwardPass:
-    """Computes what a reference holds, in its names and shapes.
+@torch.inference_mode()
+def forward(
+    network: SpeechTranslationModel,
+    features: Sequence[np.ndarray],
+    tokens: Sequence[int] | None = None,
+    *,
+    watched: bool,
+) -> Tensors:
+    """Compute what a reference holds, in its names and shapes.
 
     Args:
+        features: [T, mel] float32 of one utterance, or of several that are padded in one batch.
+        tokens: the reference's hypothesis, start token first, which the decoder is forced to; None
+            leaves the decoder out.
         watched: whether tensors inside the encoder are taken as well. Layers that are prepared
             for inference are fused, and have no such tensors.
-        shifts_by_batch: whether the reference shifted positions by the length of the padded batch
-            (its option `batch_unsafe_relative_shift`), so that company changes a short utterance.
     """
+    padded = nn.utils.rnn.pad_sequence(
+        [torch.from_numpy(item) for item in features], batch_first=True
+    )
+    lengths = torch.tensor([len(item) for item in features]) if len(features) > 1 else None
+    with _watching(network.papers_encoder, active=watched) as taken:
+        batch = network.encoder(padded, lengths)
+    found = {**taken, **_encoded(batch)}
+    if tokens is not None:
+        found |= _decoded(network, batch.states[0], tokens)
+    return {name: tensor.numpy() for name, tensor in found.items()}
 
-    def __init__(
-        self, network: SpeechTranslationModel, *, watched: bool, shifts_by_batch: bool = False
-    ) -> None:
-        self._network = network
-        self._watched = watched
-        if shifts_by_batch:
-            for module in network.encoder.modules():
-                if isinstance(module, RelativeAttention):
-                    module.register_forward_pre_hook(_without_lengths)
 
-    @torch.inference_mode()
-    def utterance(self, features: np.ndarray, tokens: Sequence[int] | None) -> Tensors:
-        """All tensors of one utterance.
-
-        Args:
-            features: [T, mel] float32.
-            tokens: the reference's hypothesis, start token first, which the decoder is forced to;
-                None leaves the decoder out.
-        """
-        encoder = self._network.encoder
-        with _watching(self._network.papers_encoder, active=self._watched) as taken:
-            batch = encoder(torch.from_numpy(features)[None])
-        found = {**taken, **_encoded(batch)}
-        if tokens is not None:
-            found |= self._decoded(batch.states[0], tokens)
-        return {name: tensor.numpy() for name, tensor in found.items()}
-
-    @torch.inference_mode()
-    def batch(self, features: Sequence[np.ndarray]) -> Tensors:
-        """The encoder's tensors of utterances that are padded in one batch."""
-        padded = nn.utils.rnn.pad_sequence(
-            [torch.from_numpy(item) for item in features], batch_first=True
-        )
-        lengths = torch.tensor([len(item) for item in features])
-        with _watching(self._network.papers_encoder, active=self._watched) as taken:
-            batch = self._network.encoder(padded, lengths)
-        found = {**taken, **_encoded(batch)}
-        return {name: tensor.numpy() for name, tensor in found.items()}
-
-    def _decoded(self, states: torch.Tensor, tokens: Sequence[int]) -> dict[str, torch.Tensor]:
-        decoder, shape = self._network.transformer_decoder, self._network.config.decoder
-        found = {}
-        for layer in range(1, shape.layers + 1):
-            rows = []
-            for heads in ((), *((head,) for head in range(1, shape.heads + 1))):
-                cache = decoder.open_cache(states, tokens)
-                logits, attention = decoder.prefill(list(tokens[:-1]), cache, layer, heads)
-                rows.append(attention)
-            found[f"cross_attn_mean_layer{layer - 1}"] = rows[0]
-            found[f"cross_attn_heads_layer{layer - 1}"] = torch.stack(rows[1:])
-        found["tf_logits"] = logits
-        return found | self._searched(states, len(tokens))
-
-    def _searched(self, states: torch.Tensor, count: int) -> dict[str, torch.Tensor]:
-        """As many tokens as the reference has, each the most probable."""
-        decoder = self._network.transformer_decoder
-        cache = decoder.open_cache(states)
-        tokens, rows = [EOS], []
-        while len(tokens) < count:
-            logits, _ = decoder.step(tokens[-1:], [cache], [1])
-            rows.append(logits[0].log_softmax(-1))
-            tokens.append(int(logits[0].argmax()))
-        return {"greedy_tokens": torch.tensor(tokens), "greedy_logprobs": torch.stack(rows)}
+def _decoded(
+    network: SpeechTranslationModel, states: torch.Tensor, tokens: Sequence[int]
+) -> dict[str, torch.Tensor]:
+    decoder, shape = network.transformer_decoder, network.config.decoder
+    found = {}
+    for layer in range(1, shape.layers + 1):
+        rows = []
+        for heads in ((), *((head,) for head in range(1, shape.heads + 1))):
+            cache = decoder.open_cache(states, tokens)
+            logits, attention = decoder.prefill(list(tokens[:-1]), cache, layer, heads)
+            rows.append(attention)
+        found[f"cross_attn_mean_layer{layer - 1}"] = rows[0]
+        found[f"cross_attn_heads_layer{layer - 1}"] = torch.stack(rows[1:])
+    found["tf_logits"] = logits
+    # As many tokens as the reference has, each the most probable.
+    cache, searched, log_probs = decoder.open_cache(states), [EOS], []
+    while len(searched) < len(tokens):
+        logits, _ = decoder.step(searched[-1:], [cache], [1])
+        log_probs.append(logits[0].log_softmax(-1))
+        searched.append(int(logits[0].argmax()))
+    found["greedy_tokens"] = torch.tensor(searched)
+    found["greedy_logprobs"] = torch.stack(log_probs)
+    return found
 
 
 @contextmanager
@@ -176,17 +163,29 @@ def verify_model(
 
     Args:
         features: [T, mel] float32 by utterance, normalised.
+        shifts_by_batch: whether the reference shifted positions by the length of the padded batch
+            (its option `batch_unsafe_relative_shift`), so that company changes a short utterance.
     """
     for name, utterances in reference.items():
         for way in (PLAIN, SERVED):
             network = _network(parts, name)
             if way == SERVED:
                 network.prepare_inference(torch.float32)
-            forward = ForwardPass(network, watched=way == PLAIN, shifts_by_batch=shifts_by_batch)
+            if shifts_by_batch:
+                for module in network.encoder.modules():
+                    if isinstance(module, RelativeAttention):
+                        module.register_forward_pre_hook(_without_lengths)
             for utterance, expected in utterances.items():
-                if way == SERVED and utterance.startswith(BATCH_PREFIX):
+                together = utterance.removeprefix(BATCH_PREFIX)
+                if together == utterance:
+                    heard = [_features_of(utterance, features)]
+                elif way == PLAIN:
+                    heard = [_features_of(one, features) for one in [*features][: int(together)]]
+                else:
                     continue  # The services pad nothing on a CPU.
-                found = _computed(forward, utterance, features, expected)
+                tokens = expected.get("greedy_tokens")
+                told = None if tokens is None else tokens.tolist()
+                found = forward(network, heard, told, watched=way == PLAIN)
                 place = f"{name}/{utterance}, {way}"
                 yield from _compared(found, expected, place, complete=way == PLAIN)
 
@@ -195,21 +194,6 @@ def _network(parts: CheckpointParts, strategy: str) -> SpeechTranslationModel:
     values = {**parts.config.encoder.to_dict(), "compression": strategy}
     encoder = type(parts.config.encoder).from_dict(values)
     return build_network(dataclasses.replace(parts.config, encoder=encoder), parts.tensors)
-
-
-def _computed(
-    forward: ForwardPass,
-    utterance: str,
-    features: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-) -> dict[str, np.ndarray]:
-    if not utterance.startswith(BATCH_PREFIX):
-        tokens = expected.get("greedy_tokens")
-        return forward.utterance(
-            _features_of(utterance, features), None if tokens is None else tokens.tolist()
-        )
-    count = int(utterance.removeprefix(BATCH_PREFIX))
-    return forward.batch([_features_of(name, features) for name in list(features)[:count]])
 
 
 def _features_of(utterance: str, features: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -242,3 +226,76 @@ def feature_files(forward: Path, features: Path | None) -> tuple[Path, Path | No
         raise LogError(str(found), "no such file: name it by --features")
     sound = found.with_name("wav_fbank.npz")
     return found, sound if sound.is_file() else None
+
+
+REFERENCE_PROCESSOR = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
+"""What makes the library of transforms round as it does on the reference's machine."""
+RAW_SUFFIX = "_fbank_raw"
+
+
+def verify_features(
+    sound: Path, checkpoint: Path, features: Mapping[str, np.ndarray]
+) -> Iterator[TensorDifference]:
+    """Compare raw and normalised features of every utterance that there is sound of.
+
+    A Fourier transform in float32 rounds in its own order on each kind of processor: between two of
+    them, bins without sound differ by 1e-3. So ours is computed in a process of its own, by the
+    order that the reference's machine used. What is left is what our code does differently.
+
+    Args:
+        sound: `.npz` of int16 samples by utterance, with its raw filterbank beside each.
+        checkpoint: whose statistics normalise where none stand beside the sound.
+        features: [T, mel] float32 by utterance, normalised.
+    """
+    reference = read_arrays(sound)
+    computed = _computed_apart(sound, checkpoint)
+    for utterance in (name for name in features if name in reference):
+        pairs = {
+            "features": (computed[utterance], features[utterance]),
+            "features_raw": (computed[utterance + RAW_SUFFIX], reference[utterance + RAW_SUFFIX]),
+        }
+        for name, (ours, theirs) in pairs.items():
+            largest = largest_difference(ours, theirs)
+            yield TensorDifference(name, utterance, largest, FEATURE_TOLERANCE)
+
+
+def _computed_apart(sound: Path, checkpoint: Path) -> dict[str, np.ndarray]:
+    with TemporaryDirectory() as folder:
+        output = Path(folder) / "features.npz"
+        module = "earvoice.evaluation.verification.model"
+        process = subprocess.run(
+            [sys.executable, "-m", module, str(sound), str(checkpoint), str(output)],
+            env={**os.environ, **REFERENCE_PROCESSOR},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if process.returncode:
+            raise LogError(str(sound), f"gave no features: {process.stderr.strip()}")
+        return read_arrays(output)
+
+
+def main() -> int:
+    sound, checkpoint, output = map(Path, sys.argv[1:])
+    arrays = read_arrays(sound)
+    normalisation = _statistics(arrays) or read_parts(checkpoint).normalisation
+    filterbank, computed = Filterbank(), {}
+    for name, samples in arrays.items():
+        if samples.dtype == np.int16:
+            raw = filterbank(torch.from_numpy(samples.astype(np.float32)))
+            computed[name + RAW_SUFFIX] = raw.numpy()
+            computed[name] = normalisation(raw).numpy()
+    np.savez(output, allow_pickle=False, **computed)
+    return 0
+
+
+def _statistics(arrays: Mapping[str, np.ndarray]) -> FeatureNormalisation | None:
+    """The statistics beside the sound, if there are any: those of another model, perhaps."""
+    if not {"gcmvn_mean", "gcmvn_std"} <= arrays.keys():
+        return None
+    mean, deviation = arrays["gcmvn_mean"], arrays["gcmvn_std"]
+    return FeatureNormalisation(torch.from_numpy(mean), torch.from_numpy(deviation))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, replace
@@ -285,14 +286,6 @@ DELAY_TOLERANCE_MS = 0.01
 """Half a sample is more; what is left is rounding."""
 
 
-@dataclass(frozen=True)
-class InstanceComparison:
-    differences: tuple[str, ...]
-    segment_count: int
-    hypothesis_count: int
-    word_count: int
-
-
 def played_instance(events: Sequence[TranslationEvent]) -> RunInstance:
     words: list[str] = []
     delays_ms: list[float] = []
@@ -315,7 +308,8 @@ def _played_segment(done: SegmentDone) -> RunSegment:
     return RunSegment(tokens or None, prefix_count, written, done.end_ms)
 
 
-def compare(recorded: RunInstance, played: RunInstance) -> InstanceComparison:
+def compare(recorded: RunInstance, played: RunInstance) -> tuple[list[str], Counter[str]]:
+    """Return a line for each difference, and how much was compared of what."""
     place = f"instance {recorded.index}"
     lines = [
         f"{place}, segment {number}{_end(ours)}: {difference}"
@@ -329,7 +323,14 @@ def compare(recorded: RunInstance, played: RunInstance) -> InstanceComparison:
         theirs.hypothesis is not None and ours.hypothesis is not None
         for theirs, ours in zip(recorded.segments, played.segments, strict=False)
     )
-    return InstanceComparison(tuple(lines), len(recorded.segments), compared, len(recorded.words))
+    return lines, Counter(
+        instances=1,
+        segments=len(recorded.segments),
+        hypotheses=compared,
+        words=len(recorded.words),
+        differ=bool(lines),
+        places=len(lines),
+    )
 
 
 def _end(segment: RunSegment | None) -> str:
@@ -399,7 +400,7 @@ async def verify_run(
     wav_folder: Path,
     start_timeout_s: float,
     log_folder: Path | None,
-) -> AsyncGenerator[InstanceComparison, None]:
+) -> AsyncGenerator[tuple[list[str], Counter[str]], None]:
     """Start the services with a checkpoint, play every instance and yield what came of it."""
     # What is missing is told before anything is started.
     options = play_options(run)
@@ -418,13 +419,9 @@ async def verify_run(
                 yield compare(instance, played_instance([event async for event in events]))
 
 
-def summarize(comparisons: Sequence[InstanceComparison]) -> str:
-    differing = sum(bool(comparison.differences) for comparison in comparisons)
+def summary_of(counts: Counter[str]) -> str:
     return (
-        f"{len(comparisons)} instances, "
-        f"{sum(comparison.segment_count for comparison in comparisons)} segments "
-        f"({sum(comparison.hypothesis_count for comparison in comparisons)} hypotheses), "
-        f"{sum(comparison.word_count for comparison in comparisons)} words: "
-        f"{differing} instances differ, "
-        f"in {sum(len(comparison.differences) for comparison in comparisons)} places"
+        f"{counts['instances']} instances, {counts['segments']} segments "
+        f"({counts['hypotheses']} hypotheses), {counts['words']} words: "
+        f"{counts['differ']} instances differ, in {counts['places']} places"
     )
