@@ -12,7 +12,7 @@ from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.settings import shipped_model_path
-from earvoice.studies.word_times import Aligner, AlignmentError
+from earvoice.studies.word_times import AlignmentError, time_words
 from earvoice.training.export import model_config, with_own_english
 
 pytestmark = pytest.mark.torch
@@ -62,8 +62,8 @@ def test_a_real_reader_is_understood(shipped: Checkpoint) -> None:
 def test_words_of_a_real_reader_have_a_time(shipped: Checkpoint) -> None:
     """In order, within the sound; a text that cannot have been said in it is refused by name."""
     sound, rate_hz = soundfile.read(DEMO / "librispeech_1995-1837-0001.wav", dtype="float32")
-    aligner = Aligner(shipped)
-    words = aligner.words("reader.wav", sound, "It was the first great sorrow of his life")
+    text = "It was the first great sorrow of his life"
+    words = time_words(shipped, "reader.wav", sound, text)
     assert [word.word for word in words][-2:] == ["his", "life"]
     places = [place for word in words for place in (word.start_ms, word.end_ms)]
     assert places == sorted(places)
@@ -71,7 +71,7 @@ def test_words_of_a_real_reader_have_a_time(shipped: Checkpoint) -> None:
     with pytest.raises(
         AlignmentError, match=r"reader\.wav: 'It was the first.*do not fit 3 frames"
     ):
-        aligner.words("reader.wav", sound[:1600], "It was the first great sorrow of his life")
+        time_words(shipped, "reader.wav", sound[:1600], text)
 
 
 @pytest.mark.parametrize("tag", ["en", "de", "es"])

@@ -121,35 +121,6 @@ def _shown(value: object) -> str:
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def convert(
-    source: Path,
-    target: Path,
-    *,
-    languages: tuple[str, str],
-    name: str | None = None,
-    precision: str = "fp32",
-) -> None:
-    """Write a checkpoint directory.
-
-    Args:
-        languages: BCP-47 tags of source and target, for a file that does not say them.
-        precision: of the matrices; vectors stay float32. fp32, bf16 or fp16.
-    """
-    parts = read_parts(source, *languages)
-    save_checkpoint(
-        target,
-        dataclasses.replace(parts.config, name=name or parts.config.name),
-        parts.tensors,
-        normalisation=parts.normalisation,
-        source_model=parts.source_vocabulary.model,
-        target_model=parts.target_vocabulary.model,
-        storage_dtype=_DTYPES[precision],
-    )
-
-
-STORAGE_TYPES = ("fp32", "bf16", "fp16")
-
-
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     subparsers = parser.add_subparsers(metavar="WHAT", required=True)
     info = subparsers.add_parser("info", help="what a checkpoint is, and what it needs")
@@ -161,7 +132,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     convert.add_argument("target", metavar="DST", type=Path, help="directory to be made")
     convert.add_argument("--name", help="to serve it by (its own)")
     convert.add_argument(
-        "--precision", choices=STORAGE_TYPES, default="fp32", help="of the matrices (%(default)s)"
+        "--precision", choices=_DTYPES, default="fp32", help="of the matrices (%(default)s)"
     )
     for subparser in (info, convert):
         subparser.add_argument(
@@ -182,7 +153,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _info(options: argparse.Namespace) -> None:
-
     summary = summarize(
         _checkpoint_path(options.path), options.source_language, options.target_language
     )
@@ -195,16 +165,18 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _convert(options: argparse.Namespace) -> None:
-
     source, target = _checkpoint_path(options.source), options.target
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CommandError(f"{target}: is there already; allowed: a new or empty directory")
-    convert(
-        source,
+    parts = read_parts(source, options.source_language, options.target_language)
+    save_checkpoint(
         target,
-        languages=(options.source_language, options.target_language),
-        name=options.name,
-        precision=options.precision,
+        dataclasses.replace(parts.config, name=options.name or parts.config.name),
+        parts.tensors,
+        normalisation=parts.normalisation,
+        source_model=parts.source_vocabulary.model,
+        target_model=parts.target_vocabulary.model,
+        storage_dtype=_DTYPES[options.precision],
     )
     _tell(f"{source} -> {target}")
 

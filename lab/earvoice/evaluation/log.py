@@ -107,75 +107,69 @@ class Record:
         return name in self.fields
 
     def number(self, name: str) -> float:
-        return float(self._checked(name, self._field(name), "a number", _is_number))
+        return float(self._value(name, "a number"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        return tuple(map(float, self._list(name, "a number", _is_number)))
+        return tuple(map(float, self._values(name, "a number")))
 
     def integer(self, name: str) -> int:
-        return int(self._checked(name, self._field(name), "an integer", _is_integer))
+        return int(self._value(name, "an integer"))
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return tuple(self._list(name, "an integer", _is_integer))
+        return tuple(self._values(name, "an integer"))
 
     def lists_of_integers(self, name: str) -> tuple[tuple[int, ...], ...]:
-        lists = self._list(name, "a list", lambda value: isinstance(value, list))
+        lists = self._values(name, "a list")
         return tuple(Record(self.place, {name: value}).integers(name) for value in lists)
 
     def pairs(self, name: str) -> list[tuple[float, float]]:
-        pairs = self._list(name, "pairs of numbers", _is_pair)
+        pairs = self._values(name, "pairs of numbers")
         return [(float(first), float(second)) for first, second in pairs]
 
     def text(self, name: str) -> str:
-        return str(self._checked(name, self._field(name), "a text", _is_text))
+        return str(self._value(name, "a text"))
 
     def texts(self, name: str) -> list[str]:
-        return self._list(name, "a text", _is_text)
+        return self._values(name, "a text")
 
     def optional_text(self, name: str) -> str | None:
         return None if self.fields.get(name) is None else self.text(name)
 
     def record(self, name: str) -> Record:
-        value = self._checked(name, self._field(name), "an object", _is_object)
-        return Record(self.place, value)
+        return Record(self.place, self._value(name, "an object"))
 
     def records(self, name: str) -> list[Record]:
-        return [Record(self.place, value) for value in self._list(name, "an object", _is_object)]
+        return [Record(self.place, value) for value in self._values(name, "an object")]
 
-    def _field(self, name: str) -> Any:
+    def _value(self, name: str, kind: str) -> Any:
         if name not in self.fields:
             raise LogError(self.place, f"{name} is missing")
-        return self.fields[name]
+        return self._checked(name, self.fields[name], kind)
 
-    def _list(self, name: str, kind: str, is_right: Callable[[object], bool]) -> list[Any]:
-        values = self._checked(name, self._field(name), "a list", lambda it: isinstance(it, list))
-        return [self._checked(name, value, kind, is_right) for value in values]
+    def _values(self, name: str, kind: str) -> list[Any]:
+        return [self._checked(name, value, kind) for value in self._value(name, "a list")]
 
-    def _checked(self, name: str, value: Any, kind: str, is_right: Callable[[object], bool]) -> Any:
-        if not is_right(value):
+    def _checked(self, name: str, value: Any, kind: str) -> Any:
+        if not _IS_OF_KIND[kind](value):
             raise LogError(self.place, f"{name} = {value!r}: must be {kind}")
         return value
 
 
-def _is_integer(value: object) -> bool:
-    # JSON's true is no number, whatever Python says.
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _is_number(value: object) -> bool:
-    return _is_integer(value) or isinstance(value, float)
+    # JSON's true is no number, whatever Python says.
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a pair
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
+_IS_OF_KIND: dict[str, Callable[[Any], bool]] = {
+    "a number": _is_number,
+    "an integer": lambda value: _is_number(value) and isinstance(value, int),
+    "pairs of numbers": lambda value: (
+        isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a pair
+    ),
+    "a text": lambda value: isinstance(value, str),
+    "a list": lambda value: isinstance(value, list),
+    "an object": lambda value: isinstance(value, dict),
+}
 
 
 def read_lines(path: Path) -> list[tuple[str, str]]:

@@ -40,6 +40,7 @@ from earvoice.evaluation.replay.run import Replay
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import EvaluationFolder, RunProgress
 from earvoice.evaluation.score import ScoringOptions
+from earvoice.policies.base import longest_common_prefix_tokens
 
 SHARES = ("last state", "last but one", "if all were alike")
 MOST_TOKENS = 100
@@ -132,17 +133,12 @@ def agreed_count(hypothesis: Sequence[int], final: Sequence[int], table: TokenTa
 
     A hypothesis that begins with the pieces of "Haus" but goes on to "Hauses" has another word.
     """
-    count = shared_count(hypothesis, final)
+    count = longest_common_prefix_tokens([hypothesis, final])
     if count == len(hypothesis) or hypothesis[count] == table.end_token:
         return count
     while count and not table.starts_word[hypothesis[count]]:
         count -= 1
     return count
-
-
-def shared_count(first: Sequence[int], second: Sequence[int]) -> int:
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def unit_ends(tokens: Sequence[int], table: TokenTable, unit: Unit) -> list[int]:

@@ -78,39 +78,27 @@ def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[
     return [(first, last) for first, last in spans]
 
 
-class Aligner:
-    """The encoder and the source vocabulary of a checkpoint."""
+def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> list[WordTiming]:
+    """Return the words of a text as said; what has no letters of the alphabet has no time.
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        self._checkpoint = checkpoint
-        self._frame_ms = checkpoint.config.encoder.frame_shift_ms
-
-    def words(self, name: str, sound: Sound, text: str) -> list[WordTiming]:
-        """Return the words of a text as said; what has no letters of the alphabet has no time.
-
-        Raises:
-            AlignmentError: the text is too long for the sound, which ``name`` stands for.
-        """
-        encode = self._checkpoint.source_vocabulary.encode
-        said = [(word, encode(transcript(word))) for word in said_words(spoken_form(text))]
-        try:
-            frames = align(self._log_probs(sound), [label for _, own in said for label in own])
-        except AlignmentError as error:
-            raise AlignmentError(f"{name}: {text!r}: {error}") from error
-        spans, timed = iter(frames), []
-        for word, labels in said:
-            if own := [next(spans) for _ in labels]:
-                (first, _), (_, last) = own[0], own[-1]
-                timed.append(
-                    WordTiming(word, first * self._frame_ms, (last + 1) * float(self._frame_ms))
-                )
-        return timed
-
-    @torch.inference_mode()
-    def _log_probs(self, sound: Sound) -> NDArray[np.float64]:
-        features = self._checkpoint.open_features().accept(sound)
-        log_probs: torch.Tensor = self._checkpoint.network.encoder(features[None]).ctc_log_probs[0]
-        return log_probs.double().numpy()
+    Raises:
+        AlignmentError: the text is too long for the sound, which ``name`` stands for.
+    """
+    encode, frame_ms = checkpoint.source_vocabulary.encode, checkpoint.config.encoder.frame_shift_ms
+    said = [(word, encode(transcript(word))) for word in said_words(spoken_form(text))]
+    features = checkpoint.open_features().accept(sound)
+    with torch.inference_mode():
+        log_probs: torch.Tensor = checkpoint.network.encoder(features[None]).ctc_log_probs[0]
+    try:
+        frames = align(log_probs.double().numpy(), [label for _, own in said for label in own])
+    except AlignmentError as error:
+        raise AlignmentError(f"{name}: {text!r}: {error}") from error
+    spans, timed = iter(frames), []
+    for word, labels in said:
+        if own := [next(spans) for _ in labels]:
+            (first, _), (_, last) = own[0], own[-1]
+            timed.append(WordTiming(word, first * frame_ms, (last + 1) * float(frame_ms)))
+    return timed
 
 
 def differences_ms(
@@ -135,11 +123,11 @@ def main() -> None:
     parser.add_argument("--known", type=Path, help="true times to compare with (JSON lines)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    aligner = Aligner(load_checkpoint(options.model))
+    checkpoint = load_checkpoint(options.model)
     paths = options.source.read_text("utf8").splitlines()
     texts = options.transcripts.read_text("utf8").splitlines()
     found = [
-        aligner.words(path, read_sound(Path(path)), text)
+        time_words(checkpoint, path, read_sound(Path(path)), text)
         for path, text in zip(paths, texts, strict=True)
     ]
     if options.output:

@@ -17,7 +17,6 @@ from earvoice.studies.attention import (
     agreed_count,
     main,
     mean_shares,
-    shared_count,
     stable_from,
     unit_ends,
 )
@@ -47,7 +46,6 @@ def test_tokens_are_counted_by_the_units_they_write():
     table = TokenTable((b"", b"Haus", b"t", "ür".encode()), (False, True, True, False), 0)
     assert unit_ends([1, 2, 3, 1], table, "word") == [1, 3, 4]
     assert unit_ends([2, 3], table, "char") == [2, 2, 2]
-    assert shared_count([1, 2, 3], [1, 2, 4, 5]) == 2
 
 
 def test_a_longer_word_is_another_word():

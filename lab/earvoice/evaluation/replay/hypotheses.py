@@ -34,7 +34,7 @@ from earvoice.evaluation.recording import RecordedInput, Recording, RecordingErr
 from earvoice.evaluation.replay.setting import AttentionView
 from earvoice.models.decoding import CachedDecoder, DecoderCache, decoding_layers
 from earvoice.models.vocabulary import EOS
-from earvoice.policies.base import Token
+from earvoice.policies.base import Token, longest_common_prefix_tokens
 from earvoice.policy.backend import Encoded
 from earvoice.policy.backends.replica_session import evidence_of
 from earvoice.policy.evidence import Evidence
@@ -267,17 +267,10 @@ class ContinuationMemo:
         most = -1
         for continuation in self._found:
             path = continuation.prefix + continuation.tokens
-            shared = _shared_count(path, prefix)
+            shared = longest_common_prefix_tokens([path, prefix])
             if shared > most:
                 best, most = path[len(prefix) :], shared
         return best
-
-
-def _shared_count(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    for index, (a, b) in enumerate(zip(first, second, strict=False)):
-        if a != b:
-            return index
-    return min(len(first), len(second))
 
 
 class SearchDesk:

@@ -22,7 +22,7 @@ from earvoice.evaluation.replay.hypotheses import (
     HypothesisRequest,
     OpenedInput,
 )
-from earvoice.policies.base import Token
+from earvoice.policies.base import Token, longest_common_prefix_tokens
 from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, AudioBuffer
 from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.event import Event
@@ -132,7 +132,8 @@ class ReplayedDecoder:
         cost = self._cost_of(1)
         read_count = self._forced_count + len(request.prefix)
         computed_ms = cost.opening.at(read_count + len(draft), state_count)
-        known = min(_agreeing(tokens, draft) + 1, len(tokens))
+        agreeing = longest_common_prefix_tokens([[token.token_id for token in tokens], draft])
+        known = min(agreeing + 1, len(tokens))
         yield self._steps(tokens[:known], computed_ms)
         for index in range(known, len(tokens)):
             computed_ms += cost.step.at(read_count + index, state_count)
@@ -170,15 +171,6 @@ class ReplayedDecoder:
         if tokens and tokens[-1].token_id == self._table.end_token:
             return GenerationSteps(tokens[:-1], tokens[-1], _timings(computed_ms))
         return GenerationSteps(tokens, None, _timings(computed_ms))
-
-
-def _agreeing(tokens: Sequence[Token], draft: Sequence[int]) -> int:
-    count = 0
-    for token, expected in zip(tokens, draft, strict=False):
-        if token.token_id != expected:
-            break
-        count += 1
-    return count
 
 
 def _beam_cost_ms(cost: DecodingCost, read_count: int, step_count: int, state_count: int) -> float:
