@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 
 from earvoice.corpus.word_timing import WordTiming
-from earvoice.evaluation.spoken_word import SpokenWord
+from earvoice.evaluation.log import SpokenWord
 from earvoice.studies.word_times import AlignmentError, align, differences_ms
 
 pytestmark = pytest.mark.torch

@@ -53,35 +53,6 @@ from earvoice.runtime.settings import SettingsError, load_settings
 _UNCOMPARED_OPTIONS = ("audio", "paced", "interim", "transcript", "stage_timings", "traceparent")
 
 
-async def _translate_each(
-    client: TranslationClient,
-    waiting: Iterator[SourceRecording],
-    options: TranslationOptions,
-    unit: Unit,
-    folder: EvaluationFolder,
-    progress: RunProgress,
-) -> list[TranslationError]:
-    """Translate one recording after the other into the folder, and return what failed.
-
-    Raises:
-        TranslationError: a session was refused before it began: all others would be.
-    """
-    failures: list[TranslationError] = []
-    for recording in waiting:
-        try:
-            line = await _translate(client, recording, options, unit, folder)
-        except TranslationError as error:
-            # What is refused before it begins would be refused for every recording.
-            if not (error.session_started or isinstance(error, AudioSourceError)):
-                raise
-            failures.append(error)
-            progress.fail(f"{recording.path}: {error.message}")
-        else:
-            folder.append(line)
-            progress.count(recording.duration_ms)
-    return failures
-
-
 async def _translate(
     client: TranslationClient,
     recording: SourceRecording,
@@ -141,6 +112,9 @@ async def evaluate(
     Returns:
         The scores, if there are any, and why recordings were not translated; running again tries
         those again.
+
+    Raises:
+        TranslationError: a session was refused before it began: all others would be.
     """
     unit = sources.scoring.unit or default_unit(options.target_languages[0])
     folder = EvaluationFolder(path, {**sources.settings, "options": describe_options(options)})
@@ -148,12 +122,23 @@ async def evaluate(
     missing = [one for one in sources.recordings if one.index not in finished]
     progress = RunProgress(path.name, len(sources.recordings), len(finished))
     waiting = iter(missing)
+    failures: list[TranslationError] = []
+
+    async def translate_waiting() -> None:
+        for recording in waiting:
+            try:
+                folder.append(await _translate(client, recording, options, unit, folder))
+            except TranslationError as error:
+                # What is refused before it begins would be refused for every recording.
+                if not (error.session_started or isinstance(error, AudioSourceError)):
+                    raise
+                failures.append(error)
+                progress.fail(f"{recording.path}: {error.message}")
+            else:
+                progress.count(recording.duration_ms)
+
     with closing(progress):
-        streams = await gather(
-            _translate_each(client, waiting, options, unit, folder, progress)
-            for _ in range(min(sources.stream_count, len(missing)))
-        )
-    failures = [failure for stream in streams for failure in stream]
+        await gather(translate_waiting() for _ in range(min(sources.stream_count, len(missing))))
     folder.complete(unit)
     if len(failures) == len(sources.recordings) or (failures and not sources.partly_scorable):
         return None, failures

@@ -12,12 +12,18 @@ from typing import get_args
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, default_unit
-from earvoice.evaluation.log import Log, LogError, ReadingOptions, read_records
+from earvoice.evaluation.log import (
+    Log,
+    LogError,
+    ReadingOptions,
+    place_spoken_words,
+    read_records,
+    read_spoken_words,
+)
 from earvoice.evaluation.log_formats import find_language, find_log, read_log
 from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
 from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus
 from earvoice.evaluation.quality import Quality, QualityError, score_quality
-from earvoice.evaluation.spoken_word import place_spoken_words, read_spoken_words
 
 _DECIMALS = 4
 _MISSING = "-"

@@ -13,9 +13,9 @@ from typing import Any, get_args
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.client.text import duration_ms as text_duration_ms
 from earvoice.evaluation.instance import Unit
+from earvoice.evaluation.log import read_spoken_words
 from earvoice.evaluation.long_form import read_segmentation
 from earvoice.evaluation.score import ScoringOptions, add_long_form_arguments
-from earvoice.evaluation.spoken_word import read_spoken_words
 
 _ROUNDING_MS = 1.0
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from earvoice.corpus.sound import Sound, read_sound
 from earvoice.corpus.spoken import said_words, spoken_form, transcript
 from earvoice.corpus.word_timing import WordTiming
-from earvoice.evaluation.spoken_word import SpokenWord, read_spoken_words
+from earvoice.evaluation.log import SpokenWord, read_spoken_words
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.runtime.files import atomic_write
 

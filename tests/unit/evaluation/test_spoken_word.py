@@ -6,15 +6,17 @@ import json
 
 import pytest
 
-from earvoice.evaluation.log import LogError, ReadingOptions, Record
-from earvoice.evaluation.log_formats import read_log
-from earvoice.evaluation.metrics import score_corpus
-from earvoice.evaluation.spoken_word import (
+from earvoice.evaluation.log import (
+    LogError,
+    ReadingOptions,
+    Record,
     SpokenWord,
     place_spoken_words,
     read_spoken_words,
     word_at,
 )
+from earvoice.evaluation.log_formats import read_log
+from earvoice.evaluation.metrics import score_corpus
 from tests.unit.evaluation.session import short_session
 
 WORDS = (SpokenWord("an", 100, 300), SpokenWord("old", 350, 700), SpokenWord("house", 700, 1600))
