@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, takewhile
 from pathlib import Path, PurePath
@@ -343,32 +342,6 @@ _SIMULSTREAM_NOTES = (
 )
 
 
-@dataclass
-class _Output:
-    """A growing output: each unit knows the segment that last changed it."""
-
-    unit: Unit
-    tokens: list[str] = field(default_factory=list)
-    units: list[str] = field(default_factory=list)
-    segments: list[int] = field(default_factory=list)
-
-    def change(self, record: Record, segment: int) -> None:
-        """Take back the deleted tokens of a segment, then add its new ones."""
-        deleted = record.texts("deleted_tokens")
-        kept = len(self.tokens) - len(deleted)
-        if kept < 0 or self.tokens[kept:] != deleted:
-            raise LogError(record.place, f"deleted_tokens = {deleted!r}: must end the output")
-        self._replace(self.tokens[:kept], segment)
-        self._replace([*self.tokens, *record.texts("generated_tokens")], segment)
-
-    def _replace(self, tokens: list[str], segment: int) -> None:
-        units = split_text(_join_tokens(tokens, self.unit), self.unit)
-        pairs = zip(self.units, units, strict=False)
-        unchanged = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        self.segments[unchanged:] = [segment] * (len(units) - unchanged)
-        self.tokens, self.units = tokens, units
-
-
 def _join_tokens(tokens: Sequence[str], unit: Unit) -> str:
     """Return the text of tokens: SentencePiece's, or whole words or characters."""
     if any(_BLANK in token for token in tokens):
@@ -399,9 +372,20 @@ def _read_simulstream_recording(
     position: int, part: tuple[str, Sequence[Record]], options: ReadingOptions
 ) -> Instance:
     recording, records = part
-    output = _Output(options.unit)
+    tokens, units = list[str](), list[str]()
+    # Of each unit the segment that last changed it.
+    changed: list[int] = []
     for segment, record in enumerate(records):
-        output.change(record, segment)
+        deleted = record.texts("deleted_tokens")
+        kept = len(tokens) - len(deleted)
+        if kept < 0 or tokens[kept:] != deleted:
+            raise LogError(record.place, f"deleted_tokens = {deleted!r}: must end the output")
+        shorter = tokens[:kept]
+        for tokens in (shorter, [*shorter, *record.texts("generated_tokens")]):
+            before, units = units, split_text(_join_tokens(tokens, options.unit), options.unit)
+            pairs = zip(before, units, strict=False)
+            unchanged = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+            changed[unchanged:] = [segment] * (len(units) - unchanged)
     ends_ms = [_MS * record.number("total_audio_processed") for record in records]
     computations_ms = [_MS * record.number("computation_time") for record in records]
     timed = [released_together(*times, 1) for times in zip(ends_ms, computations_ms, strict=True)]
@@ -410,14 +394,14 @@ def _read_simulstream_recording(
         records[-1].place,
         options.reference(position),
         ends_ms[-1],
-        [ends_ms[segment] for segment in output.segments],
+        [ends_ms[segment] for segment in changed],
         name=PurePath(recording).stem,
         source=recording,
         elapsed_ms={
-            clock: tuple(times_ms[segment] for segment in output.segments)
+            clock: tuple(times_ms[segment] for segment in changed)
             for clock, times_ms in clocks.items()
         },
-        prediction=_join_tokens(output.tokens, options.unit),
+        prediction=_join_tokens(tokens, options.unit),
         computation_ms=sum(computations_ms),
     )
 
