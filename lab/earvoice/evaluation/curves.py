@@ -21,13 +21,7 @@ from matplotlib.figure import Figure
 
 from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.server_choice import choose_server, open_client
-from earvoice.evaluation.bootstrap import (
-    CONFIDENCE,
-    Bootstrap,
-    Floats,
-    band,
-    sentence_statistics,
-)
+from earvoice.evaluation.bootstrap import CONFIDENCE, Bootstrap, Floats, band, sentence_statistics
 from earvoice.evaluation.evaluate import (
     add_session_arguments,
     check_session_options,
@@ -42,11 +36,7 @@ from earvoice.evaluation.quality import word_error_counts
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import LOG_NAME
 from earvoice.evaluation.score import Report, ScoringOptions, score_log
-from earvoice.evaluation.source_set import (
-    add_source_arguments,
-    read_scoring,
-    read_source_set,
-)
+from earvoice.evaluation.source_set import add_source_arguments, read_scoring, read_source_set
 
 Measure = Literal["BLEU", "% right"]
 """Of quality: of captions it is the percentage of words that are right, 100 - WER."""
@@ -369,12 +359,7 @@ def draw_curves(
 
 
 def _draw_line(
-    panel: Axes,
-    line: CurveLine,
-    metric: str,
-    clock: Clock,
-    bootstrap: Bootstrap,
-    measure: Measure,
+    panel: Axes, line: CurveLine, metric: str, clock: Clock, bootstrap: Bootstrap, measure: Measure
 ) -> None:
     name, points = line
     drawn: list[tuple[float, float, float, float]] = []

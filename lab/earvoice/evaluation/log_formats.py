@@ -227,9 +227,7 @@ def _read_count(record: Record) -> int:
 
 
 def _cut_utterances(
-    record: Record,
-    elapsed_ms: Mapping[ElapsedClock, Sequence[float]],
-    options: ReadingOptions,
+    record: Record, elapsed_ms: Mapping[ElapsedClock, Sequence[float]], options: ReadingOptions
 ) -> tuple[Instance, ...]:
     """Return the utterances that have output, with times relative to their own start."""
     if "utterances" not in record:
@@ -504,10 +502,7 @@ def _units_of(items: Sequence[Record], unit: Unit) -> list[Record]:
 
 
 def _cut_translated(
-    border: Record,
-    units: Sequence[Record],
-    clock: ElapsedClock | None,
-    options: ReadingOptions,
+    border: Record, units: Sequence[Record], clock: ElapsedClock | None, options: ReadingOptions
 ) -> Instance:
     number = int(border.number("utterance"))
     own = [unit for unit in units if unit.number("utterance") == number]

@@ -15,19 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from earvoice.evaluation.bootstrap import (
-    Bootstrap,
-    Estimate,
-    Floats,
-    estimate,
-)
-from earvoice.evaluation.curves import (
-    CurvePoint,
-    Measure,
-    check_same_set,
-    interpolate,
-    read_point,
-)
+from earvoice.evaluation.bootstrap import Bootstrap, Estimate, Floats, estimate
+from earvoice.evaluation.curves import CurvePoint, Measure, check_same_set, interpolate, read_point
 from earvoice.evaluation.instance import Clock, primary_language
 from earvoice.evaluation.replay.setting import parse_settings
 from earvoice.evaluation.run_folder import LOG_NAME
@@ -392,10 +381,7 @@ def judge_over_generation(study: Study) -> list[Finding]:
 
 
 def judge_agreement(study: Study) -> list[Finding]:
-    findings = [
-        study.gain("EDAtt", "LA-2", "AL"),
-        study.gain("EDAtt", "LA-2", "AL", "simuleval"),
-    ]
+    findings = [study.gain("EDAtt", "LA-2", "AL"), study.gain("EDAtt", "LA-2", "AL", "simuleval")]
     for drafts in ("", ", without drafts"):
         text = f"overhead that EDAtt saves of LA-2's{drafts or ', with drafts'}, at equal AL"
         names = f"EDAtt{drafts}", f"LA-2{drafts}"
@@ -530,12 +516,7 @@ CLAIMS = (
         judge_chunk_size,
     ),
     Claim("LA-2, LA-3 and LA-4 lie on one curve.", "Polák 2022", _EQUAL, judge_depth),
-    Claim(
-        "LA-2 is above Hold-6.",
-        "Polák 2022",
-        _HIGHER,
-        _gains(("LA-2", "Hold-6")),
-    ),
+    Claim("LA-2 is above Hold-6.", "Polák 2022", _HIGHER, _gains(("LA-2", "Hold-6"))),
     Claim(
         "A first chunk of 2 s brings little BLEU and more AL.",
         "Polák 2022",
@@ -604,12 +585,7 @@ CLAIMS = (
         "the correlation is above 0",
         judge_differentiable,
     ),
-    Claim(
-        "AlignAtt is above EDAtt.",
-        "Papi 2023b",
-        _HIGHER,
-        _gains(("AlignAtt", "EDAtt")),
-    ),
+    Claim("AlignAtt is above EDAtt.", "Papi 2023b", _HIGHER, _gains(("AlignAtt", "EDAtt"))),
 )
 
 

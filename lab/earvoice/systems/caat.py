@@ -224,10 +224,7 @@ def run(options: argparse.Namespace) -> None:
     ]
     minutes = sum(len(turn.sound) for turn in turns) / SAMPLE_RATE_HZ / 60
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
-    asked = (
-        ("learned", heard[:LEARNED], turns[:LEARNED]),
-        ("held out", heard_dev, held_out),
-    )
+    asked = (("learned", heard[:LEARNED], turns[:LEARNED]), ("held out", heard_dev, held_out))
     shown = SystemReport("caat", "Liu 2021", turns, {name: told for name, _, told in asked})
     for weight in LAG_WEIGHTS:
         decoder, course = train(config, examples, weight, STEPS)

@@ -97,10 +97,7 @@ class Replay:
         self.tally: Counter[str] = Counter()
         self._model_path = model_path
         self._keeps_hypotheses = keeps_hypotheses
-        self._opening = (
-            self.served.tokens.end_token,
-            *self.served.language_tokens[self.language],
-        )
+        self._opening = (self.served.tokens.end_token, *self.served.language_tokens[self.language])
         self._desk = SearchDesk(self._search)
         self._cost_of = cost_book(
             self.recording.folder / COST_FILE,

@@ -17,11 +17,7 @@ from earvoice.evaluation.collector import Collector
 from earvoice.evaluation.instance import default_unit
 from earvoice.evaluation.recording import RecordingError
 from earvoice.evaluation.replay.decoding_cost import DecodingCost
-from earvoice.evaluation.replay.hypotheses import (
-    AttentionChoice,
-    HypothesisRequest,
-    OpenedInput,
-)
+from earvoice.evaluation.replay.hypotheses import AttentionChoice, HypothesisRequest, OpenedInput
 from earvoice.policies.base import Token, longest_common_prefix_tokens
 from earvoice.policy.audio_buffer import MESSAGE_LIMIT_BYTES, AudioBuffer
 from earvoice.policy.backend import Encoded, GenerationEnd, GenerationRequest, GenerationSteps

@@ -11,12 +11,7 @@ from pathlib import Path
 from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
 from earvoice.cli.local_services import add_start_argument
 from earvoice.evaluation.verification.decisions import verify_policy
-from earvoice.evaluation.verification.runs import (
-    find_checkpoint,
-    read_run,
-    summary_of,
-    verify_run,
-)
+from earvoice.evaluation.verification.runs import find_checkpoint, read_run, summary_of, verify_run
 from earvoice.evaluation.verification.tensors import read_arrays, read_reference, summary, table
 
 DIFFERENT = 1
