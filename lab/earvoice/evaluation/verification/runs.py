@@ -328,7 +328,7 @@ def compare(recorded: RunInstance, played: RunInstance) -> tuple[list[str], Coun
         segments=len(recorded.segments),
         hypotheses=compared,
         words=len(recorded.words),
-        differ=bool(lines),
+        differ=int(bool(lines)),
         places=len(lines),
     )
 
