@@ -12,17 +12,13 @@ from typing import cast
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 
 from earvoice.corpus.clips import Clip
-from earvoice.corpus.sound import music
-from earvoice.corpus.states import encode, pretrained_encoder
 from earvoice.corpus.texts import Pair
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory
 from earvoice.models.config import ModelConfig, TargetLanguage
-from earvoice.models.loaders.whisper import installed_whisper
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.runtime.settings import shipped_model_path
@@ -41,7 +37,6 @@ from earvoice.training.decoder import (
     new_pieces,
     texts_of,
 )
-from earvoice.training.encoder import ENCODER_FILE, EncoderTrainer, taught_encoder
 from earvoice.training.evaluate import first_words
 from earvoice.training.export import adopt, exported_decoder
 from earvoice.training.greedy import greedy
@@ -222,34 +217,6 @@ def test_a_step_is_cut_into_parts_of_like_lengths() -> None:
     padded = [len(part) * max(len(row.states) for row in part) for part in parts]
     assert max(padded) <= PART_ROOM
     assert sum(padded) < 1.3 * sum(lengths)
-
-
-@pytest.mark.skipif(installed_whisper() is None, reason="make recogniser has not been run")
-def test_the_encoder_learns_to_hear_behind_noise(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Behind the same noise more of the states is there; a run goes on where it stopped."""
-    torch.manual_seed(9)
-    generator = np.random.default_rng(3)
-    sounds = [music(24_000, generator) for _ in range(2)]
-    paths = {}
-    clips = []
-    for index, (states, frames) in enumerate(encode(sounds, pretrained_encoder())):
-        paths[f"c{index}"] = tmp_path / f"c{index}.wav"
-        soundfile.write(paths[f"c{index}"], sounds[index], 16_000, subtype="FLOAT")
-        texts = {"en": TARGET_TEXT[index]}
-        clips.append(Heard(f"c{index}", "s", "", texts, "", states, 0, len(states), frames))
-    decoder = TransformerDecoder(config()).eval()
-    learner = EncoderTrainer(clips, paths, decoder, target(), generator)
-    missing = [learner.learn([0, 1], np.random.default_rng(4), 0.0)[0] for _ in range(30)]
-    assert missing[-1] < 0.8 * missing[0]
-    learner.train(tmp_path / ENCODER_FILE, 0.0, seed=1)
-    again = EncoderTrainer(clips, paths, decoder, target(), generator)
-    again.train(tmp_path / ENCODER_FILE, 0.0, seed=1)
-    assert again.step == learner.step == 30
-    taught = taught_encoder(tmp_path).state_dict()
-    assert torch.equal(taught["conv1.weight"], again.average["conv1.weight"])
-    assert not torch.equal(taught["conv1.weight"], pretrained_encoder().conv1.weight)
 
 
 def test_greedy_writes_what_the_whole_pass_says() -> None:

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import soundfile
 import torch
 
@@ -39,7 +38,6 @@ from earvoice.training.decoder import (
     new_pieces,
     often_written,
 )
-from earvoice.training.encoder import ENCODER_FILE, EncoderTrainer
 from earvoice.training.export import (
     DECODER_FILE,
     ENGLISH_FILE,
@@ -47,7 +45,6 @@ from earvoice.training.export import (
     TRANSLATIONS_FILE,
     adopt,
     export,
-    exported_decoder,
     model_config,
     trained_decoder,
 )
@@ -60,8 +57,8 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "decoder", "translations", "encoder")
-NEED_RUN = ("adopt", "ctc", "decoder", "english", "translations", "encoder", "export", "scores")
+NEED_DATA = ("hear", "vocabulary", "decoder", "translations")
+NEED_RUN = ("adopt", "ctc", "decoder", "english", "translations", "export", "scores")
 
 
 def main() -> None:
@@ -74,7 +71,6 @@ def main() -> None:
         "decoder": run_decoder,
         "english": run_english,
         "translations": run_translations,
-        "encoder": run_encoder,
         "export": run_export,
         "scores": run_scores,
     }
@@ -202,20 +198,6 @@ def text_trainer(
     memory = memory_of(clips, options.run, source)
     bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
     return Trainer(decoder, clips, memory, bridge, pairs, source, target, recipe, embedding)
-
-
-def run_encoder(options: argparse.Namespace) -> None:
-    """What is heard of the recordings behind noise, with the decoders as they are."""
-    source, target = vocabularies(options.corpus)
-    paths = {clip.key: path for clip, path in read_people(options.data / "speech")}
-    clips = [
-        clip
-        for clip in read_clips(options.corpus, "train", ("real-",))
-        if clip.english and clip.frames
-    ]
-    decoder = exported_decoder(options.run, target, model_config(len(source), len(target)))
-    trainer = EncoderTrainer(clips, paths, decoder, target, np.random.default_rng(SEED))
-    trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, SEED)
 
 
 def run_english(options: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
+from earvoice.corpus.states import pretrained_encoder
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
@@ -15,7 +16,6 @@ from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig
 from earvoice.training.decoder import COMPRESSION, first_decoder, is_shared
-from earvoice.training.encoder import taught_encoder
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -
     """Write what the run has learned; see `exported_decoder`."""
     decoder = exported_decoder(run, target, model_config(len(source), len(target)))
     branch = torch.load(run / "ctc.pt", weights_only=True)["branch"]
-    encoder = taught_encoder(run).state_dict()
+    encoder = pretrained_encoder().state_dict()
     tensors = {f"encoder.{n}": v for n, v in encoder.items() if not n.startswith("ctc.")}
     tensors |= {f"encoder.ctc.{n}": v for n, v in branch.items()}
     tensors |= {f"decoder.{n}": v for n, v in decoder.state_dict().items()}
