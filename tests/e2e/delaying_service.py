@@ -66,7 +66,8 @@ class WordStrategy:
         from earvoice.decoder.strategy import PredictedToken, Progress
 
         time.sleep(self._delay_s)
-        attention = [1 / states.state_count] * states.state_count
+        count = states.message.state_count
+        attention = [1 / count] * count
         return None, Progress([PredictedToken(token, -0.1, attention) for token in self._tokens])
 
     def step(self, runs):

@@ -118,8 +118,9 @@ class MessageReader:
         self._rate = RateLimit()
         self._reading: asyncio.Task[Any] | None = None
         self._loop = asyncio.get_running_loop()
-        self._waiter: asyncio.Future[None] = self._loop.create_future()
-        self._alarm = Alarm(self._wake)
+        self._waiter: asyncio.Future[bool] = self._loop.create_future()
+        """Whether the time ran out."""
+        self._alarm = Alarm(lambda: self._wake(None))
 
     def __aiter__(self) -> MessageReader:
         return self
@@ -136,22 +137,23 @@ class MessageReader:
         if self._reading is None:
             self._reading = asyncio.create_task(self._context.read())
             self._reading.add_done_callback(self._wake)
-        if not self._reading.done():
+        # The end of the read before may be told only now.
+        while not self._reading.done():
             self._waiter = self._loop.create_future()
             self._alarm.set(timeout_s)
             try:
-                await self._waiter
+                is_late = await self._waiter
             finally:
                 self._alarm.unset()
-            if not self._reading.done():
+            if is_late and not self._reading.done():
                 raise IdleError(f"no message came for {timeout_s:g} s")
         reading, self._reading = self._reading, None
         message = reading.result()
         return None if message is grpc.aio.EOF else message
 
-    def _wake(self, _: object = None) -> None:
+    def _wake(self, read: asyncio.Task[Any] | None) -> None:
         if not self._waiter.done():
-            self._waiter.set_result(None)
+            self._waiter.set_result(read is None)
 
     async def discard(self, timeout_s: float) -> None:
         """Read and forget messages until the half-close, but no longer than this."""

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.runtime.interceptor import RateLimit
+from earvoice.runtime.interceptor import MessageReader, RateLimit
 
 RATE_PER_S = 10
 
@@ -61,3 +61,27 @@ def test_no_second_has_more_than_two_seconds_messages(gaps_s):
     for first_s in times_s:
         within = [time_s for time_s in times_s if first_s <= time_s < first_s + 1 - 1e-6]
         assert len(within) <= 2 * RATE_PER_S
+
+
+async def test_a_read_whose_end_is_told_late_ends_no_other_wait():
+    """A read that nobody waited for is over; what is told of that meets the next one's wait."""
+    first, second = asyncio.Event(), asyncio.Event()
+
+    class Context:
+        async def read(self) -> bytes:
+            event, message = (second, b"second") if first.is_set() else (first, b"first")
+            await event.wait()
+            return message
+
+    reader = MessageReader(Context(), bytes, idle_timeout_s=60)
+    left = asyncio.create_task(reader._read(60))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.wait([left])
+    first.set()
+    await asyncio.sleep(0)
+    assert await reader._read(60) == b"first"
+    asyncio.get_running_loop().call_later(0.05, second.set)
+    assert await reader._read(60) == b"second"
+    await reader.close()
