@@ -358,8 +358,10 @@ class TranslationStream:
         except grpc.aio.AioRpcError as failure:
             raise translate_failure(failure) from failure
         finally:
-            await self._end(call, sender, reading)
-            await departure.close()
+            try:
+                await self._end(call, sender, reading)
+            finally:
+                await departure.close()
 
     async def _send(self, call: Call, watch: StallWatch, next_sample: asyncio.Future[int]) -> None:
         audio = self._options.audio

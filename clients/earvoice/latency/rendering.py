@@ -135,7 +135,8 @@ def _rounded(value: Any) -> Any:
         case float():
             return round(value, _DECIMALS)
         case dict():
-            return {name: _rounded(inner) for name, inner in value.items()}
+            # A policy's parameters are told as they are.
+            return {n: v if n == "parameters" else _rounded(v) for n, v in value.items()}
         case list() | tuple():
             return [_rounded(inner) for inner in value]
     return value

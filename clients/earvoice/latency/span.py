@@ -116,20 +116,25 @@ def spans_of(
 
 
 def _span(span: Mapping[str, Any], trace_id: str) -> Span:
-    start_ns = int(span["startTimeUnixNano"])
+    # What has the default value is left out in protobuf's JSON.
+    start_ns = int(span.get("startTimeUnixNano", 0))
     return Span(
-        name=span["name"],
+        name=span.get("name", ""),
         trace_id=trace_id,
         start_ns=start_ns,
-        duration_ms=(int(span["endTimeUnixNano"]) - start_ns) / NS_PER_MS,
-        attributes={pair["key"]: _value(pair["value"]) for pair in span.get("attributes", ())},
+        duration_ms=(int(span.get("endTimeUnixNano", 0)) - start_ns) / NS_PER_MS,
+        attributes={
+            pair.get("key", ""): _value(pair.get("value", {}))
+            for pair in span.get("attributes", ())
+        },
         failed=span.get("status", {}).get("code") in _ERROR_STATUS,
     )
 
 
 def _value(value: dict[str, Any]) -> AttributeValue:
     """Return an AnyValue; 64-bit integers are texts in OTLP/JSON."""
-    ((kind, content),) = value.items()
+    kind = next(iter(value), "")
+    content: Any = value.get(kind, "")
     match kind:
         case "intValue":
             return int(content)

@@ -67,7 +67,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
         CheckpointError: the checkpoint is damaged.
         FileExistsError: the run has begun.
     """
-    for name in ("ctc.pt", DECODER_FILE, ENGLISH_FILE):
+    for name in ("ctc.pt", DECODER_FILE, ENGLISH_FILE, TRANSLATIONS_FILE):
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)

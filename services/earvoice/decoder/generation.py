@@ -43,7 +43,7 @@ class Event:
     batch_size: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Generation:
     """What one generation shall do, and how far it has come.
 

@@ -43,7 +43,7 @@ class ServedModel:
     """Most tokens of a hypothesis after the language's; None means any number."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class StateBlock:
     """An encoder's states as they came; what is computed of them is kept as long as they are."""
 

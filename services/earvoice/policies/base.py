@@ -121,7 +121,10 @@ class DecisionPolicy(Declared, ABC):
         return heard.state_count > 0
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        """Say whether the decoder may halt after this token, counted from 0 behind the prefix."""
+        """Say whether the decoder may halt after this token, counted from 0 behind the prefix.
+
+        From 0 anew where a replica was lost: another begins the hypothesis again.
+        """
         del token, new_token_index
         return False
 

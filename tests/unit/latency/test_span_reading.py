@@ -46,6 +46,19 @@ def test_a_message_says_the_same_as_a_line(tmp_path):
     )
 
 
+def test_what_others_left_out_has_its_default():
+    """An attribute without a value, a null in a list: other services' spans come by gRPC, too."""
+    request = ExportTraceServiceRequest()
+    message = request.resource_spans.add().scope_spans.add().spans.add()
+    message.trace_id = bytes.fromhex(TRACE)
+    message.attributes.add(key="bare")
+    listed = ArrayValue(values=[AnyValue(), AnyValue(int_value=1)])
+    message.attributes.append(KeyValue(key="list", value=AnyValue(array_value=listed)))
+    (read,) = spans_of_message(request)
+    assert (read.name, read.duration_ms) == ("", 0.0)
+    assert read.attributes == {"bare": "", "list": ("", 1)}
+
+
 def test_a_line_that_is_still_being_written_is_left(tmp_path):
     """A service may be running."""
     path = tmp_path / "spans.jsonl"

@@ -210,7 +210,8 @@ def shifts_by_batch(path: Path) -> bool:
 def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The flat options of `cfg.model`, or of the older `args`."""
     groups = unwrapped(content.get("cfg"))
-    options = unwrapped(groups.get("model") if isinstance(groups, dict) else content.get("args"))
+    model = groups.get("model") if isinstance(groups, dict) else None
+    options = unwrapped(model or content.get("args"))
     if not isinstance(options, SimpleNamespace):
         message = f"checkpoint {name} has no cfg.model with options; allowed: a namespace"
         raise CheckpointError(message)

@@ -419,7 +419,7 @@ class DecoderSession(ReplicaSession):
                 # Of a kind unknown here, an answer is passed by as one without a number.
                 told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
                 # Answers on their way when an earlier generation was halted still come.
-                if told.generation_id != self._generation_id:
+                if getattr(told, "generation_id", 0) != self._generation_id:
                     continue
                 timings = clock(told.timings)
                 if isinstance(told, decoder_pb.GenerationDone):
@@ -431,7 +431,7 @@ class DecoderSession(ReplicaSession):
                     best = told.hypotheses[0]
                     if request.all_hypotheses:
                         alternatives = [
-                            [step.token for step in item.steps if not step.end_of_sequence]
+                            [token.token_id for token in _read_steps(item.steps, index)[0]]
                             for item in told.hypotheses
                         ]
                 tokens, end = _read_steps(best.steps, index)
