@@ -55,7 +55,7 @@ def test_convert_keeps_the_model(checkpoint: Path, tmp_path: Path, precision: st
     words = ("--from", "en", "--to", "de", "--name", "mine", "--precision", precision)
     assert model("convert", checkpoint, target, *words) == 0
     loaded = load_checkpoint(target)
-    assert loaded.name == "mine"
+    assert loaded.config.name == "mine"
     assert loaded.config.source_language == "en"
     assert [language.code for language in loaded.config.target_languages] == ["de"]
     features = torch.randn(60, 80)
