@@ -88,13 +88,13 @@ def test_it_is_served(
     served = load_model(EncoderSettings(model_path=tmp_path))
     assert isinstance(served, TextModel)
     assert served.description.reads_words
-    encoding = served.encode_words(WORDS, ended=True)
+    states, placed = served.encode_words(WORDS, ended=True)
     pieces, places = source_pieces(WORDS, Vocabulary(source_model), ended=True)
-    assert list(encoding.places) == places
-    found = np.frombuffer(encoding.states, np.float32).reshape(-1, served.dimension)
+    assert list(placed) == places
+    found = np.frombuffer(states, np.float32).reshape(-1, served.dimension)
     expected = network.encoder.encode(torch.tensor(pieces)[:, None]).states
     np.testing.assert_allclose(found, expected, atol=1e-4)
-    assert served.encode_words((), ended=True).places == ()
+    assert served.encode_words((), ended=True)[1] == ()
     decoder = load_decoder(DecoderSettings(model_path=tmp_path))
     assert decoder.model.description == served.description
 
