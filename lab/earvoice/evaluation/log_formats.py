@@ -121,6 +121,10 @@ def _read_simuleval_line(
     if any(logged) or ends_with_eos:
         elapsed_ms[clock] = logged
     intervals = record.pairs("source_intervals") if "source_intervals" in record else None
+    computation_ms = _read_computation(record, segments, elapsed_ms)
+    if ends_with_eos:
+        # Whatever clock its times are taken for.
+        computation_ms = logged[-1] - delays_ms[-1] if logged and delays_ms else None
     return options.instance(
         record.place,
         options.reference(position, record.optional_text("reference")),
@@ -129,8 +133,9 @@ def _read_simuleval_line(
         elapsed_ms=elapsed_ms,
         prediction=prediction,
         source_ends_ms=None if intervals is None else tuple(end for _, end in intervals),
-        computation_ms=_read_computation(record, segments, elapsed_ms),
-        source=_read_source(record),
+        computation_ms=computation_ms,
+        # Its end of sentence belongs to no part of the recording: it is not cut by its name.
+        source="" if ends_with_eos else _read_source(record),
         utterances=_cut_utterances(record, elapsed_ms, options),
     )
 

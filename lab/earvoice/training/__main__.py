@@ -163,7 +163,7 @@ def run_decoder(options: argparse.Namespace) -> None:
     pairs = weighted(read_pairs(options.data / "text", SEED))
     taught = often_written(pairs, target, whisper_ranks())
     embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
-    trainer = text_trainer(options, decoder, clips, pairs, recipe, embedding)
+    trainer = text_trainer(options, source, target, decoder, clips, pairs, recipe, embedding)
     trainer.train(options.run / DECODER_FILE, 60 * options.minutes, SEED)
 
 
@@ -181,12 +181,14 @@ def run_translations(options: argparse.Namespace) -> None:
     decoder.load_state_dict(trained_decoder(options.run / DECODER_FILE))
     pairs = weighted(read_pairs(options.data / "text", SEED))
     embedding = PartlyTaught(decoder.embed_tokens.weight, new_pieces(target, whisper_ranks()))
-    trainer = text_trainer(options, decoder, clips, pairs, recipe, embedding)
+    trainer = text_trainer(options, source, target, decoder, clips, pairs, recipe, embedding)
     trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, SEED)
 
 
 def text_trainer(
     options: argparse.Namespace,
+    source: Vocabulary,
+    target: Vocabulary,
     decoder: TransformerDecoder,
     clips: list[Heard],
     pairs: list[Pair],
@@ -194,7 +196,6 @@ def text_trainer(
     embedding: PartlyTaught,
 ) -> Trainer:
     """Of clips, and of texts by the bridge."""
-    source, target = vocabularies(options.corpus)
     memory = memory_of(clips, options.run, source)
     bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
     return Trainer(decoder, clips, memory, bridge, pairs, source, target, recipe, embedding)

@@ -86,6 +86,14 @@ def test_simuleval_1_0_counts_the_end_of_sentence(path):
     assert rows["AP (SimulEval 1.0)"]["ideal"].value == pytest.approx(5000 / 6000)
 
 
+@pytest.mark.parametrize("clock", [None, "segment"])
+def test_simuleval_1_0_tells_its_computation_on_any_clock_and_is_not_cut(path, clock):
+    """The last unit's; its end of sentence is in no part of a recording."""
+    log = read(path, SIMULEVAL_1_0 | {"source": ["a.wav"]}, elapsed_clock=clock)
+    (instance,) = log.instances
+    assert (instance.computation_ms, instance.source) == (500.0, "")
+
+
 def test_omnisteval_says_its_clock_in_its_report(path):
     """Corrected times are on the clock of the own segment; without a report nobody knows."""
     log = read(path, OMNISTEVAL)

@@ -175,6 +175,13 @@ def test_the_record_keeps_the_clocks_apart(report):
         assert sum(word["stages"].values()) == pytest.approx(lag)
 
 
+def test_the_record_rounds_times_and_no_parameters(report):
+    """A threshold of 0.0004 is none of 0."""
+    policy = {"name": "edatt", "parameters": {"alpha": 0.0004}}
+    (session,) = record_of([report | {"policy": policy, "rtf": 0.12345}], [])["sessions"]
+    assert (session["policy"], session["rtf"]) == (policy, 0.123)
+
+
 def test_the_page_stands_alone(report):
     """No address of another file, every part in its place, and the data as it is printed."""
     page = html_report([report], ["</script><b>"])

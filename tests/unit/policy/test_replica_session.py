@@ -145,9 +145,14 @@ async def test_alternatives_come_only_where_they_were_asked_for():
 
 
 async def test_a_beam_that_does_not_follow_the_prefix_is_a_bug():
-    """Append-only is checked for a beam, too."""
+    """Append-only is checked for a beam, too, whichever of its hypotheses it is."""
     with pytest.raises(RuntimeError, match="step 3, expected 2"):
         await answers_to(ScriptedCall([beam(1, [7], first=3)]))
+    answer = beam(1, [7], [8])
+    answer.beam.hypotheses[1].steps[0].index = 3
+    request = dataclasses.replace(REQUEST, beam_size=2, all_hypotheses=True)
+    with pytest.raises(RuntimeError, match="step 3, expected 2"):
+        await answers_to(ScriptedCall([answer]), request=request)
 
 
 async def test_what_is_wanted_goes_to_the_decoder():

@@ -12,7 +12,15 @@ import dataclasses
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -371,18 +379,20 @@ class DecoderSession(ReplicaSession):
         """Ask the running generation to stop; its end still comes."""
         self._is_halted = True
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
-        halt = decoder_pb.Halt(generation_id=self._generation_id)
-        self._halting = asyncio.create_task(self._call.write(decoder_pb.DecodeRequest(halt=halt)))
+        self._halting = asyncio.create_task(self._write_halt(self._generation_id))
 
     async def stay(self) -> None:
         """Keep the decoder from taking a long silence for a caller that is gone."""
         try:
             # No generation has this number, so that halting it is a sign of life and nothing more.
-            nothing = decoder_pb.Halt(generation_id=0)
-            await self._call.write(decoder_pb.DecodeRequest(halt=nothing))
+            await self._write_halt(0)
         except EarvoiceError as error:
             # To open a session is a sign of life, too.
             await self._replace(error)
+
+    async def _write_halt(self, generation_id: int) -> None:
+        halt = decoder_pb.Halt(generation_id=generation_id)
+        await self._call.write(decoder_pb.DecodeRequest(halt=halt))
 
     async def _answers(
         self, request: GenerationRequest
@@ -431,7 +441,11 @@ class DecoderSession(ReplicaSession):
                     best = told.hypotheses[0]
                     if request.all_hypotheses:
                         alternatives = [
-                            [token.token_id for token in _read_steps(item.steps, index)[0]]
+                            [
+                                s.token
+                                for s in _following(item.steps, index)
+                                if not s.end_of_sequence
+                            ]
                             for item in told.hypotheses
                         ]
                 tokens, end = _read_steps(best.steps, index)
@@ -458,14 +472,9 @@ def draft_after(found: Sequence[int], request: GenerationRequest) -> Sequence[in
 def _read_steps(
     steps: Iterable[decoder_pb.Step], expected_index: int
 ) -> tuple[list[Token], Token | None]:
-    """Return tokens and end of sentence.
-
-    Append-only is checked where it could break: steps must follow the prefix one by one.
-    """
+    """Return tokens and end of sentence."""
     tokens, end = [], None
-    for index, step in enumerate(steps, expected_index):
-        if step.index != index:
-            raise RuntimeError(f"the decoder sent step {step.index}, expected {index}")
+    for step in _following(steps, expected_index):
         token = Token(
             step.token, step.text, step.starts_word, list(step.attention), step.log_probability
         )
@@ -474,6 +483,14 @@ def _read_steps(
         else:
             tokens.append(token)
     return tokens, end
+
+
+def _following(steps: Iterable[decoder_pb.Step], expected_index: int) -> Iterator[decoder_pb.Step]:
+    """Check append-only where it could break: steps must follow the prefix one by one."""
+    for index, step in enumerate(steps, expected_index):
+        if step.index != index:
+            raise RuntimeError(f"the decoder sent step {step.index}, expected {index}")
+        yield step
 
 
 def _lasting_since(answer: Answer, sent_s: float) -> Answer:
