@@ -33,9 +33,9 @@ class SilentReplica:
 
 
 @asynccontextmanager
-async def call_to(address: str) -> AsyncIterator[BackendCall]:
+async def call_to(address: str, timeouts: BackendTimeouts = TIMEOUTS) -> AsyncIterator[BackendCall]:
     async with grpc.aio.insecure_channel(address) as channel, asyncio.timeout(120):
-        call = BackendCall(SilentReplica(channel), {"encoder": ""}, lambda: 0.0, TIMEOUTS)  # type: ignore[arg-type]
+        call = BackendCall(SilentReplica(channel), {"encoder": ""}, lambda: 0.0, timeouts)  # type: ignore[arg-type]
         try:
             yield call
         finally:
@@ -102,3 +102,13 @@ async def test_a_cancelled_session_is_no_loss():
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
+
+
+async def test_writes_at_once_follow_one_another():
+    """A halt may still be under way when the next generation is asked for."""
+    replica = scripted_replica("encoder")
+    await replica.start()
+    async with call_to(replica.address, BackendTimeouts(answer_s=60)) as call:
+        await asyncio.gather(*(call.write(SECOND) for _ in range(10)), call.close())
+    assert replica.servicer.commands == [("audio", 16_000 * count) for count in range(1, 11)]
+    await replica.die()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import importlib.metadata
 import os
 
@@ -79,11 +78,7 @@ async def test_who_stops_reading_at_the_socket_is_ended(start: Start):
         await stream.read_until("session_started")
         proxy.go_deaf()
         speaking = asyncio.create_task(speak_for_ever())
-        while running.encoder.session_count or running.decoder.session_count:
-            # A scripted backend that is cancelled as it answers ends when it is collected. In a
-            # process that has run many tests that takes a second, and nothing else goes on.
-            gc.collect()
-            await asyncio.sleep(2)
+        await running.wait_until_idle()
         assert_well_formed(await call(running.address, requests(SECOND)))
         speaking.cancel()
         await asyncio.wait({speaking})

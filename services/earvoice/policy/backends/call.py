@@ -91,10 +91,14 @@ class BackendCall:
         self.clock = partial(request_clock, loop_lag_s)
         self._timeouts = timeouts
         self._silence: ReplicaLostError | None = None
+        # A second write while one is under way fails, and gRPC then takes the stream for ended,
+        # which it is not: to cancel it does nothing any more, and the replica keeps the session.
+        self._writing = asyncio.Lock()
 
     async def write(self, request: Any) -> None:
         request.trace_context.traceparent = self._traceparents[self._service]
-        await self._answered(self._call.write(request))
+        async with self._writing:
+            await self._answered(self._call.write(request))
 
     async def read(self) -> Any:
         answer = await self._answered(self._call.read())
@@ -108,7 +112,8 @@ class BackendCall:
 
     async def close(self) -> None:
         """End the stream and wait until the service has, too; what it still sends is not needed."""
-        await self._answered(self._call.done_writing())
+        async with self._writing:
+            await self._answered(self._call.done_writing())
         while await self._answered(self._call.read()) is not grpc.aio.EOF:
             pass
 

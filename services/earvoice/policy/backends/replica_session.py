@@ -21,7 +21,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -379,7 +379,7 @@ class DecoderSession(ReplicaSession):
         """Ask the running generation to stop; its end still comes."""
         self._is_halted = True
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
-        self._halting = asyncio.create_task(self._write_halt(self._generation_id))
+        self._halting = asyncio.create_task(self._try_halt(self._generation_id))
 
     async def stay(self) -> None:
         """Keep the decoder from taking a long silence for a caller that is gone."""
@@ -389,6 +389,11 @@ class DecoderSession(ReplicaSession):
         except EarvoiceError as error:
             # To open a session is a sign of life, too.
             await self._replace(error)
+
+    async def _try_halt(self, generation_id: int) -> None:
+        # Should it fail, so does the next read or write, and there it is dealt with.
+        with suppress(EarvoiceError):
+            await self._write_halt(generation_id)
 
     async def _write_halt(self, generation_id: int) -> None:
         halt = decoder_pb.Halt(generation_id=generation_id)
@@ -423,41 +428,31 @@ class DecoderSession(ReplicaSession):
             prefix_attention=request.prefix_attention,
         )
         await call.write(decoder_pb.DecodeRequest(generate=command))
-        try:
-            while True:
-                answer: decoder_pb.DecodeResponse = await call.read()
-                # Of a kind unknown here, an answer is passed by as one without a number.
-                told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
-                # Answers on their way when an earlier generation was halted still come.
-                if getattr(told, "generation_id", 0) != self._generation_id:
-                    continue
-                timings = clock(told.timings)
-                if isinstance(told, decoder_pb.GenerationDone):
-                    hit_limit = told.reason == decoder_pb.GenerationDone.REASON_LIMIT
-                    yield GenerationEnd(hit_limit, timings)
-                    return
-                best, alternatives = told, list[list[int]]()
-                if isinstance(told, decoder_pb.Beam):
-                    best = told.hypotheses[0]
-                    if request.all_hypotheses:
-                        alternatives = [
-                            [
-                                s.token
-                                for s in _following(item.steps, index)
-                                if not s.end_of_sequence
-                            ]
-                            for item in told.hypotheses
-                        ]
-                tokens, end = _read_steps(best.steps, index)
-                rows = [list(row.weights) for row in told.prefix_attention]
-                restarts = index == first_index
-                yield GenerationSteps(tokens, end, timings, alternatives, rows, restarts)
-                index += len(tokens)
-        finally:
-            # Should the halt on its way fail, so does the next read or write.
-            if self._halting is not None:
-                await asyncio.gather(self._halting, return_exceptions=True)
-                self._halting = None
+        while True:
+            answer: decoder_pb.DecodeResponse = await call.read()
+            # Of a kind unknown here, an answer is passed by as one without a number.
+            told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
+            # Answers on their way when an earlier generation was halted still come.
+            if getattr(told, "generation_id", 0) != self._generation_id:
+                continue
+            timings = clock(told.timings)
+            if isinstance(told, decoder_pb.GenerationDone):
+                hit_limit = told.reason == decoder_pb.GenerationDone.REASON_LIMIT
+                yield GenerationEnd(hit_limit, timings)
+                return
+            best, alternatives = told, list[list[int]]()
+            if isinstance(told, decoder_pb.Beam):
+                best = told.hypotheses[0]
+                if request.all_hypotheses:
+                    alternatives = [
+                        [s.token for s in _following(item.steps, index) if not s.end_of_sequence]
+                        for item in told.hypotheses
+                    ]
+            tokens, end = _read_steps(best.steps, index)
+            rows = [list(row.weights) for row in told.prefix_attention]
+            restarts = index == first_index
+            yield GenerationSteps(tokens, end, timings, alternatives, rows, restarts)
+            index += len(tokens)
 
 
 def draft_after(found: Sequence[int], request: GenerationRequest) -> Sequence[int]:
