@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
-from earvoice.policies.base import Hypothesis, longest_common_prefix_tokens
+from earvoice.policies.base import Hypothesis, Token, longest_common_prefix_tokens
 from earvoice.policies.wait_k import WORD_DURATION_MS
 from earvoice.policy.evidence import Evidence
 
@@ -17,6 +18,8 @@ WORDS_PER_SOURCE_WORD = 2
 ADDITIONAL_WORD_COUNT = 3
 LOOP_REPETITION_COUNT = 3
 """People say a word or two so often; more is a loop."""
+UNHEARD_REPETITION_COUNT = 2
+"""The same where nobody was heard to repeat anything."""
 PHRASE_REPETITION_COUNT = 2
 """The same of a phrase: from so many tokens on:"""
 PHRASE_TOKENS = 4
@@ -41,11 +44,16 @@ class Guards:
         hypothesis: Hypothesis,
         new_token_count: int,
         committed_word_count: int,
+        spoken_for_sample: int,
+        *,
+        final: bool = False,
     ) -> tuple[int, str]:
         """Say how many of the new tokens may be committed, at most ``new_token_count``.
 
         Args:
             committed_word_count: words committed for the same audio before.
+            spoken_for_sample: committed tokens attend to audio up to here.
+            final: whether the utterance ends with these tokens.
 
         Returns:
             How many, and the name of the guard that cut the rest, empty when none did.
@@ -57,41 +65,18 @@ class Guards:
             "length": _count_within_length(
                 evidence, hypothesis, new_token_count, committed_word_count
             ),
-            "loop": _count_before_loop(hypothesis, new_token_count),
+            "loop": _count_before_loop(evidence, hypothesis, new_token_count),
         }
         strictest = min(limits, key=limits.__getitem__)
-        if limits[strictest] == new_token_count:
-            return new_token_count, ""
-        self.note(strictest)
-        return limits[strictest], strictest
-
-    def allow_end(
-        self,
-        hypothesis: Hypothesis,
-        new_token_count: int,
-        places: Sequence[int],
-        spoken_for_sample: int,
-    ) -> int:
-        """Say how many of an utterance's last tokens may be committed: none that are an echo.
-
-        A model that finds no end of its sentence says a phrase once more, and attends to no audio
-        that it had not attended to before. Who is really heard twice is heard later. A few tokens
-        count as said once more if nothing but they follows themselves.
-
-        Args:
-            places: of each new token, where the audio ends that it attends to.
-            spoken_for_sample: committed tokens attend to audio up to here.
-        """
-        tokens = hypothesis.token_ids
-        first, last = len(hypothesis.prefix), len(hypothesis.prefix) + new_token_count
-        for index in range(new_token_count):
-            starts_word = hypothesis.tokens[index].starts_word
-            again = _said_again(tokens[:last], first + index, starts_word=starts_word)
-            if again and max(places[index : index + again]) <= spoken_for_sample:
-                self.note("echo")
-                return index
-            spoken_for_sample = max(spoken_for_sample, places[index])
-        return new_token_count
+        count, guard = limits[strictest], ""
+        if count < new_token_count:
+            self.note(guard := strictest)
+        before_echo = _count_before_echo(
+            evidence, hypothesis, count, spoken_for_sample, final=final
+        )
+        if before_echo < count:
+            self.note(guard := "echo")
+        return before_echo, guard
 
     @staticmethod
     def lacks_evidence(evidence: Evidence) -> bool:
@@ -132,34 +117,103 @@ def _count_within_length(
     return new_token_count
 
 
-def _count_before_loop(hypothesis: Hypothesis, new_token_count: int) -> int:
+def _count_before_loop(evidence: Evidence, hypothesis: Hypothesis, new_token_count: int) -> int:
     """Keep what comes before an n-gram is begun once more than allowed.
 
-    More than half of that turn tells a loop: a hypothesis may end inside it.
+    More than half of that turn tells a loop: a hypothesis may end inside it. The first word tells
+    one where nobody was heard to repeat anything.
     """
     tokens = hypothesis.token_ids
     first = len(hypothesis.prefix)
     for end in range(first + 1, first + new_token_count + 1):
+        begun = tokens[:end]
         for size in range(1, LONGEST_LOOP_TOKENS + 1):
-            turns = LOOP_REPETITION_COUNT if size < PHRASE_TOKENS else PHRASE_REPETITION_COUNT
+            is_phrase = size >= PHRASE_TOKENS
+            turns = PHRASE_REPETITION_COUNT if is_phrase else LOOP_REPETITION_COUNT
             surplus = size // 2 + 1
-            begin = end - surplus - turns * size
-            if begin >= 0 and tokens[begin + size : end] == tokens[begin : end - size]:
+            if _repeats(begun, size, turns * size + surplus):
                 return max(0, end - surplus - first)
+            if (
+                not is_phrase
+                and hypothesis.tokens[end - 1 - first].starts_word
+                and _repeats(begun, size, UNHEARD_REPETITION_COUNT * size + 1)
+                and evidence.has_labels
+                and not _hears_repetition(evidence)
+            ):
+                return end - 1 - first
     return new_token_count
 
 
-def _said_again(tokens: Sequence[int], place: int, *, starts_word: bool) -> int:
+def _repeats(items: Sequence[int], size: int, length: int) -> bool:
+    """Say whether the last ``length`` items are turns of so many, the first of them whole."""
+    last = items[-length:]
+    return len(last) == length and last[size:] == last[:-size]
+
+
+def _hears_repetition(evidence: Evidence) -> bool:
+    """Say whether labels follow themselves: two or more of them, or one three times.
+
+    One that comes twice may be a letter.
+    """
+    labels = [label for label, _ in groupby(evidence.ctc_labels) if label != evidence.blank_label]
+    return any(
+        _repeats(labels[:end], size, max(3, 2 * size))
+        for end in range(3, len(labels) + 1)
+        for size in range(1, end // 2 + 1)
+    )
+
+
+def _count_before_echo(
+    evidence: Evidence,
+    hypothesis: Hypothesis,
+    new_token_count: int,
+    spoken_for_sample: int,
+    *,
+    final: bool,
+) -> int:
+    """Keep what comes before an echo; arguments as of `Guards.allow`.
+
+    A model that finds no end of its sentence, or that is offered much audio at once, says a phrase
+    once more, and attends to no audio that it had not attended to before. Who is really heard twice
+    is heard later. A few tokens count as said once more if nothing but they follows themselves to
+    the utterance's end.
+    """
+    first = len(hypothesis.prefix)
+    tokens = hypothesis.token_ids[: first + new_token_count]
+    for index in range(new_token_count):
+        few = final and hypothesis.tokens[index].starts_word
+        again = _said_again(tokens, first + index, few=few)
+        if again:
+            places = _places(evidence, hypothesis.tokens[: index + again])
+            if max(places[index:]) <= max([spoken_for_sample, *places[:index]]):
+                return index
+    return new_token_count
+
+
+def _places(evidence: Evidence, tokens: Sequence[Token]) -> list[int]:
+    """Where the audio ends that each token attends to, in samples.
+
+    Who attends to the silence after the last word has heard nothing there.
+    """
+    ends = [evidence.span_end_samples[evidence.attended(token.attention)] for token in tokens]
+    speech_end = evidence.voice_activity.speech_end_sample
+    return [min(end, speech_end) for end in ends] if speech_end else ends
+
+
+def _said_again(tokens: Sequence[int], place: int, *, few: bool) -> int:
     """Return how many tokens from a place on only say again what stands before, 0 for none.
 
     A phrase may stand anywhere before; fewer tokens must be words, and follow themselves to the
     end: a number's figures are alike, and share their audio.
+
+    Args:
+        few: whether fewer tokens than a phrase count.
     """
     said, coming = tokens[:place], tokens[place:]
     starts = [it for it in range(place - PHRASE_TOKENS + 1) if said[it] == coming[0]]
     again = max((longest_common_prefix_tokens([said[it:], coming]) for it in starts), default=0)
     if again >= PHRASE_TOKENS:
         return again
-    sizes = range(1, min(PHRASE_TOKENS, len(said) + 1, len(coming) + 1))
+    sizes = range(1, min(PHRASE_TOKENS, len(said) + 1, len(coming) + 1)) if few else ()
     turns = any(tokens[place - size : len(tokens) - size] == coming for size in sizes)
-    return len(coming) if starts_word and turns else 0
+    return len(coming) if turns else 0

@@ -173,17 +173,9 @@ async def translate(
     count, guard = decision.new_token_count, ""
     if options.uses_guards:
         written = len(utterance.word_end_samples)
-        count, guard = guards.allow(evidence, hypothesis, count, written)
-        if final:
-            # Who attends to the silence after the last word has heard nothing there.
-            speech_end = evidence.voice_activity.speech_end_sample
-            ends = (
-                evidence.span_end_samples[evidence.attended(token.attention)]
-                for token in hypothesis.tokens
-            )
-            places = [min(end, speech_end) if speech_end else end for end in ends]
-            spoken_for_sample = utterance.spoken_for_sample
-            count = guards.allow_end(hypothesis, count, places, spoken_for_sample)
+        count, guard = guards.allow(
+            evidence, hypothesis, count, written, utterance.spoken_for_sample, final=final
+        )
     count = committable_count(hypothesis, count, options.commit_unit, final=final)
     timeline.proposed_token_count = len(hypothesis.tokens)
     timeline.accepted_token_count = decision.new_token_count

@@ -134,7 +134,7 @@ class Utterance(UtteranceState):
         self.written_token_count += len(tokens)
         if tokens:
             self._looping_segment_count = 0
-        elif guard == "loop":
+        elif guard in ("loop", "echo"):
             self._looping_segment_count += 1
         self.loops = self._looping_segment_count >= LOOPING_SEGMENTS
         words, self.held = join_pieces(pieces, flush=flush)
