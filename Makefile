@@ -80,7 +80,7 @@ test: setup ## lint and check, at once
 # three workers.
 check: setup ## the tests alone
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist loadfile \
-		--no-loadscope-reorder
+		--no-loadscope-reorder --durations 40 --durations-min 3
 
 quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract

@@ -299,7 +299,7 @@ class EventReader:
         if started.elapsed_clock not in _CLOCKS:
             raise ProtocolError(f"elapsed_clock = {started.elapsed_clock} is not known")
         try:
-            options = read_config(started.config)
+            options = read_config(started.config, is_effective=True)
         except ValueError as error:
             raise ProtocolError(f"in the effective config, {error}") from error
         return Started(

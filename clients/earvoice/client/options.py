@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
-from earvoice.policies.message import read_any_policy, write_policy
+from earvoice.policies.message import read_any_policy, told_policy, write_policy
 from earvoice.policies.registry import POLICIES, AnyPolicy
 from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
 
@@ -152,8 +152,13 @@ def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.
     )
 
 
-def read_config(config: api.StreamingConfig) -> TranslationOptions:
-    """Return the options that an effective config stands for (``paced`` is not on the wire)."""
+def read_config(config: api.StreamingConfig, *, is_effective: bool = False) -> TranslationOptions:
+    """Return the options that a config stands for (``paced`` is not on the wire).
+
+    Args:
+        is_effective: it is what a server tells of, whose policy may have values not allowed here.
+    """
+    read_policy = told_policy if is_effective else read_any_policy
     return TranslationOptions(
         target_languages=tuple(config.target_language_codes),
         audio=AudioFormat(
@@ -163,7 +168,7 @@ def read_config(config: api.StreamingConfig) -> TranslationOptions:
         ),
         source_language=config.source_language_code,
         model=config.model,
-        policy=read_any_policy(config.policy, POLICIES),
+        policy=read_policy(config.policy, POLICIES),
         segment_ms=_milliseconds(config, "segment_duration"),
         initial_wait_ms=_milliseconds(config, "initial_wait"),
         catch_up=_name_of(config.catch_up, _CATCH_UPS),

@@ -56,21 +56,26 @@ def read_policy(message: pb.DecisionPolicy, policies: Policies) -> DecisionPolic
 
 
 def read_any_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy | None:
-    """Return the policy that a server tells of, though it may not be among ``policies``."""
+    """Return the policy of a message, though it may not be among ``policies``."""
     if message.WhichOneof("policy") == _NAMED and message.named.name not in policies:
         return _as_told(message, policies)
     return read_policy(message, policies)
 
 
-def policy_text(message: pb.DecisionPolicy, policies: Policies) -> str:
-    """Return a policy that a server tells of as text; empty where it tells of none.
+def told_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy | None:
+    """Return the policy that a server tells of; as it came, where its values are not allowed here.
 
-    A value that is not allowed here, as of a newer server, is told as it came.
+    They are allowed by a newer server.
     """
     try:
-        policy = read_any_policy(message, policies)
+        return read_any_policy(message, policies)
     except ParameterError:
-        policy = _as_told(message, policies)
+        return _as_told(message, policies)
+
+
+def policy_text(message: pb.DecisionPolicy, policies: Policies) -> str:
+    """Return `told_policy` as text; empty where there is none."""
+    policy = told_policy(message, policies)
     return format_policy(policy) if policy else ""
 
 

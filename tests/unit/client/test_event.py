@@ -14,6 +14,7 @@ from earvoice.client.event import (
     Summary,
     Tentative,
 )
+from earvoice.policies.registry import NamedPolicy
 from earvoice.runtime.audio_format import AudioFormat
 
 Response = api.StreamingTranslateResponse
@@ -47,6 +48,14 @@ def test_the_start_is_read(reader):
     assert (event.session_id, event.policy_name, event.elapsed_clock) == ("s", "edatt", "true")
     assert event.options.policy.alpha == 0.25
     assert (event.model.name, event.model.precision) == ("m", "float32")
+
+
+def test_a_newer_servers_policy_ends_no_session(reader):
+    """A value that this client would refuse is told as it came."""
+    config = api.StreamingConfig(target_language_codes=["de"], **AUDIO)
+    config.policy.edatt.alpha = 7
+    event = reader.read(Response(seq=1, session_started={"elapsed_clock": 1, "config": config}))
+    assert event.options.policy == NamedPolicy("edatt", {"alpha": 7})
 
 
 def test_a_committed_word_has_milliseconds(reader):
