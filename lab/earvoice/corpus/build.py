@@ -22,7 +22,6 @@ from earvoice.corpus.recipe import (
     TARGET_LANGUAGES,
 )
 from earvoice.corpus.sound import (
-    Conditions,
     Sound,
     coloured_noise,
     over_telephone,
@@ -44,7 +43,7 @@ SHARD_CLIPS = 250
 BABBLING_CLIPS = 60
 LEAST_CUT_SAMPLES = 16_000
 LEAST_HELD_OUT_WORDS = 4
-MILDER = Conditions(telephone=0.2, noise=0.25, babble=0.08, pace=0.2)
+MILDER = {"pace_share": 0.2, "noise_share": 0.25, "babble_share": 0.08, "telephone_share": 0.2}
 """For synthesised speech."""
 SNR_DB = 10.0
 
@@ -97,7 +96,7 @@ def _real(part: Recorded) -> Heard:
 
 def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Heard:
     for clip, path in part:
-        sound = worsened(read_sound(path), voices, Conditions(), _generator(seed, clip.key))
+        sound = worsened(read_sound(path), voices, _generator(seed, clip.key))
         yield replace(clip, key=f"{clip.key}/worse"), sound
 
 
@@ -139,7 +138,7 @@ def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -
         key = f"spoken-{zlib.crc32(english.encode()):08x}"
         texts[SOURCE_LANGUAGE] = english
         clip = Clip(key, sentences[0].source, "train", condition="synthesised", texts=texts)
-        yield clip, worsened(sound, voices, MILDER, _generator(seed, key))
+        yield clip, worsened(sound, voices, _generator(seed, key), **MILDER)
 
 
 def _unseen(part: Sequence[Pair], *, seed: int) -> Heard:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -57,29 +56,6 @@ _Callback = ctypes.CFUNCTYPE(
 )
 
 
-@dataclass
-class _Recording:
-    """What the library has told of one text; times in seconds."""
-
-    samples: list[np.ndarray] = field(default_factory=list)
-    words: list[tuple[int, float]] = field(default_factory=list)
-    pauses_s: list[float] = field(default_factory=list)
-
-    def receive(self, samples: Sequence[int], count: int, events: Sequence[_Event]) -> int:
-        """Take a piece of sound, and the events that it holds."""
-        if samples and count:
-            self.samples.append(np.ctypeslib.as_array(samples, (count,)).copy())
-        index = 0
-        while events[index].type:
-            event = events[index]
-            if event.type == _WORD_EVENT:
-                self.words.append((event.text_position - 1, event.audio_position / 1000))
-            elif event.type == _PHONEME_EVENT and event.id.string.startswith((b"_", b"\0")):
-                self.pauses_s.append(event.audio_position / 1000)
-            index += 1
-        return 0
-
-
 def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     """Speak a text; starts come from the library's word events, ends from the next one.
 
@@ -90,8 +66,25 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
         SynthesisError: espeak-ng is not installed, or said nothing.
     """
     library, rate_hz = _library()
-    recording = _Recording()
-    callback = _Callback(recording.receive)
+    pieces: list[np.ndarray] = [np.zeros(0, np.int16)]
+    word_events: list[tuple[int, float]] = []
+    pauses_s: list[float] = []
+
+    def receive(sound: Sequence[int], count: int, events: Sequence[_Event]) -> int:
+        """Take a piece of sound, and the events that it holds."""
+        if sound and count:
+            pieces.append(np.ctypeslib.as_array(sound, (count,)).copy())
+        index = 0
+        while events[index].type:
+            event = events[index]
+            if event.type == _WORD_EVENT:
+                word_events.append((event.text_position - 1, event.audio_position / 1000))
+            elif event.type == _PHONEME_EVENT and event.id.string.startswith((b"_", b"\0")):
+                pauses_s.append(event.audio_position / 1000)
+            index += 1
+        return 0
+
+    callback = _Callback(receive)
     library.espeak_SetSynthCallback(callback)
     _choose_voice(library, voice.name)
     library.espeak_SetParameter(_RATE, round(ESPEAK_WORDS_PER_MINUTE * voice.rate), 0)
@@ -101,8 +94,8 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
         content, len(content) + 1, 0, _BY_CHARACTER, 0, _UTF8 | _END_PAUSE, None, None
     )
     library.espeak_Synchronize()
-    samples = np.concatenate([np.zeros(0, np.int16), *recording.samples]).astype(np.float32)
-    spans = word_spans(text, recording.words, recording.pauses_s, len(samples) / rate_hz)
+    samples = np.concatenate(pieces).astype(np.float32)
+    spans = word_spans(text, word_events, pauses_s, len(samples) / rate_hz)
     duration_ms = 1000 * len(samples) / rate_hz / voice.speed
     words = time_words(text, spans, voice.speed, duration_ms)
     return TimedSpeech(level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words)

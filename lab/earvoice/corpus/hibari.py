@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.corpus.synthesizer import EngineMissingError, level
+from earvoice.corpus.synthesizer import SynthesisError, level
 from earvoice.corpus.voice import Voice
 
 _RATE_HZ = 24_000
@@ -43,5 +43,5 @@ def _network(name: str) -> Any:
         package: Any = import_module("hibari")
     except ImportError as error:
         message = f"hibari: {error}; `pip install earvoice[neural-voices]` brings it"
-        raise EngineMissingError(message) from error
+        raise SynthesisError(message) from error
     return package.Hibari(voice=name, threads=1)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, EngineMissingError, SynthesisError, level
+from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, level
 from earvoice.corpus.voice import Voice
 
 _VOICES = {
@@ -101,7 +101,7 @@ def _engine(name: str) -> tuple[ctypes.c_void_p, ctypes.Array[ctypes.c_char]]:
 def _library() -> ctypes.CDLL:
     if not is_installed():
         message = f"pico is not installed: `pip install {_PACKAGE}` builds it"
-        raise EngineMissingError(message)
+        raise SynthesisError(message)
     return ctypes.CDLL(_find_library())
 
 

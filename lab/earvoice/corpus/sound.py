@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,9 @@ _MU = 255.0
 _STEPS = 127.5
 WAVES_SHARE = 0.3
 """Of noise, how much of it swells and ebbs."""
+_PACES = (0.85, 1.2)
+_NOISE_SNR_DB = (4.0, 25.0)
+_GAIN_DB = (-15.0, 6.0)
 
 
 def read_sound(path: Path) -> Sound:
@@ -101,36 +103,30 @@ def music(count: int, generator: np.random.Generator) -> Sound:
     return np.asarray(out / (np.abs(out).max() + 1e-9) * generator.uniform(0.1, 0.6), np.float32)
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """How often something happens to a clip; what is mixed in is heard at these ratios."""
-
-    telephone: float = 0.25
-    noise: float = 0.3
-    babble: float = 0.15
-    snr_db: tuple[float, float] = (4.0, 25.0)
-    pace: float = 0.3
-    paces: tuple[float, float] = (0.85, 1.2)
-    gain_db: tuple[float, float] = (-15.0, 6.0)
-
-
 def worsened(
-    samples: Sound, voices: list[Sound], conditions: Conditions, generator: np.random.Generator
+    samples: Sound,
+    voices: list[Sound],
+    generator: np.random.Generator,
+    *,
+    pace_share: float = 0.3,
+    noise_share: float = 0.3,
+    babble_share: float = 0.15,
+    telephone_share: float = 0.25,
 ) -> Sound:
     """A clip as it may arrive: at another pace, with noise or voices, over a line, at any level."""
-    if generator.random() < conditions.pace:
-        pace = generator.uniform(*conditions.paces)
+    if generator.random() < pace_share:
+        pace = generator.uniform(*_PACES)
         samples = soxr.resample(samples, SAMPLE_RATE_HZ * pace, SAMPLE_RATE_HZ, quality="QQ")
-    if generator.random() < conditions.noise:
+    if generator.random() < noise_share:
         noise = coloured_noise(len(samples), generator)
-        samples = with_noise(samples, noise, generator.uniform(*conditions.snr_db))
-    if voices and generator.random() < conditions.babble:
+        samples = with_noise(samples, noise, generator.uniform(*_NOISE_SNR_DB))
+    if voices and generator.random() < babble_share:
         samples = with_noise(
             samples, babble(len(samples), voices, generator), generator.uniform(8.0, 25.0)
         )
-    if generator.random() < conditions.telephone:
+    if generator.random() < telephone_share:
         samples = over_telephone(samples)
-    gain = 10 ** (generator.uniform(*conditions.gain_db) / 20)
+    gain = 10 ** (generator.uniform(*_GAIN_DB) / 20)
     return np.asarray(np.clip(samples * gain, -1, 1), dtype=np.float32)
 
 

@@ -15,11 +15,7 @@ _SILENT_RMS = 1e-5
 
 
 class SynthesisError(RuntimeError):
-    """An engine gave no audio for a sentence."""
-
-
-class EngineMissingError(SynthesisError):
-    """An engine, its voice or a package of it is not installed: it would say nothing at all."""
+    """An engine gave no audio for a sentence, or is not installed."""
 
 
 def level(samples: NDArray[np.float32], rate_hz: float, voice: Voice) -> NDArray[np.int16]:
