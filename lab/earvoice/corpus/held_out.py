@@ -33,7 +33,8 @@ from earvoice.corpus.spoken import said_words, spoken_form
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair
 from earvoice.corpus.voice import Voice, draw_training_voice, draw_unseen_engine, draw_unseen_voice
-from earvoice.corpus.word_timing import TimedSpeech, WordTiming
+from earvoice.corpus.word_timing import TimedSpeech
+from earvoice.evaluation.log import SpokenWord
 
 NOISE_SNR_DB = 10.0
 NOTHING_TEST_SEED = 6_000
@@ -62,7 +63,7 @@ class TestInput:
     sound: Sound
     said: str
     references: dict[str, str] = field(default_factory=dict)
-    words: Sequence[WordTiming] = ()
+    words: Sequence[SpokenWord] = ()
 
 
 def write_people(speech: Path, out: Path, split: str, count: int) -> None:
@@ -212,7 +213,10 @@ def _speak_row(row: Sequence[Pair], seed: int) -> TimedSpeech:
         speech = timed(voice, text)
         parts.append(np.zeros(round(generator.uniform(*_PAUSE_S) * SAMPLE_RATE_HZ), np.int16))
         begin_ms = 1000 * sum(map(len, parts)) / SAMPLE_RATE_HZ
-        words += [word.moved(begin_ms) for word in speech.words]
+        words += [
+            SpokenWord(word.word, begin_ms + word.start_ms, begin_ms + word.end_ms)
+            for word in speech.words
+        ]
         parts.append(speech.samples)
     joined = np.concatenate(parts) + drawn.normal(
         0.0, _NOISE_RMS * INT16_SCALE, sum(map(len, parts))

@@ -9,19 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError
-
-
-@dataclass(frozen=True)
-class WordTiming:
-    """When one word of the text was said, in milliseconds from the start of the sound."""
-
-    word: str
-    start_ms: float
-    end_ms: float
-
-    def moved(self, by_ms: float) -> WordTiming:
-        """Return the same word, so much later."""
-        return WordTiming(self.word, self.start_ms + by_ms, self.end_ms + by_ms)
+from earvoice.evaluation.log import SpokenWord
 
 
 @dataclass(frozen=True)
@@ -34,7 +22,7 @@ class TimedSpeech:
     """
 
     samples: NDArray[np.int16]
-    words: tuple[WordTiming, ...]
+    words: tuple[SpokenWord, ...]
 
     @property
     def duration_ms(self) -> float:
@@ -44,7 +32,7 @@ class TimedSpeech:
 
 def time_words(
     text: str, spans_s: Sequence[tuple[float, float]], speed: float, duration_ms: float
-) -> tuple[WordTiming, ...]:
+) -> tuple[SpokenWord, ...]:
     """Return the timings of the words of a text.
 
     Args:
@@ -65,5 +53,5 @@ def time_words(
     for word, (start_s, end_s) in zip(words, spans_s, strict=True):
         start_ms = min(max(1000 * start_s / speed, earliest_ms), duration_ms)
         earliest_ms = min(max(1000 * end_s / speed, start_ms), duration_ms)
-        timed.append(WordTiming(word, round(start_ms, 1), round(earliest_ms, 1)))
+        timed.append(SpokenWord(word, round(start_ms, 1), round(earliest_ms, 1)))
     return tuple(timed)

@@ -227,7 +227,7 @@ class SpokenWord:
     translate: the model says which word, the test set says when it ended.
     """
 
-    text: str
+    word: str
     start_ms: float
     end_ms: float
 
@@ -272,6 +272,6 @@ def _read_words(place: str, value: object) -> tuple[SpokenWord, ...]:
         record = Record(place, entry)
         word = SpokenWord(record.text("word"), record.number("start_ms"), record.number("end_ms"))
         if words and word.start_ms < words[-1].start_ms:
-            raise LogError(place, f"{word.text!r} starts before the word before it")
+            raise LogError(place, f"{word.word!r} starts before the word before it")
         words.append(word)
     return tuple(words)

@@ -24,14 +24,9 @@ from numpy.typing import NDArray
 
 from earvoice.corpus.sound import Sound, read_sound
 from earvoice.corpus.spoken import said_words, spoken_form, transcript
-from earvoice.corpus.word_timing import WordTiming
 from earvoice.evaluation.log import SpokenWord, read_spoken_words
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.runtime.files import atomic_write
-
-
-class AlignmentError(Exception):
-    """A transcript that its recording cannot hold; the message names both."""
 
 
 def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[int, int]]:
@@ -42,12 +37,12 @@ def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[
         labels: to be said in this order; two that are alike have a blank between.
 
     Raises:
-        AlignmentError: there are fewer frames than labels and blanks that must be.
+        ValueError: there are fewer frames than labels and blanks that must be.
     """
     frame_count, blank = len(log_probs), log_probs.shape[1] - 1
     repeats = sum(first == second for first, second in pairwise(labels))
     if frame_count < len(labels) + repeats:
-        raise AlignmentError(
+        raise ValueError(
             f"{len(labels)} labels do not fit {frame_count} frames; "
             f"allowed: {len(labels) + repeats} frames or more"
         )
@@ -78,11 +73,11 @@ def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[
     return [(first, last) for first, last in spans]
 
 
-def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> list[WordTiming]:
+def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> list[SpokenWord]:
     """Return the words of a text as said; what has no letters of the alphabet has no time.
 
     Raises:
-        AlignmentError: the text is too long for the sound, which ``name`` stands for.
+        ValueError: the text is too long for the sound, which ``name`` stands for.
     """
     encode, frame_ms = checkpoint.source_vocabulary.encode, checkpoint.config.encoder.frame_shift_ms
     said = [(word, encode(transcript(word))) for word in said_words(spoken_form(text))]
@@ -91,18 +86,18 @@ def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> li
         log_probs: torch.Tensor = checkpoint.network.encoder(features[None]).ctc_log_probs[0]
     try:
         frames = align(log_probs.double().numpy(), [label for _, own in said for label in own])
-    except AlignmentError as error:
-        raise AlignmentError(f"{name}: {text!r}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{name}: {text!r}: {error}") from error
     spans, timed = iter(frames), []
     for word, labels in said:
         if own := [next(spans) for _ in labels]:
             (first, _), (_, last) = own[0], own[-1]
-            timed.append(WordTiming(word, first * frame_ms, (last + 1) * float(frame_ms)))
+            timed.append(SpokenWord(word, first * frame_ms, (last + 1) * float(frame_ms)))
     return timed
 
 
 def differences_ms(
-    found: Sequence[Sequence[WordTiming]], known: Sequence[Sequence[SpokenWord]]
+    found: Sequence[Sequence[SpokenWord]], known: Sequence[Sequence[SpokenWord]]
 ) -> NDArray[np.float64]:
     """Return aligned minus known end of each word, [words], where the words are the same."""
     pairs = [

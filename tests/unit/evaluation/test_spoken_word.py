@@ -46,7 +46,7 @@ def read_short_session():
 )
 def test_the_word_at_the_end_of_the_attended_audio(position_ms, text):
     """The end is not part of the audio, so a word that begins there has not been heard."""
-    assert word_at(position_ms, WORDS).text == text
+    assert word_at(position_ms, WORDS).word == text
 
 
 def test_spoken_lag_is_release_minus_the_words_end():
