@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from earvoice.models.config import DecoderConfig, ModelConfig
-from earvoice.systems.caat import Example, Writer, train
+from earvoice.systems.caat import Example, committed, searched, train
 from tests.tiny_model import TARGET_TEXT, WIDTH, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -41,7 +41,7 @@ def test_what_is_learned_and_how_late_it_is_written() -> None:
         if weight:
             continue
         for example in examples:
-            writer = Writer(decoder, example.heard)
-            assert [piece for piece, _ in writer.committed(1)] == example.pieces
-            assert writer.searched(5, 5) == tuple(example.pieces)
+            written = committed(decoder, example.heard, 1)
+            assert [piece for piece, _ in written] == example.pieces
+            assert searched(decoder, example.heard, 5, 5) == tuple(example.pieces)
     assert lags[1] < lags[0]

@@ -8,7 +8,7 @@ import pytest
 
 from earvoice.client.event import SegmentDone
 from earvoice.encoder.text import read_words
-from earvoice.systems.cascade import CaptionWords, _word_times
+from earvoice.systems.cascade import _word_times, caption_words
 from tests.unit.evaluation.session import segment, utterance, word
 
 if TYPE_CHECKING:
@@ -37,10 +37,11 @@ async def _captions() -> AsyncIterator[TranslationEvent]:
 
 async def test_a_word_goes_on_when_it_is_whole() -> None:
     """With the next word's beginning, or at its utterance's end, which ends the sentence."""
-    source = CaptionWords(_captions())
-    words = [word for block in [b async for b in source] for word in read_words(block)]
+    heard_ms: list[float] = []
+    blocks = [block async for block in caption_words(_captions(), heard_ms)]
+    words = [word for block in blocks for word in read_words(block)]
     assert words == ["to", "be.\n", "or\n"]
-    assert source.heard_ms == [1600.0, 2400.0, 4000.0]
+    assert heard_ms == [1600.0, 2400.0, 4000.0]
 
 
 def test_a_word_is_there_with_its_last_piece() -> None:

@@ -42,7 +42,7 @@ from earvoice.training.export import adopt, exported_decoder
 from earvoice.training.greedy import greedy
 from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
-from earvoice.training.vocabulary import Merges, new_merges
+from earvoice.training.vocabulary import cut, new_merges
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -237,8 +237,8 @@ def test_greedy_writes_what_the_whole_pass_says() -> None:
 def test_merges_follow_their_ranks() -> None:
     """Byte-pair encoding: the pair of the lowest rank first, whatever stands further left."""
     ranks = {"he": 0, "▁t": 1, "the": 2, "▁the": 3, "er": 4}
-    assert Merges(ranks).cut("there") == ["▁the", "r", "e"]
-    assert Merges({**ranks, "re": 5}).cut("there") == ["▁the", "re"]
+    assert cut("there", ranks) == ["▁the", "r", "e"]
+    assert cut("there", {**ranks, "re": 5}) == ["▁the", "re"]
 
 
 def test_what_is_not_taught_stays_and_counts_in_the_loss() -> None:
@@ -311,7 +311,7 @@ def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
 
 def test_new_merges_are_the_most_frequent_and_never_join_a_comma() -> None:
     words = Counter({"aber": 50, "aber,": 30, "abend": 20})
-    made = new_merges(words, Merges({}), 8)
+    made = new_merges(words, {}, 8)
     assert set(made[:2]) < {"▁a", "ab", "be", "▁ab", "abe"}
     assert "▁aber" in made
     assert not any("," in piece and len(piece.strip("▁")) > 1 for piece in made)

@@ -32,7 +32,7 @@ from earvoice.systems.learning import DROPOUT, drawn, learn
 from earvoice.systems.turns import SystemReport, read_turns
 from earvoice.systems.wait_k import hear
 from earvoice.training.schedule import report
-from earvoice.training.transducer import align, search
+from earvoice.training.transducer import align, expected_lag, search
 from earvoice.training.vocabulary import pieces_of
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ def _losses(
     tokens = functional.pad(text, (1, 0), value=EOS)
     with torch.autocast("cpu", torch.bfloat16):
         logits = decoder.lattice(tokens, memory, counts)
-    found = align(logits, text, steps, lengths)
-    lag = found.lag(steps, lengths)
+    log_probability, written = align(logits, text, steps, lengths)
+    lag = expected_lag(written, steps, lengths)
     whole = logits[torch.arange(len(steps)), steps - 1]
     wanted = functional.pad(text, (0, 1)).scatter(1, lengths[:, None], EOS)
     told = torch.arange(wanted.shape[1]) <= lengths[:, None]
     offline = functional.cross_entropy(whole[told], wanted[told], reduction="sum")
-    loss = (lag_weight * lag - found.log_probability).sum() + OFFLINE_WEIGHT * offline
-    piece_loss = -float(found.log_probability.detach().sum() / lengths.sum())
+    loss = (lag_weight * lag - log_probability).sum() + OFFLINE_WEIGHT * offline
+    piece_loss = -float(log_probability.detach().sum() / lengths.sum())
     return loss / lengths.sum(), piece_loss, float(lag.detach().mean())
 
 
@@ -141,40 +141,55 @@ def _padded(heard: Sequence[Sequence[torch.Tensor]]) -> tuple[torch.Tensor, torc
     return memory, counts
 
 
-class Writer:
-    """Writes what a transducer does; the decoder is in evaluation mode."""
+@torch.inference_mode()
+def extend(
+    decoder: TransformerDecoder,
+    heard: Sequence[torch.Tensor],
+    step: int,
+    texts: Sequence[Text],
+    kept: Text = (),
+) -> np.ndarray:
+    """[n, V] log-probabilities of what follows texts of one length at a step.
 
-    def __init__(self, decoder: TransformerDecoder, heard: Sequence[torch.Tensor]) -> None:
-        self._decoder, self._heard = decoder, heard
+    Args:
+        decoder: in evaluation mode.
+        heard: [S, d] states of each step.
+        kept: what stands before each of the texts.
+    """
+    tokens = torch.tensor([[EOS, *kept, *text] for text in texts])
+    states = heard[step].expand(len(texts), -1, -1)
+    lengths = torch.full((len(texts),), states.shape[1])
+    rows = decoder(tokens, states, lengths)[:, -1].log_softmax(-1)
+    rows[:, :EOS] = -torch.inf
+    return np.asarray(rows)
 
-    @torch.inference_mode()
-    def extend(self, step: int, texts: Sequence[Text]) -> np.ndarray:
-        """[n, V] log-probabilities of what follows texts of one length at a step."""
-        tokens = torch.tensor([[EOS, *text] for text in texts])
-        states = self._heard[step].expand(len(texts), -1, -1)
-        lengths = torch.full((len(texts),), states.shape[1])
-        rows = self._decoder(tokens, states, lengths)[:, -1].log_softmax(-1)
-        rows[:, :EOS] = -torch.inf
-        return np.asarray(rows)
 
-    def committed(self, beam: int) -> list[tuple[int, int]]:
-        """Each piece and the step it is written at, when every step's best text is committed."""
-        written: list[tuple[int, int]] = []
-        for step in range(len(self._heard)):
-            extend = partial(self._extend_after, tuple(piece for piece, _ in written), step)
-            room = MOST_PIECES - len(written)
-            ((new, _),) = search(extend, 1, within=beam, between=1, most_pieces=room)
-            written += [(piece, step) for piece in new]
-        return written
+def committed(
+    decoder: TransformerDecoder, heard: Sequence[torch.Tensor], beam: int
+) -> list[tuple[int, int]]:
+    """Each piece and the step it is written at, when every step's best text is committed."""
+    written: list[tuple[int, int]] = []
+    for step, states in enumerate(heard):
+        kept = tuple(piece for piece, _ in written)
+        room = MOST_PIECES - len(written)
+        after_kept = partial(extend, decoder, [states], kept=kept)
+        ((new, _),) = search(after_kept, 1, within=beam, between=1, most_pieces=room)
+        written += [(piece, step) for piece in new]
+    return written
 
-    def _extend_after(self, text: Text, step: int, _: int, texts: Sequence[Text]) -> np.ndarray:
-        return self.extend(step, [(*text, *new) for new in texts])
 
-    def searched(self, within: int, between: int) -> Text:
-        """The text that a beam over the whole recording finds."""
-        steps = len(self._heard)
-        found = search(self.extend, steps, within=within, between=between, most_pieces=MOST_PIECES)
-        return found[0][0]
+def searched(
+    decoder: TransformerDecoder, heard: Sequence[torch.Tensor], within: int, between: int
+) -> Text:
+    """The text that a beam over the whole recording finds."""
+    found = search(
+        partial(extend, decoder, heard),
+        len(heard),
+        within=within,
+        between=between,
+        most_pieces=MOST_PIECES,
+    )
+    return found[0][0]
 
 
 def export(
@@ -238,13 +253,16 @@ def run(options: argparse.Namespace) -> None:
         trained = f"weight of the lag {weight:g}"
         for name, states, told in asked:
             written = [
-                [(piece, (step + 1) * float(STEP_MS)) for piece, step in writer.committed(1)]
-                for writer in (Writer(decoder, each) for each in states)
+                [
+                    (piece, (step + 1) * float(STEP_MS))
+                    for piece, step in committed(decoder, each, 1)
+                ]
+                for each in states
             ]
             shown.spoken_row(name, told, written, vocabulary, trained=trained)
         for within, between in BEAMS:
             texts = [
-                vocabulary.decode(Writer(decoder, states).searched(within, between))
+                vocabulary.decode(searched(decoder, states, within, between))
                 for states in heard_dev
             ]
             beams = f"beams of {within} within a step, {between} between"

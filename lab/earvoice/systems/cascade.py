@@ -48,38 +48,33 @@ CAPTIONS = TranslationOptions(("en",), SPOKEN, catch_up="every-segment", min_con
 WAITED = (1, 3)
 
 
-class CaptionWords:
-    """The words of captions as a text model's source.
+async def caption_words(
+    captions: AsyncIterable[TranslationEvent], heard_ms: list[float]
+) -> AsyncIterator[bytes]:
+    """Yield each word of captions; that of an utterance's last says that a sentence ends.
 
     A caption's word is whole when the next begins or its utterance has ended; until then a full
     stop may come.
 
-    Attributes:
-        heard_ms: of each word that went on, the audio that had been heard by then.
+    Args:
+        heard_ms: gets, of each word that goes on, the audio that had been heard by then.
     """
-
-    def __init__(self, captions: AsyncIterable[TranslationEvent]) -> None:
-        self._captions = captions
-        self.heard_ms: list[float] = []
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield each word's bytes; that of an utterance's last says that a sentence ends."""
-        held, segment_end_ms = "", 0.0
-        async for event in self._captions:
-            match event:
-                case Committed(words=words):
-                    for word in words:
-                        if held and word.starts_word:
-                            self.heard_ms.append(word.delay_ms)
-                            yield write_words(held)
-                            held = ""
-                        held += word.text
-                case SegmentDone():
-                    segment_end_ms = max(segment_end_ms, event.end_ms)
-                case EndOfUtterance() if held:
-                    self.heard_ms.append(segment_end_ms)
-                    yield write_words(f"{held}\n")
-                    held = ""
+    held, segment_end_ms = "", 0.0
+    async for event in captions:
+        match event:
+            case Committed(words=words):
+                for word in words:
+                    if held and word.starts_word:
+                        heard_ms.append(word.delay_ms)
+                        yield write_words(held)
+                        held = ""
+                    held += word.text
+            case SegmentDone():
+                segment_end_ms = max(segment_end_ms, event.end_ms)
+            case EndOfUtterance() if held:
+                heard_ms.append(segment_end_ms)
+                yield write_words(f"{held}\n")
+                held = ""
 
 
 Timed = list[tuple["CommittedWord", float]]
@@ -98,13 +93,13 @@ async def translate_cascaded(
                 shown.extend(event.words)
             yield event
 
-    source, written = CaptionWords(captions()), Timed()
+    heard_ms, written = list[float](), Timed()
     options = TranslationOptions(("de",), WORDS, policy=policy, catch_up="every-segment")
-    async for event in text.translate(aiter(source), options):
+    async for event in text.translate(caption_words(captions(), heard_ms), options):
         if isinstance(event, Committed):
             for word in event.words:
                 read_words = round(word.delay_ms / WORDS.position_ms(1))
-                written.append((word, source.heard_ms[read_words - 1]))
+                written.append((word, heard_ms[read_words - 1]))
     return join_words(shown), written
 
 

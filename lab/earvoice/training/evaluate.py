@@ -12,7 +12,7 @@ import csv
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,21 +39,12 @@ FIRST_WORDS = 3
 EARVOICE = Path(sys.executable).with_name("earvoice")
 
 
-@dataclass(frozen=True)
-class Scores:
-    """What `scores.tsv` of a run says: metric and clock to value."""
-
-    values: dict[tuple[str, str], str]
-
-    @classmethod
-    def read(cls, path: Path) -> Scores:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = csv.DictReader(stream, delimiter="\t")
-            return cls({(row["metric"], row["clock"]): row["value"] for row in rows})
-
-    def number(self, metric: str, clock: str = "") -> str:
-        value = self.values.get((metric, clock))
-        return "" if value is None else f"{float(value):.1f}"
+def read_scores(run: Path) -> defaultdict[tuple[str, str], str]:
+    """What `scores.tsv` of a run's folder says: metric and clock to value; others are empty."""
+    with (run / "scores.tsv").open(encoding="utf-8", newline="") as stream:
+        rows = csv.DictReader(stream, delimiter="\t")
+        numbers = {(row["metric"], row["clock"]): f"{float(row['value']):.1f}" for row in rows}
+    return defaultdict(str, numbers)
 
 
 def evaluate(sets: Path, name: str, tag: str, output: Path, *options: str) -> Path:
@@ -104,7 +95,7 @@ def main() -> None:
             sys.stdout.write(f"{name:20} {tag:3} is not there: its voices are not installed\n")
             continue
         folder = evaluate(options.sets, name, tag, options.output)
-        scores = Scores.read(folder / "scores.tsv")
+        scores = read_scores(folder)
         whole = evaluate(options.sets, name, tag, options.output, "--policy", "offline")
         quality = "WER" if tag == "en" else "BLEU"
         written = predictions(folder)
@@ -115,10 +106,10 @@ def main() -> None:
             row.format(
                 name,
                 tag,
-                scores.number("WER") if tag == "en" else "",
-                scores.number("BLEU") if tag != "en" else "",
-                Scores.read(whole / "scores.tsv").number(quality),
-                scores.number("LAAL", "ideal"),
+                scores["WER", ""] if tag == "en" else "",
+                scores["BLEU", ""] if tag != "en" else "",
+                read_scores(whole)[quality, ""],
+                scores["LAAL", "ideal"],
                 *(f"{share:.1f}" if share != "" else "" for share in first),
             )
         )

@@ -8,7 +8,6 @@ at the last step. Nodes count from 0.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,33 +26,9 @@ _NEVER = -1e30
 Text = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Alignments:
-    """What all alignments of a batch say together."""
-
-    log_probability: torch.Tensor
-    """[B] float64: of the text, summed over its alignments."""
-    written: torch.Tensor
-    """[B, N, U] float64: the posterior that piece u is written at step n; 0 where padded."""
-
-    def lag(self, steps: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        """The expected average lagging of each text, [B] float64 in steps.
-
-        Piece u of U is due when u/U of the N steps are heard; what is sooner does not count
-        (Liu 2021, section 3.3): E[1/U Σ max(0, n + 1 - u N/U)].
-        """
-        count, pieces = self.written.shape[1:]
-        heard = torch.arange(1, count + 1, device=steps.device, dtype=torch.float64)
-        place = torch.arange(pieces, device=steps.device, dtype=torch.float64)
-        pieces_of = lengths.clamp(min=1)
-        due = place * (steps / pieces_of)[:, None]
-        late = (heard[:, None] - due[:, None]).clamp(min=0)
-        return (self.written * late).sum((1, 2)) / pieces_of
-
-
 def align(
     logits: torch.Tensor, text: torch.Tensor, steps: torch.Tensor, lengths: torch.Tensor
-) -> Alignments:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Sum over all alignments, forwards and backwards.
 
     Args:
@@ -61,6 +36,10 @@ def align(
         text: [B, U] int64, padded with anything.
         steps: [B] int64 of each source, 1 to N.
         lengths: [B] int64 of each text, 0 to U.
+
+    Returns:
+        [B] float64: log-probability of each text, summed over its alignments; [B, N, U] float64:
+        the posterior that piece u is written at step n, 0 where padded.
     """
     logits = logits.double()
     batch, count, nodes = logits.shape[:3]
@@ -88,7 +67,25 @@ def align(
     total = after[:, 0, 0]
     share = torch.stack(forwards, 2)[..., :-1] + piece + after[..., 1:] - total[:, None, None]
     told = valid[..., None] & (torch.arange(nodes - 1, device=text.device) < lengths[:, None, None])
-    return Alignments(total, share.masked_fill(~told, -torch.inf).exp())
+    return total, share.masked_fill(~told, -torch.inf).exp()
+
+
+def expected_lag(written: torch.Tensor, steps: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    """The expected average lagging of each text, [B] float64 in steps.
+
+    Piece u of U is due when u/U of the N steps are heard; what is sooner does not count (Liu 2021,
+    section 3.3): E[1/U Σ max(0, n + 1 - u N/U)].
+
+    Args:
+        written: [B, N, U] posteriors; see `align`.
+    """
+    count, pieces = written.shape[1:]
+    heard = torch.arange(1, count + 1, device=steps.device, dtype=torch.float64)
+    place = torch.arange(pieces, device=steps.device, dtype=torch.float64)
+    pieces_of = lengths.clamp(min=1)
+    due = place * (steps / pieces_of)[:, None]
+    late = (heard[:, None] - due[:, None]).clamp(min=0)
+    return (written * late).sum((1, 2)) / pieces_of
 
 
 def search(

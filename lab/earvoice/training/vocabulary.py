@@ -53,24 +53,17 @@ def _printable(text: str) -> str | None:
     return decoded.replace(" ", WORD_START)
 
 
-class Merges:
+def cut(word: str, ranks: Mapping[str, int]) -> list[str]:
     """Byte-pair merging: of neighbours that make a known piece, those of the lowest rank first."""
-
-    def __init__(self, ranks: Mapping[str, int]) -> None:
-        self.ranks = dict(ranks)
-
-    def cut(self, word: str) -> list[str]:
-        return self.joined([WORD_START, *word])
-
-    def joined(self, parts: list[str]) -> list[str]:
-        while len(parts) > 1:
-            rank, place = min(
-                (self.ranks.get(a + b, _NO_RANK), i) for i, (a, b) in enumerate(pairwise(parts))
-            )
-            if rank == _NO_RANK:
-                break
-            parts[place : place + 2] = [parts[place] + parts[place + 1]]
-        return parts
+    parts = [WORD_START, *word]
+    while len(parts) > 1:
+        rank, place = min(
+            (ranks.get(a + b, _NO_RANK), i) for i, (a, b) in enumerate(pairwise(parts))
+        )
+        if rank == _NO_RANK:
+            break
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+    return parts
 
 
 def whisper_ranks() -> dict[str, int]:
@@ -86,8 +79,8 @@ def whisper_ranks() -> dict[str, int]:
 class PairCounts:
     """How often which pieces are neighbours, and in which words."""
 
-    def __init__(self, words: Counter[str], merges: Merges) -> None:
-        self._sequences = [merges.cut(word) for word in words]
+    def __init__(self, words: Counter[str], ranks: Mapping[str, int]) -> None:
+        self._sequences = [cut(word, ranks) for word in words]
         self._weights = list(words.values())
         self._counts: Counter[tuple[str, str]] = Counter()
         self._where: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
@@ -132,16 +125,16 @@ class PairCounts:
         return pairs
 
 
-def new_merges(words: Counter[str], merges: Merges, count: int) -> list[str]:
+def new_merges(words: Counter[str], ranks: Mapping[str, int], count: int) -> list[str]:
     """Byte-pair encoding goes on (Sennrich 2016): the most frequent pair becomes a piece."""
-    pairs = PairCounts(words, merges)
+    pairs = PairCounts(words, ranks)
     made: dict[str, None] = {}
     while len(made) < count and (pair := pairs.most_frequent()) is not None:
         joint = "".join(pair)
         if not _is_sound(joint):
             pairs.forget(pair)
             continue
-        if joint not in merges.ranks:
+        if joint not in ranks:
             made[joint] = None
         pairs.join(pair)
     return list(made)
@@ -157,8 +150,7 @@ def target_model(english: Iterable[str], others: Iterable[str], tags: Sequence[s
     """A SentencePiece model whose English is cut as Whisper cuts it; tags are its last pieces."""
     english_words, other_words = _words(english), _words(others)
     kept = whisper_ranks()
-    merges = Merges(kept)
-    added = new_merges(other_words, merges, NEW_MERGES)
+    added = new_merges(other_words, kept, NEW_MERGES)
     characters = Counter(
         c for words in (english_words, other_words) for w, n in words.items() for c in w * min(n, 3)
     )
@@ -230,7 +222,7 @@ def first_embeddings(
         if printable is not None:
             ids.setdefault(printable, index)
     by_byte = {byte: whisper_pieces().index(c) for c, byte in byte_of().items()}
-    merges = Merges({piece: index for piece, index in ids.items() if len(piece) > 1})
+    ranks = {piece: index for piece, index in ids.items() if len(piece) > 1}
     rows = torch.zeros(len(vocabulary), pretrained.shape[1])
     for index, piece in enumerate(vocabulary.pieces):
         if piece in tags:
@@ -242,18 +234,18 @@ def first_embeddings(
         elif piece in ids:
             rows[index] = pretrained[ids[piece]]
         else:
-            parts = _parts(piece, merges, ids, by_byte)
+            parts = _parts(piece, ranks, ids, by_byte)
             rows[index] = pretrained[parts].mean(0)
     return rows
 
 
 def _parts(
-    piece: str, merges: Merges, ids: Mapping[str, int], by_byte: Mapping[int, int]
+    piece: str, ranks: Mapping[str, int], ids: Mapping[str, int], by_byte: Mapping[int, int]
 ) -> list[int]:
     if piece.startswith(WORD_START):
-        parts = merges.cut(piece.removeprefix(WORD_START))
+        parts = cut(piece.removeprefix(WORD_START), ranks)
     else:
-        parts = merges.cut(piece)
+        parts = cut(piece, ranks)
         if parts[0] == WORD_START:
             parts = parts[1:]
         else:
