@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from itertools import product
+from itertools import chain, product
 
 from earvoice.client.options import CommitUnit, Endpointing, TranslationOptions
 from earvoice.policies import DecisionPolicy
@@ -61,45 +61,47 @@ class Preset:
         return replace(applied, disable_guards=True, endpointing=Endpointing(disabled=True))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """Presets that differ in a few values.
+def _presets(
+    name: str,
+    summary: str,
+    policy: str,
+    segments_ms: tuple[int | None, ...] = (None,),
+    beam_size: int = 5,
+    first_ms: int | None = None,
+    *,
+    is_released_code: bool = False,
+) -> Iterator[Preset]:
+    """Yield presets that differ in a few values.
 
-    Attributes:
+    Args:
         name, summary: with ``{parameter}`` and ``{segment_ms}`` where they differ.
         policy: as text; a parameter's values are divided by ``/``.
     """
-
-    name: str
-    summary: str
-    policy: str
-    segments_ms: tuple[int | None, ...] = (None,)
-    beam_size: int = 5
-    first_ms: int | None = None
-    is_released_code: bool = False
-
-    def presets(self) -> Iterator[Preset]:
-        policy_name, _, parameters = self.policy.partition(":")
-        for chosen, segment_ms in product(alternatives(parameters), self.segments_ms):
-            values = dict(part.split("=") for part in chosen.split(",") if part)
-            values["segment_ms"] = str(segment_ms)
-            name, summary = self.name.format(**values), self.summary.format(**values)
-            wait_ms = self.first_ms - segment_ms if self.first_ms and segment_ms else None
-            yield Preset(
-                name=f"{name}-released" if self.is_released_code else name,
-                summary=f"{summary}{_AS_RELEASED}" if self.is_released_code else summary,
-                policy=parse_policy(f"{policy_name}:{chosen}"),
-                segment_ms=segment_ms,
-                initial_wait_ms=wait_ms,
-                beam_size=self.beam_size,
-                commit_unit="token" if self.is_released_code else None,
-                is_released_code=self.is_released_code,
-            )
+    policy_name, _, parameters = policy.partition(":")
+    for chosen, segment_ms in product(alternatives(parameters), segments_ms):
+        values = dict(part.split("=") for part in chosen.split(",") if part)
+        values["segment_ms"] = str(segment_ms)
+        own_name, own_summary = name.format(**values), summary.format(**values)
+        wait_ms = first_ms - segment_ms if first_ms and segment_ms else None
+        yield Preset(
+            name=f"{own_name}-released" if is_released_code else own_name,
+            summary=f"{own_summary}{_AS_RELEASED}" if is_released_code else own_summary,
+            policy=parse_policy(f"{policy_name}:{chosen}"),
+            segment_ms=segment_ms,
+            initial_wait_ms=wait_ms,
+            beam_size=beam_size,
+            commit_unit="token" if is_released_code else None,
+            is_released_code=is_released_code,
+        )
 
 
-def _with_released(row: _Row, further_parameters: str = "") -> tuple[_Row, _Row]:
-    policy = f"{row.policy}{further_parameters}"
-    return row, replace(row, policy=policy, is_released_code=True)
+def _with_released(
+    name: str, summary: str, policy: str, segment_ms: int, further_parameters: str = ""
+) -> Iterator[Preset]:
+    """Yield presets, and those of the released agent, whose policy has further parameters."""
+    yield from _presets(name, summary, policy, (segment_ms,))
+    released = f"{policy}{further_parameters}"
+    yield from _presets(name, summary, released, (segment_ms,), is_released_code=True)
 
 
 _AS_RELEASED = ", as the released agent: by tokens, no guards"
@@ -113,77 +115,62 @@ _STRIDES = ((3, 300), (4, 350), (3, 400), (4, 800), (5, 800))
 # Models were also decoded faster than they were trained: with k - 1, or s - 100.
 _FASTER_STRIDES = {pair for k, s in _STRIDES for pair in ((k - 1, s), (k, s - 100))}
 
-_WAIT_K = _Row(
-    "papi-2022-wait-{k}-{detection}",
-    "wait-{k}, {detection} word detection",
-    "wait_k:k=3/5/7/9/11,detection=fixed/adaptive",
-    (280,),
-    1,
-)
-_ROWS = (
-    _WAIT_K,
+_WAIT_K = ("papi-2022-wait-{k}-{detection}", "wait-{k}, {detection} word detection")
+
+PRESETS = (
+    *_presets(*_WAIT_K, "wait_k:k=3/5/7/9/11,detection=fixed/adaptive", (280,), 1),
     # The released agent counts words by CTC only.
-    replace(
-        _WAIT_K,
-        policy="wait_k:k=3/5/7/9/11,detection=adaptive,end_while_reading=commit",
-        segments_ms=(320,),
-        beam_size=5,
+    *_presets(
+        *_WAIT_K,
+        "wait_k:k=3/5/7/9/11,detection=adaptive,end_while_reading=commit",
+        (320,),
         is_released_code=True,
     ),
-    _Row("papi-2022-offline-greedy", "offline", "offline", beam_size=1),
-    _Row("papi-2022-offline-beam", "offline", "offline"),
+    *_presets("papi-2022-offline-greedy", "offline", "offline", beam_size=1),
+    *_presets("papi-2022-offline-beam", "offline", "offline"),
     *_with_released(
-        _Row(
-            "papi-2023-edatt-{alpha}",
-            "EDAtt, alpha {alpha}, lambda 2",
-            "edatt:alpha=0.6/0.4/0.2/0.1/0.05/0.03,lambda_states=2",
-            (800,),
-        ),
+        "papi-2023-edatt-{alpha}",
+        "EDAtt, alpha {alpha}, lambda 2",
+        "edatt:alpha=0.6/0.4/0.2/0.1/0.05/0.03,lambda_states=2",
+        800,
         ",allow_early_end=true",
     ),
     *_with_released(
-        _Row(
-            "papi-2023-la",
-            "local agreement with a memory of one hypothesis: LA-2",
-            "local_agreement:n=2",
-            (800,),
-        )
+        "papi-2023-la",
+        "local agreement with a memory of one hypothesis: LA-2",
+        "local_agreement:n=2",
+        800,
     ),
     *_with_released(
-        _Row(
-            "papi-2023b-alignatt-{frames}",
-            "AlignAtt, f {frames}",
-            "align_att:frames=2/4/8",
-            (1000,),
-        )
+        "papi-2023b-alignatt-{frames}", "AlignAtt, f {frames}", "align_att:frames=2/4/8", 1000
     ),
-    _Row(
+    *_presets(
         "polak-2022-la-{n}-{segment_ms}",
         "LA-{n}, chunks of {segment_ms} ms",
         "local_agreement:n=2/3/4",
         _CHUNKS_MS,
     ),
-    _Row(
+    *_presets(
         "polak-2022-hold-{n}-{segment_ms}",
         "Hold-{n}, chunks of {segment_ms} ms",
         "hold_n:n=3/6/12",
         _CHUNKS_MS,
     ),
-    _Row(
+    *_presets(
         "polak-2022-sp-{n}-{segment_ms}",
         "SP-{n}, chunks of {segment_ms} ms",
         "shared_prefix:n=1/2",
         _CHUNKS_MS,
     ),
-    _Row(
+    *_presets(
         "polak-2022-la-{n}-{segment_ms}-wait",
         "LA-{n}, chunks of {segment_ms} ms, the first of 2 s",
         "local_agreement:n=2",
         _CHUNKS_MS[:-1],
         first_ms=2000,
     ),
-    *(
-        _Row(
+    *chain.from_iterable(
+        _presets(
             f"polak-2022-submission-{pair}-{regime}",
             f"IWSLT 2022, {pair}, {regime} latency: LA-2, chunks of {segment_ms} ms",
             "local_agreement:n=2",
@@ -192,15 +179,15 @@ _ROWS = (
         for pair, chunks_ms in _SUBMISSIONS_MS.items()
         for regime, segment_ms in zip(("low", "medium", "high"), chunks_ms, strict=True)
     ),
-    _Row(
+    *_presets(
         "nguyen-2021-k{wait_frames}-s{stride_frames}-n{tokens}",
         # Frames of 10 ms.
         "at most {tokens} tokens every {stride_frames}0 ms after {wait_frames}0 ms",
         "frame_schedule:wait_frames=100/200,stride_frames=10/20,tokens=1/2/3",
         beam_size=1,
     ),
-    *(
-        _Row(
+    *chain.from_iterable(
+        _presets(
             "han-2020-wait-{k}-{stride_ms}",
             "wait-{k}, a token every {stride_ms} ms"
             + ("" if (k, stride_ms) in _STRIDES else ", decoded faster than trained"),
@@ -211,8 +198,6 @@ _ROWS = (
         for k, stride_ms in sorted(_FASTER_STRIDES.union(_STRIDES))
     ),
 )
-
-PRESETS = tuple(preset for row in _ROWS for preset in row.presets())
 """All of them, paper by paper."""
 
 PAPERS = {

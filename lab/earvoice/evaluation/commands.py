@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.client.errors import AudioSourceError
-from earvoice.evaluation.quality import QualityError
 from earvoice.evaluation.recording import Grid, Recording
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import RunProgress
@@ -43,7 +42,7 @@ def computing() -> Iterator[None]:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         yield
-    except (ModelError, QualityError) as error:
+    except ModelError as error:
         raise CommandError(str(error), ExitCode.INPUT) from error
     except AudioSourceError as error:
         raise CommandError(error.message, ExitCode.INPUT) from error

@@ -7,15 +7,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from earvoice.cli.command import CommandError, ExitCode
 from earvoice.evaluation.instance import Unit, default_unit, primary_language, split_text
 
 # sacreBLEU's default fits languages with blanks; these have a tokenizer of their own.
 _TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _DEFAULT_TOKENIZER = "13a"
-
-
-class QualityError(Exception):
-    """Quality cannot be computed; the message says what to install or to give."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +36,27 @@ def bleu_tokenizer(language: str) -> str:
 def score_quality(
     hypotheses: Sequence[str], references: Sequence[str], language: str = ""
 ) -> Quality:
-    """Score a corpus of detokenized texts; an empty hypothesis counts."""
+    """Score a corpus of detokenized texts; an empty hypothesis counts.
+
+    Raises:
+        CommandError: something has to be installed for that.
+    """
     try:
         # Latency needs no library; only quality does.
         from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415
         from sacrebleu.metrics.chrf import CHRF  # noqa: PLC0415
     except ImportError as error:
-        raise QualityError(f"{error.name} is not installed: pip install 'earvoice[lab]'") from error
+        raise CommandError(
+            f"{error.name} is not installed: pip install 'earvoice[lab]'", ExitCode.INPUT
+        ) from error
     tokenizer = bleu_tokenizer(language)
     try:
         bleu = BLEU(tokenize=tokenizer)
     except (ImportError, RuntimeError) as error:
         extra = primary_language(language)
-        raise QualityError(
-            f"tokenizer {tokenizer} is not installed: pip install 'sacrebleu[{extra}]'"
+        raise CommandError(
+            f"tokenizer {tokenizer} is not installed: pip install 'sacrebleu[{extra}]'",
+            ExitCode.INPUT,
         ) from error
     chrf = CHRF()
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])

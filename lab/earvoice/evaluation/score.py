@@ -23,7 +23,7 @@ from earvoice.evaluation.log import (
 from earvoice.evaluation.log_formats import find_language, find_log, read_log
 from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
 from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus
-from earvoice.evaluation.quality import Quality, QualityError, score_quality
+from earvoice.evaluation.quality import Quality, score_quality
 
 _DECIMALS = 4
 _MISSING = "-"
@@ -256,7 +256,7 @@ def _score_quality(log: Log, language: str) -> tuple[Quality | None, tuple[str, 
     try:
         hypotheses, references = zip(*pairs, strict=True)
         return score_quality(hypotheses, references, language), tuple(notes)
-    except QualityError as error:
+    except CommandError as error:
         return None, (*notes, f"BLEU, chrF and WER are left out: {error}")
 
 

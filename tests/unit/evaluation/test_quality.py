@@ -6,13 +6,14 @@ import sys
 
 import pytest
 
-from earvoice.evaluation.quality import QualityError, score_quality
+from earvoice.cli.command import CommandError
+from earvoice.evaluation.quality import score_quality
 
 
 def test_what_is_missing_is_named(monkeypatch):
     """Without sacreBLEU the message is the command that helps."""
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
-    with pytest.raises(QualityError, match=r"pip install 'earvoice\[lab\]'"):
+    with pytest.raises(CommandError, match=r"pip install 'earvoice\[lab\]'"):
         score_quality(["a"], ["a"])
 
 
@@ -21,7 +22,7 @@ def test_a_tokenizer_is_needed_for_japanese():
     pytest.importorskip("sacrebleu")
     try:
         quality = score_quality(["今日は晴れ"], ["今日は晴れ"], "ja")
-    except QualityError as error:
+    except CommandError as error:
         assert "pip install 'sacrebleu[ja]'" in str(error)  # noqa: PT017 - it may be there or not
     else:
         assert "tok:ja-mecab" in quality.bleu_signature
