@@ -218,7 +218,7 @@ def _generated(path: Path, count: int) -> list[int]:
     )
     sound = np.frombuffer(_sound(), "<i2").astype(np.float32) / 32768
     network = WRAPPED_FAMILIES[read_config(path)["model_type"]].network.from_pretrained(path).eval()
-    order = model.pieces.order
+    order = model.order
     start = network.generation_config.decoder_start_token_id
     prompt = [start, *(order[token] for token in model.language_tokens["en"])]
     # Whisper's own generate goes on by 30 s of sound; this is the search that it calls.
@@ -232,4 +232,4 @@ def _generated(path: Path, count: int) -> list[int]:
         suppress_tokens=[*(network.generation_config.suppress_tokens or ()), *order[:2]],
     )[0].tolist()
     own = generated[len(prompt) :] if generated[: len(prompt)] == prompt else generated
-    return [model.pieces.our_id(token) for token in own if token != order[2]]
+    return [order.index(token) for token in own if token != order[2]]

@@ -83,7 +83,7 @@ def _generated(family: str, path: Path, model: WrappedModel, sound: np.ndarray) 
         "whisper": WhisperForConditionalGeneration,
     }[family]
     network = kind.from_pretrained(path).eval()
-    order = model.pieces.order
+    order = model.order
     language = next(iter(model.language_tokens.values()))
     prompt = [network.generation_config.decoder_start_token_id, *(order[t] for t in language)]
     never = [*(network.generation_config.suppress_tokens or ()), *order[:EOS]]
@@ -101,7 +101,7 @@ def _generated(family: str, path: Path, model: WrappedModel, sound: np.ndarray) 
     )
     tokens = generated[0].tolist()
     tokens = tokens[len(prompt) :] if tokens[: len(prompt)] == prompt else tokens
-    return [model.pieces.our_id(token) for token in tokens]
+    return [order.index(token) for token in tokens]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -155,16 +155,16 @@ def test_states_stand_for_sound(checkpoints: dict[str, Path], family: str) -> No
 
 def test_pieces_write_their_text(checkpoints: dict[str, Path]) -> None:
     """SentencePiece and byte-level pieces give the words they begin, and bytes without blanks."""
-    pieces = _load(checkpoints["speech_to_text"]).pieces
+    pieces = _load(checkpoints["speech_to_text"])
     assert pieces.order == tuple(range(len(pieces.order)))
     index = pieces.texts.index(b"d")
     assert pieces.starts_word[index]
-    whisper = _load(checkpoints["whisper"]).pieces
+    whisper = _load(checkpoints["whisper"])
     die = whisper.texts.index(b"die")
     assert whisper.starts_word[die]
     assert whisper.texts[:3] == (b"", b"", b"")
     assert sorted(whisper.order) == list(range(len(whisper.order)))
-    assert whisper.texts[whisper.our_id(0)] == b"!"
+    assert whisper.texts[whisper.order.index(0)] == b"!"
 
 
 def test_languages_are_asked_for_by_token(checkpoints: dict[str, Path]) -> None:
@@ -321,7 +321,7 @@ def test_a_family_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     model = _load(path)
     states = model.encoder.states(SOUND)
     assert states.shape == (len(SOUND) // 320, 16)
-    assert model.language_tokens == {"de-en": (model.pieces.our_id(7),)}
+    assert model.language_tokens == {"de-en": (model.order.index(7),)}
     tokens = _greedy(model, [EOS, *model.language_tokens["de-en"]], states)
     assert 1 <= len(tokens) <= NEW_TOKENS
 

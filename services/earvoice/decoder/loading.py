@@ -65,7 +65,7 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
             language_tokens=loaded.language_tokens,
             dimension=loaded.encoder.dimension,
             head_count=loaded.head_count,
-            tokens=TokenTable(loaded.pieces.texts, loaded.pieces.starts_word, EOS),
+            tokens=TokenTable(loaded.texts, loaded.starts_word, EOS),
             max_tokens=loaded.max_tokens - 1 - max(map(len, loaded.language_tokens.values())),
         )
         strategy = SearchStrategy(loaded.decoder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -12,54 +12,21 @@ from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
 from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
 from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
+from earvoice.models.decoding import CachedDecoder
 from earvoice.models.lstm import LstmDecoder
 from earvoice.runtime.errors import InvalidFieldError
 
+if TYPE_CHECKING:
+    # It needs `transformers`, which not every service has.
+    from earvoice.models.wrapped.decoder import WrappedDecoder
+
 Run = GreedyRun | BeamRun
-
-
-class SearchDecoder(Protocol):
-    """What a search needs of a decoder; see `CachedDecoder`."""
-
-    def prefill(
-        self,
-        tokens: list[int],
-        cache: Any,
-        attention_layer: int,
-        attention_heads: Sequence[int] = (),
-        *,
-        first_logits: int = 0,
-        first_attention: int = 0,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits from `first_logits` on and attention from `first_attention` on."""
-
-    @property
-    def is_transducer(self) -> bool:
-        """Whether the model is one."""
-
-    def stack_of(self, tokens: Sequence[int]) -> Hashable:
-        """What tells the layers of hypotheses that begin so from those of others."""
-
-    def open_cache(self, states: torch.Tensor, tokens: Sequence[int]) -> Any:
-        """Keys and values of encoder states, [S, d] float32, for hypotheses that begin so."""
-
-    def step(
-        self,
-        tokens: list[int],
-        caches: Sequence[Any],
-        attention_layers: list[int],
-        attention_heads: Sequence[Sequence[int]],
-    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Logits and attention of one token more in each row of the caches.
-
-        When it raises, no cache has read its tokens.
-        """
 
 
 class SearchStrategy(Strategy):
     """Searches as each prompt says; every row of every run goes through the network at once."""
 
-    def __init__(self, decoder: SearchDecoder) -> None:
+    def __init__(self, decoder: CachedDecoder | WrappedDecoder) -> None:
         self._decoder = decoder
         self._memories: WeakKeyDictionary[StateBlock, dict[Hashable, Any]] = WeakKeyDictionary()
 

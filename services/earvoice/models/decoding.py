@@ -260,6 +260,8 @@ class CachedDecoder(TransformerDecoder):
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Read one token in each row of B caches; linear layers run over all R rows at once.
 
+        When it raises, no cache has read its tokens.
+
         Args:
             tokens: R token ids, one for each row of each cache.
             caches: B caches of one row (a hypothesis) or more (a beam), each row extended by one

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -58,13 +57,14 @@ class WrappedDecoder:
 
     is_transducer = False
 
-    def __init__(self, model: Any, pieces: PieceTable, prompt: Prompt) -> None:
+    def __init__(self, model: Any, order: tuple[int, ...], prompt: Prompt) -> None:
+        """`order` has the tokenizer's id by ours."""
         self._model = model
         parameter = next(model.parameters())
         self._dtype, self._device = parameter.dtype, parameter.device
-        self._order = torch.tensor(pieces.order, device=self._device)
-        self._suppressed = [pieces.our_id(token) for token in prompt.suppressed]
-        self._suppressed_first = [pieces.our_id(token) for token in prompt.suppressed_first]
+        self._order = torch.tensor(order, device=self._device)
+        self._suppressed = [order.index(token) for token in prompt.suppressed]
+        self._suppressed_first = [order.index(token) for token in prompt.suppressed_first]
         self._start = prompt.start
         self._prompt_tokens = 1 + max(map(len, prompt.language_tokens.values()))
 
@@ -141,32 +141,22 @@ class WrappedDecoder:
         return logits, chosen.mean(1)
 
 
-@dataclasses.dataclass(frozen=True)
-class PieceTable:
-    """What each of our token ids stands for.
+def piece_table(
+    tokenizer: Any, size: int, end: int, never_chosen: tuple[int, int]
+) -> tuple[tuple[int, ...], tuple[bytes, ...], tuple[bool, ...]]:
+    """Read what each of our token ids stands for.
 
     The decoder service never chooses the ids 0 and 1 and ends with 2. In the vocabularies of
     Speech2Text and mBART that is so by itself. In Whisper's, where these are ordinary pieces, two
     tokens of the prompt and the end move to the front, and all others behind them.
-    """
-
-    order: tuple[int, ...]
-    """By our id: the tokenizer's."""
-    texts: tuple[bytes, ...]
-    """UTF-8 by our id, without a word's blank; empty for what writes nothing."""
-    starts_word: tuple[bool, ...]
-
-    def our_id(self, theirs: int) -> int:
-        return self.order.index(theirs)
-
-
-def piece_table(tokenizer: Any, size: int, end: int, never_chosen: tuple[int, int]) -> PieceTable:
-    """Read a tokenizer.
 
     Args:
         size: how many ids the network knows; those that the tokenizer does not write nothing.
         end: the tokenizer's id of the end of sentence.
         never_chosen: two of its ids that are never generated.
+
+    Returns:
+        By our id the tokenizer's, the text and whether it begins a word; see `WrappedModel`.
     """
     front = [*never_chosen, end]
     order = (*front, *(index for index in range(size) if index not in set(front)))
@@ -179,7 +169,7 @@ def piece_table(tokenizer: Any, size: int, end: int, never_chosen: tuple[int, in
         written = _written(piece, byte_of)
         starts.append(written.startswith(b" "))
         texts.append(written.removeprefix(b" "))
-    return PieceTable(order, tuple(texts), tuple(starts))
+    return order, tuple(texts), tuple(starts)
 
 
 def _written(piece: str, byte_of: dict[str, int] | None) -> bytes:

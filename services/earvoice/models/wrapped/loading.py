@@ -16,7 +16,7 @@ from earvoice.models.assembly import check_finite, check_memory, loading_bytes
 from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.precision import ELEMENT_TYPES
 from earvoice.models.vocabulary import BOS, EOS, PAD
-from earvoice.models.wrapped.decoder import PieceTable, WrappedDecoder, piece_table
+from earvoice.models.wrapped.decoder import WrappedDecoder, piece_table
 from earvoice.models.wrapped.directory import digest, read_config, weight_size
 from earvoice.models.wrapped.families import (
     WRAPPED_FAMILIES,
@@ -37,7 +37,11 @@ DEFAULT_SEGMENT_MS = 800
 class WrappedModel:
     encoder: WrappedEncoder
     decoder: WrappedDecoder
-    pieces: PieceTable
+    order: tuple[int, ...]
+    """By our token id: the tokenizer's."""
+    texts: tuple[bytes, ...]
+    """UTF-8 by our id, without a word's blank; empty for what writes nothing."""
+    starts_word: tuple[bool, ...]
     language_tokens: dict[str, tuple[int, ...]]
     """BCP-47 tag of each target to the tokens forced after the start, in our ids."""
     head_count: int
@@ -86,13 +90,17 @@ def _assembled(
     extractor = AutoFeatureExtractor.from_pretrained(path, **FROM_THIS_FOLDER)
     prompt = prompt_of(model, tokenizer, *languages)
     text = decoder_config(model)
-    pieces = piece_table(tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt))
+    order, texts, starts_word = piece_table(
+        tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt)
+    )
     return WrappedModel(
         encoder=WrappedEncoder(model, extractor),
-        decoder=WrappedDecoder(model, pieces, prompt),
-        pieces=pieces,
+        decoder=WrappedDecoder(model, order, prompt),
+        order=order,
+        texts=texts,
+        starts_word=starts_word,
         language_tokens={
-            tag: tuple(map(pieces.our_id, tokens)) for tag, tokens in prompt.language_tokens.items()
+            tag: tuple(map(order.index, tokens)) for tag, tokens in prompt.language_tokens.items()
         },
         head_count=text.decoder_attention_heads,
         max_tokens=getattr(text, "max_target_positions", None) or text.max_position_embeddings,
