@@ -54,8 +54,8 @@ def forgotten_history(
 
 
 def dropped_token_count(selection: HistorySelection, committed: Sequence[Token]) -> int:
-    if selection.word_count is not None:
-        return _count_before_last_words(committed, selection.word_count)
+    if isinstance(selection, int):
+        return _count_before_last_words(committed, selection)
     kept_from = _count_before_last_sentence(committed)
     if len(committed) - kept_from <= LONGEST_SENTENCE_TOKENS:
         return kept_from

@@ -10,6 +10,9 @@ from earvoice.policies import DecisionPolicy
 from earvoice.runtime.audio_format import AudioFormat
 
 CommitUnit = Literal["word", "followed-word", "token"]
+HistorySelection = int | Literal["last sentence"]
+"""What is kept of an utterance that goes on and on (StreamAtt, Papi 2024): the last so many words,
+1 to 200, or what follows the last end of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +48,6 @@ class Confidence:
         logit = self.unsure_scale * log_probability - self.sure_scale * other + self.offset
         # The logistic function, in a form that no number is too large for.
         return (1 + math.tanh(logit / 2)) / 2
-
-
-@dataclass(frozen=True)
-class HistorySelection:
-    """What is kept of an utterance that goes on and on (StreamAtt, Papi 2024).
-
-    Attributes:
-        word_count: the last so many words, 1 to 200; None keeps what follows the last end of a
-            sentence.
-    """
-
-    word_count: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policy.stream_options import (
     CommitUnit,
     Endpointing,
-    HistorySelection,
     StreamOptions,
 )
 from earvoice.policy.wire.config import effective_config, stream_options
@@ -69,7 +68,7 @@ OPTIONS = st.builds(
     sends_stage_timings=st.booleans(),
     uses_guards=st.booleans(),
     beam_size=st.integers(1, 16),
-    history_selection=st.none() | st.builds(HistorySelection, st.none() | st.integers(1, 200)),
+    history_selection=st.none() | st.just("last sentence") | st.integers(1, 200),
     sends_hypotheses=st.booleans(),
     target_lag_ms=st.none() | st.integers(500, 20_000),
 ).filter(lambda options: not (options.history_selection and options.policy.ends_early))

@@ -6,7 +6,6 @@ import pytest
 
 from earvoice.api.v1 import decision_policy_pb2 as policy_pb
 from earvoice.api.v1 import speech_translation_service_pb2 as pb
-from earvoice.policy.stream_options import HistorySelection
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.runtime.errors import InvalidFieldError
 from tests.unit.policy.test_config import MODEL, config, milliseconds
@@ -43,11 +42,11 @@ def test_the_heads_read_are_the_policy_s():
 def test_history_is_kept_as_asked_for():
     """A number of words, the last sentence, or everything."""
     words = stream_options(config(history_selection=pb.HistorySelection(words=8)), MODEL)
-    assert words.history_selection == HistorySelection(8)
+    assert words.history_selection == 8
     sentence = stream_options(
         config(history_selection=pb.HistorySelection(last_sentence=True)), MODEL
     )
-    assert sentence.history_selection == HistorySelection()
+    assert sentence.history_selection == "last sentence"
     assert stream_options(config(), MODEL).history_selection is None
 
 

@@ -16,7 +16,7 @@ from earvoice.policies.base import Token
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.event import SegmentWorked, UtteranceEnded, WordsReleased
 from earvoice.policy.history import dropped_token_count, first_attended_sample
-from earvoice.policy.stream_options import CommitUnit, HistorySelection
+from earvoice.policy.stream_options import CommitUnit
 from earvoice.policy.timeline import HopTimings
 from tests.fakes import (
     RATE_HERTZ,
@@ -28,7 +28,7 @@ from tests.unit.policy.running import items_of, run_session, seconds, with_optio
 
 FIRST_ID = 10
 STATES_PER_WORD = 4
-LAST_THREE = HistorySelection(3)
+LAST_THREE = 3
 
 
 def word_at(block: int, start_state: int, state_count: int) -> Token:
@@ -99,25 +99,25 @@ def state_counts(requests) -> list[int]:
 def test_the_last_words_are_kept_whole():
     """Later pieces stay with their word; a text shorter than that is kept."""
     pieces = [make_token(i, starts=i % 2 == 0) for i in range(7)]
-    assert dropped_token_count(HistorySelection(2), pieces) == 4
-    assert dropped_token_count(HistorySelection(4), pieces) == 0
-    assert dropped_token_count(HistorySelection(9), pieces) == 0
-    assert dropped_token_count(HistorySelection(1), []) == 0
+    assert dropped_token_count(2, pieces) == 4
+    assert dropped_token_count(4, pieces) == 0
+    assert dropped_token_count(9, pieces) == 0
+    assert dropped_token_count(1, []) == 0
 
 
 def test_what_follows_the_last_end_of_a_sentence_is_kept():
     """A mark inside a number ends nothing; one at the end of the text leaves nothing."""
     texts = [("Es", True), (".", False), ("Um", True), ("3", True), (".", False), ("5", False)]
     tokens = [make_token(i, text, starts=starts) for i, (text, starts) in enumerate(texts)]
-    assert dropped_token_count(HistorySelection(), tokens) == 2
-    assert dropped_token_count(HistorySelection(), tokens[:2]) == 2
-    assert dropped_token_count(HistorySelection(), tokens[2:]) == 0
+    assert dropped_token_count("last sentence", tokens) == 2
+    assert dropped_token_count("last sentence", tokens[:2]) == 2
+    assert dropped_token_count("last sentence", tokens[2:]) == 0
 
 
 def test_a_sentence_without_an_end_is_cut_at_a_word():
     """The model may write no punctuation at all."""
     tokens = [make_token(i, starts=i % 3 == 0) for i in range(200)]
-    dropped = dropped_token_count(HistorySelection(), tokens)
+    dropped = dropped_token_count("last sentence", tokens)
     assert dropped == 102
     assert tokens[dropped].starts_word
 
@@ -243,7 +243,7 @@ def test_the_text_does_not_depend_on_how_audio_is_cut(cuts, words, unit):
     """Forgetting is a function of the samples, too."""
     borders = sorted({0, 160_000, *cuts})
     pieces = [bytes(2 * (b - a)) for a, b in itertools.pairwise(borders)]
-    changes = {"history_selection": HistorySelection(words), "commit_unit": unit}
+    changes = {"history_selection": words, "commit_unit": unit}
     whole, _ = run_talk(20, **changes)
     cut, _ = run_talk(20, messages=pieces, **changes)
     ends = [event.end_sample for event in whole if isinstance(event, SegmentWorked)]

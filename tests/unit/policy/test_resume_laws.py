@@ -14,7 +14,7 @@ from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policies.base import Token
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
 from earvoice.policy.evidence import VoiceActivity
-from earvoice.policy.stream_options import CommitUnit, Endpointing, HistorySelection, StreamOptions
+from earvoice.policy.stream_options import CommitUnit, Endpointing, StreamOptions
 from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
 from tests.unit.policy.running import (
@@ -155,7 +155,7 @@ def test_what_is_forgotten_stays_forgotten(policy, samples, words, unit, data):
         policy=policy,
         commit_unit=unit,
         endpointing=None,
-        history_selection=HistorySelection(words),
+        history_selection=words,
     )
     messages = [bytes(samples * 2)]
     whole = run_session(messages, options, ScriptedEncoder(), TalkDecoder())

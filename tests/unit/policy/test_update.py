@@ -17,7 +17,6 @@ from earvoice.policies import Edatt, FrameSchedule, HoldN, LocalAgreement, Share
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.event import Event, SegmentWorked, UtteranceEnded
 from earvoice.policy.session import MAX_WAITING_UPDATES, TranslationSession
-from earvoice.policy.stream_options import HistorySelection
 from earvoice.policy.wire.config import updated_options
 from earvoice.runtime.errors import InvalidFieldError
 from tests.fakes import ScriptedDecoder, ScriptedEncoder, make_token
@@ -292,6 +291,6 @@ def test_a_bad_update_names_its_field(update: pb.StreamingUpdate, message: str):
 
 def test_history_is_not_selected_from_what_is_never_committed():
     """The offline policy keeps everything to the end."""
-    options = with_options(history_selection=HistorySelection(5))
+    options = with_options(history_selection=5)
     with pytest.raises(InvalidFieldError, match="history_selection"):
         updated_options(options, pb.StreamingUpdate(policy=policy(offline={})), MODEL)

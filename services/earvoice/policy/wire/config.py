@@ -137,11 +137,11 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
         )
     if options.target_lag_ms is not None:
         config.target_lag.CopyFrom(milliseconds(options.target_lag_ms))
-    history = options.history_selection
-    if history is not None and history.word_count is not None:
-        config.history_selection.words = history.word_count
-    elif history is not None:
-        config.history_selection.last_sentence = True
+    match options.history_selection:
+        case int() as words:
+            config.history_selection.words = words
+        case "last sentence":
+            config.history_selection.last_sentence = True
     return config
 
 
@@ -254,9 +254,9 @@ def _history_selection(config: Config) -> HistorySelection | None:
     message = config.history_selection
     match message.WhichOneof("keep"):
         case "words":
-            return HistorySelection(check_range("history_selection.words", message.words, 1, 200))
+            return check_range("history_selection.words", message.words, 1, 200)
         case "last_sentence" if message.last_sentence:
-            return HistorySelection()
+            return "last sentence"
         case "last_sentence":
             raise InvalidFieldError("history_selection.last_sentence", False, "true, or unset")  # noqa: FBT003 - the value refused
     if config.HasField("history_selection"):
