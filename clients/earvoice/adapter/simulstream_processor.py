@@ -11,7 +11,7 @@ from simulstream.server.speech_processors import SAMPLE_RATE, SpeechProcessor
 from simulstream.server.speech_processors.incremental_output import IncrementalOutput
 
 from earvoice.adapter.blocking_session import BlockingConnection, BlockingSession
-from earvoice.adapter.tool_text import TokenWriter, choose_session
+from earvoice.adapter.tool_text import choose_session, write_tokens
 from earvoice.client.event import CommittedWord
 from earvoice.runtime.audio_format import AudioFormat
 
@@ -33,7 +33,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         self._options = replace(options, audio=AudioFormat("float32", SAMPLE_RATE))
         self._connection = BlockingConnection(server)
         self._session: BlockingSession | None = None
-        self._tokens = TokenWriter()
+        self._last_token = ""
 
     @classmethod
     def load_model(cls, config: SimpleNamespace) -> None:
@@ -66,10 +66,10 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         if self._session is not None:
             self._session.leave()
         self._session = None
-        self._tokens = TokenWriter()
+        self._last_token = ""
 
     def _output(self, words: Sequence[CommittedWord]) -> IncrementalOutput:
-        deleted, new = self._tokens.write(words)
+        deleted, new, self._last_token = write_tokens(self._last_token, words)
         return IncrementalOutput(
             new, self.tokens_to_string(new), deleted, self.tokens_to_string(deleted)
         )

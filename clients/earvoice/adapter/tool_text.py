@@ -52,21 +52,22 @@ class _Parser(argparse.ArgumentParser):
         raise ValueError(f"in the options for earvoice, {message}")
 
 
-class TokenWriter:
-    """Writes a token for each word; a later piece of a word writes its token anew."""
+def write_tokens(before: str, words: Sequence[CommittedWord]) -> tuple[list[str], list[str], str]:
+    """Write a token for each word; a later piece of a word writes its token anew.
 
-    def __init__(self) -> None:
-        self._last = ""
+    Args:
+        before: the last token written; empty before the first.
 
-    def write(self, words: Sequence[CommittedWord]) -> tuple[list[str], list[str]]:
-        """Return the tokens taken back from the end, and those written then, a word each."""
-        before, new = self._last, [self._last] if self._last else []
-        for word in words:
-            if word.starts_word or not new:
-                new.append(word.text)
-            else:
-                new[-1] += word.text
-        self._last = new[-1] if new else ""
-        if before and new[0] == before:
-            return [], new[1:]
-        return [before] if before else [], new
+    Returns:
+        The tokens taken back from the end, those written then, and the last of all.
+    """
+    new = [before] if before else []
+    for word in words:
+        if word.starts_word or not new:
+            new.append(word.text)
+        else:
+            new[-1] += word.text
+    last = new[-1] if new else ""
+    if before and new[0] == before:
+        return [], new[1:], last
+    return [before] if before else [], new, last

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import NamedTuple
 
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.options import TranslationUpdate
@@ -39,11 +38,6 @@ async def cut_messages(
         raise AudioSourceError(f"the audio ends inside a frame: {len(rest)} of {frame_bytes} bytes")
 
 
-class _Entry(NamedTuple):
-    end_sample: int
-    content: bytes | TranslationUpdate
-
-
 class AudioLog:
     """A session's audio and updates since the position that the server has acknowledged.
 
@@ -62,7 +56,8 @@ class AudioLog:
     def __init__(self, frame_bytes: int, limit_bytes: int, start_sample: int = 0) -> None:
         self._frame_bytes = frame_bytes
         self._limit_bytes = limit_bytes
-        self._entries: deque[_Entry] = deque()
+        # Each with the position of its end.
+        self._entries: deque[tuple[int, bytes | TranslationUpdate]] = deque()
         self._first_index = 0
         self._next_index = 0
         self._held_bytes = 0
@@ -78,7 +73,7 @@ class AudioLog:
             if isinstance(content, bytes):
                 self._end_sample += len(content) // self._frame_bytes
                 self._held_bytes += len(content)
-            self._entries.append(_Entry(self._end_sample, content))
+            self._entries.append((self._end_sample, content))
             self._changed.notify_all()
             await self._changed.wait_for(self._has_room)
 
@@ -89,7 +84,7 @@ class AudioLog:
 
     async def acknowledge(self, sample: int) -> None:
         async with self._changed:
-            while self._entries and self._is_before(self._entries[0], sample):
+            while self._entries and _is_before(*self._entries[0], sample):
                 self._forget_first()
             self._changed.notify_all()
 
@@ -99,15 +94,16 @@ class AudioLog:
         self._keeps_pace = False
         position = start_sample
         while (entry := await self._next()) is not None:
-            if self._is_before(entry, start_sample):
+            end_sample, content = entry
+            if _is_before(end_sample, content, start_sample):
                 continue
-            if isinstance(entry.content, bytes):
-                begin_sample = entry.end_sample - len(entry.content) // self._frame_bytes
+            if isinstance(content, bytes):
+                begin_sample = end_sample - len(content) // self._frame_bytes
                 skipped_bytes = max(0, position - begin_sample) * self._frame_bytes
-                position = entry.end_sample
-                yield entry.content[skipped_bytes:]
+                position = end_sample
+                yield content[skipped_bytes:]
             else:
-                yield entry.content
+                yield content
 
     async def stop_reading(self) -> None:
         """Say that nobody reads now: what comes is kept."""
@@ -115,7 +111,7 @@ class AudioLog:
             self._keeps_pace = False
             self._changed.notify_all()
 
-    async def _next(self) -> _Entry | None:
+    async def _next(self) -> tuple[int, bytes | TranslationUpdate] | None:
         async with self._changed:
             if not self._has_more():
                 # The reader has caught up: from here on it says how fast audio may come.
@@ -138,16 +134,14 @@ class AudioLog:
             return not self._has_more()
         return self._held_bytes < self._limit_bytes
 
-    def _is_before(self, entry: _Entry, sample: int) -> bool:
-        """Updates at the position itself are kept: the server may not have taken them."""
-        if isinstance(entry.content, bytes):
-            return entry.end_sample <= sample
-        return entry.end_sample < sample
-
     def _forget_first(self) -> None:
-        entry = self._entries.popleft()
+        self.start_sample, content = self._entries.popleft()
         self._first_index += 1
         self._next_index = max(self._next_index, self._first_index)
-        if isinstance(entry.content, bytes):
-            self._held_bytes -= len(entry.content)
-        self.start_sample = entry.end_sample
+        if isinstance(content, bytes):
+            self._held_bytes -= len(content)
+
+
+def _is_before(end_sample: int, content: bytes | TranslationUpdate, sample: int) -> bool:
+    """Updates at the position itself are kept: the server may not have taken them."""
+    return end_sample <= sample if isinstance(content, bytes) else end_sample < sample

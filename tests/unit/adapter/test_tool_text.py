@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from earvoice.adapter.tool_text import (
     DEFAULT_SERVER,
-    TokenWriter,
     choose_session,
+    write_tokens,
 )
 from earvoice.client.event import CommittedWord, join_words
 from earvoice.policies import Edatt
@@ -64,12 +64,12 @@ def test_a_later_piece_stands_right_behind_its_word():
 
 def test_a_later_piece_writes_its_word_anew():
     """Words stay whole: simulstream can take tokens back."""
-    writer = TokenWriter()
-    assert writer.write([word("das"), word("Fenster")]) == ([], ["das", "Fenster"])
-    assert writer.write([]) == ([], [])
+    first = [word("das"), word("Fenster")]
+    assert write_tokens("", first) == ([], ["das", "Fenster"], "Fenster")
+    assert write_tokens("Fenster", []) == ([], [], "Fenster")
     pieces = [word(".", starts=False), word("Es")]
-    assert writer.write(pieces) == (["Fenster"], ["Fenster.", "Es"])
-    assert writer.write([word("ist")]) == ([], ["ist"])
+    assert write_tokens("Fenster", pieces) == (["Fenster"], ["Fenster.", "Es"], "Es")
+    assert write_tokens("Es", [word("ist")]) == ([], ["ist"], "ist")
 
 
 WORDS = st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=4), max_size=6)
@@ -78,11 +78,11 @@ WORDS = st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_
 @given(WORDS)
 def test_tokens_are_the_words_however_they_come(released):
     """What is left after all deletions is the text."""
-    writer, tokens, words = TokenWriter(), [], []
+    last, tokens, words = "", [], []
     for group in released:
         items = [word(text, starts=starts) for text, starts in group]
         words += items
-        deleted, new = writer.write(items)
+        deleted, new, last = write_tokens(last, items)
         if deleted:
             assert tokens[-len(deleted) :] == deleted
             del tokens[-len(deleted) :]
