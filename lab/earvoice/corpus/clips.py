@@ -120,8 +120,8 @@ def say(voice: Voice, text: str) -> Sound:
 
 
 _ENGINES: Mapping[Engine, Callable[[Voice, str], NDArray[np.int16]]] = {
-    "espeak-ng": lambda voice, text: speak_with_espeak_timed(voice, text).samples,
-    "flite": lambda voice, text: speak_with_flite_timed(voice, text).samples,
+    "espeak-ng": lambda voice, text: speak_with_espeak_timed(voice, text)[0],
+    "flite": lambda voice, text: speak_with_flite_timed(voice, text)[0],
     "hibari": speak_with_hibari,
     "pico": speak_with_pico,
 }
@@ -160,7 +160,7 @@ def nothing(
     text = translations[tag if tag in translations else next(iter(translations))]
     sentence = text[int(generator.integers(len(text)))]
     voice = draw_foreign_voice(tag, random.Random(f"{seed}/{index}"))
-    samples = speak_with_espeak_timed(voice, sentence).samples.astype(np.float32)
-    return f"{kind} {tag}", np.float32(1 / INT16_SCALE) * samples[
+    spoken, _ = speak_with_espeak_timed(voice, sentence)
+    return f"{kind} {tag}", np.float32(1 / INT16_SCALE) * spoken[
         : LONGEST_NOTHING_S * SAMPLE_RATE_HZ
-    ]
+    ].astype(np.float32)

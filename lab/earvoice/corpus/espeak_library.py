@@ -98,7 +98,7 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     spans = word_spans(text, word_events, pauses_s, len(samples) / rate_hz)
     duration_ms = 1000 * len(samples) / rate_hz / voice.speed
     words = time_words(text, spans, voice.speed, duration_ms)
-    return TimedSpeech(level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words)
+    return level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words
 
 
 def _choose_voice(library: ctypes.CDLL, name: str) -> None:

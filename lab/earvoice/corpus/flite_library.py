@@ -52,7 +52,7 @@ def speak_with_flite_timed(voice: Voice, text: str) -> TimedSpeech:
         library.delete_utterance(utterance)
     duration_ms = 1000 * len(samples) / rate_hz / voice.speed
     words = time_words(text, spans, voice.speed, duration_ms)
-    return TimedSpeech(level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words)
+    return level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words
 
 
 def _token_spans(library: ctypes.CDLL, utterance: int) -> list[tuple[float, float]]:

@@ -184,18 +184,18 @@ def _timed(rows: Sequence[Sequence[Pair]], seed: int, count: int) -> Iterator[Te
         if made == count:
             return
         try:
-            speech = _speak_row(row, seed)
+            samples, words = _speak_row(row, seed)
         except SynthesisError as error:
             sys.stderr.write(f"left out: {error}\n")
             continue
-        if speech.duration_ms >= 1000 * _SHORTEST_S:
+        if len(samples) >= SAMPLE_RATE_HZ * _SHORTEST_S:
             made += 1
             texts = {tag: " ".join(p.translations[tag] for p in row) for tag in row[0].translations
                      if all(tag in p.translations for p in row)}  # fmt: skip
-            said = " ".join(word.word for word in speech.words)
-            sound = np.float32(1 / INT16_SCALE) * speech.samples.astype(np.float32)
+            said = " ".join(word.word for word in words)
+            sound = np.float32(1 / INT16_SCALE) * samples.astype(np.float32)
             english = " ".join(pair.english for pair in row)
-            yield TestInput(sound, said, {"en": english, **texts}, speech.words)
+            yield TestInput(sound, said, {"en": english, **texts}, words)
 
 
 def _speak_row(row: Sequence[Pair], seed: int) -> TimedSpeech:
@@ -210,19 +210,18 @@ def _speak_row(row: Sequence[Pair], seed: int) -> TimedSpeech:
             voices[pair.speaker] = draw(generator)
         text = " ".join(said_words(spoken_form(pair.english)))
         timed = speak_with_flite_timed if voice.engine == "flite" else speak_with_espeak_timed
-        speech = timed(voice, text)
+        samples, said = timed(voice, text)
         parts.append(np.zeros(round(generator.uniform(*_PAUSE_S) * SAMPLE_RATE_HZ), np.int16))
         begin_ms = 1000 * sum(map(len, parts)) / SAMPLE_RATE_HZ
         words += [
-            SpokenWord(word.word, begin_ms + word.start_ms, begin_ms + word.end_ms)
-            for word in speech.words
+            SpokenWord(word.word, begin_ms + word.start_ms, begin_ms + word.end_ms) for word in said
         ]
-        parts.append(speech.samples)
+        parts.append(samples)
     joined = np.concatenate(parts) + drawn.normal(
         0.0, _NOISE_RMS * INT16_SCALE, sum(map(len, parts))
     )
     clipped = np.clip(np.round(joined), -INT16_SCALE, INT16_SCALE - 1)
-    return TimedSpeech(clipped.astype(np.int16), tuple(words))
+    return clipped.astype(np.int16), tuple(words)
 
 
 def write_set(folder: Path, inputs: Iterable[TestInput]) -> None:

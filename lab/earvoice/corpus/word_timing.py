@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError
+from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.evaluation.log import SpokenWord
 
-
-@dataclass(frozen=True)
-class TimedSpeech:
-    """One spoken text.
-
-    Attributes:
-        samples: int16 [samples] at 16 kHz.
-        words: of the text, as they stand between its blanks, in order.
-    """
-
-    samples: NDArray[np.int16]
-    words: tuple[SpokenWord, ...]
-
-    @property
-    def duration_ms(self) -> float:
-        """Length of the sound."""
-        return 1000 * len(self.samples) / SAMPLE_RATE_HZ
+TimedSpeech = tuple[NDArray[np.int16], tuple[SpokenWord, ...]]
+"""One spoken text: [samples] at 16 kHz; its words, as they stand between its blanks, in order."""
 
 
 def time_words(
