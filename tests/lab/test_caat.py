@@ -28,7 +28,7 @@ def _examples() -> list[Example]:
     generator = torch.Generator().manual_seed(3)
     states = torch.randn(48, WIDTH, generator=generator)
     texts = torch.randint(4, 30, (8, 4), generator=generator)
-    return [Example([states[text[: n + 1]] for n in range(4)], text.tolist()) for text in texts]
+    return [([states[text[: n + 1]] for n in range(4)], text.tolist()) for text in texts]
 
 
 def test_what_is_learned_and_how_late_it_is_written() -> None:
@@ -40,8 +40,8 @@ def test_what_is_learned_and_how_late_it_is_written() -> None:
         lags.append(fmean(lag for _, lag in course[-10:]))
         if weight:
             continue
-        for example in examples:
-            written = committed(decoder, example.heard, 1)
-            assert [piece for piece, _ in written] == example.pieces
-            assert searched(decoder, example.heard, 5, 5) == tuple(example.pieces)
+        for heard, pieces in examples:
+            written = committed(decoder, heard, 1)
+            assert [piece for piece, _ in written] == pieces
+            assert searched(decoder, heard, 5, 5) == tuple(pieces)
     assert lags[1] < lags[0]

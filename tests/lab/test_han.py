@@ -13,7 +13,7 @@ from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.systems.han import han_config, lag_words, train, translate
 from earvoice.systems.turns import Sentence, SystemReport
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.training.wait_k_mask import wait_k_mask
 from tests.tiny_model import train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -41,7 +41,7 @@ def learned() -> Learned:
         )
         for english in product(WORDS, repeat=3)
     ]
-    mask = WaitKMask(2, source, target, reads_words=True)
+    mask = wait_k_mask(2, source, target, reads_words=True)
     network, course = train(config, examples, mask, STEPS, peak_rate=1e-2)
     assert course[-1] < 0.6 * course[0]
     return network, source, target

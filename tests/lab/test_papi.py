@@ -12,9 +12,9 @@ from earvoice.models.config import DecoderConfig
 from earvoice.models.transformer import token_positions
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.policies.base import Heard
-from earvoice.systems.papi import Example, train
-from earvoice.systems.wait_k import Step, write
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.systems.papi import train
+from earvoice.systems.wait_k import write
+from earvoice.training.wait_k_mask import wait_k_mask
 from tests.tiny_model import WIDTH, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -42,13 +42,13 @@ def test_what_is_learned_is_written_when_due(several: tuple[int, ...]) -> None:
     for english in product(WORDS, repeat=3):
         labels = source.encode(" ".join(english))
         german = target.encode(" ".join(WORDS[word] for word in english))
-        examples.append(Example(heard(labels), labels, german))
-    masks = [WaitKMask(k, source, target) for k in several]
+        examples.append((heard(labels), labels, german))
+    masks = [wait_k_mask(k, source, target) for k in several]
     decoder, course = train(config, examples, masks, STEPS)
     assert course[-1] < 0.6 * course[0]
     words = ["two", "six", "one"]
     steps = [
-        Step(Heard(0.0, len(labels), count), heard(labels))
+        (Heard(0.0, len(labels), count), heard(labels), labels)
         for count in range(1, 4)
         for labels in [source.encode(" ".join(words[:count]))]
     ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, PAD, Vocabulary
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.training.wait_k_mask import wait_k_mask
 from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
@@ -72,7 +72,7 @@ def test_word_t_sees_the_first_k_plus_t_less_one(
     """Whatever is heard and written, row by row and state by state (Papi 2022, section 3)."""
     labels, numbers = spell(heard, source, repeats)
     tokens, rows = write(said, target)
-    visible = WaitKMask(k, source, target)(torch.tensor([labels]), torch.tensor([tokens]))
+    visible = wait_k_mask(k, source, target)(torch.tensor([labels]), torch.tensor([tokens]))
     assert visible[0].tolist() == [[number <= k + row - 1 for number in numbers] for row in rows]
 
 
@@ -80,7 +80,7 @@ def test_padding_changes_nothing(source: Vocabulary, target: Vocabulary) -> None
     """In a batch with longer sentences, a sentence sees what it sees alone."""
     labels, _ = spell(WORDS[0][:3], source, [1])
     tokens, _ = write(WORDS[1][:3], target)
-    mask = WaitKMask(2, source, target)
+    mask = wait_k_mask(2, source, target)
     alone = mask(torch.tensor([labels]), torch.tensor([tokens]))[0]
     padded = mask(torch.tensor([[*labels, -1, -1]]), torch.tensor([[*tokens, PAD]]))[0]
     assert torch.equal(padded[: len(tokens), : len(labels)], alone)
@@ -89,7 +89,7 @@ def test_padding_changes_nothing(source: Vocabulary, target: Vocabulary) -> None
 def test_k_below_one_is_refused(source: Vocabulary, target: Vocabulary) -> None:
     """A word cannot be written before anything is heard."""
     with pytest.raises(ValueError, match="wait_k = 0; allowed: 1 and above"):
-        WaitKMask(0, source, target)
+        wait_k_mask(0, source, target)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_what_comes_later_changes_nothing(
     """Logits up to the t-th word do not depend on states after its g(t) words; later ones do."""
     labels, _ = spell(WORDS[0][:6], source, [1])
     tokens = torch.tensor([write(WORDS[1][:3], target)[0]])
-    visible = WaitKMask(k, source, target)(torch.tensor([labels]), tokens)
+    visible = wait_k_mask(k, source, target)(torch.tensor([labels]), tokens)
     states = torch.randn(1, len(labels), network.config.encoder.d_model)
     lengths = torch.tensor([len(labels)])
     logits = network.decoder(tokens, states, lengths, visible)[0]
@@ -140,7 +140,7 @@ def test_of_a_text_every_piece_counts(source: Vocabulary, target: Vocabulary) ->
     word = source.encode("the")
     labels = torch.tensor([[*word, *word, EOS, -1]])
     tokens = torch.tensor([write(["das", "das", "das"], target)[0]])
-    visible = WaitKMask(1, source, target, reads_words=True)(labels, tokens)[0]
+    visible = wait_k_mask(1, source, target, reads_words=True)(labels, tokens)[0]
     size, rows = len(word), write(["das", "das", "das"], target)[1]
     seen = {1: size, 2: 2 * size + 2, 3: 2 * size + 2, 4: 2 * size + 2}
     assert visible.sum(1).tolist() == [seen[row] for row in rows]

@@ -6,7 +6,8 @@ lattice's step n is what it made of the first n + 1 steps of sound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -37,7 +38,6 @@ from earvoice.training.vocabulary import pieces_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from earvoice.models.assembly import CheckpointParts
@@ -53,14 +53,8 @@ OFFLINE_WEIGHT = 0.5
 """Of the cross-entropy with the whole source, which a transducer learns translation by."""
 MOST_PIECES = 40
 
-
-@dataclass(frozen=True)
-class Example:
-    """What is heard at each step, and what is to be written."""
-
-    heard: Sequence[torch.Tensor]
-    """[S, d] states of each step."""
-    pieces: Sequence[int]
+Example = tuple[Sequence[torch.Tensor], Sequence[int]]
+"""What is heard, [S, d] states of each step; the pieces that are to be written."""
 
 
 def over_encoder_of(
@@ -99,7 +93,7 @@ def train(
         course.append((piece_loss, lag))
         return loss
 
-    sizes = [len(example.heard) * (len(example.pieces) + 1) for example in examples]
+    sizes = [len(heard) * (len(pieces) + 1) for heard, pieces in examples]
     parts = drawn(examples, sizes, ROOM_NODES, np.random.default_rng(seed))
     learn(decoder, parts, loss_of, step_count, PEAK_RATE)
     return decoder, course
@@ -108,12 +102,11 @@ def train(
 def _losses(
     decoder: TransformerDecoder, examples: Sequence[Example], lag_weight: float
 ) -> tuple[torch.Tensor, float, float]:
-    memory, counts = _padded([example.heard for example in examples])
-    text = nn.utils.rnn.pad_sequence(
-        [torch.tensor(example.pieces) for example in examples], batch_first=True
-    )
-    steps = torch.tensor([len(example.heard) for example in examples])
-    lengths = torch.tensor([len(example.pieces) for example in examples])
+    heard, texts = zip(*examples, strict=True)
+    memory, counts = _padded(heard)
+    text = nn.utils.rnn.pad_sequence([torch.tensor(pieces) for pieces in texts], batch_first=True)
+    steps = torch.tensor(list(map(len, heard)))
+    lengths = torch.tensor(list(map(len, texts)))
     tokens = functional.pad(text, (1, 0), value=EOS)
     with torch.autocast("cpu", torch.bfloat16):
         logits = decoder.lattice(tokens, memory, counts)
@@ -226,7 +219,7 @@ def run(options: argparse.Namespace) -> None:
     turns = read_turns(options.data / "text", "train", TURNS)
     held_out = read_turns(options.data / "text", "dev", HELD_OUT)
     heard, heard_dev = (
-        [[step.states for step, _ in hear(network, turn.sound, STEP_MS)] for turn in each]
+        [[states for _, states, _ in hear(network, turn.sound, STEP_MS)] for turn in each]
         for each in (turns, held_out)
     )
     target = pieces_of([turn.german for turn in turns], PIECES)
@@ -234,8 +227,7 @@ def run(options: argparse.Namespace) -> None:
     policy = PolicyDefaults("transducer", attention_layer=1, segment_ms=STEP_MS)
     config = over_encoder_of(parts.config, "caat", len(vocabulary), DECODER, policy)
     examples = [
-        Example(states, vocabulary.encode(turn.german))
-        for states, turn in zip(heard, turns, strict=True)
+        (states, vocabulary.encode(turn.german)) for states, turn in zip(heard, turns, strict=True)
     ]
     minutes = sum(len(turn.sound) for turn in turns) / SAMPLE_RATE_HZ / 60
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")

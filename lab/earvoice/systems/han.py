@@ -29,7 +29,7 @@ from earvoice.systems.turns import Sentence, SystemReport
 from earvoice.systems.wait_k import Step, told, write
 from earvoice.training.schedule import report
 from earvoice.training.vocabulary import pieces_of
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.training.wait_k_mask import wait_k_mask
 
 if TYPE_CHECKING:
     import argparse
@@ -127,7 +127,7 @@ def translate(
     for count in range(1, len(words) + 1):
         pieces, _ = source_pieces(words[:count], source, ended=count == len(words))
         states = network.encoder.encode(torch.tensor(pieces)[:, None]).states
-        steps.append(Step(Heard(0.0, len(pieces), count), states))
+        steps.append((Heard(0.0, len(pieces), count), states, pieces))
     written = write(network.transformer_decoder, target, steps, k)
     text = target.decode(token.token_id for token, _ in written)
     return text, [step + 1 for token, step in written if token.starts_word]
@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> None:
     _write_texts(options.work, held_out)
     bleu: dict[tuple[int | None, int | None], np.ndarray] = {}
     for trained in TRAINED:
-        mask = trained and WaitKMask(trained, source, target, reads_words=True)
+        mask = trained and wait_k_mask(trained, source, target, reads_words=True)
         network, course = train(config, examples, mask or None, STEPS)
         name = told(trained)
         ends = fmean(course[:20]), fmean(course[-20:])

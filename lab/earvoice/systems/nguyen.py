@@ -6,9 +6,9 @@ with two encoders of like size below the same decoder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -40,7 +40,7 @@ from earvoice.training.vocabulary import pieces_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from earvoice.systems.turns import Turn
 
@@ -71,13 +71,8 @@ ROOM_FRAMES = 6000
 TURNS, HELD_OUT, STEPS = 400, 60, 250
 
 
-@dataclass(frozen=True)
-class Example:
-    """What is heard, [T, 80] normalised; its transcript and its translation in pieces."""
-
-    features: torch.Tensor
-    transcript: Sequence[int]
-    pieces: Sequence[int]
+Example = tuple[torch.Tensor, Sequence[int], Sequence[int]]
+"""What is heard, [T, 80] normalised; its transcript and its translation in pieces."""
 
 
 def nguyen_config(encoder: FamilyConfig, source_pieces: int, target_pieces: int) -> ModelConfig:
@@ -108,26 +103,26 @@ def train(
     """
     torch.manual_seed(seed)
     network = SpeechTranslationModel(config, dropout=DROPOUT)
-    sizes = [len(example.features) for example in examples]
+    sizes = [len(features) for features, _, _ in examples]
     parts = drawn(examples, sizes, ROOM_FRAMES, np.random.default_rng(seed))
     return network, learn(network, parts, partial(_loss, network), step_count, peak_rate)
 
 
 def _loss(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch.Tensor:
-    padded = nn.utils.rnn.pad_sequence([each.features for each in examples], batch_first=True)
-    frames = torch.tensor([len(each.features) for each in examples])
-    tokens = padded_texts([each.pieces for each in examples])
+    heard, transcripts, texts = zip(*examples, strict=True)
+    padded = nn.utils.rnn.pad_sequence(list(heard), batch_first=True)
+    frames = torch.tensor(list(map(len, heard)))
+    tokens = padded_texts(texts)
     logits, encoded = network(padded, frames, tokens[:, :-1].clamp(min=0))
-    labels = torch.tensor([label for each in examples for label in each.transcript])
-    heard = functional.ctc_loss(
+    ctc_loss = functional.ctc_loss(
         encoded.ctc_log_probs.transpose(0, 1),
-        labels,
+        torch.tensor(list(chain(*transcripts))),
         encoded.ctc_lengths,
-        torch.tensor([len(each.transcript) for each in examples]),
+        torch.tensor(list(map(len, transcripts))),
         blank=network.config.blank,
         zero_infinity=True,
     )
-    return text_loss(logits, tokens[:, 1:]) + CTC_WEIGHT * heard
+    return text_loss(logits, tokens[:, 1:]) + CTC_WEIGHT * ctc_loss
 
 
 class Schedule:
@@ -187,7 +182,7 @@ def run(options: argparse.Namespace) -> None:
         for name, encoder in ENCODERS.items():
             config = nguyen_config(encoder, len(source), len(vocabulary))
             examples = [
-                Example(each, source.encode(transcript_of(turn)), vocabulary.encode(turn.german))
+                (each, source.encode(transcript_of(turn)), vocabulary.encode(turn.german))
                 for turn, each in zip(turns, features, strict=True)
             ]
             network, course = train(config, examples, STEPS)

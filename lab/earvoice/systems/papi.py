@@ -6,7 +6,7 @@ is written with every k. What hears is loaded, and counts words, as the encoder 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -27,13 +27,14 @@ from earvoice.systems.turns import SILENCE_MS, SystemReport, read_turns
 from earvoice.systems.wait_k import hear, told, write
 from earvoice.training.schedule import report
 from earvoice.training.vocabulary import pieces_of
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.training.wait_k_mask import wait_k_mask
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from earvoice.models.config import ModelConfig
+    from earvoice.models.translation import SightMask
 
 TRAINED: Mapping[str, Sequence[int]] = {
     "offline": (),
@@ -52,19 +53,14 @@ MOST_WORDS = 16
 TURNS, HELD_OUT, PIECES, STEPS = 1000, 100, 600, 300
 
 
-@dataclass(frozen=True)
-class Example:
-    states: torch.Tensor
-    """[S, d]"""
-    labels: Sequence[int]
-    """CTC's, one a state."""
-    pieces: Sequence[int]
+Example = tuple[torch.Tensor, Sequence[int], Sequence[int]]
+"""What is heard, [S, d] states; CTC's labels of them; the pieces that are to be written."""
 
 
 def train(
     config: ModelConfig,
     examples: Sequence[Example],
-    masks: Sequence[WaitKMask],
+    masks: Sequence[SightMask],
     step_count: int,
     seed: int = 1,
 ) -> tuple[CachedDecoder, list[float]]:
@@ -80,20 +76,21 @@ def train(
         mask = masks[int(generator.integers(len(masks)))] if masks else None
         return _loss(decoder, part, mask)
 
-    sizes = [max(len(each.states), len(each.pieces)) for each in examples]
+    sizes = [max(len(states), len(pieces)) for states, _, pieces in examples]
     parts = drawn(examples, sizes, ROOM_STATES, np.random.default_rng(seed))
     return decoder, learn(decoder, parts, loss_of, step_count, PEAK_RATE)
 
 
 def _loss(
-    decoder: CachedDecoder, examples: Sequence[Example], mask: WaitKMask | None
+    decoder: CachedDecoder, examples: Sequence[Example], mask: SightMask | None
 ) -> torch.Tensor:
-    memory = nn.utils.rnn.pad_sequence([each.states for each in examples], batch_first=True)
-    lengths = torch.tensor([len(each.states) for each in examples])
+    heard, heard_labels, texts = zip(*examples, strict=True)
+    memory = nn.utils.rnn.pad_sequence(list(heard), batch_first=True)
+    lengths = torch.tensor(list(map(len, heard)))
     labels = nn.utils.rnn.pad_sequence(
-        [torch.tensor(each.labels) for each in examples], batch_first=True, padding_value=-1
+        list(map(torch.tensor, heard_labels)), batch_first=True, padding_value=-1
     )
-    tokens = padded_texts([each.pieces for each in examples])
+    tokens = padded_texts(texts)
     given = tokens[:, :-1].clamp(min=0)
     with torch.autocast("cpu", torch.bfloat16):
         logits = decoder(given, memory, lengths, mask and mask(labels, given))
@@ -120,21 +117,21 @@ def run(options: argparse.Namespace) -> None:
     config = over_encoder_of(parts.config, "papi-2022", len(vocabulary), DECODER, policy)
     examples = []
     for turn, *texts in zip(turns, *taught, strict=True):
-        ((whole, labels),) = hear(network, turn.recording, turn.duration_ms + 2 * SILENCE_MS)
-        examples += [Example(whole.states, labels, vocabulary.encode(text)) for text in texts]
-    heard = [[step for step, _ in hear(network, turn.recording, STEP_MS)] for turn in held_out]
+        ((_, states, labels),) = hear(network, turn.recording, turn.duration_ms + 2 * SILENCE_MS)
+        examples += [(states, labels, vocabulary.encode(text)) for text in texts]
+    heard = [hear(network, turn.recording, STEP_MS) for turn in held_out]
     minutes = sum(turn.duration_ms for turn in turns) / 60_000
     report(f"{len(turns)} turns, {minutes:.1f} min of speech; {len(held_out)} held out")
     shown = SystemReport("papi", "Papi 2022", turns, {"held out": held_out})
     draws: dict[tuple[str, int | None], np.ndarray] = {}
     for name, several in TRAINED.items():
-        masks = [WaitKMask(k, parts.source_vocabulary, vocabulary) for k in several]
+        masks = [wait_k_mask(k, parts.source_vocabulary, vocabulary) for k in several]
         decoder, course = train(config, examples, masks, STEPS)
         report(f"trained {name}: loss {course[0]:.2f} to {fmean(course[-20:]):.2f}")
         for k in WRITTEN:
             pieces = [
                 [
-                    (token.token_id, steps[index].heard.duration_ms - SILENCE_MS)
+                    (token.token_id, steps[index][0].duration_ms - SILENCE_MS)
                     for token, index in write(decoder, vocabulary, steps, k)
                 ]
                 for steps in heard

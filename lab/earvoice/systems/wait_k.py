@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,6 @@ from earvoice.policies.base import Heard, Hypothesis, Token
 from earvoice.systems.learning import continued
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from earvoice.corpus.sound import Sound
     from earvoice.encoder.model import EncoderModel
     from earvoice.models.decoding import CachedDecoder
@@ -25,14 +23,8 @@ if TYPE_CHECKING:
 
 MOST_PIECES = 40
 
-
-@dataclass(frozen=True)
-class Step:
-    """What is known of the source by then."""
-
-    heard: Heard
-    states: torch.Tensor
-    """[S, d]"""
+Step = tuple[Heard, torch.Tensor, Sequence[int]]
+"""What is known of the source by then: counts, the [S, d] states, and the label of each."""
 
 
 @torch.inference_mode()
@@ -44,13 +36,13 @@ def write(
     written: list[tuple[Token, int]] = []
     last = len(steps) - 1
     for index in range(0 if k else last, len(steps)):
-        step = steps[index]
-        if index < last and not policy.wants_hypothesis(step.heard):
+        heard, states, _ = steps[index]
+        if index < last and not policy.wants_hypothesis(heard):
             continue
         kept = [token.token_id for token, _ in written]
-        new = _continued(decoder, target, step.states, kept, policy if index < last else None)
+        new = _continued(decoder, target, states, kept, policy if index < last else None)
         if index < last:
-            new = new[: policy.decide(step.heard, Hypothesis(kept, new)).new_token_count]
+            new = new[: policy.decide(heard, Hypothesis(kept, new)).new_token_count]
         written += [(token, index) for token in new]
     return written
 
@@ -71,14 +63,14 @@ def _continued(
     return new
 
 
-def hear(network: EncoderModel, sound: Sound, step_ms: float) -> list[tuple[Step, tuple[int, ...]]]:
-    """What is known after each step of [n] float32 at 16 kHz, and the CTC label of each state.
+def hear(network: EncoderModel, sound: Sound, step_ms: float) -> list[Step]:
+    """What is known after each step of [n] float32 at 16 kHz; the labels are CTC's.
 
     As the encoder service does it: everything so far is heard again at every step.
     """
     features_of = network.open_features()
     step, parts = round(step_ms * SAMPLE_RATE_HZ / 1000), list[np.ndarray]()
-    found: list[tuple[Step, tuple[int, ...]]] = []
+    found: list[Step] = []
     for end in range(step, len(sound) + step, step):
         parts.append(features_of(sound[end - step : end]))
         encoding = network.encode(np.concatenate(parts))
@@ -92,7 +84,7 @@ def hear(network: EncoderModel, sound: Sound, step_ms: float) -> list[tuple[Step
             word_count,
             has_partial,
         )
-        found.append((Step(heard, states.view(-1, network.dimension)), encoding.labels))
+        found.append((heard, states.view(-1, network.dimension), encoding.labels))
     return found
 
 

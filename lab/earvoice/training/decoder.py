@@ -24,7 +24,7 @@ from earvoice.training.data import D_MODEL, JOIN, batches
 from earvoice.training.schedule import optimiser, rate, report
 from earvoice.training.teacher import WHISPER_END, WHISPER_PROMPT
 from earvoice.training.vocabulary import first_embeddings
-from earvoice.training.wait_k_mask import WaitKMask
+from earvoice.training.wait_k_mask import wait_k_mask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -416,7 +416,7 @@ class Trainer:
         self.average = {name: p.detach().clone() for name, p in self.decoder.named_parameters()}
         self.optimiser = optimiser(self._parameters, recipe.peak_rate)
         self.step, self.used_s = 0, 0.0
-        self._mask = WaitKMask(recipe.wait_k, source, target) if recipe.wait_k else None
+        self._mask = wait_k_mask(recipe.wait_k, source, target) if recipe.wait_k else None
         self.texts = texts_of(clips, memory, source)
         self._spoken = [i for i, texts in enumerate(self.texts) if texts and memory.length(i)]
 

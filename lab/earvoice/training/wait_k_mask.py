@@ -10,11 +10,14 @@ from torch.nn import functional
 from earvoice.models.vocabulary import EOS, PAD
 
 if TYPE_CHECKING:
+    from earvoice.models.translation import SightMask
     from earvoice.models.vocabulary import Vocabulary
 
 
-class WaitKMask:
-    """Lets the t-th target word look at the first g(t) = k + t - 1 words of the source.
+def wait_k_mask(
+    k: int, source: Vocabulary, target: Vocabulary, *, reads_words: bool = False
+) -> SightMask:
+    """Return what lets the t-th target word look at the first g(t) = k + t - 1 words of the source.
 
     The encoder hears everything; it is cross-attention that is masked. Source words are those of
     the greedy CTC transcript (adaptive detection): a word's states reach from the piece that
@@ -22,33 +25,25 @@ class WaitKMask:
     always seen. All pieces of a target word are written with the same source, its first one
     included; the end of the sentence counts as one word more. Where the source is text its words
     are known, and its end comes with the last of them.
+
+    Args:
+        k: words of the source that are heard before the first word is written.
+        source: pieces of the transcript; the label behind its last is CTC's blank.
+        target: pieces of the translation.
+        reads_words: whether the labels are the pieces of a text, and not CTC's.
+
+    Raises:
+        ValueError: k is below 1.
     """
+    if k < 1:
+        message = f"wait_k = {k}; allowed: 1 and above"
+        raise ValueError(message)
+    # A padded state's label is -1 and finds the blank.
+    starts_source = torch.tensor([*_word_starts(source), False])
+    starts_target = torch.tensor(_word_starts(target))
+    starts_target[[EOS, PAD]] = True
 
-    def __init__(
-        self, k: int, source: Vocabulary, target: Vocabulary, *, reads_words: bool = False
-    ) -> None:
-        """Prepare masks for a network's vocabularies.
-
-        Args:
-            k: words of the source that are heard before the first word is written.
-            source: pieces of the transcript; the label behind its last is CTC's blank.
-            target: pieces of the translation.
-            reads_words: whether the labels are the pieces of a text, and not CTC's.
-
-        Raises:
-            ValueError: k is below 1.
-        """
-        if k < 1:
-            message = f"wait_k = {k}; allowed: 1 and above"
-            raise ValueError(message)
-        self._k = k
-        # A padded state's label is -1 and finds the blank.
-        self._starts_source = torch.tensor([*_word_starts(source), False])
-        self._reads_words = reads_words
-        self._starts_target = torch.tensor(_word_starts(target))
-        self._starts_target[[EOS, PAD]] = True
-
-    def __call__(self, labels: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    def visible(labels: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Return which states each row sees.
 
         Args:
@@ -59,13 +54,15 @@ class WaitKMask:
         Returns:
             [B, L, S] bool; what a row sees, all later ones see.
         """
-        begins = self._starts_source.to(labels.device)[labels]
-        if not self._reads_words:
+        begins = starts_source.to(labels.device)[labels]
+        if not reads_words:
             begins[:, 1:] &= labels[:, 1:] != labels[:, :-1]
         heard = begins.cumsum(1)
         following = functional.pad(tokens[:, 1:], (0, 1), value=EOS)
-        word = self._starts_target.to(tokens.device)[following].cumsum(1).clamp(min=1)
-        return heard[:, None, :] <= self._k + word[:, :, None] - 1
+        word = starts_target.to(tokens.device)[following].cumsum(1).clamp(min=1)
+        return heard[:, None, :] <= k + word[:, :, None] - 1
+
+    return visible
 
 
 def _word_starts(vocabulary: Vocabulary) -> list[bool]:
