@@ -34,7 +34,7 @@ from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_config
 from earvoice.models.config import ModelConfig, preset
 from earvoice.models.families import family_of
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream
+from earvoice.models.frontend import FeatureNormalisation, feature_stream
 from earvoice.models.inference import packed_weight
 from earvoice.models.precision import DTYPES, Precision
 from earvoice.models.translation import SpeechTranslationModel
@@ -193,12 +193,12 @@ class SimultaneousRun:
         blocks: list[StateBlock] = []
         for _ in range(rounds):
             analysis = family_of(self._network.config.encoder.architecture).open_analysis()
-            stream = FeatureStream(analysis, FeatureNormalisation.identity())
+            features_of = feature_stream(analysis, FeatureNormalisation.identity())
             features = torch.empty(0, 80)
             blocks = []
             for index, sound in enumerate(self._sound):
                 began_s = self._clock_s()
-                features = torch.cat((features, stream.accept(sound)))
+                features = torch.cat((features, features_of(sound)))
                 states = self._network.encoder.encode(features).states
                 block = block_of(states.numpy(), index + 1)
                 best_s[index] = min(best_s[index], self._clock_s() - began_s)

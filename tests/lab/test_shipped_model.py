@@ -26,7 +26,7 @@ def shipped() -> Checkpoint:
 
 def write(checkpoint: Checkpoint, sound: np.ndarray, tag: str, most_tokens: int = 80) -> str:
     """What greedy search writes of a whole sound."""
-    encoded = checkpoint.network.encoder.encode(checkpoint.open_features().accept(sound))
+    encoded = checkpoint.network.encoder.encode(checkpoint.open_features()(sound))
     decoder = checkpoint.network.decoder
     reading, written = [EOS, checkpoint.target_vocabulary.id_of(f"<{tag}>")], []
     cache = decoder.open_cache(encoded.states, reading)

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earvoice.models.errors import CheckpointError, ModelError
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank, frame_count
+from earvoice.models.frontend import (
+    FeatureNormalisation,
+    FeatureStream,
+    Filterbank,
+    feature_stream,
+    frame_count,
+)
 from tests.models.filterbank_tolerance import assert_filterbank
 
 pytestmark = pytest.mark.torch
@@ -18,7 +24,7 @@ SPEECH_LIKE = np.random.default_rng(1).standard_normal(12_000).astype(np.float32
 
 
 def _stream() -> FeatureStream:
-    return FeatureStream(Filterbank(), FeatureNormalisation.identity())
+    return feature_stream(Filterbank(), FeatureNormalisation.identity())
 
 
 def test_filterbank_of_the_papers(golden: Path) -> None:
@@ -39,16 +45,16 @@ def test_filterbank_of_the_papers(golden: Path) -> None:
 @given(cuts=st.lists(st.integers(0, len(SPEECH_LIKE)), max_size=40))
 def test_cuts_do_not_matter(cuts: list[int]) -> None:
     """Sound in pieces of any size gives the frames of the whole, to 2e-6."""
-    whole = _stream().accept(SPEECH_LIKE)
+    whole = _stream()(SPEECH_LIKE)
     stream = _stream()
-    pieces = [stream.accept(piece) for piece in np.split(SPEECH_LIKE, sorted(cuts))]
+    pieces = [stream(piece) for piece in np.split(SPEECH_LIKE, sorted(cuts))]
     torch.testing.assert_close(torch.cat(pieces), whole, atol=2e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("samples", "frames"), [(0, 0), (399, 0), (400, 1), (559, 1), (560, 2)])
 def test_a_short_tail_waits(samples: int, frames: int) -> None:
     """There are as many frames as whole windows, and the count is known beforehand."""
-    assert _stream().accept(SPEECH_LIKE[:samples]).shape == (frames, 80)
+    assert _stream()(SPEECH_LIKE[:samples]).shape == (frames, 80)
     assert frame_count(samples) == frames
 
 
@@ -60,7 +66,7 @@ def test_a_short_tail_waits(samples: int, frames: int) -> None:
 def test_bad_sound_is_refused(samples: np.ndarray) -> None:
     """Another dtype, shape or a number that is not finite is named and refused."""
     with pytest.raises(ModelError, match="samples"):
-        _stream().accept(samples)
+        _stream()(samples)
 
 
 @pytest.mark.parametrize("deviation", [torch.zeros(80), torch.ones(79), torch.full((80,), np.nan)])

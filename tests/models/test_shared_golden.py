@@ -84,7 +84,7 @@ def test_sound_to_text(shared_golden: Path) -> None:
     reference = np.load(shared_golden / "t1_forward.npz")
     for utterance in ("utt0", "utt1", "utt2"):
         samples = (waves[utterance] / 32768).astype(np.float32)
-        features = checkpoint.open_features().accept(samples)
+        features = checkpoint.open_features()(samples)
         mean, deviation = checkpoint.normalisation.mean, checkpoint.normalisation.deviation
         expected = _features(shared_golden, utterance)
         assert_filterbank(features * deviation + mean, expected * deviation + mean)

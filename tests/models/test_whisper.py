@@ -12,7 +12,7 @@ import torch
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.config import DecoderConfig, ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.errors import CheckpointError, ModelError
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream, frame_count
+from earvoice.models.frontend import FeatureNormalisation, feature_stream, frame_count
 from earvoice.models.loaders.whisper import installed_whisper, read_whisper
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
@@ -91,8 +91,8 @@ def _ours(config: ModelConfig, folder: Path) -> SpeechTranslationModel:
 
 
 def _features(sound: np.ndarray, cuts: int = 1) -> torch.Tensor:
-    stream = FeatureStream(WhisperFilterbank(), FeatureNormalisation.identity())
-    return torch.cat([stream.accept(part) for part in np.array_split(sound, cuts)])
+    stream = feature_stream(WhisperFilterbank(), FeatureNormalisation.identity())
+    return torch.cat([stream(part) for part in np.array_split(sound, cuts)])
 
 
 @torch.inference_mode()
@@ -226,7 +226,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path, source_model: bytes, target_mod
     save_network(tmp_path, network, source_model, target_model)
     loaded = load_checkpoint(tmp_path)
     assert loaded.config == config
-    sound = loaded.open_features().accept(SOUND)
+    sound = loaded.open_features()(SOUND)
     torch.testing.assert_close(sound, _features(SOUND))
     torch.testing.assert_close(
         loaded.network.encoder.encode(sound).states,

@@ -17,7 +17,7 @@ import torch
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.sound import Sound
 from earvoice.models.config import ModelConfig, TargetLanguage
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream
+from earvoice.models.frontend import FeatureNormalisation, feature_stream
 from earvoice.models.loaders.whisper import installed_whisper, read_whisper
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder, WhisperFilterbank
 from earvoice.runtime.files import atomic_write
@@ -61,8 +61,7 @@ def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
 
 def features_of(sound: Sound) -> torch.Tensor:
     """[frames, 80] of `WhisperFilterbank`, for [n] float32 sound at 16 kHz."""
-    stream = FeatureStream(WhisperFilterbank(), FeatureNormalisation.identity())
-    return stream.accept(sound)
+    return feature_stream(WhisperFilterbank(), FeatureNormalisation.identity())(sound)
 
 
 @torch.inference_mode()

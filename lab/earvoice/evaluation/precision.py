@@ -36,7 +36,7 @@ def read_features(source: SourceRecording, checkpoint: Checkpoint) -> torch.Tens
         samples = decode_audio(file.audio, audio)
     resampler = Resampler(rate_hz, SAMPLE_RATE_HZ)
     resampled = resampler.outputs(samples, 0, resampler.total_count(len(samples)))
-    return checkpoint.open_features().accept(resampled)
+    return checkpoint.open_features()(resampled)
 
 
 def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Tensor) -> str:

@@ -81,7 +81,7 @@ def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> li
     """
     encode, frame_ms = checkpoint.source_vocabulary.encode, checkpoint.config.encoder.frame_shift_ms
     said = [(word, encode(transcript(word))) for word in said_words(spoken_form(text))]
-    features = checkpoint.open_features().accept(sound)
+    features = checkpoint.open_features()(sound)
     with torch.inference_mode():
         log_probs: torch.Tensor = checkpoint.network.encoder(features[None]).ctc_log_probs[0]
     try:

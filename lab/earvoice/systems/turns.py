@@ -22,7 +22,7 @@ from earvoice.evaluation.bootstrap import Bootstrap, estimate, sentence_statisti
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream, Filterbank
+from earvoice.models.frontend import FeatureNormalisation, Filterbank, feature_stream
 from earvoice.systems.rows import Difference, Row, write_rows
 from earvoice.training.schedule import report
 
@@ -93,7 +93,7 @@ def normalised_features(turns: Sequence[Turn]) -> tuple[FeatureNormalisation, li
 
 
 def features_of(turn: Turn, normalisation: FeatureNormalisation) -> torch.Tensor:
-    return FeatureStream(Filterbank(), normalisation).accept(turn.sound)
+    return feature_stream(Filterbank(), normalisation)(turn.sound)
 
 
 def _pairs(text: Path, split: str, most_words: int) -> Iterator[tuple[str, str]]:

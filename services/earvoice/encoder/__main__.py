@@ -33,7 +33,7 @@ async def serve(settings: EncoderSettings) -> None:
     pb_grpc.add_EncoderServiceServicer_to_server(service, server.grpc_server)
     try:
         await server.start()
-        model, limit = (await engine.run(partial(_load, settings))).value
+        (model, limit), _, _ = await engine.run(partial(_load, settings))
         if limit is not None:
             service.sessions.limit = limit
         service.serve(model)

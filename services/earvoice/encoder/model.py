@@ -17,9 +17,9 @@ from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
-from earvoice.models.frontend import SHIFT_SAMPLES, FeatureStream, frame_count
+from earvoice.models.frontend import SHIFT_SAMPLES, feature_stream, frame_count
 from earvoice.models.serving import load_served
-from earvoice.models.speech_detector import SpeechDetector, SpeechStream, load_speech_detector
+from earvoice.models.speech_detector import SpeechDetector, load_speech_detector, speech_stream
 from earvoice.models.text import source_pieces
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.runtime.audio_format import WORDS_PER_SECOND
@@ -72,14 +72,14 @@ class EncoderModel:
         self._detector = detector
 
     def open_features(self) -> Callable[[Samples], Samples]:
-        stream = FeatureStream(self._analysis, self._normalisation)
-        return lambda samples: stream.accept(samples).numpy()
+        features_of = feature_stream(self._analysis, self._normalisation)
+        return lambda samples: features_of(samples).numpy()
 
     def feature_frame_count(self, sample_count: int) -> int:
         return frame_count(sample_count, self._analysis.lead_samples)
 
     def open_voice_activity(self) -> Callable[[Samples], list[float]]:
-        return SpeechStream(self._detector).accept
+        return speech_stream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
         output = self._encoder.encode(torch.from_numpy(features).to(self._device))
@@ -153,7 +153,7 @@ class WrappedNetwork:
         return sample_count // FRAME_SHIFT_SAMPLES
 
     def open_voice_activity(self) -> Callable[[Samples], list[float]]:
-        return SpeechStream(self._detector).accept
+        return speech_stream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
         """Encode [frames, 160] float32 samples, frames ≥ 1; too few give no states."""
@@ -220,7 +220,7 @@ def measure_segment_cost(
     passes_s = [_pass_s(network, clock_s)]
     while len(passes_s) < PASSES and clock_s() - began_s < TIME_LIMIT_S:
         passes_s.append(_pass_s(network, clock_s))
-    return SegmentCost(min(passes_s))
+    return min(passes_s), 0.0
 
 
 def _pass_s(network: Network | TextNetwork, clock_s: Callable[[], float]) -> float:

@@ -16,7 +16,7 @@ from earvoice.encoder.network import Network
 from earvoice.encoder.session import EncodeSession
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.text import TextNetwork
-from earvoice.runtime.engine import Computation, EngineThread
+from earvoice.runtime.engine import EngineThread
 from earvoice.runtime.errors import NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
@@ -86,12 +86,13 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
                 traceparent = request.trace_context.traceparent
                 # Each segment is a trace of its own; the first message has the session's.
                 trace_id = trace_id or trace_id_of(traceparent)
-                computed = await self._engine.run(partial(session.apply, request))
-                compute_ms += computed.compute_ms
-                self._trace(traceparent, began_s, computed)
-                response, timings = computed.value, computed.value.timings
-                timings.queue_ms = computed.queue_ms
-                timings.compute_ms = computed.compute_ms
+                response, waited_ms, computed_ms = await self._engine.run(
+                    partial(session.apply, request)
+                )
+                compute_ms += computed_ms
+                timings = response.timings
+                timings.queue_ms, timings.compute_ms = waited_ms, computed_ms
+                self._trace(traceparent, began_s, response)
                 timings.batch_size = BATCH_SIZE
                 timings.elapsed_ms = (time.perf_counter() - began_s) * 1000
                 yield response
@@ -102,23 +103,21 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
             raise NotReadyError("the model is still being loaded", retry_after_ms=RETRY_AFTER_MS)
         return self._network
 
-    def _trace(
-        self, traceparent: str, began_s: float, computed: Computation[pb.EncodeResponse]
-    ) -> None:
+    def _trace(self, traceparent: str, began_s: float, response: pb.EncodeResponse) -> None:
         """Make the spans of a revision, where its request names a trace that is kept."""
-        if self._tracer is None or not computed.value.HasField("encoded"):
+        if self._tracer is None or not response.HasField("encoded"):
             return
         parent = sampled_parent(traceparent)
         if parent is None:
             return
-        taken_s = began_s + computed.queue_ms / 1000
-        done_s = taken_s + computed.compute_ms / 1000
+        taken_s = began_s + response.timings.queue_ms / 1000
+        done_s = taken_s + response.timings.compute_ms / 1000
         batch = self._tracer.batch()
         batch.add("encoder.queue", new_child(parent), parent, (began_s, taken_s), {})
         attributes = {
             "earvoice.batch.size": BATCH_SIZE,
-            "earvoice.engine.compute_ms": computed.compute_ms,
-            "earvoice.states.revision": computed.value.encoded.states.states_id.revision,
+            "earvoice.engine.compute_ms": response.timings.compute_ms,
+            "earvoice.states.revision": response.encoded.states.states_id.revision,
         }
         compute_s = (taken_s, done_s)
         batch.add("encoder.compute", new_child(parent), parent, compute_s, attributes)

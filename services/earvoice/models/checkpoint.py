@@ -36,7 +36,7 @@ from earvoice.models.assembly import (
 from earvoice.models.config import Compression, Confidence, ModelConfig, PolicyDefaults
 from earvoice.models.errors import CheckpointError
 from earvoice.models.families import EncoderFamily, family_of
-from earvoice.models.frontend import FeatureNormalisation, FeatureStream
+from earvoice.models.frontend import FeatureNormalisation, FeatureStream, feature_stream
 from earvoice.models.loaders.fairseq import read_fairseq
 from earvoice.models.precision import (
     ELEMENT_TYPES,
@@ -303,7 +303,7 @@ class Checkpoint:
         )
 
     def open_features(self) -> FeatureStream:
-        return FeatureStream(self.family.open_analysis(), self.normalisation)
+        return feature_stream(self.family.open_analysis(), self.normalisation)
 
     @property
     def family(self) -> EncoderFamily:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Protocol, Self
 
 import numpy as np
@@ -119,39 +120,34 @@ class FeatureNormalisation:
         return (features - self.mean) / self.deviation
 
 
-class FeatureStream:
-    """Normalised features of one utterance, computed as its sound arrives.
+FeatureStream = Callable[[np.ndarray], torch.Tensor]
+"""From the next [n] float32 samples at 16 kHz in [-1, 1] to the [frames, 80] float32 normalised
+frames that they complete, perhaps none."""
+
+
+def feature_stream(analysis: Analysis, normalisation: FeatureNormalisation) -> FeatureStream:
+    """Open the normalised features of one utterance, computed as its sound arrives.
 
     The frames do not depend on how the sound is cut (to 2e-6); a tail shorter than a window waits.
     """
+    waiting, mirrored = torch.empty(0), analysis.lead_samples
 
-    def __init__(self, analysis: Analysis, normalisation: FeatureNormalisation) -> None:
-        self._analysis = analysis
-        self._normalisation = normalisation
-        self._waiting = torch.empty(0)
-        self._mirrored = analysis.lead_samples
-
-    def accept(self, samples: np.ndarray) -> torch.Tensor:
-        """Take the next sound and give the frames that it completes.
-
-        Args:
-            samples: [n] float32 at 16 kHz in [-1, 1], n ≥ 0.
-
-        Returns:
-            [frames, 80] float32 new normalised frames, perhaps none.
-        """
+    def accept(samples: np.ndarray) -> torch.Tensor:
+        nonlocal waiting, mirrored
         if samples.dtype != np.float32 or samples.ndim != 1:
             message = f"samples are {samples.dtype}{samples.shape}; allowed: float32 of one axis"
             raise ModelError(message)
         if not np.isfinite(samples).all():
             raise ModelError("samples hold NaN or infinity; allowed: finite numbers")
-        sound = torch.cat((self._waiting, torch.from_numpy(samples) * self._analysis.scale))
-        lead = self._mirrored
+        sound = torch.cat((waiting, torch.from_numpy(samples) * analysis.scale))
+        lead = mirrored
         if lead and len(sound) > lead:
             sound = torch.cat((sound[1 : lead + 1].flip(0), sound))
-            self._mirrored = lead = 0
+            mirrored = lead = 0
         frames = 0 if lead else frame_count(len(sound))
-        self._waiting = sound[frames * SHIFT_SAMPLES :].clone()
+        waiting = sound[frames * SHIFT_SAMPLES :].clone()
         if not frames:
             return torch.empty(0, MEL_BINS)
-        return self._normalisation(self._analysis(sound))
+        return normalisation(analysis(sound))
+
+    return accept

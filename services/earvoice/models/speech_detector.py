@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -86,24 +87,24 @@ class SpeechDetector(nn.Module):
         return magnitudes.transpose(1, 2)
 
 
-class SpeechStream:
-    """The detector on one utterance; a tail shorter than a window waits for more."""
+def speech_stream(detector: SpeechDetector) -> Callable[[NDArray[np.float32]], list[float]]:
+    """Open the detector on one utterance; a tail shorter than a window waits for more."""
+    state: DetectorState | None = None
+    waiting = torch.empty(0)
 
-    def __init__(self, detector: SpeechDetector) -> None:
-        self._detector = detector
-        self._state: DetectorState | None = None
-        self._waiting = torch.empty(0)
-
-    def accept(self, samples: NDArray[np.float32]) -> list[float]:
+    def accept(samples: NDArray[np.float32]) -> list[float]:
         """Judge the windows that the next [n] float32 samples at 16 kHz in [-1, 1] complete."""
-        heard = torch.cat([self._waiting, torch.from_numpy(samples)])
+        nonlocal state, waiting
+        heard = torch.cat([waiting, torch.from_numpy(samples)])
         whole = len(heard) // SPEECH_WINDOW_SAMPLES * SPEECH_WINDOW_SAMPLES
-        self._waiting = heard[whole:].clone()
+        waiting = heard[whole:].clone()
         if not whole:
             return []
         probabilities: list[float]
-        probabilities, self._state = self._detector(heard[:whole], self._state)
+        probabilities, state = detector(heard[:whole], state)
         return probabilities
+
+    return accept
 
 
 def load_speech_detector() -> SpeechDetector:

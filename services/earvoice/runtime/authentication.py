@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from earvoice.runtime.errors import UnauthenticatedError
-from earvoice.runtime.files import WatchedFile
+from earvoice.runtime.files import watched_file
 
 AUTHORIZATION = "authorization"
 _SCHEME = "bearer "
@@ -34,10 +34,10 @@ def shared_secrets(secrets: Iterable[str]) -> Authenticator:
 
 def token_file(path: Path) -> Authenticator:
     """Know the tokens that a file lists; a change of the file counts at once."""
-    file = WatchedFile(path, parse_tokens)
+    tenants = watched_file(path, parse_tokens)
 
     async def tenant_of(token: str) -> str | None:
-        return file.content().get(token_digest(token))
+        return tenants().get(token_digest(token))
 
     return tenant_of
 

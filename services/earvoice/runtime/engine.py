@@ -7,22 +7,12 @@ import selectors
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 LONG_TURN_S = 0.005
 """What all sessions do in one turn takes a millisecond; more keeps the others waiting."""
 
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Computation(Generic[Value]):
-    """What a computation gave; milliseconds until the thread took it, and in the thread."""
-
-    value: Value
-    queue_ms: float
-    compute_ms: float
 
 
 class EngineLoad:
@@ -66,11 +56,14 @@ class EngineThread:
         self._taken_count = 0
         self.load = EngineLoad(lambda: self._submitted_count - self._taken_count)
 
-    async def run(self, compute: Callable[[], Value]) -> Computation[Value]:
+    async def run(self, compute: Callable[[], Value]) -> tuple[Value, float, float]:
         """Compute in the thread.
 
         A cancelled caller still waits until its computation has ended: what it computes on must
         not be used by anyone else before.
+
+        Returns:
+            What it gave; milliseconds until the thread took it, and in the thread.
         """
         submitted = time.perf_counter()
         self._submitted_count += 1
@@ -86,13 +79,13 @@ class EngineThread:
     def close(self) -> None:
         self._executor.shutdown(wait=True)
 
-    def _timed(self, compute: Callable[[], Value], submitted: float) -> Computation[Value]:
+    def _timed(self, compute: Callable[[], Value], submitted: float) -> tuple[Value, float, float]:
         started = time.perf_counter()
         self._taken_count += 1
         value = compute()
         ended = time.perf_counter()
         self.load.record(ended - started, 1)
-        return Computation(value, (started - submitted) * 1000, (ended - started) * 1000)
+        return value, (started - submitted) * 1000, (ended - started) * 1000
 
 
 class LoopLagSelector(selectors.DefaultSelector):

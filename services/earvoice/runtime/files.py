@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 Content = TypeVar("Content")
 FileStamp = tuple[int, int, int]
@@ -39,31 +39,30 @@ def digest_of(files: Iterable[Path]) -> str:
     return total.hexdigest()
 
 
-class WatchedFile(Generic[Content]):
-    """A file of a few kilobytes.
+def watched_file(path: Path, parse: Callable[[str], Content]) -> Callable[[], Content]:
+    """Read a file of a few kilobytes; return what gives its content, read again once it changes.
 
     A later content that cannot be used leaves the last one as it is.
     """
+    seen = file_stamp(path)
+    content = parse(path.read_text(encoding="utf8"))
 
-    def __init__(self, path: Path, parse: Callable[[str], Content]) -> None:
-        self._path = path
-        self._parse = parse
-        self._seen = file_stamp(path)
-        self._content = parse(path.read_text(encoding="utf8"))
-
-    def content(self) -> Content:
-        stamp = file_stamp(self._path)
-        if stamp == self._seen:
-            return self._content
+    def read() -> Content:
+        nonlocal seen, content
+        stamp = file_stamp(path)
+        if stamp == seen:
+            return content
         # One warning a change, not one a call.
-        self._seen = stamp
+        seen = stamp
         try:
-            self._content = self._parse(self._path.read_text(encoding="utf8"))
+            content = parse(path.read_text(encoding="utf8"))
         except (OSError, ValueError) as error:
-            _LOG.warning("%s cannot be used, its last content stays: %s", self._path, error)
+            _LOG.warning("%s cannot be used, its last content stays: %s", path, error)
         else:
-            _LOG.info("read again", extra={"file": str(self._path)})
-        return self._content
+            _LOG.info("read again", extra={"file": str(path)})
+        return content
+
+    return read
 
 
 def file_stamp(path: Path) -> FileStamp | None:

@@ -99,7 +99,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
 
 
 class MessageReader:
-    """The incoming side of one call: its messages, parsed, no faster than `RateLimit` lets them.
+    """The incoming side of one call: its messages, parsed, no faster than `rate_limit` lets them.
 
     gRPC allows one read at a time and a cancelled one spoils the call, so a read that its caller
     gives up, or for which the time runs out, goes on and serves the next caller.
@@ -115,7 +115,7 @@ class MessageReader:
         self._idle_timeout_s = idle_timeout_s
         first_s = min(FIRST_MESSAGE_TIMEOUT_S, idle_timeout_s or FIRST_MESSAGE_TIMEOUT_S)
         self._timeout_s: float | None = first_s
-        self._rate = RateLimit()
+        self._pace = rate_limit()
         self._reading: asyncio.Task[Any] | None = None
         self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[bool] = self._loop.create_future()
@@ -130,7 +130,7 @@ class MessageReader:
         if message is None:
             raise StopAsyncIteration
         self._timeout_s = self._idle_timeout_s
-        await self._rate.wait()
+        await self._pace()
         return _parse(message, self._parse)
 
     async def _read(self, timeout_s: float | None) -> bytes | None:
@@ -248,30 +248,27 @@ class Alarm:
             self._timer = self._loop.call_at(self._deadline_s, self._look)
 
 
-class RateLimit:
-    """Lets a second's messages through at once, and then no more than that a second.
+def rate_limit(
+    rate_per_s: int = MESSAGES_PER_SECOND,
+    clock_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> Callable[[], Awaitable[None]]:
+    """Return what lets a second's messages through at once, and then no more than that a second.
 
     So no caller has the event loop for itself. Messages that are not read wait in the network, as
     audio does that is not worked on.
     """
+    paid_until_s = clock_s() - 1
 
-    def __init__(
-        self,
-        rate_per_s: int = MESSAGES_PER_SECOND,
-        clock_s: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._rate_per_s = rate_per_s
-        self._clock_s = clock_s
-        self._sleep = sleep
-        self._paid_until_s = clock_s() - 1
-
-    async def wait(self) -> None:
-        now_s = self._clock_s()
+    async def wait() -> None:
+        nonlocal paid_until_s
+        now_s = clock_s()
         # What was not used counts for a second.
-        self._paid_until_s = max(self._paid_until_s, now_s - 1) + 1 / self._rate_per_s
-        if self._paid_until_s > now_s:
-            await self._sleep(self._paid_until_s - now_s)
+        paid_until_s = max(paid_until_s, now_s - 1) + 1 / rate_per_s
+        if paid_until_s > now_s:
+            await sleep(paid_until_s - now_s)
+
+    return wait
 
 
 def _parse(message: bytes, parse: Parse) -> Any:

@@ -11,7 +11,7 @@ import jwt
 
 from earvoice.runtime.authentication import Authenticator
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
-from earvoice.runtime.files import WatchedFile
+from earvoice.runtime.files import watched_file
 
 # Signatures only: with a shared secret, or with none, whoever checks tokens could make them too.
 ALGORITHMS = [
@@ -58,10 +58,10 @@ def jwt_verifier(find_key: FindKey, issuer: str, audience: str, tenant_claim: st
 
 def key_file(path: Path) -> FindKey:
     """A JSON Web Key Set in a file; a change of the file counts at once."""
-    file = WatchedFile(path, _parse_keys)
+    key_set = watched_file(path, _parse_keys)
 
     async def find(key_id: str) -> jwt.PyJWK | None:
-        return jwt.PyJWKClient.match_kid(file.content().keys, key_id)
+        return jwt.PyJWKClient.match_kid(key_set().keys, key_id)
 
     return find
 

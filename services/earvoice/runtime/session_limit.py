@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 from earvoice.runtime.authentication import current_tenant
@@ -55,7 +54,7 @@ class SessionLimit:
         self._tenant_limit = tenant_limit
         self._descriptors_left = descriptors_left
         self._active_by_tenant: Counter[str] = Counter()
-        self._retries = RetrySchedule()
+        self._next_retry_ms = retry_schedule()
         self.active = 0
         self.refused: Counter[str] = Counter()
         self._closed = False
@@ -103,50 +102,36 @@ class SessionLimit:
 
     def _full(self, what: str, limit: int) -> SessionLimitError:
         message = f"all {limit} {what} are taken"
-        retry_after_ms = self._retries.next_ms()
+        retry_after_ms = self._next_retry_ms()
         return SessionLimitError(message, retry_after_ms=retry_after_ms, limit=str(limit))
 
 
-class RetrySchedule:
-    """When those who are refused may try again: one after the other, not all of them at once.
+def retry_schedule(clock: Callable[[], float] = time.monotonic) -> Callable[[], int]:
+    """Return what says how long the next one who is refused is to wait, in ms.
 
-    Every attempt takes time from the sessions that run. So they come every `RETRY_INTERVAL_S`,
-    however many wait: a place that becomes free is taken as soon, and who waits alone waits
-    `EARLIEST_RETRY_S`. Where so many wait that the last would come after `LATEST_RETRY_S`, times
-    are drawn before that.
+    They come one after the other, not all of them at once. Every attempt takes time from the
+    sessions that run. So they come every `RETRY_INTERVAL_S`, however many wait: a place that
+    becomes free is taken as soon, and who waits alone waits `EARLIEST_RETRY_S`. Where so many wait
+    that the last would come after `LATEST_RETRY_S`, times are drawn before that.
     """
+    last_s = -LATEST_RETRY_S
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last_s = -LATEST_RETRY_S
-
-    def next_ms(self) -> int:
-        """Return how long the next one is to wait, from `EARLIEST_RETRY_S` to `LATEST_RETRY_S`."""
-        now_s = self._clock()
-        wait_s = max(self._last_s + RETRY_INTERVAL_S - now_s, EARLIEST_RETRY_S)
+    def next_ms() -> int:
+        nonlocal last_s
+        now_s = clock()
+        wait_s = max(last_s + RETRY_INTERVAL_S - now_s, EARLIEST_RETRY_S)
         if wait_s > LATEST_RETRY_S:
             wait_s = random.uniform(EARLIEST_RETRY_S, LATEST_RETRY_S)  # noqa: S311 - no secret
         else:
-            self._last_s = now_s + wait_s
+            last_s = now_s + wait_s
         return round(1000 * wait_s)
 
+    return next_ms
 
-@dataclass(frozen=True)
-class SegmentCost:
-    """What the segments of sessions that are computed together take of the engine's time.
 
-    Attributes:
-        own_s: seconds that each session adds, more than 0.
-        shared_s: seconds that they take however many they are, 0 or more.
-    """
-
-    own_s: float
-    shared_s: float = 0.0
-
-    def session_count(self, segment_ms: int, busy_ratio: float) -> int:
-        """Return how many sessions keep the engine no busier than this; 1 at least."""
-        available_s = busy_ratio * segment_ms / 1000 - self.shared_s
-        return max(1, min(MOST_SESSIONS, int(available_s / self.own_s)))
+SegmentCost = tuple[float, float]
+"""What the segments of sessions that are computed together take of the engine's time: seconds that
+each session adds, more than 0; seconds that they take however many they are, 0 or more."""
 
 
 def fit_cost(once_s: float, one_s: float, many_s: float, many: int) -> SegmentCost:
@@ -159,7 +144,14 @@ def fit_cost(once_s: float, one_s: float, many_s: float, many: int) -> SegmentCo
         many: how many those were, 2 or more.
     """
     slope_s = max(0.0, (many_s - one_s) / (many - 1))
-    return SegmentCost(once_s + slope_s, max(0.0, one_s - slope_s))
+    return once_s + slope_s, max(0.0, one_s - slope_s)
+
+
+def session_count(cost: SegmentCost, segment_ms: int, busy_ratio: float) -> int:
+    """Return how many sessions keep the engine no busier than this; 1 at least."""
+    own_s, shared_s = cost
+    available_s = busy_ratio * segment_ms / 1000 - shared_s
+    return max(1, min(MOST_SESSIONS, int(available_s / own_s)))
 
 
 def computation_clock(device: str, threads: int) -> Callable[[], float]:
@@ -179,14 +171,15 @@ def measured_limit(cost: SegmentCost, segment_ms: int, settings: ModelSettings) 
     """
     cpus = available_cpus()
     share = min(1.0, cpus / settings.torch_threads)
-    count = cost.session_count(segment_ms, settings.target_busy_ratio * share)
+    own_s, shared_s = cost
+    count = session_count(cost, segment_ms, settings.target_busy_ratio * share)
     _LOG.info(
         "capacity measured",
         extra={
             "sessions": count,
             "segment_ms": segment_ms,
-            "own_compute_ms": round(cost.own_s * 1000, 1),
-            "shared_compute_ms": round(cost.shared_s * 1000, 1),
+            "own_compute_ms": round(own_s * 1000, 1),
+            "shared_compute_ms": round(shared_s * 1000, 1),
             "target_busy_ratio": settings.target_busy_ratio,
             "cpus": cpus,
         },

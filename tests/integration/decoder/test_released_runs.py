@@ -155,7 +155,7 @@ def test_every_hypothesis_of_a_run(
     attention = np.load(attention_path) if attention_path.exists() else {}
     checked = 0
     for utterance in read_run(shared_golden, name):
-        features = toy.open_features().accept((utterance.samples / 32768).astype(np.float32))
+        features = toy.open_features()((utterance.samples / 32768).astype(np.float32))
         states = [
             network.encoder.encode(features[segment.frames]).states.numpy()
             for segment in utterance.segments

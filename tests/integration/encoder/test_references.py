@@ -6,8 +6,8 @@ import torch
 
 from earvoice.encoder.audio import Resampler
 from earvoice.models.speech_detector import (
-    SpeechStream,
     load_speech_detector,
+    speech_stream,
     weights_path,
 )
 
@@ -51,10 +51,10 @@ def test_loading_the_detector_leaves_torchs_threads_alone():
 
 def test_a_speech_stream_waits_for_whole_windows(detector, sound):
     """Samples that do not fill a window are kept for the next call."""
-    stream, whole = SpeechStream(detector), SpeechStream(detector)
-    pieces = [stream.accept(sound[:500]), stream.accept(sound[500:1100])]
+    speech_in, whole = speech_stream(detector), speech_stream(detector)
+    pieces = [speech_in(sound[:500]), speech_in(sound[500:1100])]
     assert [len(piece) for piece in pieces] == [0, 2]
-    np.testing.assert_allclose(pieces[0] + pieces[1], whole.accept(sound[:1100]), atol=1e-6)
+    np.testing.assert_allclose(pieces[0] + pieces[1], whole(sound[:1100]), atol=1e-6)
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 11025, 22050, 24000, 32000, 44100, 48000])

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.runtime.interceptor import MessageReader, RateLimit
+from earvoice.runtime.interceptor import MessageReader, rate_limit
 
 RATE_PER_S = 10
 
@@ -28,13 +28,13 @@ class Time:
 def read_times_s(gaps_s: list[float]) -> list[float]:
     """When each of some messages is read that come after these gaps."""
     time = Time()
-    pace = RateLimit(RATE_PER_S, time.clock_s, time.sleep)
+    pace = rate_limit(RATE_PER_S, time.clock_s, time.sleep)
 
     async def read() -> list[float]:
         times_s = []
         for gap_s in gaps_s:
             time.now_s += gap_s
-            await pace.wait()
+            await pace()
             times_s.append(time.now_s)
         return times_s
 

@@ -16,10 +16,10 @@ from earvoice.runtime.session_limit import (
     MOST_SESSIONS,
     RETRY_INTERVAL_S,
     SPARE_DESCRIPTORS,
-    RetrySchedule,
-    SegmentCost,
     SessionLimit,
     fit_cost,
+    retry_schedule,
+    session_count,
 )
 
 
@@ -121,8 +121,8 @@ class Clock:
 
 def test_one_after_the_other():
     """Those who knock together do not come back together."""
-    schedule = RetrySchedule(Clock())
-    waits_ms = [schedule.next_ms() for _ in range(20)]
+    next_ms = retry_schedule(Clock())
+    waits_ms = [next_ms() for _ in range(20)]
     first_ms, step_ms = 1000 * EARLIEST_RETRY_S, 1000 * RETRY_INTERVAL_S
     assert waits_ms == [first_ms + turn * step_ms for turn in range(20)]
 
@@ -130,37 +130,37 @@ def test_one_after_the_other():
 def test_one_who_waits_alone_comes_back_soon():
     """Nobody pays for those who have long been let in."""
     clock = Clock()
-    schedule = RetrySchedule(clock)
+    next_ms = retry_schedule(clock)
     for _ in range(20):
-        schedule.next_ms()
+        next_ms()
     clock.now_s += LATEST_RETRY_S
-    assert schedule.next_ms() == 1000 * EARLIEST_RETRY_S
+    assert next_ms() == 1000 * EARLIEST_RETRY_S
 
 
 @pytest.mark.parametrize("clients", [4, 16, 36])
 def test_as_many_come_in_a_second_however_many_wait(clients: int):
     """Up to `LATEST_RETRY_S` of them, each coming when it was told."""
     clock = Clock()
-    schedule = RetrySchedule(clock)
+    next_ms = retry_schedule(clock)
     due_s = [clock.now_s] * clients
     for _ in range(20 * clients):
         turn = due_s.index(min(due_s))
         clock.now_s = due_s[turn]
-        due_s[turn] += schedule.next_ms() / 1000
+        due_s[turn] += next_ms() / 1000
     settled_s = clock.now_s
     count = 0
     while min(due_s) < settled_s + LATEST_RETRY_S:
         turn = due_s.index(min(due_s))
         clock.now_s = due_s[turn]
-        due_s[turn] += schedule.next_ms() / 1000
+        due_s[turn] += next_ms() / 1000
         count += 1
     assert count <= LATEST_RETRY_S / RETRY_INTERVAL_S + 1
 
 
 def test_nobody_waits_longer_than_the_longest_time():
     """A crowd is spread over that time instead."""
-    schedule = RetrySchedule(Clock())
-    waits_ms = [schedule.next_ms() for _ in range(1000)]
+    next_ms = retry_schedule(Clock())
+    waits_ms = [next_ms() for _ in range(1000)]
     assert max(waits_ms) <= 1000 * LATEST_RETRY_S
     assert min(waits_ms) >= 1000 * EARLIEST_RETRY_S
     drawn_ms = waits_ms[100:]
@@ -174,19 +174,18 @@ seconds = st.floats(1e-6, 100)
 
 def test_a_pass_of_100_ms_in_800_ms_bears_five_sessions():
     """0.7 of 800 ms is 560 ms: five passes, and no sixth."""
-    assert SegmentCost(0.1).session_count(800, 0.7) == 5
+    assert session_count((0.1, 0.0), 800, 0.7) == 5
 
 
 def test_what_sessions_share_is_paid_once():
     """0.1 s in common and 0.05 s each: nine in 0.56 s."""
-    assert SegmentCost(0.05, 0.1).session_count(800, 0.7) == 9
+    assert session_count((0.05, 0.1), 800, 0.7) == 9
 
 
 @given(seconds, seconds, st.integers(1, 60_000), st.floats(0.05, 1))
 def test_the_engine_is_kept_at_its_ratio_or_one_session_is_taken(own, shared, segment_ms, ratio):
     """As many as fit, never none, never more than 10,000."""
-    cost = SegmentCost(own, shared)
-    count = cost.session_count(segment_ms, ratio)
+    count = session_count((own, shared), segment_ms, ratio)
     assert 1 <= count <= MOST_SESSIONS
     available_s = ratio * segment_ms / 1000
     assert count == 1 or count * own + shared <= available_s * (1 + 1e-9)
@@ -196,14 +195,14 @@ def test_the_engine_is_kept_at_its_ratio_or_one_session_is_taken(own, shared, se
 @given(seconds, seconds, seconds, st.integers(2, 64))
 def test_a_fitted_line_meets_its_measurements(once, one, slope, many):
     """One session and several cost what was measured."""
-    cost = fit_cost(once, one + slope, one + slope * many, many)
-    assert abs(cost.own_s + cost.shared_s - (once + one + slope)) < 1e-6 * many * (one + slope)
-    assert abs(many * (cost.own_s - once) + cost.shared_s - (one + slope * many)) < 1e-3
+    own_s, shared_s = fit_cost(once, one + slope, one + slope * many, many)
+    assert abs(own_s + shared_s - (once + one + slope)) < 1e-6 * many * (one + slope)
+    assert abs(many * (own_s - once) + shared_s - (one + slope * many)) < 1e-3
 
 
 @given(seconds, seconds, seconds, st.integers(2, 64))
 def test_noise_in_a_measurement_makes_no_negative_cost(once, one, several, many):
     """Several that took less than one are several for nothing."""
-    cost = fit_cost(once, one, several, many)
-    assert cost.own_s > 0
-    assert cost.shared_s >= 0
+    own_s, shared_s = fit_cost(once, one, several, many)
+    assert own_s > 0
+    assert shared_s >= 0

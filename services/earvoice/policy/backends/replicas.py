@@ -32,7 +32,7 @@ from earvoice.runtime.errors import (
     NotReadyError,
     SessionLimitError,
 )
-from earvoice.runtime.session_limit import RetrySchedule
+from earvoice.runtime.session_limit import retry_schedule
 from earvoice.runtime.tls import ChannelTls, TlsFileError
 from earvoice.runtime.transport import bearer_metadata, open_channel
 
@@ -292,7 +292,7 @@ class Replicas:
         self._found: dict[NamedPort, list[str]] = {}
         self._lookup_due = asyncio.Event()
         self._changed = asyncio.Event()
-        self._retry_times = RetrySchedule()
+        self._next_retry_ms = retry_schedule()
         self._turn = 0
 
     @property
@@ -389,7 +389,7 @@ class Replicas:
         refusal = min(refusals, key=lambda error: REFUSALS.index(error.reason))
         if refusal.reason != SessionLimitError.reason:
             return refusal
-        wait_ms = max(refusal.retry_after_ms or 0, self._retry_times.next_ms())
+        wait_ms = max(refusal.retry_after_ms or 0, self._next_retry_ms())
         return SessionLimitError(refusal.message, retry_after_ms=wait_ms, **refusal.metadata)
 
     def _missing(self, wait_s: float) -> BackendUnavailableError:
