@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
 
-from earvoice.evaluation.quality import bleu_tokenizer
+from earvoice.evaluation.quality import bleu_metric
 
 Floats = NDArray[np.float64]
 
@@ -31,8 +30,11 @@ def sentence_statistics(
     Returns:
         [N, 10]: length of hypothesis and reference, matching n-grams of orders 1 to 4, and
         n-grams of the hypothesis of orders 1 to 4.
+
+    Raises:
+        CommandError: see `bleu_metric`.
     """
-    bleu = BLEU(tokenize=bleu_tokenizer(language), effective_order=True)
+    bleu = bleu_metric(language, effective_order=True)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         score = bleu.sentence_score(hypothesis, [reference])

@@ -6,9 +6,13 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.evaluation.instance import Unit, default_unit, primary_language, split_text
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 # sacreBLEU's default fits languages with blanks; these have a tokenizer of their own.
 _TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
@@ -33,10 +37,8 @@ def bleu_tokenizer(language: str) -> str:
     return _TOKENIZERS.get(primary_language(language), _DEFAULT_TOKENIZER)
 
 
-def score_quality(
-    hypotheses: Sequence[str], references: Sequence[str], language: str = ""
-) -> Quality:
-    """Score a corpus of detokenized texts; an empty hypothesis counts.
+def bleu_metric(language: str, *, effective_order: bool = False) -> BLEU:
+    """Return sacreBLEU's metric of a target language.
 
     Raises:
         CommandError: something has to be installed for that.
@@ -44,20 +46,32 @@ def score_quality(
     try:
         # Latency needs no library; only quality does.
         from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415
-        from sacrebleu.metrics.chrf import CHRF  # noqa: PLC0415
     except ImportError as error:
         raise CommandError(
             f"{error.name} is not installed: pip install 'earvoice[lab]'", ExitCode.INPUT
         ) from error
     tokenizer = bleu_tokenizer(language)
     try:
-        bleu = BLEU(tokenize=tokenizer)
+        return BLEU(tokenize=tokenizer, effective_order=effective_order)
     except (ImportError, RuntimeError) as error:
         extra = primary_language(language)
         raise CommandError(
             f"tokenizer {tokenizer} is not installed: pip install 'sacrebleu[{extra}]'",
             ExitCode.INPUT,
         ) from error
+
+
+def score_quality(
+    hypotheses: Sequence[str], references: Sequence[str], language: str = ""
+) -> Quality:
+    """Score a corpus of detokenized texts; an empty hypothesis counts.
+
+    Raises:
+        CommandError: see `bleu_metric`.
+    """
+    bleu = bleu_metric(language)
+    from sacrebleu.metrics.chrf import CHRF  # noqa: PLC0415
+
     chrf = CHRF()
     bleu_score = bleu.corpus_score(list(hypotheses), [list(references)])
     chrf_score = chrf.corpus_score(list(hypotheses), [list(references)])

@@ -7,14 +7,16 @@ import sys
 import pytest
 
 from earvoice.cli.command import CommandError
+from earvoice.evaluation.bootstrap import sentence_statistics
 from earvoice.evaluation.quality import score_quality
 
 
-def test_what_is_missing_is_named(monkeypatch):
+@pytest.mark.parametrize("score", [score_quality, sentence_statistics])
+def test_what_is_missing_is_named(score, monkeypatch):
     """Without sacreBLEU the message is the command that helps."""
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
     with pytest.raises(CommandError, match=r"pip install 'earvoice\[lab\]'"):
-        score_quality(["a"], ["a"])
+        score(["a"], ["a"])
 
 
 def test_a_tokenizer_is_needed_for_japanese():
