@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
@@ -208,9 +209,11 @@ class SpanFileExporter(SpanExporter):
         return os.fstat(self._file.fileno()).st_size
 
     def _rotate(self) -> None:
-        self._file.close()
-        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-        self._file = _opened(self._path)
+        # What fails here is done again at the next export: until then the old file stays open.
+        with suppress(FileNotFoundError):
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        full, self._file = self._file, _opened(self._path)
+        full.close()
 
 
 def _opened(path: Path) -> FileIO:

@@ -195,6 +195,22 @@ def test_the_file_does_not_grow_without_end(tmp_path: Path):
     assert all(json.loads(line) for file in files for line in file.read_text().splitlines())
 
 
+def test_a_file_that_could_not_make_place_does_so_later(tmp_path: Path):
+    """What was in the way, be it that no descriptor was left, may pass."""
+    path, older = tmp_path / "spans.jsonl", tmp_path / "spans.jsonl.1"
+    exporter = SpanFileExporter(path, max_bytes=1)
+    exporter.export(made_spans(1))
+    older.mkdir()
+    with pytest.raises(IsADirectoryError):
+        exporter.export(made_spans(1))
+    older.rmdir()
+    with no_more_descriptors(), pytest.raises(OSError, match="open files"):
+        exporter.export(made_spans(1))
+    exporter.export(made_spans(1))
+    exporter.shutdown()
+    assert [len(file.read_text().splitlines()) for file in (older, path)] == [1, 1]
+
+
 def test_a_service_started_again_goes_on_with_its_file(tmp_path: Path):
     """What an earlier process wrote stays."""
     path = tmp_path / "spans.jsonl"
@@ -203,6 +219,17 @@ def test_a_service_started_again_goes_on_with_its_file(tmp_path: Path):
         exporter.export(made_spans())
         exporter.shutdown()
     assert len(path.read_text().splitlines()) == 2
+
+
+@contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    """Only those that are open already."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @contextmanager
