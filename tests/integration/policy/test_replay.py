@@ -71,6 +71,15 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+async def test_counting_the_replicas_moves_nobody_s_turn(fleet: Fleet):
+    """Metrics are read in a thread of their own, and as often as an operator likes."""
+    for _ in range(4):
+        fleet.backends.ready_counts()
+        assert_well_formed(await call(fleet.address, requests(AUDIO[:SECOND_BYTES])))
+    for replica in (*fleet.encoders, *fleet.decoders):
+        assert replica.servicer.openings if replica in fleet.encoders else replica.servicer.requests
+
+
 async def disturbed(fleet: Fleet, disturb: Callable[[], Awaitable[None]], **changes) -> Outcome:
     """A stream that something happens to in its middle."""
     async with open_stream(fleet.address, **changes) as stream, asyncio.timeout(200):

@@ -80,8 +80,9 @@ class Backends:
         await self._changed.wait()
 
     def ready_counts(self) -> dict[str, int]:
+        """Return how many replicas are ready, by service; metrics are read in other threads."""
         return {
-            replicas.kind.name: len(replicas.ready())
+            replicas.kind.name: sum(replica.is_ready for replica in replicas.all)
             for replicas in (self._encoders, self._decoders)
         }
 
