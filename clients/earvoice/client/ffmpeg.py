@@ -138,6 +138,8 @@ class FfmpegAudio:
             limit=limit_bytes,
             start_new_session=True,  # Ctrl-C is ours to pass on
         )
+        if self._is_stopped:  # while it was being started
+            self.stop()
         feeding = asyncio.create_task(self._feed(process))
         telling = asyncio.create_task(_read_last_words(process))
         try:
@@ -154,8 +156,10 @@ class FfmpegAudio:
             if process.returncode is None:
                 process.kill()
             feeding.cancel()
-            telling.cancel()
             await asyncio.wait({feeding, telling})
+            # Until its pipes have been read to their ends, asyncio does not say that it has ended.
+            async for _ in _read(process, limit_bytes):
+                pass
             await process.wait()
 
     async def _feed(self, process: asyncio.subprocess.Process) -> None:

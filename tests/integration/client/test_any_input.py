@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -243,6 +243,37 @@ async def test_ffmpeg_reads_no_further_than_it_is_read(make_recording):
         source.stop()
         rest = [chunk async for chunk in chunks]
     assert sum(map(len, rest)) < 4 << 20
+    assert others.issuperset(psutil.Process().children())
+
+
+async def test_who_leaves_ffmpeg_early_is_not_kept():
+    """Though its pipe is full of sound that nobody wants any more."""
+    others = set(psutil.Process().children())
+    source = FfmpegAudio("anullsrc", AudioFormat(), "endless", ("-f", "lavfi"))
+    async with asyncio.timeout(60), aclosing(source.chunks(80)) as chunks:
+        await anext(chunks)
+        (child,) = set(psutil.Process().children()) - others
+        before = -1
+        while before != (written := child.io_counters().write_chars):  # until nothing moves
+            before = written
+            await asyncio.sleep(0.2)
+    assert others.issuperset(psutil.Process().children())
+
+
+async def test_ffmpeg_may_be_stopped_while_it_is_started():
+    """Nothing else would ever end the sound of an address that goes on and on."""
+    others = set(psutil.Process().children())
+    source = FfmpegAudio("anullsrc", AudioFormat(), "endless", ("-re", "-f", "lavfi"))
+
+    async def read():
+        async for _ in source.chunks(80):
+            pass
+
+    reading = asyncio.create_task(read())
+    await asyncio.sleep(0)
+    source.stop()
+    async with asyncio.timeout(60):
+        await reading
     assert others.issuperset(psutil.Process().children())
 
 
