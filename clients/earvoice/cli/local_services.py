@@ -161,11 +161,10 @@ class LocalServices:
         await asyncio.gather(*(child.watch() for child in self._children.values()))
 
     async def stop(self) -> None:
-        # Each ends before those that it calls.
-        callers = [self._children.pop(name, None) for name in (GATEWAY, "policy")]
         try:
-            for caller in callers:
-                if caller is not None:
+            # Each ends before those that it calls.
+            for name in (GATEWAY, "policy"):
+                if (caller := self._children.pop(name, None)) is not None:
                     await caller.stop()
         finally:
             await asyncio.gather(*(child.stop() for child in self._children.values()))

@@ -106,23 +106,15 @@ class SupervisedChild:
 
     async def stop(self) -> None:
         """Send SIGTERM and wait; kill the child when it takes too long or nobody waits any more."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait({self._keeper})
-        process = self._process
-        if process is None:
-            return
-        if process.returncode is None:
-            process.terminate()
         try:
-            async with asyncio.timeout(self._plan.stop_timeout_s):
-                await self._wait(process)
-        except TimeoutError:
-            process.kill()
-            await self._wait(process)
+            if self._keeper is not None:
+                self._keeper.cancel()
+                await asyncio.wait({self._keeper})
+            if self._process is not None:
+                await self._end(self._process)
         finally:
-            if process.returncode is None:
-                process.kill()
+            if self._process is not None and self._process.returncode is None:
+                self._process.kill()
             if self._pump is not None:
                 self._pump.cancel()
 
@@ -166,11 +158,23 @@ class SupervisedChild:
         lines = f"the {self._plan.name} {problem}; its last lines:\n{self._relay.tail}"
         return CommandError(lines.strip(), ExitCode.SERVICES)
 
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            process.terminate()
+        try:
+            async with asyncio.timeout(self._plan.stop_timeout_s):
+                await self._wait(process)
+        except TimeoutError:
+            process.kill()
+            await self._wait(process)
+
     async def _wait(self, process: asyncio.subprocess.Process) -> int:
         """Return the exit status once the child has ended and its lines are passed on."""
-        status = await process.wait()
+        # A grandchild may hold the pipe open, and until that ends asyncio's own wait does not.
+        while (status := process.returncode) is None:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_POLL_S)
         if self._pump is not None:
-            # A grandchild may hold the pipe open: its lines are not waited for.
+            # Its lines are not waited for either.
             await asyncio.wait({self._pump}, timeout=_LAST_LINES_S)
         return status
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from earvoice.cli.command import CommandError
-from earvoice.cli.log_relay import LogRelay
+from earvoice.cli.local_services import GATEWAY, LocalServices, ServiceChoices
+from earvoice.cli.log_relay import LogRelay, ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild
 
 # Serves at once: writes its address (and port, so that a restart can be compared), then waits.
@@ -25,6 +26,21 @@ file.with_suffix(".part").replace(file)
 signal.pause()
 """
 DEAF = SERVER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
+# Has a child of its own, which writes where it writes.
+PARENT = (
+    """
+import os, subprocess
+sleeper = subprocess.Popen(["sleep", "600"])
+with open(os.path.dirname(os.environ["X_STARTS"]) + "/grandchildren", "a") as file:
+    file.write(f"{sleeper.pid} ")
+"""
+    + SERVER
+)
+# Says that it was told to end, and does not.
+SLOW = (
+    SERVER.replace("sys.exit(0)", "file.with_suffix('.told').touch()")
+    + "while True: signal.pause()\n"
+)
 BROKEN = "print('no such model'); raise SystemExit(3)"
 STUCK = "import signal; print('loading', flush=True); signal.pause()"
 
@@ -84,6 +100,17 @@ async def test_a_dead_child_is_started_again_on_its_port(tmp_path):
     assert not alive(starts(tmp_path)[1][0])
 
 
+async def test_a_dead_child_is_started_again_whatever_it_leaves_behind(tmp_path):
+    """Its own child may hold its pipe open, for as long as that lives."""
+    child = SupervisedChild(plan_of(PARENT, tmp_path), LogRelay(), print)
+    await child.start()
+    os.kill(starts(tmp_path)[0][0], signal.SIGKILL)
+    await until(lambda: len(starts(tmp_path)) == 2)
+    await child.stop()
+    for grandchild in map(int, (tmp_path / "grandchildren").read_text().split()):
+        os.kill(grandchild, signal.SIGKILL)
+
+
 async def test_a_first_start_that_fails_is_told_with_the_last_lines(tmp_path):
     """A wrong configuration is not tried again and again."""
     child = SupervisedChild(plan_of(BROKEN, tmp_path), LogRelay(), print)
@@ -108,6 +135,40 @@ async def test_a_deaf_child_is_killed(tmp_path):
     await child.start()
     await child.stop()
     assert not alive(starts(tmp_path)[0][0])
+
+
+async def test_who_waits_no_more_kills_the_child(tmp_path):
+    """However early: a second Ctrl-C may follow the first at once."""
+    child = SupervisedChild(plan_of(SLOW, tmp_path), LogRelay(), print)
+    await child.start()
+    stopping = asyncio.create_task(child.stop())
+    await asyncio.sleep(0)
+    stopping.cancel()
+    await asyncio.wait({stopping})
+    ((process_id, _),) = starts(tmp_path)
+    await until(lambda: not alive(process_id))
+    await child.stop()
+
+
+async def test_services_whose_caller_is_waited_for_no_more_are_stopped_too(tmp_path):
+    """All of them: the policy service, which the gateway calls, must not be left behind."""
+    services, children = LocalServices(ServiceChoices(), ServiceLogs(), tmp_path), []
+    for name, script in ((GATEWAY, SLOW), ("policy", SERVER), ("encoder", SERVER)):
+        folder = tmp_path / name
+        folder.mkdir()
+        child = SupervisedChild(plan_of(script, folder), LogRelay(), print)
+        await child.start()
+        services._children[name] = child
+        children.append(child)
+    stopping = asyncio.create_task(services.stop())
+    await until((tmp_path / GATEWAY / "address.told").exists)
+    stopping.cancel()
+    await asyncio.wait({stopping})
+    for name in (GATEWAY, "policy", "encoder"):
+        ((process_id, _),) = starts(tmp_path / name)
+        await until(lambda process_id=process_id: not alive(process_id))
+    for child in children:
+        await child.stop()
 
 
 async def test_a_stale_address_is_not_believed(tmp_path):
