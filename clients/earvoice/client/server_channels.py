@@ -117,7 +117,12 @@ class ServerChannels:
     async def use(self, lost: ServerChannel | None = None) -> AsyncIterator[ServerChannel]:
         """Give the connection, another one than ``lost``, which was given before."""
         if self._current is None or self._current is lost:
-            self._replace(await self._open_after(lost.target if lost else None))
+            opened = await self._open_after(lost.target if lost else None)
+            if self._current is None or self._current is lost:
+                self._replace(opened)
+            else:
+                # Another session was faster, while a name was looked up.
+                await opened.channel.close()
             if lost is not None:
                 await self._close_if_done(lost)
         assert self._current is not None  # noqa: S101 - just replaced
@@ -139,11 +144,14 @@ class ServerChannels:
         target = leaving.target
         for _ in range(await self.count()):
             candidate = await self._open_after(target)
-            serves = await candidate.is_serving()
-            if serves and self._current is leaving:
-                self._replace(candidate)
-                return True
-            await candidate.channel.close()
+            try:
+                if await candidate.is_serving() and self._current is leaving:
+                    self._replace(candidate)
+                    return True
+            finally:
+                # The search may end with its session, too.
+                if self._current is not candidate:
+                    await candidate.channel.close()
             if self._current is not leaving:
                 # Another session of ours was faster.
                 return True

@@ -59,6 +59,48 @@ async def test_sessions_that_leave_together_go_to_one_connection():
     assert [channel for channel in opened if not channel.is_closed] == [found.channel]
 
 
+async def test_sessions_that_are_lost_together_go_to_one_connection():
+    """Also while a name is looked up; none is left open beside it."""
+    opened: list[FakeChannel] = []
+
+    def open_channel(_) -> FakeChannel:
+        opened.append(FakeChannel(asyncio.Event()))
+        return opened[-1]
+
+    channels = ServerChannels(("dns:///localhost:1",), open_channel)
+    used: list[object] = []
+    all_there = asyncio.Barrier(3)
+
+    async def go_on(lost) -> None:
+        async with channels.use(lost) as channel:
+            used.append(channel.channel)
+            await all_there.wait()
+
+    async with channels.use() as lost:
+        pass
+    await asyncio.gather(*(go_on(lost) for _ in range(3)))
+    assert len(set(used)) == 1
+    assert [channel for channel in opened if not channel.is_closed] == [used[0]]
+
+
+async def test_a_search_that_ends_leaves_no_connection_open():
+    """It ends with its session, in the middle of a question."""
+    opened: list[FakeChannel] = []
+
+    def open_channel(_) -> FakeChannel:
+        opened.append(FakeChannel(asyncio.Event()))
+        return opened[-1]
+
+    channels = ServerChannels(("a:1", "b:1"), open_channel)
+    async with channels.use() as leaving:
+        search = asyncio.create_task(channels.find_other(leaving))
+        while len(opened) < 2:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
+        search.cancel()
+        await asyncio.wait({search})
+    assert [channel.is_closed for channel in opened] == [False, True]
+
+
 def test_addresses_are_separated_by_commas():
     """Blanks do not matter; nothing between commas does."""
     assert split_address("a:1, b:2") == ("a:1", "b:2")
