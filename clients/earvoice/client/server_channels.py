@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
+from earvoice.client.errors import SessionEndedError
 
 HEALTH_TIMEOUT_S = 2.0
 HIGHEST_PORT = 65_535
@@ -65,6 +66,10 @@ async def _looked_up(part: str) -> list[Target]:
     ]
 
 
+def connections_closed() -> SessionEndedError:
+    return SessionEndedError("the client has been closed", code="CANCELLED")
+
+
 class ServerChannel:
     """A connection to one address, used by any number of calls."""
 
@@ -112,19 +117,26 @@ class ServerChannels:
         self._open_channel = open_channel
         self._current: ServerChannel | None = None
         self._channels: set[ServerChannel] = set()
+        self.is_closed = False
 
     @asynccontextmanager
     async def use(self, lost: ServerChannel | None = None) -> AsyncIterator[ServerChannel]:
-        """Give the connection, another one than ``lost``, which was given before."""
+        """Give the connection, another one than ``lost``, which was given before.
+
+        Raises:
+            SessionEndedError: all connections have been closed.
+        """
         if self._current is None or self._current is lost:
             opened = await self._open_after(lost.target if lost else None)
-            if self._current is None or self._current is lost:
+            if not self.is_closed and (self._current is None or self._current is lost):
                 self._replace(opened)
             else:
                 # Another session was faster, while a name was looked up.
                 await opened.channel.close()
             if lost is not None:
                 await self._close_if_done(lost)
+        if self.is_closed:
+            raise connections_closed()
         assert self._current is not None  # noqa: S101 - just replaced
         used = self._current
         used.user_count += 1
@@ -159,6 +171,7 @@ class ServerChannels:
         return False
 
     async def close(self) -> None:
+        self.is_closed = True
         # Calls that end with it let go of connections that are no longer used.
         for channel in tuple(self._channels):
             await channel.channel.close()

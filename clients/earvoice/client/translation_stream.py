@@ -39,7 +39,7 @@ from earvoice.client.options import (
     write_update,
 )
 from earvoice.client.reception import ReceptionClock, StallWatch
-from earvoice.client.server_channels import ServerChannel, ServerChannels
+from earvoice.client.server_channels import ServerChannel, ServerChannels, connections_closed
 
 Call = grpc.aio.StreamStreamCall[api.StreamingTranslateRequest, api.StreamingTranslateResponse]
 
@@ -336,6 +336,9 @@ class TranslationStream:
                 reading = reading or asyncio.ensure_future(call.read())
                 await _wait(reading, pumping, sender, timeout_s=watch.interval_s)
                 event: TranslationEvent | None = None
+                if reading.cancelled():
+                    # Nobody here has done that: the connections were closed under it.
+                    raise connections_closed()
                 if reading.done():
                     response, reading = reading.result(), None
                     if not isinstance(response, api.StreamingTranslateResponse):
@@ -428,6 +431,7 @@ class TranslationStream:
     def _can_resume(self) -> bool:
         return (
             self.resume_point.is_valid
+            and not self._channels.is_closed
             and self._log.start_sample <= self.resume_point.acknowledged_samples
         )
 

@@ -17,6 +17,7 @@ from earvoice.client import (
     ServerBusyError,
     ServerFaultError,
     ServerUnavailableError,
+    SessionEndedError,
     Started,
     Summary,
     TranslationOptions,
@@ -285,6 +286,26 @@ async def test_a_cancelled_caller_stays_cancelled():
         reader.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reader
+
+
+async def test_a_closed_client_ends_its_sessions_with_an_error():
+    """Nobody has cancelled who reads them; and none goes on over another connection."""
+
+    async def endless():
+        yield b"12"
+        await asyncio.Event().wait()
+
+    service = ScriptedService([" eins"])
+    async with serve(service) as address:
+        client = connect(address)
+        with pytest.raises(SessionEndedError) as caught:
+            async for event in client.translate(endless(), OPTIONS):
+                if isinstance(event, SegmentDone):
+                    closing = asyncio.create_task(client.close())
+        await closing
+    assert caught.value.code == "CANCELLED"
+    assert caught.value.acknowledged_samples == 50
+    assert len(service.configs) == 1
 
 
 async def test_streams_share_a_connection():

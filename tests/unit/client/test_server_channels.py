@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from grpc_health.v1 import health_pb2
 
+from earvoice.client.errors import SessionEndedError
 from earvoice.client.server_channels import (
     ServerChannels,
     find_targets,
@@ -99,6 +100,16 @@ async def test_a_search_that_ends_leaves_no_connection_open():
         search.cancel()
         await asyncio.wait({search})
     assert [channel.is_closed for channel in opened] == [False, True]
+
+
+async def test_closed_connections_are_not_opened_again():
+    """A session that looks for another one then has ended."""
+    channels = ServerChannels(("a:1",), lambda _: FakeChannel(asyncio.Event()))
+    async with channels.use() as lost:
+        await channels.close()
+    with pytest.raises(SessionEndedError):
+        async with channels.use(lost):
+            pass
 
 
 def test_addresses_are_separated_by_commas():
