@@ -76,6 +76,7 @@ class PushedSession:
         self._sent_samples = 0
         self._grid: SegmentGrid | None = None
         self._ended = False
+        self._waiting: asyncio.Task[Any] | None = None
 
     async def push(self, audio: bytes) -> list[CommittedWord]:
         """Send whole frames, and return the words of all segments that they complete."""
@@ -83,19 +84,30 @@ class PushedSession:
         self._sent_samples += len(audio) // self._frame_bytes
         words: list[CommittedWord] = []
         while self._grid is None or self._grid.has_due(self._sent_samples):
-            words += self._note(await anext(self._events))
+            words += self._note(await self._next())
         return words
 
     async def finish(self) -> list[CommittedWord]:
         self._pieces.put_nowait(None)
         words: list[CommittedWord] = []
         while not self._ended:
-            words += self._note(await anext(self._events))
+            words += self._note(await self._next())
         await self._events.aclose()
         return words
 
     async def leave(self) -> None:
+        if self._waiting is not None:
+            # A call that was interrupted has not ended yet, or one still waits in another thread.
+            self._waiting.cancel()
+            await asyncio.wait({self._waiting})
         await self._events.aclose()
+
+    async def _next(self) -> TranslationEvent:
+        self._waiting = asyncio.current_task()
+        try:
+            return await anext(self._events)
+        finally:
+            self._waiting = None
 
     async def _audio(self) -> AsyncIterator[bytes]:
         while (piece := await self._pieces.get()) is not None:
@@ -232,7 +244,7 @@ async def _shut_down(
     loop: asyncio.AbstractEventLoop, client: TranslationClient, sessions: Iterable[PushedSession]
 ) -> None:
     try:
-        for session in sessions:
+        for session in tuple(sessions):
             await session.leave()
         await client.close()
         await _settle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from concurrent.futures import CancelledError
 from dataclasses import replace
 
 import pytest
@@ -228,6 +229,49 @@ async def test_garbage_may_be_collected_in_a_connection_s_own_thread():
         assert not thread.is_alive()
 
     await in_thread(PausingService(), work)
+
+
+class SilentService(PausingService):
+    """Takes what comes, and answers nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = threading.Event()
+
+    async def _talk(self, requests):
+        async for request in requests:
+            self.asked.set()
+            await asyncio.Event().wait()
+            yield request
+
+
+async def test_a_connection_may_be_closed_while_a_caller_waits():
+    """The wait ends, be it another thread's or an interrupted one, and so does the session."""
+    service = SilentService()
+
+    def work(address):
+        before = set(threading.enumerate())
+        connection = BlockingConnection(address)
+        (thread,) = set(threading.enumerate()) - before
+        session, errors = connection.open(OPTIONS), []
+
+        def push():
+            try:
+                session.push(bytes(4))
+            except CancelledError as error:
+                errors.append(error)
+
+        pushing = threading.Thread(target=push, daemon=True)
+        pushing.start()
+        assert service.asked.wait(60)
+        connection.close()
+        for ending in (pushing, thread):
+            ending.join(30)
+            assert not ending.is_alive()
+        assert len(errors) == 1
+        assert service.ended.wait(60)
+
+    await in_thread(service, work)
 
 
 async def test_an_error_does_not_hold_its_connection():
