@@ -27,6 +27,7 @@ CLOSE_GOING_AWAY = 1001
 CLOSE_REFUSED = 1008
 CLOSE_FAULT = 1011
 CLOSE_TRY_AGAIN = 1013
+_CLOSE_ABNORMAL = 1006
 _LONGEST_CLOSE_REASON_BYTES = 123
 _CLOSE_CODES = {
     "RESOURCE_EXHAUSTED": CLOSE_TRY_AGAIN,
@@ -63,6 +64,9 @@ class Connection:
         timeout_ms = self._settings.write_timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._is_writing:
+                if self.websocket.application_state is WebSocketState.DISCONNECTED:
+                    # Another message has found that out.
+                    raise WebSocketDisconnect(_CLOSE_ABNORMAL)
                 await self.websocket.send_text(text)
         except TimeoutError as error:
             raise SlowReaderError(f"an answer was not read within {timeout_ms} ms") from error

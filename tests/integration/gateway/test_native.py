@@ -10,11 +10,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocketDisconnect
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.gateway.__main__ import _loop_faults
+from earvoice.gateway.connection import Connection
+from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import SessionLimitError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
@@ -226,6 +231,36 @@ async def test_a_caller_that_goes_ends_its_session():
         async with asyncio.timeout(PATIENCE_S):
             while service.unfinished_sessions == 0 or door.socket_count:
                 await asyncio.sleep(0.01)
+
+
+async def test_a_caller_that_has_gone_has_gone_for_every_message():
+    """Each language has words for it; only the first learns of it from the socket."""
+    found = []
+
+    async def endpoint(websocket):
+        await websocket.accept()
+        connection = Connection(websocket, GatewaySettings())
+        for work in (
+            connection.receive(None, "its end"),
+            connection.send("1"),
+            connection.send("2"),
+        ):
+            try:
+                await work
+            except Exception as error:  # noqa: BLE001 - looked at below
+                found.append(error)
+
+    def configure(config):
+        config.app = Starlette(routes=[WebSocketRoute("/", endpoint)])
+        return config
+
+    async with run_gateway("127.0.0.1:9", configure) as (address, _):
+        websocket = await speak(address, "/")
+        websocket.transport.abort()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found) < 3:
+                await asyncio.sleep(0.01)
+    assert [type(error) for error in found] == [WebSocketDisconnect] * 3
 
 
 async def test_a_foreign_page_is_refused_and_ours_is_not():
