@@ -109,8 +109,11 @@ class Interruption:
         self._instead: Callable[[], None] | None = None
         self.signal_number: int | None = None
 
-    def call_instead(self, callback: Callable[[], None]) -> None:
-        """Let the next Ctrl-C call this instead of ending the command; the one after ends it."""
+    def call_instead(self, callback: Callable[[], None] | None) -> None:
+        """Let the next Ctrl-C call this instead of ending the command; the one after ends it.
+
+        None lets it end the command again.
+        """
         self._instead = callback
 
     def receive(self, signal_number: int) -> None:

@@ -127,9 +127,11 @@ async def _translate_all(options: argparse.Namespace, interruption: Interruption
             width = shutil.get_terminal_size().columns if visible else 0
             progress = Progress(sys.stderr, Path(source).name, width)
             with closing(progress), open_input(source, options, progress.say) as audio:
-                if audio.stop is not None:
-                    interruption.call_instead(audio.stop)
-                await _translate(client, audio, sessions, progress, options)
+                interruption.call_instead(audio.stop)
+                try:
+                    await _translate(client, audio, sessions, progress, options)
+                finally:
+                    interruption.call_instead(None)
     return ExitCode.DONE
 
 

@@ -278,6 +278,25 @@ async def test_an_endless_device_is_read_until_a_signal():
     assert (status, output) == (0, b"Guten Tag\n"), errors
 
 
+async def test_ctrl_c_is_not_for_a_source_that_has_ended(tmp_path):
+    """The recording that follows it is not waited for."""
+    path = tmp_path / "hour.wav"
+    soundfile.write(path, np.zeros(3600 * 8000, np.int16), 8000)
+    service = ScriptedService([" Guten", " Tag"])
+    async with serve(service) as address:
+        arguments = ["translate", "-", path, "--realtime", "--server", address]
+        with start(arguments, stdin=subprocess.PIPE) as process:
+            process.stdin.write(bytes(3200))
+            process.stdin.close()
+            while len(service.configs) < 2:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            try:
+                assert await asyncio.to_thread(process.wait, 60) == 130
+            finally:
+                process.kill()
+
+
 @pytest.mark.parametrize(
     ("closed", "status", "words"),
     [("<&-", 3, "standard input is closed"), (">&-", 74, "standard output is closed")],
