@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -121,6 +121,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
             EarvoiceError: _answer_failure,
             TranslationError: _answer_failure,
             HTTPException: _answer_http_failure,
+            ClientDisconnect: _answer_nobody,
         },
     )
 
@@ -155,6 +156,12 @@ def _answer_failure(_: Request, error: Exception) -> Response:
         headers = {"Retry-After": str(-(-content["retry_after_ms"] // 1000))}
     status = _HTTP_STATUS.get(content["code"], 500)
     return JSONResponse({"error": content}, status_code=status, headers=headers)
+
+
+def _answer_nobody(_: Request, error: Exception) -> Response:
+    """Who has gone in the middle of a request reads no answer, and is no fault of ours."""
+    del error
+    return Response(status_code=400)
 
 
 def _answer_http_failure(request: Request, error: Exception) -> Response:

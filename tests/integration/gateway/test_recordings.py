@@ -88,6 +88,22 @@ async def test_what_is_no_recording_is_refused(content, told):
     assert "/tmp" not in error["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/audio", "/v1/captions.vtt"])
+async def test_who_goes_in_the_middle_of_an_upload_is_no_fault(path, caplog):
+    """Of ours, to be logged; a page may be closed at any time."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 100000\r\n"
+        writer.write(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        # The server says so once somebody asks for the body.
+        async with asyncio.timeout(60):
+            await reader.readuntil(b"100 Continue\r\n")
+        writer.write(b"half")
+        await writer.drain()
+        writer.transport.abort()
+    assert "ASGI" not in caplog.text
+
+
 async def test_an_upload_has_no_name_that_a_killed_gateway_would_leave(tmp_path, monkeypatch):
     """Its file is there, and goes with the process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
