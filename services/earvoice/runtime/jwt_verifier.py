@@ -83,8 +83,15 @@ class KeyUrl:
         async with self._fetching:
             if self._clock_s() < self._retry_at_s:
                 raise _no_keys()
+            fetching = asyncio.ensure_future(
+                asyncio.to_thread(self._client.get_signing_key, key_id)
+            )
             try:
-                return await asyncio.to_thread(self._client.get_signing_key, key_id)
+                return await asyncio.shield(fetching)
+            except asyncio.CancelledError:
+                # The thread goes on: callers that come and go would have one each.
+                await asyncio.wait({fetching})
+                raise
             except (
                 jwt.PyJWKClientConnectionError,
                 jwt.PyJWKSetError,

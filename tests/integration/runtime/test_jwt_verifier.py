@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -201,6 +203,26 @@ async def test_a_key_that_is_known_needs_no_issuer(issuer):
     with pytest.raises(NotReadyError):
         await known(stranger.token())
     assert await known(issuer.token()) == "calls"
+
+
+async def test_callers_that_go_do_not_take_a_thread_each():
+    """While the issuer is slow, nobody else would have one."""
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+        slow.setblocking(False)
+        keys = KeyUrl(f"http://127.0.0.1:{slow.getsockname()[1]}/keys")
+        first = asyncio.create_task(keys.find("first"))
+        asked, _ = await asyncio.get_running_loop().sock_accept(slow)
+        before = set(threading.enumerate())
+        first.cancel()
+        second = asyncio.create_task(keys.find("second"))
+        await asyncio.wait({second}, timeout=0.2)
+        beside = set(threading.enumerate()) - before
+        asked.close()
+        await asyncio.wait({first})
+        second.cancel()
+    await asyncio.wait({second})
+    assert not beside
+    assert first.cancelled()
 
 
 def test_a_file_that_holds_no_keys_is_an_error(tmp_path):
