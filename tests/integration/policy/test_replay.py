@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from earvoice.api.v1 import types_pb2
+from earvoice.policy.backends import Backends
 from earvoice.policy.backends.call import BackendTimeouts
 from earvoice.runtime.errors import (
     IdleError,
@@ -29,7 +30,12 @@ from tests.e2e.calling import (
     requests,
 )
 from tests.integration.policy.fleet import Fleet, all_ready, running_fleet
-from tests.integration.policy.scripted_backends import MODEL, RATE_HERTZ, ScriptedReplica
+from tests.integration.policy.scripted_backends import (
+    MODEL,
+    RATE_HERTZ,
+    ScriptedReplica,
+    scripted_replica,
+)
 
 SERVICES = ("encoder", "decoder")
 SECOND_BYTES = RATE_HERTZ * 2
@@ -364,3 +370,43 @@ async def test_a_session_stays_with_its_model():
             assert_undisturbed(await disturbed(fleet, disturb))
         assert fleet.encoders[2].servicer.commands == []
         assert fleet.decoders[2].servicer.requests == []
+
+
+class Garbage(grpc.GenericRpcHandler):
+    """Whatever is asked, no message comes back."""
+
+    def __init__(self) -> None:
+        self.asked_count = 0
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails):
+        if "Health" in handler_call_details.method:
+            return None
+
+        async def answer(request: bytes, context: object) -> bytes:
+            self.asked_count += 1
+            return b"\xff\xff"
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+async def test_a_replica_that_is_not_understood_ends_nothing():
+    """It is asked again, and the others serve."""
+    garbage, server = Garbage(), grpc.aio.server()
+    server.add_generic_rpc_handlers([garbage])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    encoder, decoder = scripted_replica("encoder"), scripted_replica("decoder")
+    for replica in (encoder, decoder):
+        await replica.start()
+    backends = Backends(f"127.0.0.1:{port},{encoder.address}", decoder.address)
+    running = asyncio.create_task(backends.run())
+    async with asyncio.timeout(120):
+        while garbage.asked_count < 2 and not running.done():  # noqa: ASYNC110 - remote
+            await asyncio.sleep(0.01)
+        assert not running.done()
+        await all_ready(backends, 1, 1)
+    running.cancel()
+    await asyncio.wait({running})
+    for replica in (encoder, decoder):
+        await replica.die()
+    await server.stop(None)

@@ -201,6 +201,10 @@ class Replica:
                 if task is None or task.cancelling():
                     raise
                 # Only the call was cancelled, by `mark_lost`.
+            except Exception:  # noqa: BLE001 - one replica must not end the service
+                self._set_model(None)
+                _LOG.exception("not understood", extra=self._extra)
+                await asyncio.sleep(SLOW_HEALTH_INTERVAL_S)
 
     async def close(self) -> None:
         await self._channel.close()
