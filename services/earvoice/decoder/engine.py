@@ -81,8 +81,9 @@ class DecoderEngine:
         with self._condition:
             self._closed = True
             self._waiting.extend(self._arrived)
-        self._end_all(EndReason.CLOSED)
-        self._flush()
+            # From here on the event loop posts the ends of what comes too late.
+            self._end_all(EndReason.CLOSED)
+            self._flush()
 
     def _wait_for_work(self) -> bool:
         """Sleep until something can be computed or must end; False when the engine closes."""

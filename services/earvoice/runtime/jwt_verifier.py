@@ -91,6 +91,7 @@ class KeyUrl:
             except asyncio.CancelledError:
                 # The thread goes on: callers that come and go would have one each.
                 await asyncio.wait({fetching})
+                fetching.exception()  # nobody is left to be told
                 raise
             except (
                 jwt.PyJWKClientConnectionError,

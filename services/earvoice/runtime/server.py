@@ -126,7 +126,9 @@ class ServiceServer:
         _LOG.info("draining", extra={"grace_s": grace_s})
         await self.set_serving(serving=False)
         try:
-            await asyncio.wait_for(on_drain(grace_s), grace_s)
+            # Without any grace sessions are told all the same: `wait_for` would not even begin.
+            async with asyncio.timeout(grace_s):
+                await on_drain(grace_s)
         except TimeoutError:
             _LOG.warning("sessions still running after the grace", extra={"grace_s": grace_s})
         # A session that has ended may still be telling its status.

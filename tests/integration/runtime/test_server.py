@@ -196,6 +196,20 @@ async def test_health_is_truthful_from_start_to_drain(tmp_path):
     assert states == [response.NOT_SERVING, response.SERVING, response.NOT_SERVING]
 
 
+async def test_without_any_grace_sessions_are_told_all_the_same():
+    """They are not waited for."""
+    graces_s: list[float] = []
+
+    async def on_drain(grace_s: float) -> None:
+        graces_s.append(grace_s)
+        await asyncio.Event().wait()
+
+    async with serving(Failing(), drain_grace_ms=0) as (server, _):
+        server.draining.set()
+        await server.serve_until_stopped(on_drain)
+    assert graces_s == [0.0]
+
+
 async def test_a_port_that_is_taken_is_an_error():
     """Two servers never share a port in silence."""
     async with serving(Failing()) as (server, channel):
