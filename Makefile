@@ -57,7 +57,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check quick test-tools images locks check-deploy try-containers check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
+.PHONY: help setup demo live test lint format check check-storm quick test-tools images locks check-deploy try-containers check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -81,6 +81,9 @@ test: setup ## lint and check, at once
 check: setup ## the tests alone
 	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 3 --dist loadfile \
 		--no-loadscope-reorder --durations 40 --durations-min 3
+
+check-storm: setup ## ninety seconds of a storm, as a test
+	@OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -m storm tests/e2e/test_storm.py
 
 quick: setup ## unit and contract tests: under a minute of one core
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/unit tests/contract

@@ -22,7 +22,7 @@ for service in ("ENCODER", "DECODER"):
     os.environ.setdefault(f"EARVOICE_{service}_PRECISION", "fp32")
 
 # What takes longest: several workers begin with it, and end together with what is short.
-LONGEST_FIRST = ("e2e/test_storm.py", "e2e", "deploy", "lab", "models", "integration")
+LONGEST_FIRST = ("e2e", "deploy", "lab", "models", "integration")
 
 # A law says nothing about time, and a busy machine would break it by the clock.
 settings.register_profile("earvoice", deadline=None)
