@@ -117,9 +117,10 @@ class AudioLog:
                 # The reader has caught up: from here on it says how fast audio may come.
                 self._keeps_pace = True
                 self._changed.notify_all()
-            await self._changed.wait_for(lambda: self._has_more() or self._ended)
-            if not self._has_more():
-                return None
+            while not self._has_more():
+                if self._ended:
+                    return None
+                await self._changed.wait()
             entry = self._entries[self._next_index - self._first_index]
             self._next_index += 1
             while self._held_bytes > self._limit_bytes and self._first_index < self._next_index - 1:

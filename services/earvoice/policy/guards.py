@@ -126,28 +126,23 @@ def _count_before_loop(evidence: Evidence, hypothesis: Hypothesis, new_token_cou
     tokens = hypothesis.token_ids
     first = len(hypothesis.prefix)
     for end in range(first + 1, first + new_token_count + 1):
-        begun = tokens[:end]
         for size in range(1, LONGEST_LOOP_TOKENS + 1):
-            is_phrase = size >= PHRASE_TOKENS
-            turns = PHRASE_REPETITION_COUNT if is_phrase else LOOP_REPETITION_COUNT
+            turns = LOOP_REPETITION_COUNT if size < PHRASE_TOKENS else PHRASE_REPETITION_COUNT
             surplus = size // 2 + 1
-            if _repeats(begun, size, turns * size + surplus):
+            begin = end - surplus - turns * size
+            if begin >= 0 and tokens[begin + size : end] == tokens[begin : end - size]:
                 return max(0, end - surplus - first)
+            begin = end - 1 - UNHEARD_REPETITION_COUNT * size
             if (
-                not is_phrase
+                size < PHRASE_TOKENS
+                and begin >= 0
+                and tokens[begin + size : end] == tokens[begin : end - size]
                 and hypothesis.tokens[end - 1 - first].starts_word
-                and _repeats(begun, size, UNHEARD_REPETITION_COUNT * size + 1)
                 and evidence.has_labels
                 and not _hears_repetition(evidence)
             ):
                 return end - 1 - first
     return new_token_count
-
-
-def _repeats(items: Sequence[int], size: int, length: int) -> bool:
-    """Say whether the last ``length`` items are turns of so many, the first of them whole."""
-    last = items[-length:]
-    return len(last) == length and last[size:] == last[:-size]
 
 
 def _hears_repetition(evidence: Evidence) -> bool:
@@ -157,9 +152,10 @@ def _hears_repetition(evidence: Evidence) -> bool:
     """
     labels = [label for label, _ in groupby(evidence.ctc_labels) if label != evidence.blank_label]
     return any(
-        _repeats(labels[:end], size, max(3, 2 * size))
+        labels[end - length + size : end] == labels[end - length : end - size]
         for end in range(3, len(labels) + 1)
         for size in range(1, end // 2 + 1)
+        if (length := max(3, 2 * size)) <= end
     )
 
 
@@ -181,6 +177,8 @@ def _count_before_echo(
     first = len(hypothesis.prefix)
     tokens = hypothesis.token_ids[: first + new_token_count]
     for index in range(new_token_count):
+        if tokens[first + index] not in tokens[: first + index]:
+            continue
         few = final and hypothesis.tokens[index].starts_word
         again = _said_again(tokens, first + index, few=few)
         if again:

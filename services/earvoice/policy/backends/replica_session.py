@@ -379,25 +379,22 @@ class DecoderSession(ReplicaSession):
         """Ask the running generation to stop; its end still comes."""
         self._is_halted = True
         # Reading goes on meanwhile: a reader that waits for its own writes can lock up both ends.
-        self._halting = asyncio.create_task(self._try_halt(self._generation_id))
+        self._halting = asyncio.create_task(self._halt(self._generation_id))
 
     async def stay(self) -> None:
         """Keep the decoder from taking a long silence for a caller that is gone."""
         try:
             # No generation has this number, so that halting it is a sign of life and nothing more.
-            await self._write_halt(0)
+            await self._call.write(decoder_pb.DecodeRequest(halt=decoder_pb.Halt()))
         except EarvoiceError as error:
             # To open a session is a sign of life, too.
             await self._replace(error)
 
-    async def _try_halt(self, generation_id: int) -> None:
+    async def _halt(self, generation_id: int) -> None:
+        halt = decoder_pb.Halt(generation_id=generation_id)
         # Should it fail, so does the next read or write, and there it is dealt with.
         with suppress(EarvoiceError):
-            await self._write_halt(generation_id)
-
-    async def _write_halt(self, generation_id: int) -> None:
-        halt = decoder_pb.Halt(generation_id=generation_id)
-        await self._call.write(decoder_pb.DecodeRequest(halt=halt))
+            await self._call.write(decoder_pb.DecodeRequest(halt=halt))
 
     async def _answers(
         self, request: GenerationRequest
