@@ -178,6 +178,7 @@ def _count_before_echo(
     tokens = hypothesis.token_ids[: first + new_token_count]
     for index in range(new_token_count):
         if tokens[first + index] not in tokens[: first + index]:
+            # As nearly all of them: nothing that was said began with it.
             continue
         few = final and hypothesis.tokens[index].starts_word
         again = _said_again(tokens, first + index, few=few)

@@ -83,9 +83,7 @@ class KeyUrl:
         async with self._fetching:
             if self._clock_s() < self._retry_at_s:
                 raise _no_keys()
-            fetching = asyncio.ensure_future(
-                asyncio.to_thread(self._client.get_signing_key, key_id)
-            )
+            fetching = asyncio.create_task(asyncio.to_thread(self._client.get_signing_key, key_id))
             try:
                 return await asyncio.shield(fetching)
             except asyncio.CancelledError:

@@ -335,6 +335,7 @@ class DecoderSession(ReplicaSession):
         self._generation_id = 0
         self._states_sent: tuple[BackendCall | None, object] = (None, None)
         self._is_halted = False
+        # Asyncio alone would not keep it.
         self._halting: asyncio.Task[None] | None = None
 
     async def generate(
