@@ -94,8 +94,8 @@ async def test_a_session_comes_back_to_its_replica(tmp_path):
 
 
 async def test_a_full_replica_s_sessions_are_taken_elsewhere(tmp_path):
-    """RESOURCE_EXHAUSTED at the opening is no answer while another has room, wherever the ring
-    leads: half the next places on a ring of two are the full one's again."""
+    """RESOURCE_EXHAUSTED at the opening is no answer while another has room."""
+    # On a ring of two, half of the next places are the full one's again.
     async with named_services(2) as services, envoy_before(services, tmp_path) as (address, _):
         services[0].is_full = True
         async with grpc.aio.insecure_channel(address) as channel:

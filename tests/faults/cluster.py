@@ -129,11 +129,16 @@ class Replica:
         return await asyncio.to_thread(self._run.stop)
 
     def new_troubles(self) -> list[str]:
-        """What its logs should not hold, since this was asked last."""
-        logs = "\n".join(run.log for run in self._runs)
-        found = Counter({words: logs.count(words) for words in TROUBLE})
-        new, self._known_troubles = found - self._known_troubles, found
-        return [f"{self.name} logged {words!r}, {count} times" for words, count in new.items()]
+        """What its logs should not hold, since this was asked last: how often, and the first."""
+        lines = [line for run in self._runs for line in run.log.splitlines()]
+        found = {words: [line for line in lines if words in line] for words in TROUBLE}
+        known = self._known_troubles
+        self._known_troubles = Counter({words: len(told) for words, told in found.items()})
+        return [
+            f"{self.name} logged {words!r}, {len(new)} times: {new[0]}"
+            for words, told in found.items()
+            if (new := told[known[words] :])
+        ]
 
 
 DRAIN_GRACE_MS = 6000

@@ -34,7 +34,9 @@ class PolicySettings(ServiceSettings):
         "without any, a session can be resumed only where it was, and not after a restart.",
     )
     resume_lifetime_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
-        600_000, description="Milliseconds after which a resume token is refused."
+        7_200_000,
+        description="Milliseconds after which a resume token is refused: more than the wall clocks "
+        "of two replicas may be apart.",
     )
     auth_tokens_file: Path | None = Field(
         None,

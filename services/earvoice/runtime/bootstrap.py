@@ -16,6 +16,9 @@ from earvoice.runtime.settings import ModelSettings, ProcessSettings, SettingsEr
 
 Settings = TypeVar("Settings", bound=ProcessSettings)
 
+LAST_TURNS_S = 0.5
+"""How long tasks that are ending may take when everything has been closed."""
+
 
 def run_service(
     name: str,
@@ -65,3 +68,7 @@ async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
     await serving
+    # gRPC's own task of a call that was cut off ends some turns after its handler; an event loop
+    # that ends before cuts it off, too, and gRPC writes a traceback.
+    if others := asyncio.all_tasks() - {task}:
+        await asyncio.wait(others, timeout=LAST_TURNS_S)

@@ -195,6 +195,8 @@ class ResponseWriter:
                 raise
             self._writing.uncancel()
             raise SlowReaderError(f"a response was not read for {self._timeout_s:g} s") from None
+        except grpc.aio.InternalError as error:
+            raise _gone() from error
         finally:
             self._alarm.unset()
 
@@ -282,5 +284,16 @@ def _parse(message: bytes, parse: Parse) -> Any:
 
 async def _abort(context: Context, error: BaseException) -> NoReturn:
     ours = as_earvoice_error(error)
-    await context.abort_with_status(rpc_status.to_status(status_proto(ours)))
+    try:
+        await context.abort_with_status(rpc_status.to_status(status_proto(ours)))
+    except grpc.aio.InternalError as failure:
+        raise _gone() from failure
     raise AssertionError  # abort_with_status always raises
+
+
+def _gone() -> asyncio.CancelledError:
+    """What ends the call of a caller whom nothing can be told any more.
+
+    A write on a connection that is lost may fail before gRPC has cancelled the call.
+    """
+    return asyncio.CancelledError("the caller has gone")

@@ -17,7 +17,7 @@ from earvoice.policy.event import (
     SessionTotals,
 )
 from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
-from earvoice.policy.settings import parse_keys
+from earvoice.policy.settings import PolicySettings, parse_keys
 from earvoice.policy.translation import MAX_HYPOTHESIS_TOKENS
 from earvoice.policy.utterance import UtteranceState
 from earvoice.policy.words import CommitTime, StageTimings, Word
@@ -107,6 +107,17 @@ def test_a_token_survives_other_clocks():
     resumed = through_token(replace(SessionSnapshot(OPTIONS), origin_s=990.0))
     # 10 s ago here; there it is a second later.
     assert resumed.origin_s == pytest.approx(77.0 - 11.0)
+
+
+def test_clocks_an_hour_apart_expire_no_token():
+    """As the settings come: a replica whose clock has jumped makes no session's last token."""
+    lifetime_s = PolicySettings().resume_lifetime_ms / 1000
+    behind, right = (
+        ResumeTokens([b"k" * 32], lifetime_s, lambda s=s: s) for s in (6400.0, 10_000.0)
+    )
+    for maker, taker in ((behind, right), (right, behind)):
+        token = maker.make(SessionSnapshot(OPTIONS), 1, OWNER)
+        assert taker.take(token, "anna", lambda _: MODEL)[1] == 1
 
 
 @given(st.binary(max_size=200), st.data())

@@ -1,9 +1,12 @@
-"""A service's process sets what OpenMP and gRPC's core read before they are loaded."""
+"""A service's process sets what OpenMP and gRPC's core read first, and cuts no ending task off."""
 
+import asyncio
 import subprocess
 import sys
 
 import pytest
+
+from earvoice.runtime.bootstrap import _stoppable
 
 
 @pytest.mark.parametrize("service", ["encoder", "decoder", "policy"])
@@ -14,3 +17,18 @@ def test_torch_and_grpc_come_after_the_environment(service: str):
         "sys.exit(bool({'torch', 'numpy', 'grpc'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_task_that_is_ending_is_not_cut_off():
+    """As gRPC's own is of a call whose handler ended in the last turn."""
+    ended = []
+
+    async def end() -> None:
+        await asyncio.sleep(0.01)
+        ended.append("by itself")
+
+    async def serve() -> None:
+        serve.left = asyncio.create_task(end())
+
+    asyncio.run(_stoppable(serve()))
+    assert ended == ["by itself"]

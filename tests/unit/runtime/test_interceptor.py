@@ -1,13 +1,18 @@
-"""A caller's messages are read no faster than a second's worth a second."""
+"""A caller's messages are read no faster than a second's worth a second; a lost one is no error."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
+import grpc
+import pytest
+from grpc._cython import cygrpc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.runtime.interceptor import MessageReader, rate_limit
+from earvoice.runtime.errors import SlowReaderError
+from earvoice.runtime.interceptor import MessageReader, StatusInterceptor, rate_limit
 
 RATE_PER_S = 10
 
@@ -85,3 +90,39 @@ async def test_a_read_whose_end_is_told_late_ends_no_other_wait():
     asyncio.get_running_loop().call_later(0.05, second.set)
     assert await reader._read(60) == b"second"
     await reader.close()
+
+
+@pytest.mark.parametrize("failing", ["write", "abort_with_status"])
+async def test_a_lost_caller_is_no_error_of_ours(failing: str, caplog: pytest.LogCaptureFixture):
+    """On a connection that is lost a write may fail before gRPC has cancelled the call."""
+
+    class Context(SimpleNamespace):
+        async def read(self) -> object:
+            return grpc.aio.EOF
+
+        async def write(self, _: object) -> None:
+            await self.lose("write")
+
+        async def abort_with_status(self, _: object) -> None:
+            await self.lose("abort_with_status")
+
+        async def lose(self, call: str) -> None:
+            if call != failing:
+                pytest.fail(f"{call} comes first")
+            raise cygrpc.ExecuteBatchError("Failed")
+
+    async def method(*_: object):
+        if failing != "write":
+            raise SlowReaderError("a reason to abort")
+        yield b"an answer"
+
+    handler = grpc.stream_stream_rpc_method_handler(method, bytes, bytes)
+
+    async def find(_: object):
+        return handler
+
+    details = SimpleNamespace(method="/earvoice.api.v1.Any/Method")
+    wrapped = await StatusInterceptor(write_timeout_s=10).intercept_service(find, details)
+    with pytest.raises(asyncio.CancelledError):
+        await wrapped.stream_stream(None, Context())
+    assert not caplog.records
