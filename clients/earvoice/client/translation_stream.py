@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import struct
 import uuid
@@ -40,6 +41,8 @@ from earvoice.client.options import (
 )
 from earvoice.client.reception import ReceptionClock, StallWatch
 from earvoice.client.server_channels import ServerChannel, ServerChannels, connections_closed
+
+_LOG = logging.getLogger("earvoice.client")
 
 Call = grpc.aio.StreamStreamCall[api.StreamingTranslateRequest, api.StreamingTranslateResponse]
 
@@ -217,8 +220,17 @@ class Departure:
             await asyncio.wait({self._search})
 
     async def _find(self) -> None:
-        while not await self._channels.find_other(self._leaving):  # noqa: ASYNC110 - remote
+        while not await self._finds_one():  # noqa: ASYNC110 - remote
             await asyncio.sleep(LOOK_INTERVAL_S)
+
+    async def _finds_one(self) -> bool:
+        try:
+            return await self._channels.find_other(self._leaving)
+        except OSError as error:
+            # A name that is not found, a certificate that is being replaced: the session goes on
+            # where it is, and this is looked for again.
+            _LOG.warning("no other server is found: %s", error)
+            return False
 
 
 class TranslationStream:

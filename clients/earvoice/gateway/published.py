@@ -262,7 +262,8 @@ class StreamDirectory:
 
     @property
     def reader_count(self) -> int:
-        return sum(stream.reader_count for stream in self._streams.values())
+        # Asked by the thread of the metrics, too, while streams open and end.
+        return sum(stream.reader_count for stream in tuple(self._streams.values()))
 
     def open(
         self, name: str, marks: CaptionMarks = NO_MARKS, *, resumes: bool = False

@@ -95,7 +95,11 @@ class ServiceServer:
         return port
 
     async def set_serving(self, *, serving: bool) -> None:
-        """Tell the health of every service; write the address file when it begins to serve."""
+        """Tell the health of every service; write the address file when it begins to serve.
+
+        What drains never serves again.
+        """
+        serving = serving and not self.draining.is_set()
         status = health_pb2.HealthCheckResponse
         value = status.SERVING if serving else status.NOT_SERVING
         for name in self._service_names:

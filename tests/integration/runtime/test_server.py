@@ -210,6 +210,21 @@ async def test_without_any_grace_sessions_are_told_all_the_same():
     assert graces_s == [0.0]
 
 
+async def test_what_drains_never_serves_again():
+    """A policy service that finds its first backend in the last second of its drain, say."""
+
+    async def on_drain(_: float) -> None:
+        await server.set_serving(serving=True)
+        request = health_pb2.HealthCheckRequest(service=SERVICE)
+        health_states.append((await health_pb2_grpc.HealthStub(channel).Check(request)).status)
+
+    health_states: list[int] = []
+    async with serving(Failing(), drain_grace_ms=60_000) as (server, channel):
+        server.draining.set()
+        await server.run_until_stopped(on_drain)
+    assert health_states == [health_pb2.HealthCheckResponse.NOT_SERVING]
+
+
 async def test_a_port_that_is_taken_is_an_error():
     """Two servers never share a port in silence."""
     async with serving(Failing()) as (server, channel):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from dataclasses import dataclass
 
 import pytest
@@ -14,8 +16,15 @@ from earvoice.client.errors import (
     SessionEndedError,
     TranslationError,
 )
-from earvoice.client.event import Committed, EndOfUtterance, SegmentDone, Tentative
-from earvoice.client.translation_stream import LONGEST_PAUSE_S, Reconnection, ResumePoint, is_loss
+from earvoice.client.event import Committed, EndOfUtterance, GoAway, SegmentDone, Tentative
+from earvoice.client.translation_stream import (
+    LONGEST_PAUSE_S,
+    Departure,
+    Reconnection,
+    ResumePoint,
+    is_loss,
+)
+from earvoice.runtime.tls import TlsFileError
 
 
 @dataclass
@@ -174,3 +183,26 @@ def test_other_bytes_are_no_resume_point(content):
     """Bytes that nobody gave are refused."""
     with pytest.raises(ValueError, match="no place to resume from"):
         ResumePoint.from_bytes(content)
+
+
+async def test_a_search_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch):
+    """A certificate that is being replaced ends no session on a server that still serves it."""
+    monkeypatch.setattr("earvoice.client.translation_stream.LOOK_INTERVAL_S", 0.0)
+    answers = deque([TlsFileError("client.crt cannot be used"), False, True])
+
+    class Channels:
+        async def find_other(self, leaving: object) -> bool:
+            answer = answers.popleft()
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    clock = Clock()
+    departure = Departure(Channels(), None, clock)
+    assert not departure.is_due(GoAway(b"token", grace_ms=10_000))
+    await asyncio.wait({departure._search})
+    # It moves at the end of an utterance, or when most of the grace is over.
+    assert not departure.is_due(None)
+    clock.now_s += 10
+    assert departure.is_due(None)
+    await departure.close()
