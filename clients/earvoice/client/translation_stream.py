@@ -62,6 +62,8 @@ _OTHER_REPLICA = ("model", "version")
 """Causes for which another replica may take the token: servers are being replaced by newer ones."""
 _PLACE = struct.Struct(">5q")
 """Of a resume point: response, sample, utterance and segment told last, utterance ended last."""
+_MADE_UP = "Internal error from Core"
+"""Details of the status that grpc.aio makes up."""
 LOOK_INTERVAL_S = 1.0
 UTTERANCE_WAIT_SHARE = 0.7
 """Share of the grace in which the end of an utterance is waited for: it is the best place to go."""
@@ -233,6 +235,48 @@ class Departure:
             return False
 
 
+class _Responses:
+    """What a call tells, to the status that the server gave.
+
+    A write that meets the end of its call makes grpc.aio put an INTERNAL of its own in the status'
+    place, and its `read` then leaves out what was still to be read (grpc/grpc#36066). So the status
+    is noted as soon as it comes, and responses are iterated over.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._responses = aiter(call)
+        self._status: grpc.aio.AioRpcError | None = None
+        call.add_done_callback(lambda _: self._note_status(call))
+
+    async def next(self) -> api.StreamingTranslateResponse | None:
+        """Return the next response; None at the end of a call that ended well."""
+        try:
+            return await anext(self._responses, None)
+        except grpc.aio.AioRpcError as failure:
+            if failure.details() != _MADE_UP or self._status is None:
+                raise
+            if self._status.code() is grpc.StatusCode.OK:
+                return None
+            raise self._status from failure
+
+    def _note_status(self, call: Call) -> None:
+        reading = _status_of(call)
+        try:
+            reading.send(None)
+        except StopIteration as status:
+            self._status = status.value
+        finally:
+            reading.close()
+
+
+async def _status_of(call: Call) -> grpc.aio.AioRpcError:
+    """Return the status of a call that has ended; nothing is waited for then."""
+    trailing = await call.trailing_metadata()
+    return grpc.aio.AioRpcError(
+        await call.code(), grpc.aio.Metadata(), trailing, details=await call.details()
+    )
+
+
 class TranslationStream:
     """One session. It outlives its server: see `Reconnected`.
 
@@ -340,12 +384,13 @@ class TranslationStream:
         reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
         departure = Departure(self._channels, channel, self._now_s)
         call = self._open_call(channel, self._affinity)
+        responses = _Responses(call)
         next_sample = asyncio.get_running_loop().create_future()
         sender = asyncio.create_task(self._send(call, watch, next_sample))
         reading: asyncio.Future[Any] | None = None
         try:
             while True:
-                reading = reading or asyncio.ensure_future(call.read())
+                reading = reading or asyncio.create_task(responses.next())
                 await _wait(reading, pumping, sender, timeout_s=watch.interval_s)
                 event: TranslationEvent | None = None
                 if reading.cancelled():
@@ -353,7 +398,7 @@ class TranslationStream:
                     raise connections_closed()
                 if reading.done():
                     response, reading = reading.result(), None
-                    if not isinstance(response, api.StreamingTranslateResponse):
+                    if response is None:
                         break
                     event = reader.read(response)
                     watch.note_event(event)

@@ -2,10 +2,16 @@
 
 import asyncio
 import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 
+import grpc
 import pytest
+from grpc_status import rpc_status
 
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
 from earvoice.client import (
     Advice,
     AudioSourceError,
@@ -32,7 +38,9 @@ from earvoice.runtime.errors import (
     InvalidFieldError,
     NotReadyError,
     SessionLimitError,
+    SessionTooLongError,
 )
+from earvoice.runtime.status import status_proto
 from earvoice.runtime.transport import open_channel
 from tests.integration.client.scripted_service import Response, ScriptedService, serve
 
@@ -144,6 +152,54 @@ async def test_a_failure_in_mid_stream_says_where_to_resume():
     error = caught.value
     assert (error.advice, error.reason) == (Advice.RESUME, "BACKEND_UNAVAILABLE")
     assert (error.session_started, error.acknowledged_samples) == (True, 50)
+
+
+class EndingInMidStream(ScriptedService):
+    """Tells much, and why it ends, while its caller speaks on; in a thread beside the client's."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.may_end, self.ended = (threading.Event() for _ in range(3))
+
+    def StreamingTranslate(self, request_iterator, context):
+        context.add_callback(self.ended.set)
+        config = next(request_iterator).config
+        yield Response(seq=1, session_started=self._start(config))
+        next(request_iterator)
+        self.asked.set()
+        self.may_end.wait(120)
+        for segment in range(1, 6):
+            yield Response(seq=segment + 1, segment_done={"segment": segment})
+        error = SessionTooLongError("it is late")
+        context.abort_with_status(rpc_status.to_status(status_proto(error)))
+
+
+async def test_who_speaks_on_hears_all_and_why_the_session_has_ended():
+    """Though a write meets the end of the call before any of it has been read."""
+    service = EndingInMidStream()
+
+    async def audio():
+        yield b"12"
+        await _until(service.asked.is_set)
+        service.may_end.set()
+        # Nothing is read meanwhile.
+        service.ended.wait(120)
+        time.sleep(0.1)  # noqa: ASYNC251 - to wait longer could only show more
+        yield b"34"
+
+    told = []
+    with ThreadPoolExecutor() as threads:
+        server = grpc.server(threads)
+        api_grpc.add_SpeechTranslationServiceServicer_to_server(service, server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        async with connect(address) as client:
+            with pytest.raises(SessionEndedError) as caught:
+                async for event in client.translate(audio(), OPTIONS):
+                    told.append(event)  # noqa: PERF401 - what comes before the error stays
+        server.stop(None)
+    assert caught.value.reason == "SESSION_TOO_LONG"
+    assert [event.segment for event in told[1:]] == [1, 2, 3, 4, 5]
 
 
 async def test_a_bug_of_the_server_is_given_up():
