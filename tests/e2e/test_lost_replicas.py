@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.deploy.tool import free_ports
 from tests.e2e.calling import (
     OpenStream,
     Outcome,
@@ -49,7 +50,12 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with service_yard(tmp_path_factory.mktemp("cluster")) as yard:
-        replicas = {service: [yard.start(service) for _ in range(2)] for service in BACKENDS}
+        # Whoever wants any port gets none of these while one is started again.
+        ports = iter(free_ports(2 * len(BACKENDS)))
+        replicas = {
+            service: [yard.start(service, PORT=str(next(ports))) for _ in range(2)]
+            for service in BACKENDS
+        }
         targets = {
             f"{service.upper()}_TARGET": ",".join(replica.address() for replica in both)
             for service, both in replicas.items()

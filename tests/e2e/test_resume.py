@@ -21,6 +21,7 @@ from earvoice.client import (
     connect,
 )
 from earvoice.client.audio import send_fast
+from tests.deploy.tool import free_port
 from tests.e2e.calling import pieces, speech
 from tests.e2e.running import LoneService, ServiceYard, service_yard
 
@@ -148,7 +149,9 @@ async def test_another_client_goes_on_with_a_session(plant: Plant):
 
 async def test_the_command_goes_on_where_the_service_is_started_again(plant: Plant):
     """One address: killed in mid-stream and started again, the command says so and the text."""
-    service = plant.policy()
+    # Whoever wants any port does not get this one meanwhile.
+    port = str(free_port())
+    service = plant.policy(port)
     address = service.address()
     whole, _, _ = await plant.whole(address)
     process = await asyncio.create_subprocess_exec(
@@ -166,7 +169,7 @@ async def test_the_command_goes_on_where_the_service_is_started_again(plant: Pla
         begin = await process.stdout.read(1)
         service.process.kill()
         service.process.wait()
-        plant.policy(address.rsplit(":", 1)[1]).address()
+        plant.policy(port).address()
         output, errors = await process.communicate(speech()[half:])
     assert process.returncode == 0, errors.decode()
     assert "went on elsewhere" in errors.decode()
