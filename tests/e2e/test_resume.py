@@ -112,7 +112,8 @@ async def test_a_session_outlives_its_policy_service(plant: Plant, number: signa
     words, segments, losses = await translate(addresses, first, number)
     assert text(words) == text(whole)
     assert segments == all_segments
-    assert len(losses) == 1
+    # A machine without time for it may leave the other one silent for a while, too.
+    assert losses
     if number == signal.SIGTERM:
         assert await asyncio.to_thread(first.process.wait, PATIENCE_S) == 0
     else:
