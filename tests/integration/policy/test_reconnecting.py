@@ -197,8 +197,9 @@ async def test_a_connection_that_goes_dead_is_left(start: Start):
 
         broken = await translate(proxy.address, on_event, held(proxy.broken), options)
     assert told(broken) == told(whole)
-    [loss] = [event for event in broken if isinstance(event, Reconnected)]
-    assert "stopped answering" in loss.reason
+    # A busy machine may leave the live one silent for as long, too.
+    first, *_ = [event for event in broken if isinstance(event, Reconnected)]
+    assert "stopped answering" in first.reason
 
 
 async def test_another_replica_takes_over(start: Start):
