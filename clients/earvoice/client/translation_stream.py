@@ -8,7 +8,7 @@ import random
 import struct
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -235,38 +235,32 @@ class Departure:
             return False
 
 
-class _Responses:
-    """What a call tells, to the status that the server gave.
+def _note_status(call: Call) -> list[grpc.aio.AioRpcError]:
+    """Return what gets the call's status, and that alone, as soon as the server has told it.
 
     A write that meets the end of its call makes grpc.aio put an INTERNAL of its own in the status'
-    place, and its `read` then leaves out what was still to be read (grpc/grpc#36066). So the status
-    is noted as soon as it comes, and responses are iterated over.
+    place (grpc/grpc#36066).
     """
+    noted: list[grpc.aio.AioRpcError] = []
 
-    def __init__(self, call: Call) -> None:
-        self._responses = aiter(call)
-        self._status: grpc.aio.AioRpcError | None = None
-        call.add_done_callback(lambda _: self._note_status(call))
-
-    async def next(self) -> api.StreamingTranslateResponse | None:
-        """Return the next response; None at the end of a call that ended well."""
-        try:
-            return await anext(self._responses, None)
-        except grpc.aio.AioRpcError as failure:
-            if failure.details() != _MADE_UP or self._status is None:
-                raise
-            if self._status.code() is grpc.StatusCode.OK:
-                return None
-            raise self._status from failure
-
-    def _note_status(self, call: Call) -> None:
+    def note(_: object) -> None:
         reading = _status_of(call)
         try:
             reading.send(None)
         except StopIteration as status:
-            self._status = status.value
+            noted.append(status.value)
         finally:
             reading.close()
+
+    call.add_done_callback(note)
+    return noted
+
+
+def _raise_as_told(failure: grpc.aio.AioRpcError, noted: Sequence[grpc.aio.AioRpcError]) -> None:
+    """Raise what the server told of a call's end, unless it ended well."""
+    told = noted[0] if noted and failure.details() == _MADE_UP else failure
+    if told.code() is not grpc.StatusCode.OK:
+        raise translate_failure(told) from failure
 
 
 async def _status_of(call: Call) -> grpc.aio.AioRpcError:
@@ -384,13 +378,15 @@ class TranslationStream:
         reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
         departure = Departure(self._channels, channel, self._now_s)
         call = self._open_call(channel, self._affinity)
-        responses = _Responses(call)
+        noted = _note_status(call)
+        # Iterated over: of a call whose status is lost, `read` leaves out what was still unread.
+        responses = aiter(call)
         next_sample = asyncio.get_running_loop().create_future()
         sender = asyncio.create_task(self._send(call, watch, next_sample))
         reading: asyncio.Future[Any] | None = None
         try:
             while True:
-                reading = reading or asyncio.create_task(responses.next())
+                reading = reading or asyncio.ensure_future(anext(responses, None))
                 await _wait(reading, pumping, sender, timeout_s=watch.interval_s)
                 event: TranslationEvent | None = None
                 if reading.cancelled():
@@ -416,7 +412,8 @@ class TranslationStream:
                     )
             reader.check_end()
         except grpc.aio.AioRpcError as failure:
-            raise translate_failure(failure) from failure
+            _raise_as_told(failure, noted)
+            reader.check_end()
         finally:
             try:
                 await self._end(call, sender, reading)
