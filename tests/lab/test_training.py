@@ -112,6 +112,27 @@ def test_the_loss_falls_and_a_run_goes_on(
     assert again.learn(next(again.rows(np.random.default_rng(1))), 1.0) < untaught
 
 
+def test_what_is_learned_is_how_the_decoder_writes(tmp_path: Path) -> None:
+    """The loss of a text is that of the logits that the decoder gives when it serves."""
+    learner = trainer(Recipe(dropout=0.0, label_smoothing=0.0))
+    with torch.no_grad():
+        learner.decoder.layer_norm.weight.uniform_(0.5, 4.0)
+        learner.decoder.layer_norm.bias.uniform_(-1.0, 1.0)
+    learner.train(tmp_path / "state.pt", seconds=0.0)
+    decoder = TransformerDecoder(config()).eval()
+    decoder.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True)["decoder"])
+    labels, pieces = learner.source.encode(SOURCE_TEXT[0]), learner.target.encode(TARGET_TEXT[0])
+    states = torch.randn(len(labels), WIDTH)
+    for tag in learner.tags.values():
+        logits = decoder(
+            torch.tensor([[EOS, tag, *pieces]]), states[None], torch.tensor([len(states)])
+        )
+        wanted = torch.tensor([*pieces, EOS])
+        expected = torch.nn.functional.cross_entropy(logits[0, 1:], wanted, reduction="sum")
+        learned = learner.loss([Row(states, labels, tag, pieces)])
+        assert learned.item() == pytest.approx(expected.item(), rel=0.02)
+
+
 def test_with_wait_k_a_word_is_written_from_the_first_words_alone() -> None:
     """States beyond do not change the loss; without the mask they do."""
     for k, equal in ((1, True), (0, False)):
@@ -293,6 +314,7 @@ def test_the_end_is_taught_by_the_text_alone() -> None:
 def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
     torch.manual_seed(8)
     decoder = TransformerDecoder(config()).eval()
+    torch.nn.init.uniform_(decoder.layer_norm.weight, 0.5, 4.0)
     sounds = np.random.default_rng(2).normal(size=(2, 10, 384)).astype(np.float16)
     clips = [
         Heard(key, "s", "", texts, "", sound, 0, 10, 5)
@@ -305,8 +327,13 @@ def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
     good, worse, other = foretold(clips, decoder, target())
     assert good is not None
     assert good is worse
-    assert len(good) == len(target().encode(TARGET_TEXT[0]))
+    pieces = target().encode(TARGET_TEXT[0])
+    assert len(good) == len(pieces)
     assert other is None
+    read = torch.tensor([[EOS, target().id_of("<en>"), *pieces]])
+    states = clips[0].load().view(1, -1, WIDTH)
+    logits = decoder(read, states, torch.tensor([states.shape[1]]))[0, 1:-1]
+    assert torch.allclose(decoder.logits(good.float()), logits, atol=0.1)
 
 
 def test_new_merges_are_the_most_frequent_and_never_join_a_comma() -> None:

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
-from earvoice.corpus.states import pretrained_part
+from earvoice.corpus.states import COMPRESSION, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
 from earvoice.models.vocabulary import EOS, PAD, WORD_START, Vocabulary
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from earvoice.corpus.texts import Pair
-    from earvoice.models.config import Compression, ModelConfig
+    from earvoice.models.config import ModelConfig
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.bridge import Bridge
     from earvoice.training.data import Heard
 
-COMPRESSION: Compression = "none"
 SAVE_EVERY_S = 120
 STATES_PER_LETTER = 1.5
 """About: what a text takes of a batch's room."""
@@ -281,7 +280,7 @@ def foretold(
                     nn.utils.rnn.pad_sequence(states, batch_first=True),
                     torch.tensor(list(map(len, states))),
                 )
-            for i, text, row in zip(part, texts, decoder.layer_norm(hidden), strict=True):
+            for i, text, row in zip(part, texts, hidden, strict=True):
                 out[i] = row[1 : len(text) - 1].half()
             part = []
         part.append(index)
@@ -528,7 +527,6 @@ class Trainer:
             )
         with torch.autocast("cpu", torch.bfloat16):
             hidden = self.decoder.hidden(tokens, memory, lengths, visible)
-        hidden = self.decoder.layer_norm(hidden)
         english = torch.tensor([row.tag == self.tags[SOURCE_LANGUAGE] for row in rows])
         told = [row.foretold for row in rows if row.foretold is not None]
         is_told = torch.tensor([row.foretold is not None for row in rows])[:, None]
