@@ -14,6 +14,7 @@ CTC_MINUTES ?= 24
 DECODER_MINUTES ?= 108
 ENGLISH_MINUTES ?= 75
 TRANSLATION_MINUTES ?= 55
+ENCODER_MINUTES ?= 50
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
@@ -151,7 +152,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (six hours of one core)
+model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (seven hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus and the training states are in $(WORK); run again to continue"
 	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus
@@ -164,6 +165,8 @@ model: setup neural-voices recogniser ## make the shipped model anew: DATA=folde
 	$(TRAINING) translations --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
 		--minutes $(TRANSLATION_MINUTES)
 	$(TRAINING) scores --corpus $(WORK)/corpus --run $(WORK)/run
+	$(TRAINING) encoder --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
+		--minutes $(ENCODER_MINUTES)
 	$(TRAINING) export --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)
 	$(MAKE) --no-print-directory calibrate-model
 

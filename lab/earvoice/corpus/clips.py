@@ -18,6 +18,7 @@ from earvoice.corpus.hibari import speak_with_hibari
 from earvoice.corpus.pico import speak_with_pico
 from earvoice.corpus.recipe import FOREIGN_LANGUAGES, LEAST_SPOKEN_WORDS, SPOKEN_SHARES
 from earvoice.corpus.sound import (
+    INT16_SCALE,
     SAMPLE_RATE_HZ,
     Sound,
     babble,
@@ -31,7 +32,6 @@ from earvoice.corpus.voice import Engine, Voice, draw_foreign_voice, draw_traini
 JOINED_SHARE = 0.3
 LONGEST_JOINED_LETTERS = 220
 LONGEST_NOTHING_S = 8
-INT16_SCALE = 32_768
 NOTHING_KINDS = ("silence", "noise", "music", "babble", "language", "language")
 LJSPEECH_DEV_EVERY = 12
 

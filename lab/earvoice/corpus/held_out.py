@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from earvoice.corpus.clips import INT16_SCALE, NOTHING_KINDS, nothing, read_people, say
+from earvoice.corpus.clips import NOTHING_KINDS, nothing, read_people, say
 from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.sound import (
+    INT16_SCALE,
     SAMPLE_RATE_HZ,
     Sound,
     coloured_noise,

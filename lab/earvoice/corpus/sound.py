@@ -13,6 +13,7 @@ Sound = NDArray[np.float32]
 
 SAMPLE_RATE_HZ = 16_000
 LINE_RATE_HZ = 8_000
+INT16_SCALE = 32_768
 _BAND_HZ = (300.0, 3_400.0)
 _EDGE_HZ = 60.0
 _MU = 255.0
@@ -20,7 +21,6 @@ _STEPS = 127.5
 WAVES_SHARE = 0.3
 """Of noise, how much of it swells and ebbs."""
 _PACES = (0.85, 1.2)
-_NOISE_SNR_DB = (4.0, 25.0)
 _GAIN_DB = (-15.0, 6.0)
 
 
@@ -29,6 +29,11 @@ def read_sound(path: Path) -> Sound:
     samples, rate_hz = soundfile.read(path, dtype="float32", always_2d=True)
     resampled = soxr.resample(samples.mean(axis=1), rate_hz, SAMPLE_RATE_HZ, quality="HQ")
     return np.asarray(resampled, dtype=np.float32)
+
+
+def as_int16(samples: Sound) -> NDArray[np.int16]:
+    """In half the room."""
+    return np.clip(np.round(samples * INT16_SCALE), -INT16_SCALE, INT16_SCALE - 1).astype(np.int16)
 
 
 def over_telephone(samples: Sound) -> Sound:
@@ -112,14 +117,20 @@ def worsened(
     noise_share: float = 0.3,
     babble_share: float = 0.15,
     telephone_share: float = 0.25,
+    least_snr_db: float = 4.0,
 ) -> Sound:
-    """A clip as it may arrive: at another pace, with noise or voices, over a line, at any level."""
+    """A clip as it may arrive: at another pace, with noise or voices, over a line, at any level.
+
+    Args:
+        voices: those that may be heard behind it.
+        least_snr_db: of noise, at most 25.
+    """
     if generator.random() < pace_share:
         pace = generator.uniform(*_PACES)
         samples = soxr.resample(samples, SAMPLE_RATE_HZ * pace, SAMPLE_RATE_HZ, quality="QQ")
     if generator.random() < noise_share:
         noise = coloured_noise(len(samples), generator)
-        samples = with_noise(samples, noise, generator.uniform(*_NOISE_SNR_DB))
+        samples = with_noise(samples, noise, generator.uniform(least_snr_db, 25.0))
     if voices and generator.random() < babble_share:
         samples = with_noise(
             samples, babble(len(samples), voices, generator), generator.uniform(8.0, 25.0)

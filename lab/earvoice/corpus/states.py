@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 from earvoice.corpus.clips import Clip
-from earvoice.corpus.sound import Sound
-from earvoice.models.config import ModelConfig, TargetLanguage
+from earvoice.corpus.sound import Sound, as_int16
+from earvoice.models.config import Compression, ModelConfig, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation, feature_stream
 from earvoice.models.loaders.whisper import installed_whisper, read_whisper
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder, WhisperFilterbank
@@ -24,6 +24,11 @@ from earvoice.runtime.files import atomic_write
 
 BATCH_S = 120.0
 SHORTEST_S, LONGEST_S = 0.1, 28.0
+COMPRESSION: Compression = "none"
+"""Of what the decoder reads."""
+SOUND_KEPT = ("spoken-", "nothing-")
+"""Shards whose sound is nowhere else: the encoder's own training hears it again."""
+SOUND_SUFFIX = ".sound.npy"
 
 
 def whisper_folder() -> Path:
@@ -49,7 +54,13 @@ def pretrained_part(name: str) -> dict[str, torch.Tensor]:
 def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
     """Whisper's encoder as it is shipped, its CTC branch untrained."""
     config = ModelConfig(
-        "states", "1", "en", (TargetLanguage("en"),), 5, 5, encoder=WhisperConfig(tail_ms=tail_ms)
+        "states",
+        "1",
+        "en",
+        (TargetLanguage("en"),),
+        5,
+        5,
+        encoder=WhisperConfig(tail_ms=tail_ms, compression=COMPRESSION),
     )
     encoder = WhisperEncoder(config)
     missing, unexpected = encoder.load_state_dict(pretrained_part("encoder"), strict=False)
@@ -113,11 +124,19 @@ def _write_shard(folder: Path, name: str, make: Callable[[], Iterable[tuple[Clip
         if SHORTEST_S <= len(sound) / 16_000 <= LONGEST_S:
             clips.append(clip)
             sounds.append(sound)
-    rows, arrays, begin = [], [], 0
-    for clip, (states, frames) in zip(clips, encode(sounds, pretrained_encoder()), strict=True):
-        rows.append(asdict(clip) | {"begin": begin, "states": len(states), "frames": frames})
+    rows, arrays, begin, first_sample = [], [], 0, 0
+    encoded = encode(sounds, pretrained_encoder())
+    for clip, sound, (states, frames) in zip(clips, sounds, encoded, strict=True):
+        rows.append(
+            asdict(clip)
+            | {"begin": begin, "states": len(states), "frames": frames}
+            | {"first_sample": first_sample, "samples": len(sound)}
+        )
         arrays.append(states)
         begin += len(states)
+        first_sample += len(sound)
+    if name.startswith(SOUND_KEPT):
+        np.save(folder / f"{name}{SOUND_SUFFIX}", as_int16(np.concatenate(sounds)))
     np.save(folder / f"{name}.npy", np.concatenate(arrays))
     with atomic_write(folder / f"{name}.jsonl") as path:
         path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

@@ -22,7 +22,7 @@ from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.bridge import train_bridge
-from earvoice.training.ctc import train_ctc, with_branch
+from earvoice.training.ctc import train_ctc
 from earvoice.training.data import read_clips
 from earvoice.training.decoder import (
     ENGLISH_RECIPE,
@@ -38,27 +38,30 @@ from earvoice.training.decoder import (
     new_pieces,
     often_written,
 )
+from earvoice.training.encoder import EncoderRecipe, EncoderTrainer
 from earvoice.training.export import (
     DECODER_FILE,
+    ENCODER_FILE,
     ENGLISH_FILE,
     TAGS,
     TRANSLATIONS_FILE,
     adopt,
     export,
+    exported_decoder,
     model_config,
     trained_decoder,
+    trained_encoder,
 )
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
 
 if TYPE_CHECKING:
-    from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "decoder", "translations")
-NEED_RUN = ("adopt", "ctc", "decoder", "english", "translations", "export", "scores")
+NEED_DATA = ("hear", "vocabulary", "decoder", "translations", "encoder")
+NEED_RUN = ("adopt", "ctc", "decoder", "english", "translations", "encoder", "export", "scores")
 
 
 def main() -> None:
@@ -71,6 +74,7 @@ def main() -> None:
         "decoder": run_decoder,
         "english": run_english,
         "translations": run_translations,
+        "encoder": run_encoder,
         "export": run_export,
         "scores": run_scores,
     }
@@ -147,13 +151,6 @@ def run_ctc(options: argparse.Namespace) -> None:
     train_ctc(whole_clips(options.corpus), source, options.run, 60 * options.minutes, SEED)
 
 
-def trained_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
-    encoder = with_branch(source)
-    encoder.ctc.load_state_dict(torch.load(run / "ctc.pt", weights_only=True)["branch"])
-    encoder.eval()
-    return encoder
-
-
 def run_decoder(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
@@ -226,7 +223,7 @@ def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
         if known == keys:
             assert isinstance(kept, Memory)  # noqa: S101 - written below
             return kept
-    memory = compressed(clips, trained_encoder(run, source))
+    memory = compressed(clips, trained_encoder(run, source, taught_share=0.0))
     with path.open("wb") as stream:
         pickle.dump((keys, memory), stream)
     return memory
@@ -248,16 +245,31 @@ def weighted(pairs: list[Pair]) -> list[Pair]:
     ]
 
 
+def run_encoder(options: argparse.Namespace) -> None:
+    """The encoder and its branch, by what the decoders of all languages make of their states."""
+    source, target = vocabularies(options.corpus)
+    clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-"))
+    recordings = {clip.key: path for clip, path in read_people(options.data / "speech")}
+    decoder = exported_decoder(options.run, target, model_config(len(source), len(target)))
+    encoder = trained_encoder(options.run, source, taught_share=0.0)
+    trainer = EncoderTrainer(encoder, decoder, clips, recordings, source, target, EncoderRecipe())
+    trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, SEED)
+
+
 def run_export(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     export(options.run, source, target, options.to)
 
 
 def run_scores(options: argparse.Namespace) -> None:
-    """Of the dev split, whole utterances, greedy: what a run is watched by."""
+    """Of the dev split, whole utterances, greedy: what a run is watched by.
+
+    From the corpus' states, which are the pretrained encoder's.
+    """
     source, target = vocabularies(options.corpus)
     clips = read_clips(options.corpus, "dev")
-    table = score_table(clips, trained_encoder(options.run, source), options.run, source, target)
+    encoder = trained_encoder(options.run, source, taught_share=0.0)
+    table = score_table(clips, encoder, options.run, source, target)
     sys.stdout.write(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ DROPOUT = 0.1
 
 def with_branch(vocabulary: Vocabulary, dropout: float = 0.0) -> WhisperEncoder:
     """The pretrained encoder with an untrained branch for these pieces."""
-    encoder = pretrained_encoder()
+    encoder = copy.deepcopy(pretrained_encoder())
     encoder.ctc = CtcBranch(encoder.config, len(vocabulary) + 1, dropout)
     return encoder
 

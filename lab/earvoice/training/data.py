@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from earvoice.corpus.spoken import spoken_form, transcript
+from earvoice.corpus.states import SOUND_SUFFIX
 from earvoice.training.teacher import english_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Heard:
     begin: int
     states: int
     frames: int
+    sound: np.ndarray | None = None
+    """[n] int16 at 16 kHz where the shard keeps it: of what a synthesiser said, and of nothing."""
 
     @property
     def is_cut(self) -> bool:
@@ -78,6 +81,8 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
         if not table.name.startswith(tuple(prefixes)):
             continue
         shard = np.load(table.with_suffix(".npy"), mmap_mode="r")
+        kept = table.with_suffix(SOUND_SUFFIX)
+        sounds = np.load(kept, mmap_mode="r") if kept.exists() else None
         for line in table.open(encoding="utf-8"):
             row = json.loads(line)
             if row["split"] != split:
@@ -97,6 +102,7 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
                     row["begin"],
                     row["states"],
                     row["frames"],
+                    None if sounds is None else sounds[row["first_sample"] :][: row["samples"]],
                 )
             )
     return clips

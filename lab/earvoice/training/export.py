@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
-from earvoice.corpus.states import pretrained_encoder
+from earvoice.corpus.states import COMPRESSION
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
-from earvoice.models.whisper import WhisperConfig
-from earvoice.training.decoder import COMPRESSION, first_decoder, is_shared
+from earvoice.models.whisper import WhisperConfig, WhisperEncoder
+from earvoice.training.ctc import with_branch
+from earvoice.training.decoder import first_decoder, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
@@ -30,6 +31,10 @@ PRETRAINED_SHARE = 0.15
 DECODER_FILE = "decoder.pt"
 TRANSLATIONS_FILE = "translations.pt"
 ENGLISH_FILE = "english.pt"
+CTC_FILE = "ctc.pt"
+ENCODER_FILE = "encoder.pt"
+TAUGHT_SHARE = 0.8
+"""Of the taught encoder in what is exported; the rest is the pretrained one."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 TRANSLATION_POLICY = "local_agreement:n=2"
 """Captions take the model's policy, which is calibrated by them and speaks sooner."""
@@ -67,7 +72,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
         CheckpointError: the checkpoint is damaged.
         FileExistsError: the run has begun.
     """
-    for name in ("ctc.pt", DECODER_FILE, ENGLISH_FILE, TRANSLATIONS_FILE):
+    for name in (CTC_FILE, DECODER_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE):
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)
@@ -78,7 +83,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     (folder / "target.model").write_bytes(parts.target_vocabulary.model)
     network = build_network(parts.config, parts.tensors)
     branch = network.encoder.get_submodule("ctc").state_dict()
-    torch.save({"branch": branch, "used": 0.0, "step": 0}, run / "ctc.pt")
+    torch.save({"branch": branch, "used": 0.0, "step": 0}, run / CTC_FILE)
     given = network.decoder.state_dict()
     decoder = {name: tensor for name, tensor in given.items() if not name.startswith("own.")}
     _begin(run / DECODER_FILE, decoder)
@@ -123,13 +128,30 @@ def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> Tran
     return decoder.eval()
 
 
+def trained_encoder(
+    run: Path, source: Vocabulary, taught_share: float = TAUGHT_SHARE
+) -> WhisperEncoder:
+    """What the run has learned: the branch, and the encoder if it was taught.
+
+    Args:
+        taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022).
+    """
+    encoder = with_branch(source)
+    encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["branch"])
+    if (run / ENCODER_FILE).exists():
+        taught = torch.load(run / ENCODER_FILE, weights_only=True)["average"]
+        first = encoder.state_dict()
+        encoder.load_state_dict(
+            {name: torch.lerp(first[name], taught[name], taught_share) for name in first}
+        )
+    return encoder.eval()
+
+
 def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -> None:
     """Write what the run has learned; see `exported_decoder`."""
     decoder = exported_decoder(run, target, model_config(len(source), len(target)))
-    branch = torch.load(run / "ctc.pt", weights_only=True)["branch"]
-    encoder = pretrained_encoder().state_dict()
-    tensors = {f"encoder.{n}": v for n, v in encoder.items() if not n.startswith("ctc.")}
-    tensors |= {f"encoder.ctc.{n}": v for n, v in branch.items()}
+    encoder = trained_encoder(run, source).state_dict()
+    tensors = {f"encoder.{n}": v for n, v in encoder.items()}
     tensors |= {f"decoder.{n}": v for n, v in decoder.state_dict().items()}
     save_checkpoint(
         directory,

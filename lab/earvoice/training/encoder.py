@@ -1,0 +1,268 @@
+"""Teach the encoder accents, lines and noise, through decoders that stay as they are."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from earvoice.corpus.recipe import SOURCE_LANGUAGE
+from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
+from earvoice.corpus.states import features_of
+from earvoice.models.vocabulary import EOS, PAD, Vocabulary
+from earvoice.runtime.files import atomic_write
+from earvoice.training.data import batches
+from earvoice.training.schedule import optimiser, rate, report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from earvoice.models.ctc import Encoded
+    from earvoice.models.transformer import TransformerDecoder
+    from earvoice.models.whisper import WhisperEncoder
+    from earvoice.training.data import Heard
+
+SAVE_EVERY_S = 120
+BABBLING_CLIPS = 60
+MOST_TOKENS = 110
+WORSE = {"noise_share": 0.5, "least_snr_db": 0.0}
+"""Recordings are heard in more noise than by decoders; synthesised speech as the corpus has it."""
+
+
+@dataclass(frozen=True)
+class EncoderRecipe:
+    """What a step is made of."""
+
+    peak_rate: float = 1e-4
+    ctc_peak_rate: float = 3e-4
+    """Of the branch beside the encoder."""
+    room_frames: int = 6000
+    """Feature frames of 10 ms in a step, padding included."""
+    english_share: float = 0.3
+    """How often a clip that has translations is written in English."""
+    foretold_share: float = 0.5
+    """Of the loss of recordings: what is wanted is what the decoders would write of the undisturbed
+    recording as the pretrained encoder hears it, piece by piece (Hinton 2015)."""
+    ctc_share: float = 0.3
+    """How much a label's loss weighs beside a piece's."""
+    average: float = 0.996
+    """Share that the average of all weights keeps at each step."""
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """A clip in a step: as it is heard this time, and what is to be written of it."""
+
+    index: int
+    sound: Sound
+    tag: str
+    text: str
+
+
+class EncoderTrainer:
+    """Encoder and CTC branch learn from the losses of the decoders and of CTC.
+
+    Args:
+        encoder: as it was pretrained, and its branch.
+        decoder: with all languages' layers; it stays as it is.
+        clips: recordings, and clips that have kept their sound.
+        recordings: the files of the former, by their keys.
+    """
+
+    def __init__(
+        self,
+        encoder: WhisperEncoder,
+        decoder: TransformerDecoder,
+        clips: Sequence[Heard],
+        recordings: Mapping[str, Path],
+        source: Vocabulary,
+        target: Vocabulary,
+        recipe: EncoderRecipe,
+    ) -> None:
+        self.pretrained = copy.deepcopy(encoder).eval().requires_grad_(requires_grad=False)
+        self.encoder = encoder.train()
+        self.decoder = decoder.eval().requires_grad_(requires_grad=False)
+        self.clips = [clip for clip in clips if clip.texts]
+        self.source, self.target, self.recipe = source, target, recipe
+        self.labels = [source.encode(clip.said or "") for clip in self.clips]
+        self.step, self.used_s = 0, 0.0
+        branch = list(encoder.ctc.parameters())
+        known = {id(parameter) for parameter in branch}
+        own = [p for p in encoder.parameters() if id(p) not in known]
+        self.optimiser = optimiser(own, recipe.peak_rate)
+        self.optimiser.add_param_group({"params": branch, "lr": recipe.ctc_peak_rate})
+        self.average = {name: p.detach().clone() for name, p in encoder.named_parameters()}
+        self._recordings = recordings
+        self._read: dict[int, np.ndarray] = {}
+        self._foretold: dict[int, torch.Tensor] = {}
+        recorded = [i for i, clip in enumerate(self.clips) if clip.sound is None]
+        self._voices = [self._undisturbed(i) for i in recorded[:BABBLING_CLIPS]]
+
+    def train(self, path: Path, seconds: float, seed: int = 1) -> None:
+        """Until so many seconds of processor are used in all; the state is kept in a file."""
+        if path.exists():
+            self._load(path)
+        generator = np.random.default_rng((seed, self.step))
+        lengths = [2 * clip.states for clip in self.clips]
+        began, saved_s, mean = time.process_time() - self.used_s, self.used_s, np.zeros(2)
+        for part in batches(lengths, self.recipe.room_frames, generator):
+            self.used_s = time.process_time() - began
+            if self.used_s >= seconds:
+                break
+            utterances = [self._utterance(index, generator) for index in part]
+            losses = self.learn([u for u in utterances if u], self.used_s / seconds)
+            mean = 0.98 * mean + 0.02 * losses if mean.any() else losses
+            if self.step % 50 == 0:
+                report(f"{self.step} {self.used_s:.0f} s, pieces {mean[0]:.3f}, CTC {mean[1]:.3f}")
+            if self.used_s - saved_s > SAVE_EVERY_S:
+                self._save(path)
+                saved_s = self.used_s
+        self._save(path)
+
+    def learn(self, utterances: Sequence[Utterance], share: float) -> np.ndarray:
+        """One step; the losses of a piece and of a label.
+
+        Args:
+            share: of the time that is over.
+        """
+        self.optimiser.zero_grad()
+        # The CPU's fused attention takes longer to differentiate than its parts.
+        with sdpa_kernel(SDPBackend.MATH):
+            pieces, ctc = self.losses(utterances)
+            torch.autograd.backward(pieces + self.recipe.ctc_share * ctc)
+        nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
+        peaks = (self.recipe.peak_rate, self.recipe.ctc_peak_rate)
+        for group, peak in zip(self.optimiser.param_groups, peaks, strict=True):
+            group["lr"] = peak * rate(self.step, share)
+        self.optimiser.step()
+        self.step += 1
+        kept = min(self.recipe.average, self.step / (self.step + 10))
+        learned = [parameter.detach() for parameter in self.encoder.parameters()]
+        torch._foreach_lerp_(list(self.average.values()), learned, 1 - kept)
+        return np.array([pieces.item(), ctc.item()])
+
+    def losses(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The decoders' mean loss of a piece or end, and CTC's of a label."""
+        heard = _encoded(self.encoder, [u.sound for u in utterances])
+        tokens, wanted = self._tokens(utterances)
+        logits = self._logits(tokens, heard.states, heard.lengths)
+        pieces = functional.cross_entropy(
+            logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, reduction="none"
+        ).view(wanted.shape)
+        told = self._told(utterances)
+        for row, own in told.items():
+            count = len(own)
+            soft = functional.cross_entropy(logits[row, 1 : count + 1], own, reduction="none")
+            share = self.recipe.foretold_share
+            pieces[row, 1 : count + 1] = torch.lerp(pieces[row, 1 : count + 1], soft, share)
+        labels = [self.labels[u.index] for u in utterances]
+        fits = [
+            row
+            for row, own in enumerate(labels)
+            if self.clips[utterances[row].index].said is not None
+            and len(own) < int(heard.ctc_lengths[row])
+        ]
+        ctc = functional.ctc_loss(
+            heard.ctc_log_probs[fits].float().transpose(0, 1),
+            torch.tensor([label for row in fits for label in labels[row]], dtype=torch.long),
+            heard.ctc_lengths[fits],
+            torch.tensor([len(labels[row]) for row in fits], dtype=torch.long),
+            blank=len(self.source),
+            zero_infinity=True,
+        )
+        return pieces.sum() / (wanted != PAD).sum(), ctc
+
+    def _utterance(self, index: int, generator: np.random.Generator) -> Utterance | None:
+        """A clip as it is heard this time; None where too much would have to be written."""
+        clip = self.clips[index]
+        others = [tag for tag in clip.texts if tag != SOURCE_LANGUAGE]
+        in_english = not others or generator.random() < self.recipe.english_share
+        tag = SOURCE_LANGUAGE if in_english else others[generator.integers(len(others))]
+        sound = self._undisturbed(index)
+        if clip.sound is None:
+            sound = worsened(sound, self._voices, generator, **WORSE)
+        if len(self.target.encode(clip.texts[tag])) > MOST_TOKENS:
+            return None
+        return Utterance(index, sound, tag, clip.texts[tag])
+
+    def _undisturbed(self, index: int) -> Sound:
+        clip = self.clips[index]
+        kept = clip.sound
+        if kept is None:
+            if index not in self._read:
+                self._read[index] = as_int16(read_sound(self._recordings[clip.key]))
+            kept = self._read[index]
+        return np.asarray(kept, dtype=np.float32) / np.float32(INT16_SCALE)
+
+    def _tokens(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
+        """[B, L] int64 what is written, and what is to follow it, nothing after the first token."""
+        texts = [self.target.encode(u.text) for u in utterances]
+        tokens = torch.full((len(texts), max(map(len, texts)) + 2), PAD)
+        wanted = torch.full_like(tokens, PAD)
+        for u, text, own, following in zip(utterances, texts, tokens, wanted, strict=True):
+            own[: len(text) + 2] = torch.tensor([EOS, self.target.id_of(f"<{u.tag}>"), *text])
+            following[1 : len(text) + 2] = torch.tensor([*text, EOS])
+        return tokens, wanted
+
+    def _logits(
+        self, tokens: torch.Tensor, memory: torch.Tensor, lengths: torch.Tensor
+    ) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            logits: torch.Tensor = self.decoder(tokens, memory, lengths)
+        return logits
+
+    @torch.no_grad()
+    def _told(self, utterances: Sequence[Utterance]) -> dict[int, torch.Tensor]:
+        """By row of a recording in English: [pieces and end, V] what was foretold of each."""
+        rows = [
+            row for row, u in enumerate(utterances)
+            if self.clips[u.index].sound is None and u.tag == SOURCE_LANGUAGE
+        ]  # fmt: skip
+        new = [utterances[row] for row in rows if utterances[row].index not in self._foretold]
+        if new:
+            heard = _encoded(self.pretrained, [self._undisturbed(u.index) for u in new])
+            tokens, wanted = self._tokens(new)
+            with torch.autocast("cpu", torch.bfloat16):
+                hidden = self.decoder.hidden(tokens, heard.states, heard.lengths)
+            for u, own, following in zip(new, hidden, wanted, strict=True):
+                self._foretold[u.index] = own[following != PAD].half()
+        told = {}
+        for row in rows:
+            with torch.autocast("cpu", torch.bfloat16):
+                logits = self.decoder.logits(self._foretold[utterances[row].index].float())
+            told[row] = logits.float().softmax(-1)
+        return told
+
+    def _save(self, path: Path) -> None:
+        state = {
+            "encoder": self.encoder.state_dict(),
+            "average": self.average,
+            "step": self.step,
+            "optimiser": self.optimiser.state_dict(),
+            "used": self.used_s,
+        }
+        with atomic_write(path) as partial:
+            torch.save(state, partial)
+
+    def _load(self, path: Path) -> None:
+        kept = torch.load(path, weights_only=True)
+        self.encoder.load_state_dict(kept["encoder"])
+        self.average = kept["average"]
+        self.optimiser.load_state_dict(kept["optimiser"])
+        self.step, self.used_s = kept["step"], kept["used"]
+
+
+def _encoded(encoder: WhisperEncoder, sounds: Sequence[Sound]) -> Encoded:
+    features = [features_of(sound) for sound in sounds]
+    lengths = torch.tensor([len(each) for each in features])
+    with torch.autocast("cpu", torch.bfloat16):
+        heard: Encoded = encoder(nn.utils.rnn.pad_sequence(features, batch_first=True), lengths)
+    return heard

@@ -1,0 +1,134 @@
+"""Training of the encoder: through decoders that stay, from recordings and from kept sound."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from earvoice.corpus.clips import Clip
+from earvoice.corpus.sound import Sound, as_int16
+from earvoice.corpus.states import SOUND_SUFFIX
+from earvoice.models.config import ModelConfig, TargetLanguage
+from earvoice.models.transformer import TransformerDecoder
+from earvoice.models.vocabulary import Vocabulary
+from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
+from earvoice.training.data import Heard, read_clips
+from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
+from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
+
+pytestmark = pytest.mark.torch
+WIDTH = 16
+RECIPE = EncoderRecipe(peak_rate=3e-3, ctc_peak_rate=3e-3, room_frames=800)
+
+
+def vocabularies() -> tuple[Vocabulary, Vocabulary]:
+    return (
+        Vocabulary(train_sentencepiece(SOURCE_TEXT)),
+        Vocabulary(train_sentencepiece(TARGET_TEXT), ("<en>", "<de>")),
+    )
+
+
+def config(source: Vocabulary, target: Vocabulary) -> ModelConfig:
+    tiny = tiny_config(source.model, target.model)
+    branch = CtcBranchConfig(width=WIDTH, heads=2, ffn_width=16, layers=1)
+    return dataclasses.replace(
+        tiny,
+        encoder=WhisperConfig(
+            d_model=WIDTH, heads=2, ffn_width=32, layers=1, tail_ms=100, ctc=branch,
+            compression="none",
+        ),
+        decoder=dataclasses.replace(tiny.decoder, heads=2),
+        target_pieces=len(target),
+        target_languages=(TargetLanguage("en", "<en>"), TargetLanguage("de", "<de>")),
+    )  # fmt: skip
+
+
+def tone(index: int) -> Sound:
+    time_s = np.arange(16_000) / 16_000
+    return np.asarray(0.3 * np.sin(2 * np.pi * 200 * (index + 1) * time_s), np.float32)
+
+
+def trainer(folder: Path) -> EncoderTrainer:
+    """Every sentence is a tone: two that are recorded, and one that a corpus has kept."""
+    torch.manual_seed(4)
+    source, target = vocabularies()
+    shape = config(source, target)
+    clips, recordings = [], {}
+    for index in range(3):
+        texts = {"en": SOURCE_TEXT[index % len(SOURCE_TEXT)]}
+        key = f"c{index}"
+        recordings[key] = folder / f"{key}.wav"
+        soundfile.write(recordings[key], tone(index), 16_000)
+        clips.append(Heard(key, "s", "", texts, "", np.zeros(0), 0, 60, 25))
+    clips[2].sound = as_int16(tone(2))
+    clips[2].texts["de"] = TARGET_TEXT[0]
+    encoder, decoder = WhisperEncoder(shape), TransformerDecoder(shape)
+    return EncoderTrainer(encoder, decoder, clips, recordings, source, target, RECIPE)
+
+
+def test_the_loss_falls_the_decoder_stays_and_a_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learner = trainer(tmp_path)
+    decoder = {name: each.clone() for name, each in learner.decoder.state_dict().items()}
+    whole = [
+        Utterance(index, tone(index), tag, clip.texts[tag])
+        for index, clip in enumerate(learner.clips)
+        for tag in clip.texts
+    ]
+    with torch.no_grad():
+        untaught = learner.losses(whole)
+    learner.train(tmp_path / "encoder.pt", seconds=learner.used_s + 4.0)
+    again = trainer(tmp_path)
+    again.train(tmp_path / "encoder.pt", seconds=0.0)
+    assert again.step == learner.step > 1
+    for name, value in learner.encoder.state_dict().items():
+        assert torch.equal(value, again.encoder.state_dict()[name])
+    for name, value in learner.decoder.state_dict().items():
+        assert torch.equal(value, decoder[name])
+    with torch.no_grad():
+        taught = again.losses(whole)
+    assert all(after < before for before, after in zip(untaught, taught, strict=True))
+
+
+def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
+    tmp_path: Path,
+) -> None:
+    """Whoever hears as that encoder does has nothing to learn from it, noise is to be unlearned."""
+    learner = trainer(tmp_path)
+    learner.recipe = dataclasses.replace(RECIPE, foretold_share=1.0, ctc_share=0.0)
+    text = learner.clips[0].texts["en"]
+    noise = np.random.default_rng(1).normal(0, 0.3, 16_000).astype(np.float32)
+    slopes = []
+    for sound in (learner._undisturbed(0), tone(0) + noise):
+        learner.encoder.zero_grad()
+        pieces, _ = learner.losses([Utterance(0, sound, "en", text)])
+        # The end is not foretold alone: see what the words before it do.
+        torch.autograd.backward(pieces)
+        slopes.append(sum(float(p.grad.abs().sum()) for p in learner.encoder.parameters()
+                          if p.grad is not None))  # fmt: skip
+    assert slopes[0] < 0.1 * slopes[1]
+
+
+def test_what_a_synthesiser_said_is_kept_with_its_states(tmp_path: Path) -> None:
+    folder = tmp_path / "states"
+    folder.mkdir()
+    sounds = [tone(0)[:400], tone(1)[:300]]
+    lines = [
+        asdict(Clip(key, "s", "train", texts={"en": key}))
+        | {"begin": 0, "states": 4, "frames": 2, "first_sample": first, "samples": len(sound)}
+        for key, first, sound in (("a", 0, sounds[0]), ("b", 400, sounds[1]))
+    ]
+    (folder / "spoken-0.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    np.save(folder / "spoken-0.npy", np.zeros((4, 384), np.float16))
+    np.save(folder / f"spoken-0{SOUND_SUFFIX}", as_int16(np.concatenate(sounds)))
+    for clip, sound in zip(read_clips(tmp_path, "train"), sounds, strict=True):
+        assert clip.sound is not None
+        assert np.array_equal(clip.sound, as_int16(sound))
