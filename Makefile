@@ -58,7 +58,7 @@ PODMAN := $(PODMAN_ENVIRONMENT) podman
 # The options of `make demo`: AUDIO=my.wav TO=de POLICY=edatt
 DEMO_OPTIONS := $(if $(AUDIO),--audio "$(AUDIO)") $(if $(TO),--to $(TO)) $(if $(POLICY),--policy $(POLICY))
 
-.PHONY: help setup demo live test lint format check check-storm quick test-tools images locks check-deploy try-containers check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
+.PHONY: help setup demo live test lint format check check-storm quick test-tools images locks check-deploy container-tools try-containers check-images soak faults storm gpu fuzz bench model calibrate-model evaluate-model neural-voices recogniser unseen-engine results licences landed-protos clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -119,9 +119,11 @@ locks: setup ## write anew what the images install, with hashes
 check-deploy: test-tools ## the checks of deploy/ and of what reads our telemetry
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/deploy tests/e2e/test_shifted_clocks.py
 
-try-containers: setup
+container-tools: setup
 	@$(PYTHON3) tools/setup_environment.py --system-packages podman runc conmon netavark aardvark-dns \
 		catatonit iptables mmdebstrap
+
+try-containers: container-tools
 	@$(PODMAN) pull --quiet docker.io/library/python:3.11-slim 2> /dev/null \
 		|| $(PODMAN_ENVIRONMENT) $(PYTHON3) tools/make_base_image.py
 	@$(PODMAN) run --rm docker.io/library/python:3.11-slim true
