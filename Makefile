@@ -40,7 +40,7 @@ CPU_TORCH = $(shell sed -n 's/^CPU_TORCH = "\(.*\)"/\1/p' tools/setup_environmen
 NODE_PACKAGES := @grafana/schema@13.2.3 typescript@7.0.2 playwright-core@1.65.1 \
 	@grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1 ws@8.23.0 openai@7.57.0 hls.js@1.6.19
 # Of captions, in the mean.
-LAG_MS := 1200
+LAG_MS := 1300
 # A neural synthesiser, small and fast.
 HIBARI := hibari-tts[fast]==0.2.1
 # The pretrained network that hears, and writes down recordings that came without words.

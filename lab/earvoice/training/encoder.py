@@ -90,8 +90,13 @@ class EncoderTrainer:
         self.pretrained = copy.deepcopy(encoder).eval().requires_grad_(requires_grad=False)
         self.encoder = encoder.train()
         self.decoder = decoder.eval().requires_grad_(requires_grad=False)
-        self.clips = [clip for clip in clips if clip.texts]
         self.source, self.target, self.recipe = source, target, recipe
+        self.clips = [
+            clip
+            for clip in clips
+            if clip.texts
+            and all(len(target.encode(text)) <= MOST_TOKENS for text in clip.texts.values())
+        ]
         self.labels = [source.encode(clip.said or "") for clip in self.clips]
         self.step, self.used_s = 0, 0.0
         branch = list(encoder.ctc.parameters())
@@ -118,7 +123,7 @@ class EncoderTrainer:
             if self.used_s >= seconds:
                 break
             utterances = [self._utterance(index, generator) for index in part]
-            losses = self.learn([u for u in utterances if u], self.used_s / seconds)
+            losses = self.learn(utterances, self.used_s / seconds)
             mean = 0.98 * mean + 0.02 * losses if mean.any() else losses
             if self.step % 50 == 0:
                 report(f"{self.step} {self.used_s:.0f} s, pieces {mean[0]:.3f}, CTC {mean[1]:.3f}")
@@ -153,7 +158,8 @@ class EncoderTrainer:
         """The decoders' mean loss of a piece or end, and CTC's of a label."""
         heard = _encoded(self.encoder, [u.sound for u in utterances])
         tokens, wanted = self._tokens(utterances)
-        logits = self._logits(tokens, heard.states, heard.lengths)
+        with torch.autocast("cpu", torch.bfloat16):
+            logits = self.decoder(tokens, heard.states, heard.lengths)
         pieces = functional.cross_entropy(
             logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, reduction="none"
         ).view(wanted.shape)
@@ -180,8 +186,7 @@ class EncoderTrainer:
         )
         return pieces.sum() / (wanted != PAD).sum(), ctc
 
-    def _utterance(self, index: int, generator: np.random.Generator) -> Utterance | None:
-        """A clip as it is heard this time; None where too much would have to be written."""
+    def _utterance(self, index: int, generator: np.random.Generator) -> Utterance:
         clip = self.clips[index]
         others = [tag for tag in clip.texts if tag != SOURCE_LANGUAGE]
         in_english = not others or generator.random() < self.recipe.english_share
@@ -189,8 +194,6 @@ class EncoderTrainer:
         sound = self._undisturbed(index)
         if clip.sound is None:
             sound = worsened(sound, self._voices, generator, **WORSE)
-        if len(self.target.encode(clip.texts[tag])) > MOST_TOKENS:
-            return None
         return Utterance(index, sound, tag, clip.texts[tag])
 
     def _undisturbed(self, index: int) -> Sound:
@@ -211,13 +214,6 @@ class EncoderTrainer:
             own[: len(text) + 2] = torch.tensor([EOS, self.target.id_of(f"<{u.tag}>"), *text])
             following[1 : len(text) + 2] = torch.tensor([*text, EOS])
         return tokens, wanted
-
-    def _logits(
-        self, tokens: torch.Tensor, memory: torch.Tensor, lengths: torch.Tensor
-    ) -> torch.Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
-            logits: torch.Tensor = self.decoder(tokens, memory, lengths)
-        return logits
 
     @torch.no_grad()
     def _told(self, utterances: Sequence[Utterance]) -> dict[int, torch.Tensor]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "10"
+VERSION = "11"
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
 DECODER_FILE = "decoder.pt"
