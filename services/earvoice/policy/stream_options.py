@@ -33,12 +33,15 @@ class Confidence:
 
     Attributes:
         least: words of an utterance are held back until the mean of theirs is this; 0 to 1.
+        by_agreement: whether it is understood, too, if encoder and decoder hear alike. A
+            translation that reads like the words as spoken is none.
     """
 
     unsure_scale: float = 1.0
     sure_scale: float = 1.0
     offset: float = 0.0
     least: float = 0.0
+    by_agreement: bool = False
 
     def of(self, log_probability: float) -> float:
         """Return the confidence of a text with this probability, 0 to 1."""

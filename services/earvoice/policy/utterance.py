@@ -144,7 +144,8 @@ class Utterance(UtteranceState):
         # One word says little, and opens the utterance for all that follow: the next is awaited.
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
-        if words and ((is_sure and not waits) or are_alike(words, evidence.source_transcript)):
+        agreed = confidence.by_agreement and are_alike(words, evidence.source_transcript)
+        if words and ((is_sure and not waits) or agreed):
             self.is_understood = True
         if not self.is_understood:
             self._held_back = words

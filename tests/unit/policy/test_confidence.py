@@ -216,10 +216,15 @@ def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: b
     assert are_alike(words, transcript) == alike
 
 
-@pytest.mark.parametrize(("texts", "count"), [(("he", "art"), 2), (("un", "told"), 0)])
-def test_what_encoder_and_decoder_both_hear_is_understood(texts: tuple[str, str], count: int):
+@pytest.mark.parametrize(
+    ("texts", "are_captions", "count"),
+    [(("he", "art"), True, 2), (("un", "told"), True, 0), (("he", "art"), False, 0)],
+)
+def test_what_encoder_and_decoder_both_hear_is_understood(
+    texts: tuple[str, str], count: int, *, are_captions: bool
+):
     """However unsure the model is of it: "heard" is what the encoder tells."""
-    options = with_options(confidence=Confidence(least=0.5))
+    options = with_options(confidence=Confidence(least=0.5, by_agreement=are_captions))
 
     def say(number: int, states: int):
         row = [1.0] * states
@@ -287,7 +292,8 @@ CAPTIONS = {"target_language_codes": [CALIBRATED.source_language_code]}
 def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
     """Defaults are the model's; 0 is a choice; without guards nothing is held back."""
     captions = config(**CAPTIONS)
-    assert stream_options(captions, CALIBRATED).confidence == Confidence(0.5, 0.7, -0.25, 0.4)
+    expected = Confidence(0.5, 0.7, -0.25, 0.4, by_agreement=True)
+    assert stream_options(captions, CALIBRATED).confidence == expected
     assert stream_options(config(min_confidence=0, **CAPTIONS), CALIBRATED).confidence.least == 0
     unguarded = config(disable_guards=True, **CAPTIONS)
     assert stream_options(unguarded, CALIBRATED).confidence.least == 0
@@ -299,8 +305,9 @@ def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
 
 
 def test_a_translation_is_held_back_only_where_that_is_asked_for():
-    """What the model's threshold was fitted to are words as spoken."""
+    """The threshold was fitted to words as spoken; a translation is never these."""
     translation = config(target_language_codes=["de"])
+    assert not stream_options(translation, CALIBRATED).confidence.by_agreement
     assert stream_options(translation, CALIBRATED).confidence.least == 0
     translation.min_confidence = 0.3
     assert stream_options(translation, CALIBRATED).confidence.least == 0.3

@@ -240,14 +240,15 @@ def _target_lag_ms(config: Config) -> int | None:
 
 def _confidence(config: Config, model: Model, target: str) -> Confidence:
     # It was fitted to the words as spoken; a good translation is less sure of each of its words.
-    fits = target == model.source_language_code and not config.disable_guards
-    least = model.default_min_confidence if fits else 0.0
+    is_spoken = target == model.source_language_code
+    least = model.default_min_confidence if is_spoken and not config.disable_guards else 0.0
     if config.HasField("min_confidence"):
         least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
     if not model.HasField("confidence_map"):
-        return Confidence(least=least)
+        return Confidence(least=least, by_agreement=is_spoken)
     known = model.confidence_map
-    return Confidence(known.unsure_scale, known.sure_scale, known.offset, least)
+    scales = (known.unsure_scale, known.sure_scale, known.offset)
+    return Confidence(*scales, least=least, by_agreement=is_spoken)
 
 
 def _history_selection(config: Config) -> HistorySelection | None:
