@@ -110,7 +110,6 @@ def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
     for sound in (learner._undisturbed(0), tone(0) + noise):
         learner.encoder.zero_grad()
         pieces, _ = learner.losses([Utterance(0, sound, "en", text)])
-        # The end is not foretold alone: see what the words before it do.
         torch.autograd.backward(pieces)
         slopes.append(sum(float(p.grad.abs().sum()) for p in learner.encoder.parameters()
                           if p.grad is not None))  # fmt: skip

@@ -339,6 +339,21 @@ class Recipe:
     """Words of the source that are heard before the first word is written; 0 for all of them."""
 
 
+def read_and_wanted(
+    texts: Sequence[tuple[int, Sequence[int]]],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """[B, L] int64 what a decoder reads, for each language token and text, and what is to follow.
+
+    Nothing is wanted after the first token, nor where a text is padded: there it is `PAD`.
+    """
+    tokens = torch.full((len(texts), max(len(pieces) for _, pieces in texts) + 2), PAD)
+    wanted = torch.full_like(tokens, PAD)
+    for (tag, pieces), own, following in zip(texts, tokens, wanted, strict=True):
+        own[: len(pieces) + 2] = torch.tensor([EOS, tag, *pieces])
+        following[1 : len(pieces) + 2] = torch.tensor([*pieces, EOS])
+    return tokens, wanted
+
+
 @dataclass(frozen=True)
 class Row:
     """One text to write, and the states that it is written from."""
@@ -513,12 +528,7 @@ class Trainer:
         """Summed over the pieces and the ends."""
         memory = nn.utils.rnn.pad_sequence([row.states for row in rows], batch_first=True)
         lengths = torch.tensor([len(row.states) for row in rows])
-        longest = max(len(row.pieces) for row in rows) + 2
-        tokens = torch.full((len(rows), longest), PAD)
-        wanted = torch.full((len(rows), longest), PAD)
-        for each, own, next_ones in zip(rows, tokens, wanted, strict=True):
-            own[: len(each.pieces) + 2] = torch.tensor([EOS, each.tag, *each.pieces])
-            next_ones[1 : len(each.pieces) + 2] = torch.tensor([*each.pieces, EOS])
+        tokens, wanted = read_and_wanted([(row.tag, row.pieces) for row in rows])
         visible = None
         if self._mask is not None:
             labels = [torch.tensor(row.labels) for row in rows]

@@ -13,12 +13,14 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from earvoice.corpus.build import BABBLING_CLIPS
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
 from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
 from earvoice.corpus.states import features_of
-from earvoice.models.vocabulary import EOS, PAD, Vocabulary
+from earvoice.models.vocabulary import PAD, Vocabulary
 from earvoice.runtime.files import atomic_write
 from earvoice.training.data import batches
+from earvoice.training.decoder import read_and_wanted
 from earvoice.training.schedule import optimiser, rate, report
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SAVE_EVERY_S = 120
-BABBLING_CLIPS = 60
 MOST_TOKENS = 110
 WORSE = {"noise_share": 0.5, "least_snr_db": 0.0}
 """Recordings are heard in more noise than by decoders; synthesised speech as the corpus has it."""
@@ -206,14 +207,9 @@ class EncoderTrainer:
         return np.asarray(kept, dtype=np.float32) / np.float32(INT16_SCALE)
 
     def _tokens(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
-        """[B, L] int64 what is written, and what is to follow it, nothing after the first token."""
-        texts = [self.target.encode(u.text) for u in utterances]
-        tokens = torch.full((len(texts), max(map(len, texts)) + 2), PAD)
-        wanted = torch.full_like(tokens, PAD)
-        for u, text, own, following in zip(utterances, texts, tokens, wanted, strict=True):
-            own[: len(text) + 2] = torch.tensor([EOS, self.target.id_of(f"<{u.tag}>"), *text])
-            following[1 : len(text) + 2] = torch.tensor([*text, EOS])
-        return tokens, wanted
+        return read_and_wanted(
+            [(self.target.id_of(f"<{u.tag}>"), self.target.encode(u.text)) for u in utterances]
+        )
 
     @torch.no_grad()
     def _told(self, utterances: Sequence[Utterance]) -> dict[int, torch.Tensor]:
