@@ -46,9 +46,10 @@ def released(folder: Path) -> list[tuple[str, tuple[float, ...]]]:
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     samples, rate_hz = soundfile.read(RECORDING, dtype="int16")
-    soundfile.write(tmp_path / "start.wav", samples[: int(3.1 * rate_hz)], rate_hz)
+    for name, seconds in (("most", 5.6), ("start", 3.1)):
+        soundfile.write(tmp_path / f"{name}.wav", samples[: int(seconds * rate_hz)], rate_hz)
     path = tmp_path / "wavs.txt"
-    path.write_text(f"{RECORDING}\nstart.wav\n")
+    path.write_text("most.wav\nstart.wav\n")
     return path
 
 

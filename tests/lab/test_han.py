@@ -12,7 +12,7 @@ from earvoice.models.text import TextConfig, source_pieces
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.systems.han import han_config, lag_words, train, translate
-from earvoice.systems.turns import Sentence, SystemReport
+from earvoice.systems.turns import SystemReport, Turn
 from earvoice.training.wait_k_mask import wait_k_mask
 from tests.tiny_model import train_sentencepiece
 
@@ -59,7 +59,7 @@ def test_words_are_written_when_they_are_due(
 
 def test_lag_is_told_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     """Wait-2 over three words into three lags two words, until the source is over."""
-    sentence = Sentence("two six one", "zwei sechs eins")
+    sentence = Turn("two six one", "zwei sechs eins")
     shown = SystemReport("han", "Han 2020, text", [sentence], {"held out": [sentence]})
     for text, delays in (("zwei sechs eins", [2, 3, 3]), ("", [])):
         shown.row("held out", [text], [lag_words(delays, sentence)], lag_unit="words")

@@ -12,6 +12,7 @@ from earvoice.models.config import DecoderConfig
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
 from earvoice.systems.meta import (
+    ENCODER,
     HEARD_STRIDE,
     WAIT_K,
     Example,
@@ -73,6 +74,7 @@ def learned() -> tuple[SpeechTranslationModel, list[Example]]:
     torch.manual_seed(4)
     config = replace(
         meta_config(GERMAN, PIECES),
+        encoder=replace(ENCODER, layers=2, ctc_layer=2),
         decoder=DecoderConfig(layers=2, heads=4, ffn_width=96, tied_embeddings=True),
     )
     network = SpeechTranslationModel(config)

@@ -25,7 +25,7 @@ from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.policies.base import Heard
 from earvoice.systems.learning import DROPOUT, drawn, learn, padded_texts, text_loss
-from earvoice.systems.turns import Sentence, SystemReport
+from earvoice.systems.turns import SystemReport, Turn
 from earvoice.systems.wait_k import Step, told, write
 from earvoice.training.schedule import report
 from earvoice.training.vocabulary import pieces_of
@@ -54,13 +54,13 @@ Example = tuple[Sequence[int], Sequence[int]]
 """Pieces of the source, its end included, and of the translation, without."""
 
 
-def read_sentences(text: Path, count: int) -> tuple[list[Sentence], list[Sentence]]:
+def read_sentences(text: Path, count: int) -> tuple[list[Turn], list[Turn]]:
     """Sentences of at most eight words to learn, and `count` that are held out."""
-    learned, kept = list[Sentence](), list[Sentence]()
+    learned, kept = list[Turn](), list[Turn]()
     for pair in read_pairs(text):
         german = pair.translations.get("de", "")
         if german and pair.source in SOURCES and len(pair.english.split()) <= MOST_WORDS:
-            (learned if pair.split == "train" else kept).append(Sentence(pair.english, german))
+            (learned if pair.split == "train" else kept).append(Turn(pair.english, german))
     return learned, random.Random(1).sample(kept, count)
 
 
@@ -133,7 +133,7 @@ def translate(
     return text, [step + 1 for token, step in written if token.starts_word]
 
 
-def lag_words(delays_words: Sequence[int], sentence: Sentence) -> float | None:
+def lag_words(delays_words: Sequence[int], sentence: Turn) -> float | None:
     """LAAL in words; None where nothing is written."""
     if not delays_words:
         return None
@@ -194,7 +194,7 @@ def run(options: argparse.Namespace) -> None:
     shown.save(options.work)
 
 
-def _write_texts(work: Path, sentences: Sequence[Sentence]) -> None:
+def _write_texts(work: Path, sentences: Sequence[Turn]) -> None:
     """What `earvoice evaluate --text` reads."""
     work.mkdir(parents=True, exist_ok=True)
     for tag, texts in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import random
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from math import nan
 from statistics import fmean
@@ -40,15 +40,11 @@ FILE = "restaurant.{split}.dialogue-turn-en-de.tsv"
 
 
 @dataclass(frozen=True)
-class Sentence:
+class Turn:
     english: str
     german: str
-
-
-@dataclass(frozen=True)
-class Turn(Sentence):
-    sound: Sound
-    """[n] float32 at 16 kHz, of espeak-ng."""
+    sound: Sound = field(default_factory=lambda: np.zeros(0, np.float32))
+    """[n] float32 at 16 kHz, of espeak-ng; nothing where words are the source."""
 
     @property
     def duration_ms(self) -> float:
@@ -114,8 +110,8 @@ class SystemReport:
         self,
         system: str,
         paper: str,
-        trained: Sequence[Sentence],
-        test_sets: Mapping[str, Sequence[Sentence]],
+        trained: Sequence[Turn],
+        test_sets: Mapping[str, Sequence[Turn]],
     ) -> None:
         self._system, self._paper = system, paper
         self._test_sets = test_sets

@@ -28,8 +28,8 @@ from earvoice.runtime.session_limit import SegmentCost, fit_cost
 _LOG = logging.getLogger("earvoice.decoder.loading")
 _WARM_UP_STATES = 32
 
-# A segment in the middle of an utterance of 20 s, in the shipped model's language.
-STATES = 100
+# A segment in the middle of an utterance of 20 s; the shipped model has 25 states a second.
+STATES = 250
 PREFIX_TOKENS = 40
 DRAFT_TOKENS = 8
 STEPS = 8
