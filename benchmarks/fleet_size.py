@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 BYTES_PER_SAMPLE, BYTES_PER_STATE_VALUE = 2, 4
 # Of a core of the test machine, by live_streams.py.
-POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.014, 0.044, 0.033
+POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.011, 0.072, 0.076
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def fleet_row(streams: int, stream: Stream, busy: float, policy_sessions: int) -
     inside = streams * (stream.audio_bytes_per_s + 2 * stream.state_bytes_per_s) * 8 / 1e9
     connections = policies * (encoders + decoders)
     return (
-        f"| {streams:,} | {encoders:,} | {decoders:,} | {policies:,} | {edge:,.2g} | {inside:,.2g} "
+        f"| {streams:,} | {encoders:,} | {decoders:,} | {policies:,} | {edge:,.3g} | {inside:,.3g} "
         f"| {connections:,} |"
     )
 
@@ -75,8 +75,8 @@ def main() -> None:
     parser.add_argument("--busy", type=float, default=0.7, help="share of an engine's core used")
     parser.add_argument("--policy-sessions", type=int, default=64, help="of one policy replica")
     parser.add_argument("--sample-rate-hz", type=int, default=16_000)
-    parser.add_argument("--states-per-s", type=float, default=12.5)
-    parser.add_argument("--state-width", type=int, default=144)
+    parser.add_argument("--states-per-s", type=float, default=25.0)
+    parser.add_argument("--state-width", type=int, default=384)
     parser.add_argument("--utterance-s", type=float, default=10.0)
     parser.add_argument("--segment-s", type=float, default=0.8)
     options = vars(parser.parse_args())
