@@ -22,7 +22,7 @@ from earvoice.evaluation.quality import plain_words, right_words
 from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_settings
 from earvoice.models.config import Confidence, ModelConfig
 
-LEAST_KEPT_SHARE = 0.99
+LEAST_KEPT_SHARE = 0.98
 """So many of the utterances with more right words than wrong must be understood."""
 BIN_COUNT = 10
 NEAR = 0.05
@@ -204,7 +204,9 @@ def least_understood(means: Sequence[float], gains: Sequence[int]) -> float:
     lost = np.concatenate([[0], np.cumsum(sorted_gains)])
     good = np.concatenate([[0], np.cumsum(sorted_gains > 0)])
     allowed = good <= (1 - LEAST_KEPT_SHARE) * good[-1]
-    place = int(np.argmin(np.where(allowed, lost, np.inf)))
+    # Of places that lose as little the last: what is as often wrong as right is held back.
+    least_lost = np.where(allowed, lost, np.inf)
+    place = int(np.flatnonzero(least_lost == least_lost.min())[-1])
     if place == 0:
         return 0.0
     if place == len(means):

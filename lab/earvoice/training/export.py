@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "11"
+VERSION = "12"
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
 DECODER_FILE = "decoder.pt"
@@ -37,10 +37,10 @@ TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 TRANSLATION_POLICY = "local_agreement:n=2"
-"""Captions take the model's policy, which is calibrated by them and speaks sooner."""
+CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
 LANGUAGES = (
     *(TargetLanguage(tag, f"<{tag}>", TRANSLATION_POLICY) for tag in TARGET_LANGUAGES),
-    TargetLanguage(SOURCE_LANGUAGE, f"<{SOURCE_LANGUAGE}>"),
+    TargetLanguage(SOURCE_LANGUAGE, f"<{SOURCE_LANGUAGE}>", CAPTION_POLICY),
 )
 """Who asks for no language gets the first."""
 

@@ -82,6 +82,8 @@ class AttentionPolicy(DecisionPolicy):
         return replace(super().resolved(model), **changes)
 
 
+SURE_PROBABILITY = 0.9
+"""From here on a token has no need of patience."""
 FAST_ALPHA, FAST_WAIT_MS = 0.6, 700.0
 SLOW_ALPHA, SLOW_WAIT_MS = 0.03, 2300.0
 
@@ -102,6 +104,9 @@ class Edatt(AttentionPolicy):
     Each new token's row loses its last state, is rescaled, and its last lambda entries are added
     up. At the first sum of alpha or more it stops; everything before is committed. ``l2`` divides a
     row by its Euclidean norm, as the released code does and the published thresholds assume.
+
+    With patience, which the paper has not, lambda is larger for a token that is unsure: what is
+    misheard is often heard right when more has been said.
     """
 
     name: ClassVar[str] = "edatt"
@@ -128,18 +133,28 @@ class Edatt(AttentionPolicy):
     )
     allow_early_end: bool = early_end_parameter()
     attention_heads: tuple[int, ...] = heads_parameter()
+    patience_states: int = parameter(
+        0,
+        minimum=0,
+        maximum=256,
+        unit="states",
+        help=f"how many more are added up for a token of no probability; the fewer the likelier it "
+        f"is, and none from {SURE_PROBABILITY} on",
+    )
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
         del new_token_index
-        return self.recent_attention(token.attention) >= self.alpha
+        return self.recent_attention(token.attention, token.log_probability) >= self.alpha
 
-    def recent_attention(self, attention: Sequence[float]) -> float:
+    def recent_attention(self, attention: Sequence[float], log_probability: float = 0.0) -> float:
         """Return the sum of a row's rescaled attention on the last lambda states but one."""
         kept = attention[:-1]
         scale = math.sqrt(sum(map(mul, kept, kept))) if self.normalization == "l2" else sum(kept)
         if scale <= 0.0:
             return 0.0
-        return sum(kept[-self.lambda_states :]) / scale
+        doubt = max(0.0, 1.0 - math.exp(log_probability) / SURE_PROBABILITY)
+        states = self.lambda_states + round(self.patience_states * doubt)
+        return sum(kept[-states:]) / scale
 
 
 STATE_MS = 150.0

@@ -99,10 +99,11 @@ def test_what_is_mostly_wrong_is_held_back_and_what_is_mostly_right_is_not():
     assert least_understood([0.2, 0.3, 0.8, 0.9], [-5, -3, 4, 6]) == pytest.approx(0.55)
     assert least_understood([0.8, 0.9], [4, 6]) == 0.0
     assert least_understood([0.2, 0.3], [-4, -6]) > 0.3
+    assert least_understood([0.2, 0.3, 0.8, 0.9], [-5, 0, 4, 6]) == pytest.approx(0.55)
 
 
 def test_hardly_anything_right_is_held_back_for_the_sake_of_much_that_is_wrong():
-    """One of ten mostly right utterances is more than one in a hundred."""
+    """One of ten mostly right utterances is more than two in a hundred."""
     means = [0.2, 0.3, *np.linspace(0.5, 0.9, 9)]
     gains = [2, -50, *[5] * 9]
     assert least_understood(means, gains) == 0.0

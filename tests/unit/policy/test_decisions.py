@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from earvoice.policies import AlignAtt, Edatt, HoldN, LocalAgreement, Offline, SharedPrefix
@@ -41,6 +44,18 @@ def test_edatt_stops_at_the_first_token_that_looks_at_the_newest_audio():
     policy = edatt()
     assert [policy.is_decided(token, i) for i, token in enumerate(tokens)] == [False, True, False]
     assert policy.decide(HEARD, make_hypothesis(tokens)) == Decision(1)
+
+
+@pytest.mark.parametrize(
+    ("probability", "stops"),
+    [(1.0, False), (0.9, False), (0.45, False), (0.3, True), (1e-9, True)],
+)
+def test_edatt_awaits_more_where_it_is_unsure(probability: float, stops: bool):
+    """λ 1, patience 4: three states at half of 0.9, four at a third; it looks at the fourth."""
+    token = make_token(5, attention=[0.3, 0.6, 0.0, 0.0, 0.0, 0.1])
+    token = replace(token, log_probability=math.log(probability))
+    assert edatt(lambda_states=1, patience_states=4).is_decided(token, 0) == stops
+    assert not edatt(lambda_states=1).is_decided(token, 0)
 
 
 def test_edatt_reads_on_with_one_state():
