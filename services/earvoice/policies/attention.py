@@ -133,11 +133,12 @@ class Edatt(AttentionPolicy):
     )
     allow_early_end: bool = early_end_parameter()
     attention_heads: tuple[int, ...] = heads_parameter()
-    patience_states: int = parameter(
-        0,
+    patience_states: int | None = parameter(
+        None,
         minimum=0,
         maximum=256,
         unit="states",
+        default_text="0",
         help=f"how many more are added up for a token of no probability; the fewer the likelier it "
         f"is, and none from {SURE_PROBABILITY} on",
     )
@@ -152,8 +153,10 @@ class Edatt(AttentionPolicy):
         scale = math.sqrt(sum(map(mul, kept, kept))) if self.normalization == "l2" else sum(kept)
         if scale <= 0.0:
             return 0.0
-        doubt = max(0.0, 1.0 - math.exp(log_probability) / SURE_PROBABILITY)
-        states = self.lambda_states + round(self.patience_states * doubt)
+        states = self.lambda_states
+        if self.patience_states:
+            doubt = max(0.0, 1.0 - math.exp(log_probability) / SURE_PROBABILITY)
+            states += round(self.patience_states * doubt)
         return sum(kept[-states:]) / scale
 
 
