@@ -205,8 +205,8 @@ def least_understood(means: Sequence[float], gains: Sequence[int]) -> float:
     good = np.concatenate([[0], np.cumsum(sorted_gains > 0)])
     allowed = good <= (1 - LEAST_KEPT_SHARE) * good[-1]
     # Of places that lose as little the last: what is as often wrong as right is held back.
-    least_lost = np.where(allowed, lost, np.inf)
-    place = int(np.flatnonzero(least_lost == least_lost.min())[-1])
+    places = np.flatnonzero(allowed & (lost == lost[allowed].min()))
+    place = int(places[-1])
     if place == 0:
         return 0.0
     if place == len(means):

@@ -271,17 +271,16 @@ def foretold(
     for index in [*chosen, -1]:
         if part and (index < 0 or clips[index].states * (len(part) + 1) > room):
             states = [clips[i].load().view(-1, D_MODEL) for i in part]
-            texts = [
-                torch.tensor([EOS, tag, *vocabulary.encode(clips[i].english or "")]) for i in part
-            ]
+            texts = [vocabulary.encode(clips[i].english or "") for i in part]
+            tokens, _ = read_and_wanted([(tag, pieces) for pieces in texts])
             with torch.autocast("cpu", torch.bfloat16):
                 hidden = decoder.hidden(
-                    nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD),
+                    tokens,
                     nn.utils.rnn.pad_sequence(states, batch_first=True),
                     torch.tensor(list(map(len, states))),
                 )
-            for i, text, row in zip(part, texts, hidden, strict=True):
-                out[i] = row[1 : len(text) - 1].half()
+            for i, pieces, row in zip(part, texts, hidden, strict=True):
+                out[i] = row[1 : len(pieces) + 1].half()
             part = []
         part.append(index)
     return [out.get(best) for best in heard_best]

@@ -148,7 +148,10 @@ class Edatt(AttentionPolicy):
         return self.recent_attention(token.attention, token.log_probability) >= self.alpha
 
     def recent_attention(self, attention: Sequence[float], log_probability: float = 0.0) -> float:
-        """Return the sum of a row's rescaled attention on the last lambda states but one."""
+        """Return the sum of a row's rescaled attention on the last lambda states but one.
+
+        With patience on more of them, by the probability of the row's token.
+        """
         kept = attention[:-1]
         scale = math.sqrt(sum(map(mul, kept, kept))) if self.normalization == "l2" else sum(kept)
         if scale <= 0.0:
