@@ -11,10 +11,9 @@ WORK ?= $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/earvoice
 MODEL ?= models/earvoice-en-x-small
 # Minutes of one core.
 CTC_MINUTES ?= 24
-DECODER_MINUTES ?= 108
 ENGLISH_MINUTES ?= 75
-TRANSLATION_MINUTES ?= 55
-ENCODER_MINUTES ?= 50
+TRANSLATION_MINUTES ?= 240
+ENCODER_MINUTES ?= 100
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
@@ -161,8 +160,6 @@ model: setup neural-voices recogniser ## make the shipped model anew: DATA=folde
 	$(TRAINING) hear --data $(DATA) --corpus $(WORK)/corpus
 	$(TRAINING) vocabulary --data $(DATA) --corpus $(WORK)/corpus
 	$(TRAINING) ctc --corpus $(WORK)/corpus --run $(WORK)/run --minutes $(CTC_MINUTES)
-	$(TRAINING) decoder --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
-		--minutes $(DECODER_MINUTES)
 	$(TRAINING) english --corpus $(WORK)/corpus --run $(WORK)/run --minutes $(ENGLISH_MINUTES)
 	$(TRAINING) translations --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
 		--minutes $(TRANSLATION_MINUTES)

@@ -19,7 +19,7 @@ from earvoice.models.config import (
 )
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.translation import SpeechTranslationModel
-from earvoice.models.vocabulary import EOS, SPECIALS, Vocabulary
+from earvoice.models.vocabulary import BOS, EOS, SPECIALS, Vocabulary
 
 SOURCE_TEXT = ("the small cat sees the old house", "today the teacher brings the old book")
 WIDTH = 32
@@ -92,10 +92,14 @@ def random_network(config: ModelConfig, seed: int = 0) -> SpeechTranslationModel
     return network
 
 
-def write_tiny_checkpoint(directory: Path) -> None:
+def write_tiny_checkpoint(directory: Path, *, translating: bool = False) -> None:
     """Write a checkpoint whose greedy text varies and sometimes ends.
 
     German is spoken without a tag, French with one.
+
+    Args:
+        translating: all text is a translation of what other layers write, behind a token that no
+            text has.
     """
     pieces = train_sentencepiece(LIVELY_TEXT, 64)
     config = tiny_config(pieces, pieces)
@@ -106,6 +110,9 @@ def write_tiny_checkpoint(directory: Path) -> None:
         decoder=DecoderConfig(layers=LAYERS, heads=4, ffn_width=48),
         policy_defaults=PolicyDefaults(attention_layer=2),
     )
+    if translating:
+        shape = replace(config.decoder, own_layers=(BOS,), pivot_layers=1)
+        config = replace(config, decoder=shape)
     write_lively_checkpoint(directory, config, pieces)
 
 

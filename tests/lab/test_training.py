@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,23 +23,25 @@ from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.runtime.settings import shipped_model_path
-from earvoice.training.bridge import Bridge, train_bridge
 from earvoice.training.data import Heard, batches, read_clips
 from earvoice.training.decoder import (
     PART_ROOM,
+    DecoderTrainer,
+    EnglishTrainer,
     Memory,
     PartlyTaught,
     Recipe,
     Row,
-    Trainer,
+    TranslationTrainer,
     alike,
+    as_heard,
     foretold,
     labels_alone,
-    new_pieces,
     texts_of,
+    unknown_pieces,
 )
 from earvoice.training.evaluate import first_words
-from earvoice.training.export import adopt, exported_decoder
+from earvoice.training.export import adopt, exported_decoder, with_pivot
 from earvoice.training.greedy import greedy
 from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
@@ -63,6 +66,7 @@ def config() -> ModelConfig:
     return dataclasses.replace(
         tiny,
         encoder=dataclasses.replace(tiny.encoder, d_model=WIDTH),
+        decoder=dataclasses.replace(tiny.decoder, positions="learned", tied_embeddings=True),
         target_pieces=len(target()),
         target_languages=(TargetLanguage("en", "<en>"), TargetLanguage("de", "<de>")),
     )
@@ -84,27 +88,38 @@ def heard(count: int) -> tuple[list[Heard], Memory]:
     return clips, Memory(torch.cat(states).half(), begins, labels)
 
 
-def trainer(recipe: Recipe) -> Trainer:
+RECIPE = Recipe(peak_rate=2e-3, dropout=0.0, room=3000, negatives=0)
+
+
+def english(recipe: Recipe = RECIPE) -> EnglishTrainer:
     torch.manual_seed(7)
     clips, memory = heard(12)
-    pairs = [Pair("s", text, "train", {"de": TARGET_TEXT[0]}) for text in SOURCE_TEXT]
-    bridge = Bridge(len(source()) + 1)
-    bridge.count_blanks(memory, source())
     decoder = TransformerDecoder(config(), recipe.dropout)
-    embedding = PartlyTaught(decoder.embed_tokens.weight, torch.ones(len(target())) == 1)
-    parts = (clips, memory, bridge.eval(), pairs, source(), target(), recipe, embedding)
-    return Trainer(decoder, *parts)
+    return EnglishTrainer(decoder, clips, memory, source(), target(), recipe)
 
 
+def translations(recipe: Recipe = RECIPE) -> TranslationTrainer:
+    """Every second piece learns."""
+    torch.manual_seed(7)
+    decoder = TransformerDecoder(with_pivot(config(), target()), recipe.dropout)
+    pairs = [
+        Pair("s", text, "train", {"de": TARGET_TEXT[index % len(TARGET_TEXT)]})
+        for index, text in enumerate(SOURCE_TEXT)
+    ]
+    taught = torch.arange(len(target())) % 2 == 0
+    return TranslationTrainer(decoder, taught, pairs, {"s": 2}, target(), recipe)
+
+
+@pytest.mark.parametrize("made", [english, translations])
 def test_the_loss_falls_and_a_run_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Callable[[], DecoderTrainer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What was learned is there at the next start, the average of weights as well."""
-    recipe = Recipe(peak_rate=2e-3, dropout=0.0)
-    first = trainer(recipe)
+    first = made()
+    first.embedding.kept += 1  # as of another start
     untaught = first.learn(next(first.rows(np.random.default_rng(1))), 0.0)
     first.train(tmp_path / "state.pt", seconds=first.used_s + 2.0)
-    again = trainer(recipe)
+    again = made()
     again.train(tmp_path / "state.pt", seconds=0.0)
     assert again.step == first.step > 1
     for name, value in first.decoder.state_dict().items():
@@ -112,42 +127,89 @@ def test_the_loss_falls_and_a_run_goes_on(
     assert again.learn(next(again.rows(np.random.default_rng(1))), 1.0) < untaught
 
 
+@pytest.mark.parametrize("made", [english, translations])
+def test_only_what_other_languages_do_not_read_is_taught(
+    made: Callable[[], DecoderTrainer], tmp_path: Path
+) -> None:
+    learner = made()
+    taught = torch.zeros(len(target()), dtype=torch.bool)
+    if isinstance(learner, TranslationTrainer):
+        taught = torch.arange(len(target())) % 2 == 0
+    before = learner._whole(dict(learner.decoder.named_parameters()))
+    before = {name: tensor.clone() for name, tensor in before.items()}
+    learner.train(tmp_path / "state.pt", seconds=1.0)
+    for kind in ("decoder", "average"):
+        after = torch.load(tmp_path / "state.pt", weights_only=True)[kind]
+        assert after.keys() == before.keys()
+        same = {name for name in after if torch.equal(after[name], before[name])}
+        assert same - {"layers.0.self_attn.k_proj.bias"} <= {
+            "embed_positions.weight", "embed_tokens.weight", "output_projection.weight"
+        }  # fmt: skip
+        assert "embed_positions.weight" in same
+        rows = [own["embed_tokens.weight"] for own in (before, after)]
+        changed = (rows[0] != rows[1]).any(1)
+        assert not changed[~taught].any()
+        assert changed.any() == taught.any()
+
+
 def test_what_is_learned_is_how_the_decoder_writes(tmp_path: Path) -> None:
     """The loss of a text is that of the logits that the decoder gives when it serves."""
-    learner = trainer(Recipe(dropout=0.0, label_smoothing=0.0))
-    with torch.no_grad():
-        learner.decoder.layer_norm.weight.uniform_(0.5, 4.0)
-        learner.decoder.layer_norm.bias.uniform_(-1.0, 1.0)
-    learner.train(tmp_path / "state.pt", seconds=0.0)
-    decoder = TransformerDecoder(config()).eval()
-    decoder.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True)["decoder"])
-    labels, pieces = learner.source.encode(SOURCE_TEXT[0]), learner.target.encode(TARGET_TEXT[0])
-    states = torch.randn(len(labels), WIDTH)
-    for tag in learner.tags.values():
-        logits = decoder(
-            torch.tensor([[EOS, tag, *pieces]]), states[None], torch.tensor([len(states)])
-        )
+    pieces, states = target().encode(TARGET_TEXT[0]), torch.randn(9, WIDTH)
+    read = torch.tensor([*target().encode("The cat"), EOS])
+    for learner, tag, given in ((english(), "<en>", states), (translations(), "<de>", read)):
+        with torch.no_grad():
+            learner.decoder.layer_norm.weight.uniform_(0.5, 4.0)
+            learner.decoder.layer_norm.bias.uniform_(-1.0, 1.0)
+        learner.train(tmp_path / f"{tag}.pt", seconds=0.0)
+        state = torch.load(tmp_path / f"{tag}.pt", weights_only=True)["decoder"]
+        decoder = TransformerDecoder(learner.decoder.config).eval()
+        decoder.load_state_dict(state, strict=tag == "<en>")
+        language, memory = target().id_of(tag), given[None]
+        with torch.no_grad():
+            if tag == "<de>":
+                memory = decoder.read_pivot(memory)
+            logits = decoder(
+                torch.tensor([[EOS, language, *pieces]]), memory, torch.tensor([len(given)])
+            )
         wanted = torch.tensor([*pieces, EOS])
         expected = torch.nn.functional.cross_entropy(logits[0, 1:], wanted, reduction="sum")
-        learned = learner.loss([Row(states, labels, tag, pieces)])
+        learned = learner.loss([Row(given, language, pieces)])
         assert learned.item() == pytest.approx(expected.item(), rel=0.02)
+
+
+def test_a_text_to_translate_is_as_it_may_be_heard() -> None:
+    """Now and then without case and marks or its end, with the next, or nothing at all."""
+    generator = np.random.default_rng(1)
+    drawn = {as_heard("Well, it's $5.50, sir.", generator) for _ in range(100)}
+    assert drawn == {
+        "Well, it's $5.50, sir.", "Well, it's $5.50, sir", "well it's $5 50 sir",
+    }  # fmt: skip
+    learner = translations()
+    steps = learner.rows(generator)
+    rows = [row for _ in range(200) for part in next(steps) for row in part]
+    texts = [(learner.target.decode(row.source[:-1].tolist()), row.pieces) for row in rows]
+    assert {tuple(pieces) for text, pieces in texts if not text} == {()}
+    first, second = (target().encode(TARGET_TEXT[index]) for index in range(2))
+    both = target().encode(f"{TARGET_TEXT[0]} {TARGET_TEXT[1]}")
+    assert {tuple(first), tuple(second), tuple(both)} <= {tuple(pieces) for _, pieces in texts}
+    assert all(row.source[-1] == EOS for row in rows)
 
 
 def test_with_wait_k_a_word_is_written_from_the_first_words_alone() -> None:
     """States beyond do not change the loss; without the mask they do."""
     for k, equal in ((1, True), (0, False)):
-        learner = trainer(Recipe(dropout=0.0, wait_k=k))
+        learner = english(dataclasses.replace(RECIPE, wait_k=k))
         learner.decoder.eval()
-        labels = learner.source.encode(SOURCE_TEXT[0])
-        pieces = learner.target.encode(TARGET_TEXT[0].split()[0])
+        labels = source().encode(SOURCE_TEXT[0])
+        pieces = target().encode(TARGET_TEXT[0].split()[0])
         states = torch.randn(len(labels), WIDTH)
-        begun = np.cumsum([learner.source.starts_word(each) for each in labels])
+        begun = np.cumsum([source().starts_word(each) for each in labels])
         # The first word is written from one word, the end from two.
         changed = states.clone()
         changed[torch.from_numpy(begun > 2)] = 9.0
-        tag = learner.tags["de"]
+        tag = learner.tags["en"]
         before, after = (
-            learner.loss([Row(each, labels, tag, pieces)]).item() for each in (states, changed)
+            learner.loss([Row(each, tag, pieces, labels)]).item() for each in (states, changed)
         )
         assert (before == pytest.approx(after)) is equal
 
@@ -170,10 +232,10 @@ def test_a_clip_that_ends_in_the_middle_has_the_words_that_are_heard_in_both() -
         begun = source().encode(" ".join([*words[:count], "teacher"]))
         memory = Memory(torch.empty(0), [], [whole, begun, whole, begun])
         a, a_cut, b, b_cut = texts_of(clips, memory, source())
-        assert a == {"en": said}
-        assert a_cut == {"en": " ".join(said.split()[:count])}
-        assert b == {"en": "Too few words."}
-        assert b_cut == {}
+        assert a == said
+        assert a_cut == " ".join(said.split()[:count])
+        assert b == "Too few words."
+        assert b_cut is None
 
 
 def test_batches_hold_every_clip_once_a_pass_within_their_room() -> None:
@@ -187,55 +249,23 @@ def test_batches_hold_every_clip_once_a_pass_within_their_room() -> None:
     assert set(seen.values()) == {2}
 
 
-def test_the_bridge_learns_which_label_has_which_states(tmp_path: Path) -> None:
-    _, memory = heard(12)
-    bridge = train_bridge(memory, source(), tmp_path, seconds=6.0)
-    assert bridge.deviation.mean() < memory.states.float().std(0).mean()
-    labels = bridge.labels_of(SOURCE_TEXT[0], source(), np.random.default_rng(1))
-    assert labels is not None
-    (states,) = bridge.imagine([labels], np.random.default_rng(1))
-    assert states.shape == (len(labels), WIDTH)
-    assert bridge.labels_of("...", source(), np.random.default_rng(1)) is None
-
-
-def test_layers_for_one_language_leave_the_embeddings_alone(tmp_path: Path) -> None:
-    """What others share stays as it was taught; what is foretold is by what it was before."""
-    learner = trainer(Recipe(dropout=0.0, english_share=1.0, peak_rate=1e-3))
-    weight = learner.decoder.state_dict()["embed_tokens.taught"]
-    taught = torch.arange(len(weight)) % 2 == 0
-    embedding = PartlyTaught(weight, taught, first=weight + 1)
-    own = Trainer(
-        TransformerDecoder(config()),
-        learner.clips,
-        learner.memory,
-        None,
-        [],
-        source(),
-        target(),
-        learner.recipe,
-        embedding,
-    )
-    before = {name: tensor.clone() for name, tensor in own.decoder.state_dict().items()}
-    own.train(tmp_path / "own.pt", seconds=1.0)
-    after = torch.load(tmp_path / "own.pt", weights_only=True)["decoder"]
-    assert torch.equal(after["embed_tokens.weight"], weight)
-    assert not torch.equal(after["layers.0.fc1.weight"], before["layers.0.fc1.weight"])
-    assert torch.equal(embedding.first, weight[taught] + 1)
-
-
-def test_translations_go_on_with_the_merges_that_english_has_not() -> None:
-    pieces = [*"▁e", "▁", "the", "▁the", "▁über", "ung", "<0x41>", "<en>", "ü"]
+def test_the_merges_that_english_has_not_are_taught() -> None:
+    pieces = [*"▁e", "▁", "the", "▁the", "▁über", "ung", "<0x41>", "<en>", "<de>", "ü"]
     model = SimpleNamespace(pieces=pieces)
-    learn = new_pieces(cast("Vocabulary", model), {"the", "▁the"})
-    assert [piece for piece, each in zip(pieces, learn, strict=True) if each] == ["▁über", "ung"]
+    learn = unknown_pieces(cast("Vocabulary", model), {"the", "▁the"})
+    assert [piece for piece, each in zip(pieces, learn, strict=True) if each] == [
+        "▁über",
+        "ung",
+        "<de>",
+    ]
 
 
 def test_a_step_is_cut_into_parts_of_like_lengths() -> None:
     lengths = np.random.default_rng(1).integers(1, 90, 200).tolist()
-    rows = [Row(torch.zeros(length, 4), [0] * length, 5, [length]) for length in lengths]
+    rows = [Row(torch.zeros(length, 4), 5, [length]) for length in lengths]
     parts = alike(rows)
     assert sorted(row.pieces[0] for part in parts for row in part) == sorted(lengths)
-    padded = [len(part) * max(len(row.states) for row in part) for part in parts]
+    padded = [len(part) * max(len(row.source) for row in part) for part in parts]
     assert max(padded) <= PART_ROOM
     assert sum(padded) < 1.3 * sum(lengths)
 
@@ -297,11 +327,11 @@ def test_who_writes_as_was_foretold_has_nothing_to_learn() -> None:
 
 def test_the_end_is_taught_by_the_text_alone() -> None:
     """Whisper would begin again: what it foretells is for pieces, and no piece is left out."""
-    learner = trainer(Recipe(dropout=0.0, foretold_share=1.0))
+    learner = english(dataclasses.replace(RECIPE, foretold_share=1.0))
     learner.decoder.eval()
-    labels, pieces = learner.source.encode(SOURCE_TEXT[0]), learner.target.encode(TARGET_TEXT[0])
+    pieces = target().encode(TARGET_TEXT[0])
     rows = [
-        Row(torch.randn(len(labels), WIDTH), labels, learner.tags["en"], pieces, told)
+        Row(torch.randn(9, WIDTH), learner.tags["en"], pieces, foretold=told)
         for told in (None, torch.zeros(len(pieces), WIDTH))
     ]
     alone = learner.loss(rows[:1]).item()
@@ -400,9 +430,7 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     adopt(shipped_model_path(), tmp_path, run)
     shipped = read_directory(shipped_model_path())
     target_vocabulary, config = shipped.target_vocabulary, shipped.config
-    single = dataclasses.replace(config, decoder=dataclasses.replace(config.decoder, own_layers=()))
-    decoder = exported_decoder(run, target_vocabulary, single)
-    assert decoder.config == config
+    decoder = exported_decoder(run, target_vocabulary, config)
     given = build_network(config, shipped.tensors).decoder.state_dict()
     assert all(torch.equal(tensor, given[name]) for name, tensor in decoder.state_dict().items())
     given = (tmp_path / "vocabulary" / "target.model").read_bytes()

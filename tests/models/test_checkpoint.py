@@ -84,7 +84,7 @@ def test_half_size_storage(
     assert states.dtype == torch.float32
 
 
-def test_embeddings_in_one_byte(
+def test_a_matrix_in_one_byte(
     directory: Path, config: ModelConfig, source_model: bytes, target_model: bytes
 ) -> None:
     """What comes back is as near as 8 bits are; bytes without their scales are refused."""
@@ -96,7 +96,7 @@ def test_embeddings_in_one_byte(
         normalisation=NORMALISATION,
         source_model=source_model,
         target_model=target_model,
-        embeddings_in_int8=True,
+        in_int8=["decoder.embed_tokens.weight"],
     )
     rows = state["decoder.embed_tokens.weight"]
     found = load_checkpoint(directory).network.decoder.embed_tokens.weight

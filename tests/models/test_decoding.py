@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earvoice.models.config import ModelConfig
-from earvoice.models.decoding import DecoderCache
+from earvoice.models.decoding import LEAST_PIVOT_TOKENS, DecoderCache
 from earvoice.models.errors import ModelError
 from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import EOS
 from tests.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
@@ -80,6 +81,40 @@ def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bo
     torch.testing.assert_close(prefilled, forced[0], atol=1e-5, rtol=0)
     with pytest.raises(ModelError, match=r"tokens begin with \[2, 7\]"):
         decoder.prefill(TOKENS, decoder.open_cache(states, other), 1)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_language_may_be_translated_from_what_another_writes(
+    config: ModelConfig, prepared: bool
+) -> None:
+    """As if that were written first, and then read; attention is told over the states."""
+    shape = replace(config.decoder, own_layers=(7,), pivot_layers=2)
+    network = random_network(replace(config, decoder=shape))
+    decoder, states, reading = network.transformer_decoder, _states(24), TOKENS[:2]
+    source, text, heard = decoder.open_cache(states, reading), list[int](), list[torch.Tensor]()
+    while len(text) < LEAST_PIVOT_TOKENS + 12 and EOS not in text:
+        logits, rows = decoder.prefill(reading, source, config.policy_defaults.attention_layer)
+        reading = [int(logits[-1, EOS:].argmax()) + EOS]
+        text += reading
+        heard.append(rows[-1])
+    translated = [2, 8, *TOKENS[2:]]
+    with torch.inference_mode():
+        read = decoder.read_pivot(torch.tensor([text]))
+        expected = decoder(torch.tensor([translated]), read, torch.tensor([len(text)]))[0]
+    if prepared:
+        network.prepare_inference(torch.float32)
+    for known in ([], text, text[:3], [*text[:2], 9, 9, 9], [9] * 60):
+        cache = decoder.open_cache(states, translated, known)
+        assert cache.pivot is not None
+        assert cache.pivot.tokens == text
+        torch.testing.assert_close(cache.pivot.attention, torch.stack(heard), atol=1e-5, rtol=0)
+        logits, attention = decoder.prefill(translated, cache, 1)
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+        torch.testing.assert_close(attention.sum(1), torch.ones(len(translated)))
+        assert attention.shape == (len(translated), len(states))
+    stepped, rows = decoder.step([EOS], [decoder.open_cache(states, translated)], [1])
+    torch.testing.assert_close(stepped[0], logits[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(rows[0], attention[0], atol=1e-5, rtol=0)
 
 
 def test_each_node_of_a_lattice_is_a_pass_of_its_own(config: ModelConfig) -> None:

@@ -47,10 +47,17 @@ TEXT_WEIGHTS = {
     "customer-chat": 4,
     **dict.fromkeys(
         ("restaurant", "xsid", "ud_pud", "xquad", "african_storybook", "mt_geneval", "vita_min",
-         "corona_warn_app", "aosp_apps", "wikipedia_app"), 2,
+         "corona_warn_app", "aosp_apps"), 2,
+    ),
+    **dict.fromkeys(
+        (*_PROGRAMMING, "gnome_help", "privacy_guides", "monero_site", "bitcoin_org", "login_gov",
+         "login_gov_help", "opensource_guide", "innersource_path", "mattermost_ui", "talkback",
+         "ubports_docs", "duckduckgo", "id_editor", "thunderbird_android", "fenix", "mozilla_vpn",
+         "mozilla_relay", "twelve_factor", "stardew_mods", "justice40", "wikipedia_app"), 0,
     ),
 }  # fmt: skip
-"""How often a pass reads each text of a source; others once."""
+"""How often translations are learned from each text of a source in a pass; others once. Manuals say
+what nobody says, at length."""
 SHORT_TATOEBA_SHARE = 0.4
 """Of Tatoeba's sentences of fewer than five words."""
 

@@ -9,6 +9,7 @@ import argparse
 import pickle
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,41 +17,36 @@ import soundfile
 import torch
 
 from earvoice.corpus.clips import read_people
-from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, SOURCE_LANGUAGE, TEXT_WEIGHTS
+from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
-from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.bridge import train_bridge
 from earvoice.training.ctc import train_ctc
 from earvoice.training.data import read_clips
 from earvoice.training.decoder import (
     ENGLISH_RECIPE,
     TRANSLATION_RECIPE,
+    EnglishTrainer,
     Memory,
-    PartlyTaught,
-    Recipe,
-    Trainer,
+    TranslationTrainer,
     compressed,
-    english_decoder,
     first_decoder,
+    first_translator,
     foretold,
-    new_pieces,
-    often_written,
+    unknown_pieces,
 )
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer
 from earvoice.training.export import (
-    DECODER_FILE,
     ENCODER_FILE,
     ENGLISH_FILE,
     TAGS,
     TRANSLATIONS_FILE,
     adopt,
+    english_decoder,
     export,
-    exported_decoder,
     model_config,
-    trained_decoder,
     trained_encoder,
+    with_pivot,
 )
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
@@ -60,8 +56,8 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "decoder", "translations", "encoder")
-NEED_RUN = ("adopt", "ctc", "decoder", "english", "translations", "encoder", "export", "scores")
+NEED_DATA = ("hear", "vocabulary", "translations", "encoder")
+NEED_RUN = ("adopt", "ctc", "english", "translations", "encoder", "export", "scores")
 
 
 def main() -> None:
@@ -71,7 +67,6 @@ def main() -> None:
         "hear": run_hear,
         "vocabulary": run_vocabulary,
         "ctc": run_ctc,
-        "decoder": run_decoder,
         "english": run_english,
         "translations": run_translations,
         "encoder": run_encoder,
@@ -83,8 +78,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="texts and recordings")
     parser.add_argument("--run", type=Path, help="where the state is kept")
     parser.add_argument("--minutes", type=float, default=60.0, help="(%(default)s)")
-    parser.add_argument("--bridge-minutes", type=float, default=4.0, help="(%(default)s)")
-    parser.add_argument("--wait-k", type=int, default=0, help="train for wait-k, masked by words")
+    parser.add_argument(
+        "--wait-k", type=int, default=0, help="english: train for wait-k, masked by words"
+    )
     parser.add_argument("--to", type=Path, help="export: the checkpoint's folder")
     parser.add_argument("--model", type=Path, help="adopt: a checkpoint's folder")
     parser.add_argument("--threads", type=int, default=1)
@@ -151,66 +147,41 @@ def run_ctc(options: argparse.Namespace) -> None:
     train_ctc(whole_clips(options.corpus), source, options.run, 60 * options.minutes, SEED)
 
 
-def run_decoder(options: argparse.Namespace) -> None:
+def run_english(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
-    clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
-    config = model_config(len(source), len(target))
-    recipe = Recipe(wait_k=options.wait_k)
+    clips = [clip for clip in read_clips(options.corpus, "train") if clip.english is not None]
+    memory = memory_of(clips, options.run, source)
+    config, recipe = model_config(len(source), len(target)), ENGLISH_RECIPE
+    told = foretold(clips, first_decoder(config, target).eval(), target)
     decoder = first_decoder(config, target, recipe.dropout)
-    pairs = weighted(read_pairs(options.data / "text", SEED))
-    taught = often_written(pairs, target, whisper_ranks())
-    embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
-    trainer = text_trainer(options, source, target, decoder, clips, pairs, recipe, embedding)
-    trainer.train(options.run / DECODER_FILE, 60 * options.minutes, SEED)
+    recipe = replace(recipe, wait_k=options.wait_k)
+    trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
+    trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, SEED)
 
 
 def run_translations(options: argparse.Namespace) -> None:
-    """The decoder goes on without English, whose layers read the same embeddings.
-
-    So of these only those of pieces learn that English does not have.
-    """
     source, target = vocabularies(options.corpus)
-    clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
-    for clip in clips:
-        clip.texts = {tag: clip.texts[tag] for tag in clip.texts if tag != SOURCE_LANGUAGE}
-    recipe = TRANSLATION_RECIPE
-    decoder = TransformerDecoder(model_config(len(source), len(target)), recipe.dropout)
-    decoder.load_state_dict(trained_decoder(options.run / DECODER_FILE))
-    pairs = weighted(read_pairs(options.data / "text", SEED))
-    embedding = PartlyTaught(decoder.embed_tokens.weight, new_pieces(target, whisper_ranks()))
-    trainer = text_trainer(options, source, target, decoder, clips, pairs, recipe, embedding)
+    config = with_pivot(model_config(len(source), len(target)), target)
+    decoder = first_translator(config, target, TRANSLATION_RECIPE.dropout)
+    pairs, taught = translated(options.data), unknown_pieces(target, whisper_ranks())
+    trainer = TranslationTrainer(decoder, taught, pairs, TEXT_WEIGHTS, target, TRANSLATION_RECIPE)
     trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, SEED)
 
 
-def text_trainer(
-    options: argparse.Namespace,
-    source: Vocabulary,
-    target: Vocabulary,
-    decoder: TransformerDecoder,
-    clips: list[Heard],
-    pairs: list[Pair],
-    recipe: Recipe,
-    embedding: PartlyTaught,
-) -> Trainer:
-    """Of clips, and of texts by the bridge."""
-    memory = memory_of(clips, options.run, source)
-    bridge = train_bridge(memory, source, options.run, 60 * options.bridge_minutes, SEED)
-    return Trainer(decoder, clips, memory, bridge, pairs, source, target, recipe, embedding)
-
-
-def run_english(options: argparse.Namespace) -> None:
-    """Layers of its own for English, which go on from Whisper's."""
-    source, target = vocabularies(options.corpus)
-    clips = [clip for clip in read_clips(options.corpus, "train") if clip.texts]
-    memory = memory_of(clips, options.run, source)
-    config = model_config(len(source), len(target))
-    told = foretold(clips, first_decoder(config, target).eval(), target)
-    recipe, shared = ENGLISH_RECIPE, trained_decoder(options.run / DECODER_FILE)
-    decoder, embedding = english_decoder(config, target, shared, recipe.dropout)
-    for clip in clips:
-        clip.texts = {tag: clip.texts[tag] for tag in clip.texts if tag == SOURCE_LANGUAGE}
-    trainer = Trainer(decoder, clips, memory, None, [], source, target, recipe, embedding, told)
-    trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, SEED)
+def translated(data: Path) -> list[Pair]:
+    """The train texts that translations are learned from."""
+    generator = random.Random(SEED)
+    return [
+        pair
+        for pair in read_pairs(data / "text", SEED)
+        if pair.split == "train"
+        and TEXT_WEIGHTS.get(pair.source, 1)
+        and (
+            pair.source != "tatoeba"
+            or len(pair.english.split()) >= SHORT_WORDS
+            or generator.random() < SHORT_TATOEBA_SHARE
+        )
+    ]
 
 
 def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
@@ -229,28 +200,12 @@ def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
     return memory
 
 
-def weighted(pairs: list[Pair]) -> list[Pair]:
-    """The train texts of one pass."""
-    generator = random.Random(SEED)
-    return [
-        pair
-        for pair in pairs
-        for _ in range(TEXT_WEIGHTS.get(pair.source, 1))
-        if pair.split == "train"
-        and (
-            pair.source != "tatoeba"
-            or len(pair.english.split()) >= SHORT_WORDS
-            or generator.random() < SHORT_TATOEBA_SHARE
-        )
-    ]
-
-
 def run_encoder(options: argparse.Namespace) -> None:
-    """The encoder and its branch, by what the decoders of all languages make of their states."""
+    """The encoder and its branch, by what the decoder for English makes of their states."""
     source, target = vocabularies(options.corpus)
     clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-"))
     recordings = {clip.key: path for clip, path in read_people(options.data / "speech")}
-    decoder = exported_decoder(options.run, target, model_config(len(source), len(target)))
+    decoder = english_decoder(options.run, target, model_config(len(source), len(target)))
     encoder = trained_encoder(options.run, source, taught_share=0.0)
     trainer = EncoderTrainer(encoder, decoder, clips, recordings, source, target, EncoderRecipe())
     trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, SEED)

@@ -1,11 +1,12 @@
-"""Teach the decoder: real and synthesised speech, and texts that nobody has spoken."""
+"""Teach the decoder: English from speech, the other languages from English by texts alone."""
 
 from __future__ import annotations
 
 import math
+import re
 import time
-from dataclasses import dataclass
-from itertools import repeat
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from earvoice.corpus.recipe import SOURCE_LANGUAGE
+from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.states import COMPRESSION, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
@@ -33,18 +34,17 @@ if TYPE_CHECKING:
     from earvoice.corpus.texts import Pair
     from earvoice.models.config import ModelConfig
     from earvoice.models.whisper import WhisperEncoder
-    from earvoice.training.bridge import Bridge
     from earvoice.training.data import Heard
 
 SAVE_EVERY_S = 120
-STATES_PER_LETTER = 1.5
-"""About: what a text takes of a batch's room."""
-LEAST_TAUGHT_COUNT = 30
-"""Whisper's pieces that other languages use less often stay as they were pretrained."""
+OTHER_TAGS = tuple(f"<{tag}>" for tag in TARGET_LANGUAGES)
+NOTHING_SHARE, JOINED_SHARE = 0.01, 0.2
+"""Of the texts to translate: nothing at all, and (less these) with the one that follows."""
+PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
+"""Of the texts to translate: without case and marks, and without the last mark."""
+_UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
 PART_ROOM = 2500
-"""States, padding included, that are differentiated at once; a step has several parts."""
-NEGATIVES = 2048
-"""Of the pieces that are not taught, how many are drawn for each part of a step."""
+"""States, or pieces, with padding, that are differentiated at once; a step has several parts."""
 
 
 def first_decoder(
@@ -65,20 +65,20 @@ def first_decoder(
     return decoder
 
 
-def english_decoder(
-    config: ModelConfig, vocabulary: Vocabulary, taught: Mapping[str, torch.Tensor], dropout: float
-) -> tuple[TransformerDecoder, PartlyTaught]:
-    """Whisper's layers over the embeddings of a decoder that was taught, which stay as they are.
-
-    Args:
-        taught: its state.
-    """
-    decoder = first_decoder(config, vocabulary, dropout)
-    first = decoder.embed_tokens.weight.detach().clone()
-    decoder.load_state_dict({k: v for k, v in taught.items() if is_shared(k)}, strict=False)
-    decoder.embed_positions.requires_grad_(requires_grad=False)
-    weight = decoder.embed_tokens.weight
-    return decoder, PartlyTaught(weight, (weight != first).any(1), first)
+def first_translator(
+    config: ModelConfig, vocabulary: Vocabulary, dropout: float = 0.0
+) -> TransformerDecoder:
+    """Whisper's layers for everything: they know words, and nothing of other languages yet."""
+    plain = replace(config, decoder=replace(config.decoder, own_layers=(), pivot_layers=0))
+    given = first_decoder(plain, vocabulary).state_dict()
+    decoder = TransformerDecoder(config, dropout)
+    state = decoder.state_dict()
+    for name in state:
+        start = name.startswith("own.") and f"own.{name.split('.')[1]}."
+        state[name] = given[name.removeprefix(start or "pivot.")]
+    decoder.load_state_dict(state)
+    decoder.tie_embeddings()
+    return decoder
 
 
 def is_shared(name: str) -> bool:
@@ -94,32 +94,22 @@ class PartlyTaught(nn.Module):
 
     kept: torch.Tensor
     """[V - taught, d]"""
-    first: torch.Tensor
-    """[taught, d] as it was before teaching."""
     place: torch.Tensor
     """[V] int64: where a piece is when those that are taught come first."""
 
-    def __init__(
-        self, weight: torch.Tensor, taught: torch.Tensor, first: torch.Tensor | None = None
-    ) -> None:
-        """Split what is to be taught from the rest.
-
-        Args:
-            weight: [V, d].
-            taught: [V] bool.
-            first: [V, d] before it was taught; then nothing is taught any more.
-        """
+    def __init__(self, weight: torch.Tensor, taught: torch.Tensor) -> None:
+        """Split what is to be taught, [V] bool, from the rest of `weight`, [V, d]."""
         super().__init__()
         order = torch.cat((taught.nonzero()[:, 0], (~taught).nonzero()[:, 0]))
         own = order[: int(taught.sum())]
-        learns = first is None
-        self.taught = nn.Parameter(weight.detach()[own].clone(), requires_grad=learns)
-        self.register_buffer("first", (weight if first is None else first).detach()[own].clone())
+        self.taught = nn.Parameter(weight.detach()[own].clone())
         self.register_buffer("kept", weight.detach()[order[len(own) :]].clone())
         self.register_buffer("place", order.argsort())
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         places, count = self.place[tokens], len(self.taught)
+        if not count:
+            return functional.embedding(places, self.kept)
         own = functional.embedding(places.clamp(max=count - 1), self.taught)
         if not len(self.kept):
             return own
@@ -144,8 +134,8 @@ class PartlyTaught(nn.Module):
         Args:
             negatives: pieces drawn to stand for all that are not taught (importance sampling,
                 Bengio 2008); 0 takes all.
-            foretold: [n, d] of a decoder that writes by the untaught embedding; for its share of
-                the loss its distribution is wanted instead of the piece (Hinton 2015).
+            foretold: [n, d] of another decoder with these embeddings; for its share of the loss its
+                distribution is wanted instead of the piece (Hinton 2015).
         """
         places, count = self.place[wanted], len(self.taught)
         rows, weights = self.kept, torch.zeros(())
@@ -166,32 +156,20 @@ class PartlyTaught(nn.Module):
         if foretold is None:
             return loss
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            own = functional.linear(foretold, self.first)
+            own = functional.linear(foretold, self.taught)
             others = functional.linear(foretold, rows) + weights
         told = torch.cat((own, others), 1).float().softmax(1)
         soft = functional.cross_entropy(logits, told, reduction="sum")
         return torch.lerp(loss, soft, foretold_share)
 
 
-def often_written(
-    pairs: Sequence[Pair], target: Vocabulary, pretrained: Collection[str]
-) -> torch.Tensor:
-    """[V] bool: pieces that are new, and those of Whisper's that the translations often use."""
-    counts = torch.zeros(len(target), dtype=torch.long)
-    texts = {text for pair in pairs for text in pair.translations.values()}
-    pieces = torch.tensor([piece for text in texts for piece in target.encode(text)])
-    counts.index_add_(0, pieces, torch.ones_like(pieces))
-    new = torch.tensor([piece not in pretrained for piece in target.pieces])
-    return new | (counts >= LEAST_TAUGHT_COUNT)
-
-
-def new_pieces(target: Vocabulary, pretrained: Collection[str]) -> torch.Tensor:
-    """[V] bool: the merges that Whisper does not have; English uses none of them."""
+def unknown_pieces(target: Vocabulary, pretrained: Collection[str]) -> torch.Tensor:
+    """[V] bool: what English never uses: merges that Whisper has not, other languages' tags."""
     return torch.tensor(
         [
             len(piece.removeprefix(WORD_START)) > 1
             and piece not in pretrained
-            and not piece.startswith("<")
+            and (piece in OTHER_TAGS or not piece.startswith("<"))
             for piece in target.pieces
         ]
     )
@@ -291,8 +269,8 @@ def labels_alone(labels: Sequence[int], blank: int) -> list[int]:
     return [a for a, b in zip(labels, [-1, *labels], strict=False) if a not in (b, blank)]
 
 
-def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list[dict[str, str]]:
-    """What is to be written of each clip, by language.
+def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list[str | None]:
+    """What is to be written of each clip in English; None where that is not known.
 
     Of one that is cut, the words that CTC hears in it as in the whole; it is left out where CTC
     hears another number of words in the whole than there are.
@@ -302,18 +280,18 @@ def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list
         return source.decode(labels_alone(memory.labels[index], len(source))).split()
 
     number = {clip.key: index for index, clip in enumerate(clips)}
-    texts = []
+    texts: list[str | None] = []
     for index, clip in enumerate(clips):
         if not clip.is_cut:
-            texts.append(clip.texts)
+            texts.append(clip.english)
             continue
         base, words = number.get(clip.key.split("/")[0]), (clip.english or "").split()
         heard = [] if base is None else ctc_words(base)  # the whole may be too long
         if not words or len(heard) != len(words):
-            texts.append({})
+            texts.append(None)
             continue
         same = [a == b for a, b in zip(heard, ctc_words(index), strict=False)]
-        texts.append({SOURCE_LANGUAGE: " ".join(words[: (*same, False).index(False)])})
+        texts.append(" ".join(words[: (*same, False).index(False)]))
     return texts
 
 
@@ -321,21 +299,28 @@ def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list
 class Recipe:
     """What a step is made of."""
 
-    peak_rate: float = 4e-4
-    dropout: float = 0.1
-    label_smoothing: float = 0.1
-    speech_room: int = 5000
-    """States of the speech in a batch, padding included."""
-    text_room: int = 6000
-    foretold_share: float = 0.7
-    """Of the loss in English: how much of it is what the pretrained decoder would write."""
-    english_share: float = 0.3
-    """How often a clip that has translations is written in English."""
+    peak_rate: float
+    dropout: float
+    room: int
+    """States, or pieces of English, in a step, padding included."""
+    negatives: int
+    """Of the pieces that are not taught, how many are drawn for each part of a step."""
+    label_smoothing: float = 0.0
+    foretold_share: float = 0.0
+    """How much of the loss is what the pretrained decoder would write."""
     average: float = 0.996
     """Share that the average of all weights keeps at each step."""
     most_tokens: int = 110
     wait_k: int = 0
     """Words of the source that are heard before the first word is written; 0 for all of them."""
+
+
+ENGLISH_RECIPE = Recipe(
+    peak_rate=1.5e-4, dropout=0.05, room=5000, negatives=16_384, foretold_share=0.5
+)
+TRANSLATION_RECIPE = Recipe(
+    peak_rate=6e-4, dropout=0.0, room=1600, negatives=1024, label_smoothing=0.1, average=0.998
+)
 
 
 def read_and_wanted(
@@ -355,13 +340,14 @@ def read_and_wanted(
 
 @dataclass(frozen=True)
 class Row:
-    """One text to write, and the states that it is written from."""
+    """One text to write, and what it is written from."""
 
-    states: torch.Tensor
-    labels: list[int]
-    """The CTC label of each state."""
+    source: torch.Tensor
+    """[S, d] states, or [P] int64 pieces of English with the end."""
     tag: int
     pieces: list[int]
+    labels: Sequence[int] = ()
+    """The CTC label of each state."""
     foretold: torch.Tensor | None = None
     """See the function of that name."""
 
@@ -369,69 +355,48 @@ class Row:
 def alike(rows: Sequence[Row]) -> list[list[Row]]:
     """Parts of rows of like lengths, so that little of a batch is padding."""
     parts: list[list[Row]] = []
-    for row in sorted(rows, key=lambda row: len(row.states)):
-        if not parts or len(row.states) * (len(parts[-1]) + 1) > PART_ROOM:
+    for row in sorted(rows, key=lambda row: len(row.source)):
+        if not parts or len(row.source) * (len(parts[-1]) + 1) > PART_ROOM:
             parts.append([])
         parts[-1].append(row)
     return parts
 
 
-ENGLISH_RECIPE = Recipe(
-    peak_rate=1.5e-4, dropout=0.05, speech_room=5000, foretold_share=0.5, english_share=1.0
-)
-"""For layers that write English alone."""
-
-TRANSLATION_RECIPE = Recipe(speech_room=4000, text_room=14_000, english_share=0.0)
-"""For layers that write no English."""
-
-
-class Trainer:
-    """Speech and text in each batch; goes on from its last state.
+class DecoderTrainer(ABC):
+    """Learns in steps of several parts; goes on from its last state.
 
     Args:
-        decoder: to go on with; see `first_decoder`.
-        clips: with their states.
-        memory: the same clips as the decoder reads them.
-        bridge: makes states of texts; needed if there are any.
-        pairs: texts, most of which nobody speaks.
-        embedding: the decoder's.
-        foretold: see the function of that name.
+        decoder: to go on with; what does not require a gradient stays as it is.
+        taught: [V] bool, pieces whose embeddings learn.
     """
 
     def __init__(
-        self,
-        decoder: TransformerDecoder,
-        clips: Sequence[Heard],
-        memory: Memory,
-        bridge: Bridge | None,
-        pairs: Sequence[Pair],
-        source: Vocabulary,
-        target: Vocabulary,
-        recipe: Recipe,
-        embedding: PartlyTaught,
-        foretold: Sequence[torch.Tensor | None] = (),
+        self, decoder: TransformerDecoder, taught: torch.Tensor, target: Vocabulary, recipe: Recipe
     ) -> None:
-        self.clips, self.memory, self.bridge, self.pairs = clips, memory, bridge, pairs
-        self.source, self.target, self.recipe = source, target, recipe
-        self.foretold = foretold or [None] * len(clips)
+        self.target, self.recipe = target, recipe
         self.tags = {
             language.code: target.id_of(language.tag)
             for language in decoder.config.target_languages
         }
         self.decoder = decoder.train()
-        for module in self.decoder.modules():
+        for module in decoder.modules():
             if isinstance(module, MultiHeadAttention):
                 module.dropout = 0.0  # with it, attention on a CPU takes three times as long
-        self.embedding = embedding
-        self.decoder.register_module("embed_tokens", self.embedding)
-        self.decoder.register_module("output_projection", None)
-        self._parameters = list(self.decoder.parameters())
-        self.average = {name: p.detach().clone() for name, p in self.decoder.named_parameters()}
-        self.optimiser = optimiser(self._parameters, recipe.peak_rate)
+        self.embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
+        decoder.register_module("embed_tokens", self.embedding)
+        decoder.register_module("output_projection", None)
+        self._learning = {n: p for n, p in decoder.named_parameters() if p.requires_grad}
+        self.average = {name: p.detach().clone() for name, p in decoder.named_parameters()}
+        self.optimiser = optimiser(self._learning.values(), recipe.peak_rate)
         self.step, self.used_s = 0, 0.0
-        self._mask = wait_k_mask(recipe.wait_k, source, target) if recipe.wait_k else None
-        self.texts = texts_of(clips, memory, source)
-        self._spoken = [i for i, texts in enumerate(self.texts) if texts and memory.length(i)]
+
+    @abstractmethod
+    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
+        """Of each step the texts to write, in parts of like lengths, for ever."""
+
+    @abstractmethod
+    def hidden(self, rows: Sequence[Row], tokens: torch.Tensor) -> torch.Tensor:
+        """What the decoder makes of a part's sources and tokens [B, L], [B, L, d]."""
 
     def train(self, path: Path, seconds: float, seed: int = 1) -> None:
         """Until so many seconds of processor are used in all; the state is kept in a file."""
@@ -453,56 +418,12 @@ class Trainer:
                 saved_s = self.used_s
         self._save(path)
 
-    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
-        """Of each step what is spoken and what is written, in parts of like lengths, for ever."""
-        spoken = batches(
-            [self.memory.length(i) for i in self._spoken], self.recipe.speech_room, generator
-        )
-        lengths = [int(len(pair.english) * STATES_PER_LETTER) for pair in self.pairs]
-        written = batches(lengths, self.recipe.text_room, generator) if lengths else repeat(())
-        while True:
-            yield [
-                *alike(self._spoken_rows(next(spoken), generator)),
-                *alike(self._written_rows(next(written), generator)),
-            ]
-
-    def _spoken_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
-        rows = []
-        for index in (self._spoken[i] for i in part):
-            texts = self.texts[index]
-            others = [tag for tag in texts if tag != SOURCE_LANGUAGE]
-            english = SOURCE_LANGUAGE in texts and (
-                not others or generator.random() < self.recipe.english_share
-            )
-            tag = SOURCE_LANGUAGE if english else others[generator.integers(len(others))]
-            rows.append(
-                Row(
-                    self.memory.of(index),
-                    self.memory.labels[index],
-                    self.tags[tag],
-                    self.target.encode(texts[tag]),
-                    None if self.clips[index].is_cut or not english else self.foretold[index],
-                )
-            )
-        return [row for row in rows if len(row.pieces) <= self.recipe.most_tokens]
-
-    def _written_rows(self, part: Sequence[int], generator: np.random.Generator) -> list[Row]:
-        labels, texts = [], []
-        if self.bridge is None:
-            return []
-        for pair in (self.pairs[i] for i in part):
-            said = self.bridge.labels_of(pair.english, self.source, generator)
-            tags = list(pair.translations)
-            tag = tags[generator.integers(len(tags))]
-            pieces = self.target.encode(pair.translations[tag])
-            if said is not None and len(pieces) <= self.recipe.most_tokens:
-                labels.append(said)
-                texts.append((self.tags[tag], pieces))
-        states = self.bridge.imagine(labels, generator) if labels else []
-        return [Row(s, each, *text) for s, each, text in zip(states, labels, texts, strict=True)]
-
     def learn(self, parts: Sequence[list[Row]], share: float) -> float:
-        """One step; each part is padded for itself."""
+        """One step; each part is padded for itself.
+
+        Args:
+            share: of the time that is over.
+        """
         count = sum(len(row.pieces) + 1 for part in parts for row in part)
         self.optimiser.zero_grad()
         total = 0.0
@@ -512,47 +433,38 @@ class Trainer:
                 loss = self.loss(part) / count
                 torch.autograd.backward(loss)
                 total += loss.item()
-        nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        nn.utils.clip_grad_norm_(self._learning.values(), 1.0)
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.peak_rate * rate(self.step, share)
         self.optimiser.step()
         self.step += 1
         kept = min(self.recipe.average, self.step / (self.step + 10))
         torch._foreach_lerp_(
-            list(self.average.values()), [p.detach() for p in self._parameters], 1 - kept
+            [self.average[name] for name in self._learning],
+            [p.detach() for p in self._learning.values()],
+            1 - kept,
         )
         return total
 
     def loss(self, rows: Sequence[Row]) -> torch.Tensor:
         """Summed over the pieces and the ends."""
-        memory = nn.utils.rnn.pad_sequence([row.states for row in rows], batch_first=True)
-        lengths = torch.tensor([len(row.states) for row in rows])
         tokens, wanted = read_and_wanted([(row.tag, row.pieces) for row in rows])
-        visible = None
-        if self._mask is not None:
-            labels = [torch.tensor(row.labels) for row in rows]
-            visible = self._mask(
-                nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-1), tokens
-            )
         with torch.autocast("cpu", torch.bfloat16):
-            hidden = self.decoder.hidden(tokens, memory, lengths, visible)
-        english = torch.tensor([row.tag == self.tags[SOURCE_LANGUAGE] for row in rows])
+            hidden = self.hidden(rows, tokens)
         told = [row.foretold for row in rows if row.foretold is not None]
         is_told = torch.tensor([row.foretold is not None for row in rows])[:, None]
         is_told = is_told & (wanted != PAD) & (wanted != EOS)
         total: torch.Tensor = hidden.new_zeros(())
-        for chosen, smoothing, foretold in (
-            (is_told, 0.0, torch.cat(told).float() if told else None),
-            (english[:, None] & ~is_told, 0.0, None),
-            (~english[:, None], self.recipe.label_smoothing, None),
+        for taken, foretold in (
+            (is_told, torch.cat(told).float() if told else None),
+            ((wanted != PAD) & ~is_told, None),
         ):
-            taken = (wanted != PAD) & chosen
             if taken.any():
                 total = total + self.embedding.loss(
                     hidden[taken],
                     wanted[taken],
-                    smoothing,
-                    NEGATIVES,
+                    self.recipe.label_smoothing,
+                    self.recipe.negatives,
                     foretold,
                     self.recipe.foretold_share,
                 )
@@ -560,7 +472,7 @@ class Trainer:
 
     def _whole(self, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The state of a decoder that has these parameters."""
-        given = dict(parameters)
+        given = {name: parameter.detach() for name, parameter in parameters.items()}
         weight = self.embedding.whole(given.pop("embed_tokens.taught"))
         return given | {"embed_tokens.weight": weight, "output_projection.weight": weight}
 
@@ -577,7 +489,9 @@ class Trainer:
 
     def _load(self, path: Path) -> None:
         kept = torch.load(path, weights_only=True)
-        taught = self.embedding.place.argsort()[: len(self.embedding.taught)]
+        order, count = self.embedding.place.argsort(), len(self.embedding.taught)
+        taught = order[:count]
+        self.embedding.kept.copy_(kept["decoder"]["embed_tokens.weight"][order[count:]])
         for own, name in (
             (dict(self.decoder.named_parameters()), "decoder"),
             (self.average, "average"),
@@ -588,3 +502,128 @@ class Trainer:
         if "optimiser" in kept:
             self.optimiser.load_state_dict(kept["optimiser"])
         self.step, self.used_s = kept["step"], kept["used"]
+
+
+class EnglishTrainer(DecoderTrainer):
+    """What is said, from states; the embeddings stay as they were pretrained.
+
+    Args:
+        clips: with their states.
+        memory: the same clips as the decoder reads them.
+        foretold: see the function of that name.
+    """
+
+    def __init__(
+        self,
+        decoder: TransformerDecoder,
+        clips: Sequence[Heard],
+        memory: Memory,
+        source: Vocabulary,
+        target: Vocabulary,
+        recipe: Recipe,
+        foretold: Sequence[torch.Tensor | None] = (),
+    ) -> None:
+        decoder.embed_positions.requires_grad_(requires_grad=False)
+        super().__init__(decoder, torch.zeros(len(target), dtype=torch.bool), target, recipe)
+        self.clips, self.memory = clips, memory
+        self.foretold = foretold or [None] * len(clips)
+        self.texts = texts_of(clips, memory, source)
+        self._mask = wait_k_mask(recipe.wait_k, source, target) if recipe.wait_k else None
+        self._spoken = [
+            index
+            for index, text in enumerate(self.texts)
+            if text is not None
+            and memory.length(index)
+            and len(target.encode(text)) <= recipe.most_tokens
+        ]
+
+    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
+        lengths = [self.memory.length(index) for index in self._spoken]
+        for part in batches(lengths, self.recipe.room, generator):
+            yield alike([self._row(self._spoken[place]) for place in part])
+
+    def _row(self, index: int) -> Row:
+        return Row(
+            self.memory.of(index),
+            self.tags[SOURCE_LANGUAGE],
+            self.target.encode(self.texts[index] or ""),
+            self.memory.labels[index],
+            None if self.clips[index].is_cut else self.foretold[index],
+        )
+
+    def hidden(self, rows: Sequence[Row], tokens: torch.Tensor) -> torch.Tensor:
+        memory = nn.utils.rnn.pad_sequence([row.source for row in rows], batch_first=True)
+        lengths, visible = torch.tensor([len(row.source) for row in rows]), None
+        if self._mask is not None:
+            labels = [torch.tensor(row.labels) for row in rows]
+            visible = self._mask(
+                nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-1), tokens
+            )
+        return self.decoder.hidden(tokens, memory, lengths, visible)
+
+
+class TranslationTrainer(DecoderTrainer):
+    """The other languages, from texts alone: English as it may be heard.
+
+    Of the embeddings, which English reads as well, those of the merges learn that it never uses.
+
+    Args:
+        decoder: with a pivot; its layers for English are taken out.
+        taught: see `unknown_pieces`.
+        weights: how often a pass reads each text of a source; others once.
+    """
+
+    def __init__(
+        self,
+        decoder: TransformerDecoder,
+        taught: torch.Tensor,
+        pairs: Sequence[Pair],
+        weights: Mapping[str, int],
+        target: Vocabulary,
+        recipe: Recipe,
+    ) -> None:
+        decoder.own = nn.ModuleDict()
+        decoder.embed_positions.requires_grad_(requires_grad=False)
+        super().__init__(decoder, taught, target, recipe)
+        self.pairs = pairs
+        self._texts = [
+            (index, tag)
+            for index, pair in enumerate(pairs)
+            for tag in pair.translations
+            for _ in range(weights.get(pair.source, 1))
+        ]
+        counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
+        self._lengths = [counts[index] for index, _ in self._texts]
+
+    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
+        for part in batches(self._lengths, self.recipe.room, generator):
+            rows = [self._row(*self._texts[place], generator) for place in part]
+            most = self.recipe.most_tokens
+            yield alike([r for r in rows if max(len(r.source), len(r.pieces)) <= most])
+
+    def _row(self, index: int, tag: str, generator: np.random.Generator) -> Row:
+        pair = self.pairs[index]
+        english, text = pair.english, pair.translations[tag]
+        following = self.pairs[(index + 1) % len(self.pairs)]
+        drawn = generator.random()
+        if drawn < NOTHING_SHARE:
+            english = text = ""
+        elif drawn < JOINED_SHARE and tag in following.translations:
+            english = f"{english} {following.english}"
+            text = f"{text} {following.translations[tag]}"
+        pieces = self.target.encode(as_heard(english, generator))
+        return Row(torch.tensor([*pieces, EOS]), self.tags[tag], self.target.encode(text))
+
+    def hidden(self, rows: Sequence[Row], tokens: torch.Tensor) -> torch.Tensor:
+        texts = [row.source for row in rows]
+        lengths = torch.tensor(list(map(len, texts)))
+        padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD)
+        return self.decoder.hidden(tokens, self.decoder.read_pivot(padded, lengths), lengths)
+
+
+def as_heard(english: str, generator: np.random.Generator) -> str:
+    """The text as a caption may have it: now and then without case and commas, or not yet ended."""
+    drawn = generator.random()
+    if drawn < PLAIN_SHARE:
+        return " ".join(_UNHEARD.sub(" ", english.lower()).split())
+    return english.rstrip(".!?") if drawn < PLAIN_SHARE + OPEN_SHARE else english

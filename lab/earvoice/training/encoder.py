@@ -1,4 +1,4 @@
-"""Teach the encoder accents, lines and noise, through decoders that stay as they are."""
+"""Teach the encoder accents, lines and noise, through a decoder that stays as it is."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 SAVE_EVERY_S = 120
 MOST_TOKENS = 110
-WORSE = {"noise_share": 0.5, "least_snr_db": 0.0}
-"""Recordings are heard in more noise than by decoders; synthesised speech as the corpus has it."""
+WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
+"""In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,8 @@ class EncoderRecipe:
     """Of the branch beside the encoder."""
     room_frames: int = 6000
     """Feature frames of 10 ms in a step, padding included."""
-    english_share: float = 0.3
-    """How often a clip that has translations is written in English."""
     foretold_share: float = 0.5
-    """Of the loss of recordings: what is wanted is what the decoders would write of the undisturbed
+    """Of the loss of recordings: what is wanted is what the decoder would write of the undisturbed
     recording as the pretrained encoder hears it, piece by piece (Hinton 2015)."""
     ctc_share: float = 0.3
     """How much a label's loss weighs beside a piece's."""
@@ -64,16 +62,15 @@ class Utterance:
 
     index: int
     sound: Sound
-    tag: str
     text: str
 
 
 class EncoderTrainer:
-    """Encoder and CTC branch learn from the losses of the decoders and of CTC.
+    """Encoder and CTC branch learn from the losses of a decoder and of CTC.
 
     Args:
         encoder: as it was pretrained, and its branch.
-        decoder: with all languages' layers; it stays as it is.
+        decoder: for English; it stays as it is.
         clips: recordings, and clips that have kept their sound.
         recordings: the files of the former, by their keys.
     """
@@ -95,8 +92,7 @@ class EncoderTrainer:
         self.clips = [
             clip
             for clip in clips
-            if clip.texts
-            and all(len(target.encode(text)) <= MOST_TOKENS for text in clip.texts.values())
+            if clip.english is not None and len(target.encode(clip.english)) <= MOST_TOKENS
         ]
         self.labels = [source.encode(clip.said or "") for clip in self.clips]
         self.step, self.used_s = 0, 0.0
@@ -156,7 +152,7 @@ class EncoderTrainer:
         return np.array([pieces.item(), ctc.item()])
 
     def losses(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The decoders' mean loss of a piece or end, and CTC's of a label."""
+        """The decoder's mean loss of a piece or end, and CTC's of a label."""
         heard = _encoded(self.encoder, [u.sound for u in utterances])
         tokens, wanted = self._tokens(utterances)
         with torch.autocast("cpu", torch.bfloat16):
@@ -189,13 +185,10 @@ class EncoderTrainer:
 
     def _utterance(self, index: int, generator: np.random.Generator) -> Utterance:
         clip = self.clips[index]
-        others = [tag for tag in clip.texts if tag != SOURCE_LANGUAGE]
-        in_english = not others or generator.random() < self.recipe.english_share
-        tag = SOURCE_LANGUAGE if in_english else others[generator.integers(len(others))]
         sound = self._undisturbed(index)
         if clip.sound is None:
             sound = worsened(sound, self._voices, generator, **WORSE)
-        return Utterance(index, sound, tag, clip.texts[tag])
+        return Utterance(index, sound, clip.english or "")
 
     def _undisturbed(self, index: int) -> Sound:
         clip = self.clips[index]
@@ -207,17 +200,13 @@ class EncoderTrainer:
         return np.asarray(kept, dtype=np.float32) / np.float32(INT16_SCALE)
 
     def _tokens(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
-        return read_and_wanted(
-            [(self.target.id_of(f"<{u.tag}>"), self.target.encode(u.text)) for u in utterances]
-        )
+        tag = self.target.id_of(f"<{SOURCE_LANGUAGE}>")
+        return read_and_wanted([(tag, self.target.encode(u.text)) for u in utterances])
 
     @torch.no_grad()
     def _told(self, utterances: Sequence[Utterance]) -> dict[int, torch.Tensor]:
-        """By row of a recording in English: [pieces and end, V] what was foretold of each."""
-        rows = [
-            row for row, u in enumerate(utterances)
-            if self.clips[u.index].sound is None and u.tag == SOURCE_LANGUAGE
-        ]  # fmt: skip
+        """By row of a recording: [pieces and end, V] what was foretold of each."""
+        rows = [row for row, u in enumerate(utterances) if self.clips[u.index].sound is None]
         new = [utterances[row] for row in rows if utterances[row].index not in self._foretold]
         if new:
             heard = _encoded(self.pretrained, [self._undisturbed(u.index) for u in new])

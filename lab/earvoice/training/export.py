@@ -12,6 +12,7 @@ from earvoice.corpus.states import COMPRESSION
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
+from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "12"
+VERSION = "13"
+PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
-DECODER_FILE = "decoder.pt"
 TRANSLATIONS_FILE = "translations.pt"
 ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
@@ -60,23 +61,27 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
     )
 
 
-def with_own_english(config: ModelConfig, target: Vocabulary) -> ModelConfig:
-    token = target.id_of(f"<{SOURCE_LANGUAGE}>")
-    return replace(config, decoder=replace(config.decoder, own_layers=(token,)))
+def with_pivot(config: ModelConfig, target: Vocabulary) -> ModelConfig:
+    """English with layers of its own, the other languages translated from what it writes."""
+    own = (target.id_of(f"<{SOURCE_LANGUAGE}>"),)
+    decoder = replace(config.decoder, own_layers=own, pivot_layers=PIVOT_LAYERS)
+    return replace(config, decoder=decoder)
 
 
 def adopt(model: Path, corpus: Path, run: Path) -> None:
     """Let a run go on from a checkpoint's weights and vocabularies, with a fresh optimiser.
 
     Raises:
-        CheckpointError: the checkpoint is damaged.
+        CheckpointError: the checkpoint is damaged, or of another shape.
         FileExistsError: the run has begun.
     """
-    for name in (CTC_FILE, DECODER_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE):
+    for name in (CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE):
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)
     parts = read_directory(model)
+    if not parts.config.decoder.pivot_layers:
+        raise CheckpointError(f"{model.name} has no pivot_layers; allowed: a model that has some")
     folder = corpus / "vocabulary"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "source.model").write_bytes(parts.source_vocabulary.model)
@@ -85,43 +90,52 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     branch = network.encoder.get_submodule("ctc").state_dict()
     torch.save({"branch": branch, "used": 0.0, "step": 0}, run / CTC_FILE)
     given = network.decoder.state_dict()
-    decoder = {name: tensor for name, tensor in given.items() if not name.startswith("own.")}
-    _begin(run / DECODER_FILE, decoder)
-    for token in parts.config.decoder.own_layers:
-        start = f"own.{token}."
-        own = {name.removeprefix(start): given[name] for name in given if name.startswith(start)}
-        _begin(run / ENGLISH_FILE, decoder | own)
+    (start,) = (f"own.{token}." for token in parts.config.decoder.own_layers)
+    translations = {name: tensor for name, tensor in given.items() if not name.startswith(start)}
+    _begin(run / TRANSLATIONS_FILE, translations)
+    own = {name.removeprefix(start): given[name] for name in given if name.startswith(start)}
+    _begin(run / ENGLISH_FILE, {name: given[name] for name in given if is_shared(name)} | own)
 
 
 def _begin(path: Path, decoder: dict[str, torch.Tensor]) -> None:
     torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, path)
 
 
-def trained_decoder(path: Path) -> dict[str, torch.Tensor]:
+def _trained(path: Path) -> dict[str, torch.Tensor]:
     """The mean of a run's last weights."""
     state: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["average"]
     return state
 
 
-def trained_english(path: Path, target: Vocabulary, config: ModelConfig) -> dict[str, torch.Tensor]:
-    """Layers for English, nearer to the pretrained ones than was learned (Wortsman 2022)."""
-    state = trained_decoder(path)
-    own = {name: tensor for name, tensor in state.items() if not is_shared(name)}
-    if not torch.load(path, weights_only=True)["step"]:
-        return own  # adopted: they were drawn nearer before
-    pretrained = first_decoder(config, target).state_dict()
-    return {name: torch.lerp(own[name], pretrained[name], PRETRAINED_SHARE) for name in own}
+def english_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
+    """For English alone, its layers nearer to the pretrained ones than was learned (Wortsman 2022).
+
+    Args:
+        config: `model_config`.
+    """
+    state = _trained(run / ENGLISH_FILE)
+    if torch.load(run / ENGLISH_FILE, weights_only=True)["step"]:  # else adopted: they are already
+        for name, pretrained in first_decoder(config, target).state_dict().items():
+            if not is_shared(name):
+                state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
+    return _decoder(config, state)
 
 
 def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
-    """What the run has learned; with layers of its own for English, if it has taught them."""
-    went_on = run / TRANSLATIONS_FILE
-    state = trained_decoder(went_on if went_on.exists() else run / DECODER_FILE)
-    if (run / ENGLISH_FILE).exists():
-        english = trained_english(run / ENGLISH_FILE, target, config)
-        config = with_own_english(config, target)
-        (token,) = config.decoder.own_layers
-        state |= {f"own.{token}.{name}": tensor for name, tensor in english.items()}
+    """What the run has learned in all languages.
+
+    Args:
+        config: `with_pivot`.
+    """
+    state = _trained(run / TRANSLATIONS_FILE)
+    plain = replace(config, decoder=replace(config.decoder, own_layers=(), pivot_layers=0))
+    (token,) = config.decoder.own_layers
+    english = english_decoder(run, target, plain).state_dict()
+    state |= {f"own.{token}.{n}": tensor for n, tensor in english.items() if not is_shared(n)}
+    return _decoder(config, state)
+
+
+def _decoder(config: ModelConfig, state: dict[str, torch.Tensor]) -> TransformerDecoder:
     decoder = TransformerDecoder(config)
     decoder.load_state_dict(state)
     decoder.tie_embeddings()
@@ -148,18 +162,22 @@ def trained_encoder(
 
 
 def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -> None:
-    """Write what the run has learned; see `exported_decoder`."""
-    decoder = exported_decoder(run, target, model_config(len(source), len(target)))
-    encoder = trained_encoder(run, source).state_dict()
-    tensors = {f"encoder.{n}": v for n, v in encoder.items()}
-    tensors |= {f"decoder.{n}": v for n, v in decoder.state_dict().items()}
+    """Write what the run has learned, what translations are made of in 8 bits."""
+    config = with_pivot(model_config(len(source), len(target)), target)
+    tensors = {f"encoder.{n}": v for n, v in trained_encoder(run, source).state_dict().items()}
+    decoder = exported_decoder(run, target, config).state_dict()
+    tensors |= {f"decoder.{n}": v for n, v in decoder.items()}
     save_checkpoint(
         directory,
-        decoder.config,
+        config,
         tensors,
         normalisation=FeatureNormalisation.identity(),
         source_model=source.model,
         target_model=target.model,
         storage_dtype=torch.float16,
-        embeddings_in_int8=True,
+        in_int8=[
+            f"decoder.{name}"
+            for name, tensor in decoder.items()
+            if tensor.ndim > 1 and name.startswith(("embed_tokens.", "layers.", "pivot."))
+        ],
     )

@@ -10,13 +10,13 @@ import torch
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.quality import word_error_rate
-from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.models.vocabulary import EOS, PAD, Vocabulary
 from earvoice.training.decoder import compressed, labels_alone
-from earvoice.training.export import exported_decoder, model_config
+from earvoice.training.export import exported_decoder, model_config, with_pivot
 from earvoice.training.greedy import greedy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from earvoice.models.transformer import TransformerDecoder
@@ -28,27 +28,42 @@ BATCH = 24
 WORSENED = ("telephone", "noise 10 dB")
 
 
-def written(
-    decoder: TransformerDecoder,
-    memory: Memory,
-    chosen: Sequence[int],
-    tag: str,
-    vocabulary: Vocabulary,
-) -> list[str]:
-    """What the decoder writes for the chosen clips in one language, greedily."""
-    order = sorted(chosen, key=memory.length)
-    out: dict[int, str] = {}
-    for begin in range(0, len(order), BATCH):
-        part = order[begin : begin + BATCH]
+def written(decoder: TransformerDecoder, memory: Memory, vocabulary: Vocabulary) -> list[list[int]]:
+    """What the decoder writes for each clip in English, greedily."""
+    order = sorted(range(len(memory.begins) - 1), key=memory.length)
+    out: dict[int, list[int]] = {}
+    for part in _parts(order):
         states = torch.nn.utils.rnn.pad_sequence([memory.of(i) for i in part], batch_first=True)
         lengths = torch.tensor([memory.length(i) for i in part])
-        prompt = (EOS, vocabulary.id_of(f"<{tag}>"))
-        texts, _ = greedy(
-            decoder, states, lengths, [prompt] * len(part), EOS, 10 + int(lengths.max())
-        )
-        for i, tokens in zip(part, texts, strict=True):
-            out[i] = vocabulary.decode(tokens)
-    return [out[i] for i in chosen]
+        prompt = (EOS, vocabulary.id_of(f"<{SOURCE_LANGUAGE}>"))
+        most = 10 + int(lengths.max())
+        texts, _ = greedy(decoder, states, lengths, [prompt] * len(part), EOS, most)
+        out.update(zip(part, texts, strict=True))
+    return [out[i] for i in range(len(out))]
+
+
+def translations(
+    decoder: TransformerDecoder, texts: Sequence[Sequence[int]], tag: str, vocabulary: Vocabulary
+) -> list[str]:
+    """What the decoder makes of English in another language, greedily."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    out: dict[int, str] = {}
+    prompt = (EOS, vocabulary.id_of(f"<{tag}>"))
+    for part in _parts(order):
+        rows = [torch.tensor([*texts[i], EOS]) for i in part]
+        lengths = torch.tensor(list(map(len, rows)))
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+        with torch.inference_mode():
+            read = decoder.read_pivot(padded, lengths)
+        most = 20 + 2 * int(lengths.max())
+        found, _ = greedy(decoder, read, lengths, [prompt] * len(part), EOS, most)
+        out.update((i, vocabulary.decode(own)) for i, own in zip(part, found, strict=True))
+    return [out[i] for i in range(len(out))]
+
+
+def _parts(order: Sequence[int]) -> Iterator[Sequence[int]]:
+    for begin in range(0, len(order), BATCH):
+        yield order[begin : begin + BATCH]
 
 
 def bleu(wanted: Sequence[str], given: Sequence[str]) -> float:
@@ -63,7 +78,8 @@ def score_table(
     target: Vocabulary,
 ) -> str:
     """A row for each condition: clips, WER of the decoder and of CTC, BLEU of each language."""
-    decoder = exported_decoder(run, target, model_config(len(source), len(target)))
+    config = with_pivot(model_config(len(source), len(target)), target)
+    decoder = exported_decoder(run, target, config)
     conditions: dict[str, list[Heard]] = {}
     for clip in clips:
         kind = clip.condition if clip.condition in WORSENED else ""
@@ -71,7 +87,8 @@ def score_table(
     lines = [f"{'':40} clips   WER  CTC's  BLEU"]
     for name, part in conditions.items():
         memory = compressed(part, encoder)
-        heard = written(decoder, memory, range(len(part)), SOURCE_LANGUAGE, target)
+        pieces = written(decoder, memory, target)
+        heard = [target.decode(own) for own in pieces]
         if all(not text for clip in part for text in clip.texts.values()):
             lines.append(f"{name:40} {len(part):5} {sum(map(bool, heard)):5} of them say something")
             continue
@@ -84,7 +101,7 @@ def score_table(
         for tag in TARGET_LANGUAGES:
             of_tag = [index for index, clip in enumerate(part) if tag in clip.texts]
             if of_tag:
-                given = written(decoder, memory, of_tag, tag, target)
+                given = translations(decoder, [pieces[i] for i in of_tag], tag, target)
                 wanted = [part[index].texts[tag] for index in of_tag]
                 scores.append(f"{tag} {bleu(wanted, given):.1f}")
         lines.append(f"{name:40} {len(part):5} {error:5.1f}  {ctc:5.1f}  {', '.join(scores)}")

@@ -10,7 +10,7 @@ import torch
 
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
-from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
+from earvoice.decoder.greedy import GreedyRun, begin_greedy, overflowed, take_greedy
 from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
 from earvoice.models.decoding import CachedDecoder
 from earvoice.models.lstm import LstmDecoder
@@ -28,6 +28,7 @@ class SearchStrategy(Strategy):
 
     def __init__(self, decoder: CachedDecoder | WrappedDecoder) -> None:
         self._decoder = decoder
+        self.source_prompt = decoder.pivot_prompt
         self._memories: WeakKeyDictionary[StateBlock, dict[Hashable, Any]] = WeakKeyDictionary()
 
     @torch.inference_mode()
@@ -68,7 +69,12 @@ class SearchStrategy(Strategy):
         """Keys and values of these states: computed once, shared by all that attends to them."""
         known, stack = self._memories.setdefault(states, {}), self._decoder.stack_of(tokens)
         if stack not in known:
-            known[stack] = self._decoder.open_cache(state_tensor(states), tokens)
+            cache = self._decoder.open_cache(state_tensor(states), tokens, states.source_text)
+            if cache.pivot is not None:
+                if not bool(cache.pivot.attention.isfinite().all()):
+                    raise overflowed()
+                states.source_text[:] = cache.pivot.tokens
+            known[stack] = cache
         return known[stack]
 
 

@@ -145,6 +145,9 @@ class DecodeSession:
             raise InvalidFieldError(
                 "states.data", f"{len(message.data)} bytes", f"{expected_bytes} bytes"
             )
+        before = self._states
+        if before is not None and before.message.states_id.utterance == states_id.utterance:
+            return StateBlock(message, before.source_text)
         return StateBlock(message)
 
     def _generate(

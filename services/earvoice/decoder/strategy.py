@@ -45,9 +45,15 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class StateBlock:
-    """An encoder's states as they came; what is computed of them is kept as long as they are."""
+    """An encoder's states as they came; what is computed of them is kept as long as they are.
+
+    Attributes:
+        source_text: tokens that were last written in the source language of states before these;
+            one list for all of an utterance, which belongs to the engine's thread.
+    """
 
     message: types_pb2.States
+    source_text: list[int] = field(default_factory=list)
 
 
 def block_of(states: NDArray[np.float32], revision: int = 1) -> StateBlock:
@@ -155,6 +161,9 @@ class Progress:
 
 class Strategy(ABC):
     """Chooses tokens for many hypotheses; all calls come from the engine's thread."""
+
+    source_prompt: tuple[int, ...] = ()
+    """What a hypothesis begins with in the language that others are translated from, if any."""
 
     @abstractmethod
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Any, Progress]:

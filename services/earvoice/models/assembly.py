@@ -40,7 +40,6 @@ def _mebibytes(count: int) -> str:
     return f"{count / 2**20:,.0f} MiB"
 
 
-EMBEDDING_SCALES = "decoder.embed_tokens.scales"
 EMBEDDING_WEIGHT = "decoder.embed_tokens.weight"
 OUTPUT_WEIGHT = "decoder.output_projection.weight"
 

@@ -11,7 +11,7 @@ config.json         format version, model configuration, SHA-256 of each file ab
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,8 +22,6 @@ from safetensors.torch import save as save_tensors
 
 from earvoice.api.v1 import types_pb2
 from earvoice.models.assembly import (
-    EMBEDDING_SCALES,
-    EMBEDDING_WEIGHT,
     CheckpointParts,
     build_network,
     check_finite,
@@ -61,6 +59,8 @@ TARGET_FILE = "target.model"
 HASHED_FILES = (WEIGHTS_FILE, SOURCE_FILE, TARGET_FILE)
 STORAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LARGEST_INT8 = 127
+WEIGHT, SCALES = ".weight", ".scales"
+"""Ends of the names of a matrix in 8 bits, and of its rows' scales."""
 
 
 def save_checkpoint(
@@ -72,14 +72,14 @@ def save_checkpoint(
     source_model: bytes,
     target_model: bytes,
     storage_dtype: torch.dtype = torch.float32,
-    embeddings_in_int8: bool = False,
+    in_int8: Collection[str] = (),
 ) -> None:
     """Write a checkpoint directory; `config.json` comes last and makes it valid.
 
     Args:
         directory: created if missing; files of an earlier checkpoint are replaced.
         storage_dtype: of matrices; vectors stay float32. float32, bfloat16 or float16.
-        embeddings_in_int8: the decoder's, with a scale for each row.
+        in_int8: matrices to be kept in 8 bits, with a scale for each row.
     """
     if storage_dtype not in STORAGE_DTYPES:
         raise CheckpointError(f"storage_dtype is {storage_dtype}; allowed: {STORAGE_DTYPES}")
@@ -94,11 +94,11 @@ def save_checkpoint(
     }
     for name, tensor in tensors.items():
         check_finite(name, tensor)
-    if embeddings_in_int8:
-        rows = state_dict[EMBEDDING_WEIGHT].detach().cpu().float()
+    for name in in_int8:
+        rows = state_dict[name].detach().cpu().float()
         scales = rows.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / LARGEST_INT8
-        tensors[EMBEDDING_WEIGHT] = (rows / scales[:, None]).round().to(torch.int8)
-        tensors[EMBEDDING_SCALES] = scales
+        tensors[name] = (rows / scales[:, None]).round().to(torch.int8)
+        tensors[name.removesuffix(WEIGHT) + SCALES] = scales
     tensors["normalisation.mean"] = normalisation.mean.float().contiguous()
     tensors["normalisation.deviation"] = normalisation.deviation.float().contiguous()
     contents = {
@@ -124,8 +124,9 @@ def read_directory(directory: Path) -> CheckpointParts:
         tensors = load_tensors(weights)
         mean = tensors.pop("normalisation.mean").float()
         deviation = tensors.pop("normalisation.deviation").float()
-        if EMBEDDING_SCALES in tensors:
-            tensors[EMBEDDING_WEIGHT] = _scaled(tensors[EMBEDDING_WEIGHT], tensors)
+        for name in [each for each in tensors if each.endswith(SCALES)]:
+            weight = name.removesuffix(SCALES) + WEIGHT
+            tensors[weight] = _scaled(tensors[weight], name, tensors.pop(name))
     except (safetensors.SafetensorError, KeyError) as error:
         message = f"checkpoint {directory.name}: {WEIGHTS_FILE} is not usable ({error})"
         raise CheckpointError(message) from error
@@ -141,12 +142,11 @@ def read_directory(directory: Path) -> CheckpointParts:
     )
 
 
-def _scaled(rows: torch.Tensor, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
-    """[n, d] of numbers in 8 bits and the scale of each row, [n], which is taken out."""
-    scales = tensors.pop(EMBEDDING_SCALES)
+def _scaled(rows: torch.Tensor, name: str, scales: torch.Tensor) -> torch.Tensor:
+    """[n, m] of numbers in 8 bits and the scale of each row, [n], which has this name."""
     if rows.dtype != torch.int8 or scales.dtype != torch.float32 or scales.shape != rows.shape[:1]:
         raise CheckpointError(
-            f"tensor {EMBEDDING_SCALES} is {tuple(scales.shape)} {scales.dtype} beside "
+            f"tensor {name} is {tuple(scales.shape)} {scales.dtype} beside "
             f"{tuple(rows.shape)} {rows.dtype}; allowed: a torch.float32 for each row of torch.int8"
         )
     return rows.float() * scales[:, None]

@@ -148,6 +148,10 @@ class DecoderConfig(ModelRecord):
     key_bias: bool = True
     own_layers: tuple[int, ...] = ()
     """Tokens of languages, each of which goes through layers and a last LayerNorm of its own."""
+    pivot_layers: int = parameter(0, minimum=0, maximum=96)
+    """The languages without layers of their own translate what the one that has some, the source's,
+    writes of the states (Dalmia 2021): so many layers read that text both ways. 0: every language
+    reads the states."""
 
     def check_together(self) -> None:
         if self.architecture == "lstm" and self.predictor_layers:
@@ -155,6 +159,8 @@ class DecoderConfig(ModelRecord):
         if self.own_layers and (self.architecture == "lstm" or self.predictor_layers):
             allowed = "none with LSTMs and in a transducer"
             raise ParameterError("own_layers", self.own_layers, allowed)
+        if self.pivot_layers and len(self.own_layers) != 1:
+            raise ParameterError("pivot_layers", self.pivot_layers, "0 without one of own_layers")
 
     @property
     def is_transducer(self) -> bool:

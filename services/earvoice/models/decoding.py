@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
@@ -10,9 +11,26 @@ from torch.nn import functional
 
 from earvoice.models.errors import ModelError
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
+from earvoice.models.vocabulary import EOS, PAD
 
 FIRST_CAPACITY_TOKENS = 64
 """Room for keys and values that a fresh cache has; it doubles when full."""
+PIVOT_TOKENS_PER_STATE = 0.5
+"""A text in the source language is cut there: nobody says twelve pieces a second."""
+LEAST_PIVOT_TOKENS = 16
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """What the source language's layers have written of states, for others to translate.
+
+    Attributes:
+        tokens: P of them, the end of the sentence last unless the text was cut.
+        attention: [P, S] float32, where each was heard: rows that add up to 1.
+    """
+
+    tokens: list[int]
+    attention: torch.Tensor
 
 
 class DecoderCache:
@@ -20,6 +38,7 @@ class DecoderCache:
 
     Attributes:
         visible: [rows, tokens] bool, which tokens each row of a step sees; None means all.
+        pivot: what the layers attend to in place of states, in a language that is translated.
     """
 
     visible: torch.Tensor | None = None
@@ -30,15 +49,17 @@ class DecoderCache:
         cross_values: torch.Tensor,
         stack: DecoderStack,
         buffer: torch.Tensor | None = None,
+        pivot: Pivot | None = None,
     ) -> None:
         """`cross_keys` and `cross_values` [layers, heads, S, d_head] are of the encoder states.
 
         They are made by the layers of `stack`, through which the tokens go as well. `buffer`
-        [2, text layers, heads, capacity, d_head] will hold the tokens'.
+        [2, text layers, heads, capacity, d_head] will hold the tokens'. With a `pivot` S is P.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
         self.stack = stack
+        self.pivot = pivot
         if buffer is None:
             _, heads, _, width = cross_keys.shape
             shape = (2, stack.text_layers, heads, FIRST_CAPACITY_TOKENS, width)
@@ -46,9 +67,9 @@ class DecoderCache:
         self._take(buffer)
         self.length = 0
 
-    @property
-    def states(self) -> int:
-        return self.cross_keys.shape[2]
+    def over_states(self, weights: torch.Tensor) -> torch.Tensor:
+        """[…, what is attended to] → […, S]: a translation is heard where its words are heard."""
+        return weights if self.pivot is None else weights @ self.pivot.attention
 
     @property
     def rows(self) -> int:
@@ -61,7 +82,7 @@ class DecoderCache:
 
     def fresh(self) -> DecoderCache:
         """Another hypothesis over the same states."""
-        return DecoderCache(self.cross_keys, self.cross_values, self.stack)
+        return DecoderCache(self.cross_keys, self.cross_values, self.stack, pivot=self.pivot)
 
     def as_beam(self) -> BeamCache:
         return BeamCache(self)
@@ -115,7 +136,9 @@ class BeamCache(DecoderCache):
     """
 
     def __init__(self, trunk: DecoderCache) -> None:
-        super().__init__(trunk.cross_keys, trunk.cross_values, trunk.stack, trunk.buffer)
+        super().__init__(
+            trunk.cross_keys, trunk.cross_values, trunk.stack, trunk.buffer, trunk.pivot
+        )
         self.length = self._position = trunk.length
         self._ancestors = torch.ones(
             1, trunk.length, dtype=torch.bool, device=trunk.cross_keys.device
@@ -177,22 +200,69 @@ class CachedDecoder(TransformerDecoder):
     def is_transducer(self) -> bool:
         return self.config.decoder.is_transducer
 
+    @property
+    def pivot_prompt(self) -> tuple[int, ...]:
+        """What text begins with that the other languages translate; empty where they do not."""
+        shape = self.config.decoder
+        return (EOS, *shape.own_layers) if shape.pivot_layers else ()
+
     @torch.inference_mode()
-    def open_cache(self, states: torch.Tensor, tokens: Sequence[int] = ()) -> DecoderCache:
+    def open_cache(
+        self, states: torch.Tensor, tokens: Sequence[int] = (), expected: Sequence[int] = ()
+    ) -> DecoderCache:
         """Compute keys and values of encoder states, [S, d] float32, once for all layers.
+
+        Where the language is a translation of what is written in the source's, that is written
+        first, by greedy search.
 
         Args:
             tokens: what every hypothesis begins with; see `stack_of`.
+            expected: what may be written in the source language; it is verified, and saves time
+                as far as it is right.
         """
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
             raise ModelError(f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]")
         states = states.to(self.embed_tokens.weight.device)
-        stack = self.stack_of(tokens)
+        stack, pivot = self.stack_of(tokens), None
+        if stack is self and self.pivot_prompt:
+            pivot = self._write_pivot(states, expected)
+            states = self.read_pivot(self._as_tensor(pivot.tokens)[None])[0]
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
         memory = zip(*(layer.project_memory(states) for layer in layers), strict=True)
         keys, values = map(torch.stack, memory)
-        return DecoderCache(keys, values, stack)
+        return DecoderCache(keys, values, stack, pivot=pivot)
+
+    def _write_pivot(self, states: torch.Tensor, expected: Sequence[int]) -> Pivot:
+        """Greedy search in the source language, and where each token was heard."""
+        prompt, defaults = self.pivot_prompt, self.config.policy_defaults
+        cache = self.open_cache(states, prompt)
+        most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * len(states))
+        if self.config.decoder.max_new_tokens is not None:
+            most = min(most, self.config.decoder.max_new_tokens)
+        read, written, rows = [*prompt, *expected[: most - 1]], list[int](), []
+        while not written or (written[-1] != EOS and len(written) < most):
+            first = len(read) - 1 if written else 1
+            logits, attention = self.prefill(
+                read,
+                cache,
+                defaults.attention_layer,
+                defaults.attention_heads,
+                first_logits=first,
+                first_attention=first,
+            )
+            logits[:, : PAD + 1] = -torch.inf
+            best, agreed = logits.argmax(-1).tolist(), 0
+            # What was expected stands up to where something else is likelier, or the end.
+            for token, following in zip(best, read[first + 1 :], strict=False):
+                if token != following or token == EOS:
+                    break
+                agreed += 1
+            written += best[: agreed + 1]
+            rows.append(attention[: agreed + 1])
+            cache.truncate(cache.length - len(best) + agreed + 1)
+            read = written[-1:]
+        return Pivot(written, torch.cat(rows))
 
     @torch.inference_mode()
     def prefill(
@@ -239,7 +309,7 @@ class CachedDecoder(TransformerDecoder):
                 queries = layer.project_cross(hidden)
                 if source == attention_layer - 1:
                     attended, weights = _weighted(queries, cache, source)
-                    attention = _mean_of(weights, attention_heads)
+                    attention = cache.over_states(_mean_of(weights, attention_heads))
                 else:
                     keys, values = cache.cross_keys[source], cache.cross_values[source]
                     attended = _attended(queries, keys, values)
@@ -323,7 +393,7 @@ class CachedDecoder(TransformerDecoder):
                     own = queries[:, rows]
                     if attention_layers[b] == source + 1:
                         values, weights = _weighted(own, cache, source)
-                        attention[b] = _mean_of(weights, attention_heads[b])
+                        attention[b] = cache.over_states(_mean_of(weights, attention_heads[b]))
                     else:
                         keys, values = cache.cross_keys[source], cache.cross_values[source]
                         values = _attended(own, keys, values)

@@ -302,10 +302,38 @@ class DecoderStack(nn.Module):
         return normed
 
 
+class PivotReader(nn.Module):
+    """Layers that read a text both ways, and the LayerNorm after them: what is translated of it."""
+
+    def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        width, decoder = config.encoder.d_model, config.decoder
+        self.layers = nn.ModuleList(
+            TransformerLayer(
+                width,
+                decoder.heads,
+                decoder.ffn_width,
+                dropout,
+                activation=decoder.activation,
+                key_bias=decoder.key_bias,
+            )
+            for _ in range(decoder.pivot_layers)
+        )
+        self.layer_norm = nn.LayerNorm(width)
+
+    def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
+        """[…, P, d] of the text's tokens → the same; `valid` [B, P] bool, or None: no padding."""
+        for layer in self.layers:
+            hidden = layer(hidden, valid)
+        normed: torch.Tensor = self.layer_norm(hidden)
+        return normed
+
+
 class TransformerDecoder(DecoderStack):
     """Embedding, layers, final LayerNorm, output projection without bias.
 
-    Languages that have layers of their own share the embeddings.
+    Languages that have layers of their own share the embeddings. With a `pivot` the others read the
+    source language's text, see `read_pivot`, where that one reads the encoder's states.
     """
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
@@ -319,6 +347,8 @@ class TransformerDecoder(DecoderStack):
         self.own = nn.ModuleDict(
             {str(token): DecoderStack(config, dropout) for token in config.decoder.own_layers}
         )
+        if config.decoder.pivot_layers:
+            self.pivot = PivotReader(config, dropout)
         self.output_projection = nn.Linear(width, config.target_pieces, bias=False)
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()
@@ -340,6 +370,23 @@ class TransformerDecoder(DecoderStack):
             assert isinstance(own, DecoderStack)  # noqa: S101 - for the type checker
             return own
         return self
+
+    def read_pivot(self, tokens: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
+        """Read a text in the source language: what its translation attends to instead of states.
+
+        Args:
+            tokens: [B, P] int64, its pieces and the end token, padded on the right.
+            lengths: [B] int64; None means no padding.
+
+        Returns:
+            [B, P, d] float32.
+        """
+        valid = None
+        if lengths is not None:
+            valid = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        hidden = self.dropout(self.embed(tokens, self.positions_up_to(tokens.shape[1])))
+        read: torch.Tensor = self.pivot(hidden, valid)
+        return read
 
     def forward(
         self,

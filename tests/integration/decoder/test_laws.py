@@ -8,12 +8,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from earvoice.decoder.loading import LoadedDecoder
+from earvoice.decoder.loading import LoadedDecoder, load_decoder
+from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import PredictedToken, Prompt, block_of
 from tests.integration.decoder.caller import Hypothesis, attention_of
 from tests.integration.decoder.conftest import RunningDecoder, random_states
+from tests.tiny_model import write_tiny_checkpoint
 
 pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module", params=["from states", "from another language"])
+def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedDecoder:
+    path = tmp_path_factory.mktemp("laws")
+    write_tiny_checkpoint(path, translating=request.param == "from another language")
+    return load_decoder(DecoderSettings(model_path=path, device="cpu"))
+
 
 END = 2
 LENGTH = 30

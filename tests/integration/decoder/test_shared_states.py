@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import BeamPlan, Prompt, block_of
+from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_checkpoint
+from earvoice.runtime.errors import InvalidFieldError
+from tests.tiny_model import write_tiny_checkpoint
 
 pytestmark = pytest.mark.torch
 
@@ -30,9 +33,12 @@ class CountingDecoder:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def open_cache(self, states: torch.Tensor, tokens: Sequence[int]) -> Any:
+    def open_cache(
+        self, states: torch.Tensor, tokens: Sequence[int], expected: Sequence[int]
+    ) -> Any:
         self.opened += 1
-        return self._decoder.open_cache(states, tokens)
+        self.expected = list(expected)
+        return self._decoder.open_cache(states, tokens, expected)
 
 
 @pytest.fixture
@@ -69,3 +75,29 @@ def test_another_revision_is_computed_anew(decoder: CountingDecoder, strategy: S
     del states, copy, block
     gc.collect()
     assert len(strategy._memories) == 0
+
+
+def test_what_was_written_in_the_source_language_is_expected_again(tmp_path: Path) -> None:
+    """It saves time and changes nothing; states of another utterance begin with nothing."""
+    write_tiny_checkpoint(tmp_path, translating=True)
+    counting = CountingDecoder(tmp_path)
+    strategy = SearchStrategy(counting)  # type: ignore[arg-type]
+    rows = torch.randn(9, counting.config.encoder.d_model).numpy()
+    before = block_of(rows[:6])
+    strategy.begin(before, OPENING)
+    assert counting.expected == []
+    alone, after = block_of(rows), StateBlock(block_of(rows).message, before.source_text)
+    (expected,) = strategy.begin(alone, OPENING)[1].tokens
+    earlier = list(before.source_text)
+    (found,) = strategy.begin(after, OPENING)[1].tokens
+    assert found.token == expected.token
+    assert found.attention == pytest.approx(expected.attention, abs=1e-5)
+    assert counting.expected == earlier
+    assert after.source_text == before.source_text == alone.source_text
+
+
+def test_states_too_large_for_what_is_translated_are_refused(tmp_path: Path) -> None:
+    write_tiny_checkpoint(tmp_path, translating=True)
+    strategy = SearchStrategy(load_checkpoint(tmp_path).network.transformer_decoder)
+    with pytest.raises(InvalidFieldError, match="numbers too large"):
+        strategy.begin(block_of(np.full((9, 32), 1e38, np.float32)), OPENING)

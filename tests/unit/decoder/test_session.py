@@ -110,6 +110,19 @@ def test_states_name_the_field_they_are_refused_for(
         apply(session, states(**changes))
 
 
+def test_what_was_written_of_an_utterance_is_known_to_its_next_states(
+    ready: DecodeSession, engine: NotingEngine
+) -> None:
+    """Another utterance begins with nothing."""
+    for number, (utterance, known) in enumerate([(0, []), (0, [7, 8]), (1, [])], start=1):
+        apply(ready, states(utterance=utterance, revision=number))
+        states_id = types_pb2.StatesId(utterance=utterance, revision=number)
+        apply(ready, generate(number, states_id=states_id))
+        block = engine.submitted[-1].states
+        assert block.source_text == known
+        block.source_text[:] = [7, 8]
+
+
 def test_partial_states_are_not_implemented(session: DecodeSession) -> None:
     """first_changed is reserved."""
     apply(session, opening())

@@ -217,7 +217,7 @@ def _attention(decoder: CachedDecoder, cache: DecoderCache, tokens: Sequence[int
         attended = weights[-1] @ cache.cross_values[index]
         hidden = layer.add_cross(hidden, attended.transpose(0, 1).flatten(1))
         hidden = layer.add_feed_forward(hidden)
-    return torch.stack(weights)
+    return cache.over_states(torch.stack(weights))
 
 
 class ContinuationMemo:

@@ -22,6 +22,9 @@ class WrappedCache:
         states: [rows, S, d], what each attends to.
     """
 
+    pivot = None
+    """Nothing is a translation of another text; see `DecoderCache`."""
+
     def __init__(self, states: torch.Tensor) -> None:
         self.states = states
         self.kept = EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -56,6 +59,8 @@ class WrappedDecoder:
     """Reads tokens, gives logits and cross-attention; in our token ids."""
 
     is_transducer = False
+    pivot_prompt: tuple[int, ...] = ()
+    """See `CachedDecoder`."""
 
     def __init__(self, model: Any, order: tuple[int, ...], prompt: Prompt) -> None:
         """`order` has the tokenizer's id by ours."""
@@ -71,7 +76,9 @@ class WrappedDecoder:
     def stack_of(self, _: Sequence[int]) -> None:
         """All languages go through the same layers."""
 
-    def open_cache(self, states: torch.Tensor, _: Sequence[int] = ()) -> WrappedCache:
+    def open_cache(
+        self, states: torch.Tensor, _tokens: Sequence[int] = (), _expected: Sequence[int] = ()
+    ) -> WrappedCache:
         return WrappedCache(states.to(self._device, self._dtype)[None])
 
     @torch.inference_mode()
