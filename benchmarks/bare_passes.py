@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -115,6 +114,7 @@ class _LocalEncoder:
             encoder_pb.EncodeRequest(open=encoder_pb.EncodeOpen(audio_format=audio_format))
         )
         self._revision = 0
+        self._source_text: list[int] = []
         self.replay_count = 0
 
     async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
@@ -126,13 +126,14 @@ class _LocalEncoder:
         return self._answer(encoder_pb.EncodeRequest(finish=rest))
 
     async def reset(self, utterance: int, start_sample: int) -> None:
-        self._revision = 0
+        self._revision, self._source_text = 0, []
         message = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         self._session.apply(encoder_pb.EncodeRequest(reset=message))
 
     def _answer(self, request: encoder_pb.EncodeRequest) -> Encoded:
         encoded = self._session.apply(request).encoded
-        return Encoded(StateBlock(encoded.states), evidence_of(encoded), HopTimings())
+        block = StateBlock(encoded.states, self._source_text)
+        return Encoded(block, evidence_of(encoded), HopTimings())
 
 
 class _LocalDecoder:
@@ -181,10 +182,12 @@ class _LocalDecoder:
         assert isinstance(states, StateBlock)
         forced = (*self._start, *request.prefix)
         opening = Prompt(forced, tuple(request.draft), self._layer, request.forbid_end)
+        known = tuple(states.source_text)
 
         def begin_again() -> None:
             # A copy, because the strategy keeps what it has computed of states that it knows.
-            self._run, _ = self._strategy.begin(replace(states), opening)
+            copy = StateBlock(states.message, [*known])
+            self._run, _ = self._strategy.begin(copy, opening)
 
         self._tape.add("decoder", begin_again)
         return self._strategy.begin(states, opening)
