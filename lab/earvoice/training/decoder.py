@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 SAVE_EVERY_S = 120
 OTHER_TAGS = tuple(f"<{tag}>" for tag in TARGET_LANGUAGES)
 NOTHING_SHARE, JOINED_SHARE = 0.01, 0.2
-"""Of the texts to translate: nothing at all, and (less these) with the one that follows."""
+"""Of the texts to translate: nothing at all, and (less these) with those that follow."""
+MOST_FOLLOWING, JOINED_ROOM = 5, 80
+"""How many follow at most, and pieces of English then: an utterance of half a minute."""
 PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
 """Of the texts to translate: without case and marks, and without the last mark."""
 _UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
@@ -592,8 +594,8 @@ class TranslationTrainer(DecoderTrainer):
             for tag in pair.translations
             for _ in range(weights.get(pair.source, 1))
         ]
-        counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
-        self._lengths = [counts[index] for index, _ in self._texts]
+        self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
+        self._lengths = [self._counts[index] for index, _ in self._texts]
 
     def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
         for part in batches(self._lengths, self.recipe.room, generator):
@@ -604,13 +606,18 @@ class TranslationTrainer(DecoderTrainer):
     def _row(self, index: int, tag: str, generator: np.random.Generator) -> Row:
         pair = self.pairs[index]
         english, text = pair.english, pair.translations[tag]
-        following = self.pairs[(index + 1) % len(self.pairs)]
         drawn = generator.random()
         if drawn < NOTHING_SHARE:
             english = text = ""
-        elif drawn < JOINED_SHARE and tag in following.translations:
-            english = f"{english} {following.english}"
-            text = f"{text} {following.translations[tag]}"
+        elif drawn < JOINED_SHARE:
+            most = int(generator.integers(1, MOST_FOLLOWING + 1))
+            room = JOINED_ROOM - self._counts[index]
+            for place in range(index + 1, min(index + 1 + most, len(self.pairs))):
+                following, room = self.pairs[place], room - self._counts[place]
+                if room < 0 or tag not in following.translations:
+                    break
+                english = f"{english} {following.english}"
+                text = f"{text} {following.translations[tag]}"
         pieces = self.target.encode(as_heard(english, generator))
         return Row(torch.tensor([*pieces, EOS]), self.tags[tag], self.target.encode(text))
 
