@@ -12,7 +12,7 @@ from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
 from earvoice.decoder.greedy import GreedyRun, begin_greedy, overflowed, take_greedy
 from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
-from earvoice.models.decoding import CachedDecoder
+from earvoice.models.decoding import PROMPT_TOKENS, CachedDecoder
 from earvoice.models.lstm import LstmDecoder
 from earvoice.runtime.errors import InvalidFieldError
 
@@ -67,15 +67,16 @@ class SearchStrategy(Strategy):
 
     def memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
         """Keys and values of these states: computed once, shared by all that attends to them."""
-        known, stack = self._memories.setdefault(states, {}), self._decoder.stack_of(tokens)
-        if stack not in known:
+        known = self._memories.setdefault(states, {})
+        key = self._decoder.stack_of(tokens), len(tokens) > PROMPT_TOKENS
+        if key not in known:
             cache = self._decoder.open_cache(state_tensor(states), tokens, states.source_text)
             if cache.pivot is not None:
                 if not bool(cache.pivot.attention.isfinite().all()):
                     raise overflowed()
                 states.source_text[:] = cache.pivot.tokens
-            known[stack] = cache
-        return known[stack]
+            known[key] = cache
+        return known[key]
 
 
 class SequentialStrategy(Strategy):

@@ -18,6 +18,8 @@ FIRST_CAPACITY_TOKENS = 64
 PIVOT_TOKENS_PER_STATE = 0.5
 """A text in the source language is cut there: nobody says twelve pieces a second."""
 LEAST_PIVOT_TOKENS = 16
+PROMPT_TOKENS = 2
+"""Start and language, which a hypothesis of many languages begins with."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,8 @@ class CachedDecoder(TransformerDecoder):
         first, by greedy search.
 
         Args:
-            tokens: what every hypothesis begins with; see `stack_of`.
+            tokens: what every hypothesis begins with; see `stack_of`. Where more than start and
+                language are given, something has been said: what is translated is not empty.
             expected: what may be written in the source language; it is verified, and saves time
                 as far as it is right.
         """
@@ -226,14 +229,16 @@ class CachedDecoder(TransformerDecoder):
         states = states.to(self.embed_tokens.weight.device)
         stack, pivot = self.stack_of(tokens), None
         if stack is self and self.pivot_prompt:
-            pivot = self._write_pivot(states, expected)
+            pivot = self._write_pivot(states, expected, is_begun=len(tokens) > PROMPT_TOKENS)
             states = self.read_pivot(self._as_tensor(pivot.tokens)[None])[0]
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
         memory = zip(*(layer.project_memory(states) for layer in layers), strict=True)
         keys, values = map(torch.stack, memory)
         return DecoderCache(keys, values, stack, pivot=pivot)
 
-    def _write_pivot(self, states: torch.Tensor, expected: Sequence[int]) -> Pivot:
+    def _write_pivot(
+        self, states: torch.Tensor, expected: Sequence[int], *, is_begun: bool
+    ) -> Pivot:
         """Greedy search in the source language, and where each token was heard."""
         prompt, defaults = self.pivot_prompt, self.config.policy_defaults
         cache = self.open_cache(states, prompt)
@@ -252,6 +257,8 @@ class CachedDecoder(TransformerDecoder):
                 first_attention=first,
             )
             logits[:, : PAD + 1] = -torch.inf
+            if is_begun and not written:
+                logits[0, EOS] = -torch.inf
             best, agreed = logits.argmax(-1).tolist(), 0
             # What was expected stands up to where something else is likelier, or the end.
             for token, following in zip(best, read[first + 1 :], strict=False):

@@ -193,7 +193,7 @@ def search(
         for task in batch:
             read = [*forced, *task.request.prefix]
             tokens = [*read, *(choice.token for choice in task.best[:-1])]
-            weights = _attention(decoder, strategy.memory_of(task.block, tokens), tokens)
+            weights = _attention(decoder, strategy.memory_of(task.block, read), tokens)
             task.finish(weights[:, :, len(read) - 1 :].clone())
 
 
