@@ -8,9 +8,9 @@ import pytest
 import soundfile
 
 from earvoice.corpus.sound import coloured_noise, music
+from earvoice.evaluation.precision import translate_offline
 from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
-from earvoice.models.vocabulary import EOS
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.studies.word_times import time_words
 from earvoice.training.export import model_config, with_pivot
@@ -24,20 +24,9 @@ def shipped() -> Checkpoint:
     return load_checkpoint(shipped_model_path())
 
 
-def write(checkpoint: Checkpoint, sound: np.ndarray, tag: str, most_tokens: int = 80) -> str:
+def write(checkpoint: Checkpoint, sound: np.ndarray, tag: str) -> str:
     """What greedy search writes of a whole sound."""
-    encoded = checkpoint.network.encoder.encode(checkpoint.open_features()(sound))
-    decoder = checkpoint.network.decoder
-    reading, written = [EOS, checkpoint.target_vocabulary.id_of(f"<{tag}>")], []
-    cache = decoder.open_cache(encoded.states, reading)
-    for _ in range(most_tokens):
-        logits, _ = decoder.prefill(reading, cache, 1, first_logits=len(reading) - 1)
-        token = int(logits[-1].argmax())
-        if token == EOS:
-            break
-        written.append(token)
-        reading = [token]
-    return checkpoint.target_vocabulary.decode(written)
+    return translate_offline(checkpoint, tag, checkpoint.open_features()(sound))
 
 
 def test_the_shipped_model_is_small_and_of_the_recipes_shape(shipped: Checkpoint) -> None:

@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.strategy import StateBlock, block_of
 from earvoice.models.config import ModelConfig
-from earvoice.models.decoding import LEAST_PIVOT_TOKENS, DecoderCache
+from earvoice.models.decoding import DecoderCache
 from earvoice.models.errors import ModelError
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
@@ -92,7 +94,7 @@ def test_a_language_may_be_translated_from_what_another_writes(
     network = random_network(replace(config, decoder=shape))
     decoder, states, reading = network.transformer_decoder, _states(24), TOKENS[:2]
     source, text, heard = decoder.open_cache(states, reading), list[int](), list[torch.Tensor]()
-    while len(text) < LEAST_PIVOT_TOKENS + 12 and EOS not in text:
+    while len(text) < 28 and EOS not in text:
         logits, rows = decoder.prefill(reading, source, config.policy_defaults.attention_layer)
         reading = [int(logits[-1, EOS:].argmax()) + EOS]
         text += reading
@@ -103,18 +105,22 @@ def test_a_language_may_be_translated_from_what_another_writes(
         expected = decoder(torch.tensor([translated]), read, torch.tensor([len(text)]))[0]
     if prepared:
         network.prepare_inference(torch.float32)
+    message = block_of(states.numpy()).message
     for known in ([], text, text[:3], [*text[:2], 9, 9, 9], [9] * 60):
-        cache = decoder.open_cache(states, translated, known)
+        cache = SearchStrategy(decoder).memory_of(StateBlock(message, known), translated)
         assert cache.pivot is not None
-        assert cache.pivot.tokens == text
+        assert cache.pivot.tokens == text == known
         torch.testing.assert_close(cache.pivot.attention, torch.stack(heard), atol=1e-5, rtol=0)
         logits, attention = decoder.prefill(translated, cache, 1)
         torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
         torch.testing.assert_close(attention.sum(1), torch.ones(len(translated)))
         assert attention.shape == (len(translated), len(states))
-    stepped, rows = decoder.step([EOS], [decoder.open_cache(states, translated)], [1])
+    stepped, rows = decoder.step([EOS], [cache.fresh()], [1])
     torch.testing.assert_close(stepped[0], logits[0], atol=1e-5, rtol=0)
     torch.testing.assert_close(rows[0], attention[0], atol=1e-5, rtol=0)
+    for tokens, pivot in ((translated, None), (TOKENS, cache.pivot)):
+        with pytest.raises(ModelError, match="pivot is"):
+            decoder.open_cache(states, tokens, pivot)
 
 
 def test_each_node_of_a_lattice_is_a_pass_of_its_own(config: ModelConfig) -> None:

@@ -45,6 +45,7 @@ MOST_FOLLOWING, JOINED_ROOM = 5, 80
 PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
 """Of the texts to translate: without case and marks, and without the last mark."""
 _UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
+_PART = re.compile(r"^(own\.\d+|pivot)\.")
 PART_ROOM = 2500
 """States, or pieces, with padding, that are differentiated at once; a step has several parts."""
 
@@ -67,18 +68,18 @@ def first_decoder(
     return decoder
 
 
+def for_one_language(config: ModelConfig) -> ModelConfig:
+    """The same with one stack of layers."""
+    return replace(config, decoder=replace(config.decoder, own_layers=(), pivot_layers=0))
+
+
 def first_translator(
     config: ModelConfig, vocabulary: Vocabulary, dropout: float = 0.0
 ) -> TransformerDecoder:
     """Whisper's layers for everything: they know words, and nothing of other languages yet."""
-    plain = replace(config, decoder=replace(config.decoder, own_layers=(), pivot_layers=0))
-    given = first_decoder(plain, vocabulary).state_dict()
+    given = first_decoder(for_one_language(config), vocabulary).state_dict()
     decoder = TransformerDecoder(config, dropout)
-    state = decoder.state_dict()
-    for name in state:
-        start = name.startswith("own.") and f"own.{name.split('.')[1]}."
-        state[name] = given[name.removeprefix(start or "pivot.")]
-    decoder.load_state_dict(state)
+    decoder.load_state_dict({name: given[_PART.sub("", name)] for name in decoder.state_dict()})
     decoder.tie_embeddings()
     return decoder
 
@@ -529,14 +530,13 @@ class EnglishTrainer(DecoderTrainer):
         super().__init__(decoder, torch.zeros(len(target), dtype=torch.bool), target, recipe)
         self.clips, self.memory = clips, memory
         self.foretold = foretold or [None] * len(clips)
-        self.texts = texts_of(clips, memory, source)
+        texts = texts_of(clips, memory, source)
+        self._pieces = [None if text is None else target.encode(text) for text in texts]
         self._mask = wait_k_mask(recipe.wait_k, source, target) if recipe.wait_k else None
         self._spoken = [
             index
-            for index, text in enumerate(self.texts)
-            if text is not None
-            and memory.length(index)
-            and len(target.encode(text)) <= recipe.most_tokens
+            for index, pieces in enumerate(self._pieces)
+            if pieces is not None and memory.length(index) and len(pieces) <= recipe.most_tokens
         ]
 
     def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
@@ -548,7 +548,7 @@ class EnglishTrainer(DecoderTrainer):
         return Row(
             self.memory.of(index),
             self.tags[SOURCE_LANGUAGE],
-            self.target.encode(self.texts[index] or ""),
+            self._pieces[index] or [],
             self.memory.labels[index],
             None if self.clips[index].is_cut else self.foretold[index],
         )

@@ -17,7 +17,7 @@ from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import with_branch
-from earvoice.training.decoder import first_decoder, is_shared
+from earvoice.training.decoder import first_decoder, for_one_language, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
@@ -101,20 +101,15 @@ def _begin(path: Path, decoder: dict[str, torch.Tensor]) -> None:
     torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, path)
 
 
-def _trained(path: Path) -> dict[str, torch.Tensor]:
-    """The mean of a run's last weights."""
-    state: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["average"]
-    return state
-
-
 def english_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
     """For English alone, its layers nearer to the pretrained ones than was learned (Wortsman 2022).
 
     Args:
         config: `model_config`.
     """
-    state = _trained(run / ENGLISH_FILE)
-    if torch.load(run / ENGLISH_FILE, weights_only=True)["step"]:  # else adopted: they are already
+    kept = torch.load(run / ENGLISH_FILE, weights_only=True)
+    state = kept["average"]
+    if kept["step"]:  # else adopted: they are nearer already
         for name, pretrained in first_decoder(config, target).state_dict().items():
             if not is_shared(name):
                 state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
@@ -127,10 +122,9 @@ def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> Tran
     Args:
         config: `with_pivot`.
     """
-    state = _trained(run / TRANSLATIONS_FILE)
-    plain = replace(config, decoder=replace(config.decoder, own_layers=(), pivot_layers=0))
+    state = torch.load(run / TRANSLATIONS_FILE, weights_only=True)["average"]
     (token,) = config.decoder.own_layers
-    english = english_decoder(run, target, plain).state_dict()
+    english = english_decoder(run, target, for_one_language(config)).state_dict()
     state |= {f"own.{token}.{n}": tensor for n, tensor in english.items() if not is_shared(n)}
     return _decoder(config, state)
 

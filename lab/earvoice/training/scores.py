@@ -6,64 +6,54 @@ from typing import TYPE_CHECKING
 
 import sacrebleu
 import torch
+from torch import nn
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.quality import word_error_rate
-from earvoice.models.vocabulary import EOS, PAD, Vocabulary
+from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.training.decoder import compressed, labels_alone
 from earvoice.training.export import exported_decoder, model_config, with_pivot
 from earvoice.training.greedy import greedy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
-    from earvoice.training.decoder import Memory
 
 BATCH = 24
 WORSENED = ("telephone", "noise 10 dB")
 
 
-def written(decoder: TransformerDecoder, memory: Memory, vocabulary: Vocabulary) -> list[list[int]]:
-    """What the decoder writes for each clip in English, greedily."""
-    order = sorted(range(len(memory.begins) - 1), key=memory.length)
+def written(
+    decoder: TransformerDecoder, sources: Sequence[torch.Tensor], tag: str, vocabulary: Vocabulary
+) -> list[list[int]]:
+    """What the decoder writes, greedily.
+
+    Args:
+        sources: of each clip [S, d] states, for another language [P] English pieces and the end.
+    """
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    prompt = (EOS, vocabulary.id_of(f"<{tag}>"))
     out: dict[int, list[int]] = {}
-    for part in _parts(order):
-        states = torch.nn.utils.rnn.pad_sequence([memory.of(i) for i in part], batch_first=True)
-        lengths = torch.tensor([memory.length(i) for i in part])
-        prompt = (EOS, vocabulary.id_of(f"<{SOURCE_LANGUAGE}>"))
+    for begin in range(0, len(order), BATCH):
+        part = order[begin : begin + BATCH]
+        rows = [sources[i] for i in part]
+        read, lengths = (
+            nn.utils.rnn.pad_sequence(rows, batch_first=True),
+            torch.tensor([*map(len, rows)]),
+        )
         most = 10 + int(lengths.max())
-        texts, _ = greedy(decoder, states, lengths, [prompt] * len(part), EOS, most)
+        if tag != SOURCE_LANGUAGE:
+            most *= 2
+            with torch.inference_mode():
+                read = decoder.read_pivot(read, lengths)
+        texts, _ = greedy(decoder, read, lengths, [prompt] * len(part), EOS, most)
         out.update(zip(part, texts, strict=True))
     return [out[i] for i in range(len(out))]
-
-
-def translations(
-    decoder: TransformerDecoder, texts: Sequence[Sequence[int]], tag: str, vocabulary: Vocabulary
-) -> list[str]:
-    """What the decoder makes of English in another language, greedily."""
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    out: dict[int, str] = {}
-    prompt = (EOS, vocabulary.id_of(f"<{tag}>"))
-    for part in _parts(order):
-        rows = [torch.tensor([*texts[i], EOS]) for i in part]
-        lengths = torch.tensor(list(map(len, rows)))
-        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
-        with torch.inference_mode():
-            read = decoder.read_pivot(padded, lengths)
-        most = 20 + 2 * int(lengths.max())
-        found, _ = greedy(decoder, read, lengths, [prompt] * len(part), EOS, most)
-        out.update((i, vocabulary.decode(own)) for i, own in zip(part, found, strict=True))
-    return [out[i] for i in range(len(out))]
-
-
-def _parts(order: Sequence[int]) -> Iterator[Sequence[int]]:
-    for begin in range(0, len(order), BATCH):
-        yield order[begin : begin + BATCH]
 
 
 def bleu(wanted: Sequence[str], given: Sequence[str]) -> float:
@@ -87,7 +77,8 @@ def score_table(
     lines = [f"{'':40} clips   WER  CTC's  BLEU"]
     for name, part in conditions.items():
         memory = compressed(part, encoder)
-        pieces = written(decoder, memory, target)
+        states = [memory.of(index) for index in range(len(part))]
+        pieces = written(decoder, states, SOURCE_LANGUAGE, target)
         heard = [target.decode(own) for own in pieces]
         if all(not text for clip in part for text in clip.texts.values()):
             lines.append(f"{name:40} {len(part):5} {sum(map(bool, heard)):5} of them say something")
@@ -101,7 +92,8 @@ def score_table(
         for tag in TARGET_LANGUAGES:
             of_tag = [index for index, clip in enumerate(part) if tag in clip.texts]
             if of_tag:
-                given = translations(decoder, [pieces[i] for i in of_tag], tag, target)
+                texts = [torch.tensor([*pieces[i], EOS]) for i in of_tag]
+                given = [target.decode(own) for own in written(decoder, texts, tag, target)]
                 wanted = [part[index].texts[tag] for index in of_tag]
                 scores.append(f"{tag} {bleu(wanted, given):.1f}")
         lines.append(f"{name:40} {len(part):5} {error:5.1f}  {ctc:5.1f}  {', '.join(scores)}")

@@ -124,11 +124,11 @@ def measure_segment_cost(
     """
     end = model.tokens.end_token
     layer = model.description.default_attention_layer
-    starts = [(end,), strategy.source_prompt] if strategy.source_prompt else [(end,)]
+    starts = [start for start in (strategy.source_prompt, (end,)) if start]
     prefills_s, runs = [], []
     for _ in range(MANY):
         states, began_s = _silence(model, STATES), clock_s()
-        for start in reversed(starts):
+        for start in starts:
             forced = (*start, *(end,) * PREFIX_TOKENS)
             prompt = Prompt(forced, (end,) * DRAFT_TOKENS, layer, forbid_end=True)
             run = strategy.begin(states, prompt)[0]

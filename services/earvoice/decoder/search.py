@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
 
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
-from earvoice.decoder.greedy import GreedyRun, begin_greedy, overflowed, take_greedy
+from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
 from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
-from earvoice.models.decoding import PROMPT_TOKENS, CachedDecoder
+from earvoice.models.decoding import CachedDecoder, Pivot
 from earvoice.models.lstm import LstmDecoder
+from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from earvoice.models.wrapped.decoder import WrappedDecoder
 
 Run = GreedyRun | BeamRun
+
+PIVOT_TOKENS_PER_STATE = 0.5
+"""A text to be translated is cut there: nobody says twelve pieces a second."""
+LEAST_PIVOT_TOKENS = 16
 
 
 class SearchStrategy(Strategy):
@@ -67,16 +73,45 @@ class SearchStrategy(Strategy):
 
     def memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
         """Keys and values of these states: computed once, shared by all that attends to them."""
-        known = self._memories.setdefault(states, {})
-        key = self._decoder.stack_of(tokens), len(tokens) > PROMPT_TOKENS
+        known, decoder = self._memories.setdefault(states, {}), self._decoder
+        is_translated = decoder.is_translated(tokens)
+        is_begun = is_translated and len(tokens) > len(self.source_prompt)
+        key = decoder.stack_of(tokens), is_begun
         if key not in known:
-            cache = self._decoder.open_cache(state_tensor(states), tokens, states.source_text)
-            if cache.pivot is not None:
-                if not bool(cache.pivot.attention.isfinite().all()):
-                    raise overflowed()
-                states.source_text[:] = cache.pivot.tokens
-            known[key] = cache
+            pivot = self._written(states, is_begun=is_begun) if is_translated else None
+            known[key] = decoder.open_cache(state_tensor(states), tokens, pivot)
         return known[key]
+
+    def _written(self, states: StateBlock, *, is_begun: bool) -> Pivot:
+        """Greedy search in the source language: what was written of the states before is a draft.
+
+        Args:
+            is_begun: of what something has been said; it is not empty.
+        """
+        most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * states.message.state_count)
+        config = cast("CachedDecoder", self._decoder).config  # others translate nothing
+        if config.decoder.max_new_tokens is not None:
+            most = min(most, config.decoder.max_new_tokens)
+        reads = config.policy_defaults
+        prompt = Prompt(
+            self.source_prompt,
+            tuple(states.source_text[: most - 1]),
+            reads.attention_layer,
+            forbid_end=False,
+            attention_heads=reads.attention_heads,
+        )
+        run, progress = self.begin(states, prompt)
+        written = progress.tokens
+        if is_begun and written[0].token == EOS:
+            written = self.begin(states, replace(prompt, draft=(), forbid_end=True))[1].tokens
+            prompt = replace(prompt, forced=(*prompt.forced, written[0].token), draft=())
+            run, progress = self.begin(states, prompt)
+            written += progress.tokens
+        while written[-1].token != EOS and len(written) < most:
+            written += self.step([run])[0].tokens
+        states.source_text[:] = [choice.token for choice in written]
+        rows = torch.tensor([choice.attention for choice in written])
+        return Pivot([*states.source_text], rows.to(run.cache.cross_keys.device))
 
 
 class SequentialStrategy(Strategy):

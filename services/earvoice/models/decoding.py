@@ -11,15 +11,10 @@ from torch.nn import functional
 
 from earvoice.models.errors import ModelError
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
-from earvoice.models.vocabulary import EOS, PAD
+from earvoice.models.vocabulary import EOS
 
 FIRST_CAPACITY_TOKENS = 64
 """Room for keys and values that a fresh cache has; it doubles when full."""
-PIVOT_TOKENS_PER_STATE = 0.5
-"""A text in the source language is cut there: nobody says twelve pieces a second."""
-LEAST_PIVOT_TOKENS = 16
-PROMPT_TOKENS = 2
-"""Start and language, which a hypothesis of many languages begins with."""
 
 
 @dataclass(frozen=True)
@@ -208,68 +203,34 @@ class CachedDecoder(TransformerDecoder):
         shape = self.config.decoder
         return (EOS, *shape.own_layers) if shape.pivot_layers else ()
 
+    def is_translated(self, tokens: Sequence[int]) -> bool:
+        """Whether hypotheses that begin with these tokens attend to a pivot in place of states."""
+        return bool(self.pivot_prompt) and self.stack_of(tokens) is self
+
     @torch.inference_mode()
     def open_cache(
-        self, states: torch.Tensor, tokens: Sequence[int] = (), expected: Sequence[int] = ()
+        self, states: torch.Tensor, tokens: Sequence[int] = (), pivot: Pivot | None = None
     ) -> DecoderCache:
         """Compute keys and values of encoder states, [S, d] float32, once for all layers.
 
-        Where the language is a translation of what is written in the source's, that is written
-        first, by greedy search.
-
         Args:
-            tokens: what every hypothesis begins with; see `stack_of`. Where more than start and
-                language are given, something has been said: what is translated is not empty.
-            expected: what may be written in the source language; it is verified, and saves time
-                as far as it is right.
+            tokens: what every hypothesis begins with; see `stack_of`.
+            pivot: what has been written of the states, where the language is translated from it.
         """
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
             raise ModelError(f"states have shape {tuple(states.shape)}; allowed: [S ≥ 1, {width}]")
-        states = states.to(self.embed_tokens.weight.device)
-        stack, pivot = self.stack_of(tokens), None
-        if stack is self and self.pivot_prompt:
-            pivot = self._write_pivot(states, expected, is_begun=len(tokens) > PROMPT_TOKENS)
-            states = self.read_pivot(self._as_tensor(pivot.tokens)[None])[0]
+        if self.is_translated(tokens) != (pivot is not None):
+            allowed = "none" if pivot else "one, since the language is a translation"
+            raise ModelError(f"pivot is {pivot}; allowed: {allowed}")
+        stack, memory = self.stack_of(tokens), states.to(self.embed_tokens.weight.device)
+        if pivot is not None:
+            memory = self.read_pivot(self._as_tensor(pivot.tokens)[None])[0]
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
-        memory = zip(*(layer.project_memory(states) for layer in layers), strict=True)
-        keys, values = map(torch.stack, memory)
+        keys, values = map(
+            torch.stack, zip(*(layer.project_memory(memory) for layer in layers), strict=True)
+        )
         return DecoderCache(keys, values, stack, pivot=pivot)
-
-    def _write_pivot(
-        self, states: torch.Tensor, expected: Sequence[int], *, is_begun: bool
-    ) -> Pivot:
-        """Greedy search in the source language, and where each token was heard."""
-        prompt, defaults = self.pivot_prompt, self.config.policy_defaults
-        cache = self.open_cache(states, prompt)
-        most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * len(states))
-        if self.config.decoder.max_new_tokens is not None:
-            most = min(most, self.config.decoder.max_new_tokens)
-        read, written, rows = [*prompt, *expected[: most - 1]], list[int](), []
-        while not written or (written[-1] != EOS and len(written) < most):
-            first = len(read) - 1 if written else 1
-            logits, attention = self.prefill(
-                read,
-                cache,
-                defaults.attention_layer,
-                defaults.attention_heads,
-                first_logits=first,
-                first_attention=first,
-            )
-            logits[:, : PAD + 1] = -torch.inf
-            if is_begun and not written:
-                logits[0, EOS] = -torch.inf
-            best, agreed = logits.argmax(-1).tolist(), 0
-            # What was expected stands up to where something else is likelier, or the end.
-            for token, following in zip(best, read[first + 1 :], strict=False):
-                if token != following or token == EOS:
-                    break
-                agreed += 1
-            written += best[: agreed + 1]
-            rows.append(attention[: agreed + 1])
-            cache.truncate(cache.length - len(best) + agreed + 1)
-            read = written[-1:]
-        return Pivot(written, torch.cat(rows))
 
     @torch.inference_mode()
     def prefill(

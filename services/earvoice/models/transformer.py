@@ -266,16 +266,20 @@ class TransformerLayer(nn.Module):
         prepare_linears(self, dtype)
 
 
-class DecoderStack(nn.Module):
-    """Layers that a hypothesis goes through, and the LayerNorm after them."""
+class LayerStack(nn.Module):
+    """Layers of the decoder's shape, and the LayerNorm after them."""
 
-    def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        kinds: Sequence[tuple[bool, bool]],
+        dropout: float = 0.0,
+        *,
+        causal: bool,
+    ) -> None:
+        """`kinds` says of each layer whether it attends to itself, and to the source."""
         super().__init__()
         width, decoder = config.encoder.d_model, config.decoder
-        self.text_layers = decoder.predictor_layers or decoder.layers
-        """Those that attend to the text."""
-        kinds = [(True, False)] * decoder.predictor_layers
-        kinds += [(not decoder.is_transducer, True)] * decoder.layers
         self.layers = nn.ModuleList(
             TransformerLayer(
                 width,
@@ -284,7 +288,7 @@ class DecoderStack(nn.Module):
                 dropout,
                 activation=decoder.activation,
                 key_bias=decoder.key_bias,
-                causal=True,
+                causal=causal,
                 to_itself=to_itself,
                 to_source=to_source,
             )
@@ -292,41 +296,24 @@ class DecoderStack(nn.Module):
         )
         self.layer_norm = nn.LayerNorm(width)
 
-    def through(
-        self, hidden: torch.Tensor, memory: torch.Tensor, seen: torch.Tensor
-    ) -> torch.Tensor:
-        """[B, L, d] → [B, L, d]; see `TransformerLayer.forward`."""
+    def through(self, hidden: torch.Tensor, **read: torch.Tensor | None) -> torch.Tensor:
+        """[B, L, d] → [B, L, d]; what else is read: see `TransformerLayer.forward`."""
         for layer in self.layers:
-            hidden = layer(hidden, memory=memory, seen=seen)
+            hidden = layer(hidden, **read)
         normed: torch.Tensor = self.layer_norm(hidden)
         return normed
 
 
-class PivotReader(nn.Module):
-    """Layers that read a text both ways, and the LayerNorm after them: what is translated of it."""
+class DecoderStack(LayerStack):
+    """What a hypothesis goes through."""
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
-        super().__init__()
-        width, decoder = config.encoder.d_model, config.decoder
-        self.layers = nn.ModuleList(
-            TransformerLayer(
-                width,
-                decoder.heads,
-                decoder.ffn_width,
-                dropout,
-                activation=decoder.activation,
-                key_bias=decoder.key_bias,
-            )
-            for _ in range(decoder.pivot_layers)
-        )
-        self.layer_norm = nn.LayerNorm(width)
-
-    def forward(self, hidden: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
-        """[…, P, d] of the text's tokens → the same; `valid` [B, P] bool, or None: no padding."""
-        for layer in self.layers:
-            hidden = layer(hidden, valid)
-        normed: torch.Tensor = self.layer_norm(hidden)
-        return normed
+        decoder = config.decoder
+        kinds = [(True, False)] * decoder.predictor_layers
+        kinds += [(not decoder.is_transducer, True)] * decoder.layers
+        super().__init__(config, kinds, dropout, causal=True)
+        self.text_layers = decoder.predictor_layers or decoder.layers
+        """Those that attend to the text."""
 
 
 class TransformerDecoder(DecoderStack):
@@ -348,7 +335,8 @@ class TransformerDecoder(DecoderStack):
             {str(token): DecoderStack(config, dropout) for token in config.decoder.own_layers}
         )
         if config.decoder.pivot_layers:
-            self.pivot = PivotReader(config, dropout)
+            kinds = [(True, False)] * config.decoder.pivot_layers
+            self.pivot = LayerStack(config, kinds, dropout, causal=False)
         self.output_projection = nn.Linear(width, config.target_pieces, bias=False)
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()
@@ -385,8 +373,7 @@ class TransformerDecoder(DecoderStack):
         if lengths is not None:
             valid = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
         hidden = self.dropout(self.embed(tokens, self.positions_up_to(tokens.shape[1])))
-        read: torch.Tensor = self.pivot(hidden, valid)
-        return read
+        return self.pivot.through(hidden, valid=valid)
 
     def forward(
         self,
@@ -454,12 +441,12 @@ class TransformerDecoder(DecoderStack):
         positions = self.positions_up_to(tokens.shape[1])
         hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
         if not self.own:
-            return self.through(hidden, memory, allowed)
+            return self.through(hidden, memory=memory, seen=allowed)
         stacks = [self.stack_of(row) for row in tokens[:, :2].tolist()]
         out = torch.empty_like(hidden)
         for stack in set(stacks):
             rows = [row for row, own in enumerate(stacks) if own is stack]
-            out[rows] = stack.through(hidden[rows], memory[rows], allowed[rows])
+            out[rows] = stack.through(hidden[rows], memory=memory[rows], seen=allowed[rows])
         return out
 
     def positions_up_to(self, count: int) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_checkpoint
+from earvoice.models.decoding import Pivot
 from earvoice.runtime.errors import InvalidFieldError
 from tests.tiny_model import write_tiny_checkpoint
 
@@ -29,16 +30,18 @@ class CountingDecoder:
     def __init__(self, path: Path) -> None:
         self._decoder = load_checkpoint(path).network.decoder
         self.opened = 0
+        self.read: list[list[int]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._decoder, name)
 
-    def open_cache(
-        self, states: torch.Tensor, tokens: Sequence[int], expected: Sequence[int]
-    ) -> Any:
+    def open_cache(self, states: torch.Tensor, tokens: Sequence[int], pivot: Pivot | None) -> Any:
         self.opened += 1
-        self.expected = list(expected)
-        return self._decoder.open_cache(states, tokens, expected)
+        return self._decoder.open_cache(states, tokens, pivot)
+
+    def prefill(self, tokens: list[int], *args: Any, **named: Any) -> Any:
+        self.read.append(tokens)
+        return self._decoder.prefill(tokens, *args, **named)
 
 
 @pytest.fixture
@@ -85,14 +88,15 @@ def test_what_was_written_in_the_source_language_is_expected_again(tmp_path: Pat
     rows = torch.randn(9, counting.config.encoder.d_model).numpy()
     before = block_of(rows[:6])
     strategy.begin(before, OPENING)
-    assert counting.expected == []
+    assert counting.read[0] == [*counting.pivot_prompt]
     alone, after = block_of(rows), StateBlock(block_of(rows).message, before.source_text)
     (expected,) = strategy.begin(alone, OPENING)[1].tokens
     earlier = list(before.source_text)
+    counting.read.clear()
     (found,) = strategy.begin(after, OPENING)[1].tokens
     assert found.token == expected.token
     assert found.attention == pytest.approx(expected.attention, abs=1e-5)
-    assert counting.expected == earlier
+    assert counting.read[0] == [*counting.pivot_prompt, *earlier]
     assert after.source_text == before.source_text == alone.source_text
 
 

@@ -10,6 +10,7 @@ import torch
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
+from earvoice.models.decoding import Pivot
 from earvoice.models.errors import ModelError
 from earvoice.models.vocabulary import EOS, WORD_START
 from earvoice.models.wrapped.families import Prompt
@@ -21,9 +22,6 @@ class WrappedCache:
     Attributes:
         states: [rows, S, d], what each attends to.
     """
-
-    pivot = None
-    """Nothing is a translation of another text; see `DecoderCache`."""
 
     def __init__(self, states: torch.Tensor) -> None:
         self.states = states
@@ -76,8 +74,12 @@ class WrappedDecoder:
     def stack_of(self, _: Sequence[int]) -> None:
         """All languages go through the same layers."""
 
+    def is_translated(self, _: Sequence[int]) -> bool:
+        """None from the text of another."""
+        return False
+
     def open_cache(
-        self, states: torch.Tensor, _tokens: Sequence[int] = (), _expected: Sequence[int] = ()
+        self, states: torch.Tensor, _tokens: Sequence[int] = (), _pivot: Pivot | None = None
     ) -> WrappedCache:
         return WrappedCache(states.to(self._device, self._dtype)[None])
 
