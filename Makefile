@@ -166,7 +166,7 @@ model: setup neural-voices recogniser ## make the shipped model anew: DATA=folde
 	$(TRAINING) scores --corpus $(WORK)/corpus --run $(WORK)/run
 	$(TRAINING) encoder --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
 		--minutes $(ENCODER_MINUTES)
-	$(TRAINING) export --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)
+	$(TRAINING) export --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)
 	$(MAKE) --no-print-directory calibrate-model
 
 calibrate-model: setup ## choose a model's policy, confidence and precision on the dev split: DATA=folder WORK=folder MODEL=folder

@@ -111,7 +111,9 @@ def write_tiny_checkpoint(directory: Path, *, translating: bool = False) -> None
         policy_defaults=PolicyDefaults(attention_layer=2),
     )
     if translating:
-        shape = replace(config.decoder, own_layers=(BOS,), pivot_layers=1)
+        shape = replace(
+            config.decoder, own_layers=(BOS,), pivot_layers=1, tied_embeddings=True, shortlist=True
+        )
         config = replace(config, decoder=shape)
     write_lively_checkpoint(directory, config, pieces)
 

@@ -19,6 +19,7 @@ from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
+from earvoice.training.ctc import CtcTrainer
 from earvoice.training.data import Heard, read_clips
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
@@ -82,7 +83,7 @@ def test_the_loss_falls_the_decoder_stays_and_a_run_goes_on(
         Utterance(index, tone(index), clip.texts["en"]) for index, clip in enumerate(learner.clips)
     ]
     with torch.no_grad():
-        untaught = learner.losses(whole)
+        untaught = learner.losses_of(whole)
     learner.train(tmp_path / "encoder.pt", seconds=learner.used_s + 4.0)
     again = trainer(tmp_path)
     again.train(tmp_path / "encoder.pt", seconds=0.0)
@@ -92,8 +93,38 @@ def test_the_loss_falls_the_decoder_stays_and_a_run_goes_on(
     for name, value in learner.decoder.state_dict().items():
         assert torch.equal(value, decoder[name])
     with torch.no_grad():
-        taught = again.losses(whole)
+        taught = again.losses_of(whole)
     assert all(after < before for before, after in zip(untaught, taught, strict=True))
+
+
+def test_the_branch_learns_from_states_and_a_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is exported is the average of its weights; the encoder stays as it is."""
+    source, target = vocabularies()
+    shape = config(source, target)
+    states = np.random.default_rng(1).normal(size=(160, WIDTH)).astype(np.float16)
+    clips = [
+        Heard(f"c{i}", "s", "", {"en": SOURCE_TEXT[i]}, "", states, 80 * i, 80, 40)
+        for i in range(2)
+    ]
+
+    def learner() -> CtcTrainer:
+        torch.manual_seed(4)
+        return CtcTrainer(WhisperEncoder(shape), clips, source)
+
+    first = learner()
+    both = [(clip.load(), own) for clip, own in first.known]
+    untaught, encoder = first.learn(both, 0.0), first.encoder.conv1.weight.clone()
+    first.train(tmp_path / "ctc.pt", seconds=first.used_s + 3.0)
+    again = learner()
+    again.train(tmp_path / "ctc.pt", seconds=0.0)
+    assert again.step == first.step > 1
+    assert torch.equal(first.encoder.conv1.weight, encoder)
+    for name, value in first.average.items():
+        assert torch.equal(value, again.average[name])
+        assert not torch.equal(value, dict(first.branch.named_parameters())[name])
+    assert again.learn(both, 1.0) < untaught
 
 
 def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
@@ -107,7 +138,7 @@ def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
     slopes = []
     for sound in (learner._undisturbed(0), tone(0) + noise):
         learner.encoder.zero_grad()
-        pieces, _ = learner.losses([Utterance(0, sound, text)])
+        pieces, _ = learner.losses_of([Utterance(0, sound, text)])
         torch.autograd.backward(pieces)
         slopes.append(sum(float(p.grad.abs().sum()) for p in learner.encoder.parameters()
                           if p.grad is not None))  # fmt: skip

@@ -117,14 +117,14 @@ def test_the_loss_falls_and_a_run_goes_on(
     """What was learned is there at the next start, the average of weights as well."""
     first = made()
     first.embedding.kept += 1  # as of another start
-    untaught = first.learn(next(first.rows(np.random.default_rng(1))), 0.0)
+    untaught = first.learn(next(first.steps(np.random.default_rng(1))), 0.0)
     first.train(tmp_path / "state.pt", seconds=first.used_s + 2.0)
     again = made()
     again.train(tmp_path / "state.pt", seconds=0.0)
     assert again.step == first.step > 1
     for name, value in first.decoder.state_dict().items():
         assert torch.equal(value, again.decoder.state_dict()[name])
-    assert again.learn(next(again.rows(np.random.default_rng(1))), 1.0) < untaught
+    assert again.learn(next(again.steps(np.random.default_rng(1))), 1.0) < untaught
 
 
 @pytest.mark.parametrize("made", [english, translations])
@@ -185,7 +185,7 @@ def test_a_text_to_translate_is_as_it_may_be_heard() -> None:
         "Well, it's $5.50, sir.", "Well, it's $5.50, sir", "well it's $5 50 sir",
     }  # fmt: skip
     learner = translations()
-    steps = learner.rows(generator)
+    steps = learner.steps(generator)
     rows = [row for _ in range(200) for part in next(steps) for row in part]
     texts = [(learner.target.decode(row.source[:-1].tolist()), row.pieces) for row in rows]
     assert {tuple(pieces) for text, pieces in texts if not text} == {()}

@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from earvoice.decoder.beam import begin_beam
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import StateBlock, block_of
+from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.config import ModelConfig
-from earvoice.models.decoding import DecoderCache
+from earvoice.models.decoding import DecoderCache, Pivot
 from earvoice.models.errors import ModelError
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
@@ -83,6 +84,39 @@ def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bo
     torch.testing.assert_close(prefilled, forced[0], atol=1e-5, rtol=0)
     with pytest.raises(ModelError, match=r"tokens begin with \[2, 7\]"):
         decoder.prefill(TOKENS, decoder.open_cache(states, other), 1)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
+    config: ModelConfig, prepared: bool
+) -> None:
+    """What it writes keeps its logit; alone, in a batch with the source language, and in a beam."""
+    shape = replace(
+        config.decoder, own_layers=(7,), pivot_layers=1, tied_embeddings=True, shortlist=True
+    )
+    network = random_network(replace(config, decoder=shape))
+    decoder, states = network.transformer_decoder, _states(9)
+    translated, whole = [2, 8, *TOKENS[2:]], torch.arange(config.target_pieces)
+    pivot = Pivot([30, 11, 45, EOS], torch.full((4, 9), 1 / 9))
+    with torch.inference_mode():
+        read = decoder.read_pivot(torch.tensor([pivot.tokens]))
+        every = decoder(torch.tensor([translated]), read, torch.tensor([4]))[0]
+    decoder.shortlist = ((whole % 3 == 0) | (whole == EOS)).float()
+    written = (decoder.shortlist > 0) | (whole == 11)
+    expected = every.masked_fill(~written, -torch.inf)
+    if prepared:
+        network.prepare_inference(torch.float32)
+    cache = decoder.open_cache(states, translated, pivot)
+    logits, _ = decoder.prefill(translated, cache, 1)
+    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+    source, beam = decoder.open_cache(states, TOKENS), cache.fresh().as_beam()
+    for index, pair in enumerate(zip(translated, TOKENS, strict=True)):
+        stepped, _ = decoder.step([*pair], [beam, source], [1, 1])
+        assert bool(stepped[1].isfinite().all())
+        torch.testing.assert_close(stepped[0], expected[index], atol=1e-5, rtol=0)
+    opening, plan = Prompt((2, 8), (), 1, forbid_end=True), BeamPlan(3, max_new_tokens=2)
+    run, _ = begin_beam(decoder.prefill, cache.fresh(), opening, plan, is_transducer=False)
+    assert all(written[token] for token in run.last_tokens)
 
 
 @pytest.mark.parametrize("prepared", [False, True])

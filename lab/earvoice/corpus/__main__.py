@@ -52,7 +52,7 @@ def main() -> None:
     write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing")
     if options.split == "dev":
-        write_sentences(pairs, options.out, SEED, options.count)
+        write_sentences(pairs, options.out, SEED, 3 * options.count)
     if options.split == "test" and is_installed():
         write_spoken(pairs, options.out, SEED, options.count)
         write_answers(options.out / "answers", SEED)

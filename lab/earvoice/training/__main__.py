@@ -21,7 +21,7 @@ from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.ctc import train_ctc
+from earvoice.training.ctc import DROPOUT, CtcTrainer, with_branch
 from earvoice.training.data import read_clips
 from earvoice.training.decoder import (
     ENGLISH_RECIPE,
@@ -37,6 +37,7 @@ from earvoice.training.decoder import (
 )
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer
 from earvoice.training.export import (
+    CTC_FILE,
     ENCODER_FILE,
     ENGLISH_FILE,
     TAGS,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "translations", "encoder")
+NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "export")
 NEED_RUN = ("adopt", "ctc", "english", "translations", "encoder", "export", "scores")
 
 
@@ -144,7 +145,9 @@ def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:
 
 def run_ctc(options: argparse.Namespace) -> None:
     source, _ = vocabularies(options.corpus)
-    train_ctc(whole_clips(options.corpus), source, options.run, 60 * options.minutes, SEED)
+    encoder = with_branch(source, DROPOUT)
+    trainer = CtcTrainer(encoder, whole_clips(options.corpus), source)
+    trainer.train(options.run / CTC_FILE, 60 * options.minutes, SEED)
 
 
 def run_english(options: argparse.Namespace) -> None:
@@ -213,7 +216,8 @@ def run_encoder(options: argparse.Namespace) -> None:
 
 def run_export(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
-    export(options.run, source, target, options.to)
+    texts = (text for pair in translated(options.data) for text in pair.translations.values())
+    export(options.run, source, target, texts, options.to)
 
 
 def run_scores(options: argparse.Namespace) -> None:

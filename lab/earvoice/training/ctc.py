@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,18 +13,18 @@ from torch.nn import functional
 from earvoice.corpus.states import pretrained_encoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranch, WhisperEncoder
-from earvoice.runtime.files import atomic_write
 from earvoice.training.data import batches
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.schedule import Trainer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from earvoice.training.data import Heard
 
 ROOM_FRAMES = 5000
 PEAK_RATE = 1.2e-3
 DROPOUT = 0.1
+AVERAGE = 0.996
 
 
 def with_branch(vocabulary: Vocabulary, dropout: float = 0.0) -> WhisperEncoder:
@@ -35,64 +34,57 @@ def with_branch(vocabulary: Vocabulary, dropout: float = 0.0) -> WhisperEncoder:
     return encoder
 
 
-def train_ctc(
-    clips: list[Heard], vocabulary: Vocabulary, run: Path, seconds: float, seed: int = 1
-) -> None:
-    """Go on from `run`'s last state, for so many seconds of processor in all."""
-    encoder = with_branch(vocabulary, DROPOUT)
-    branch = encoder.ctc.train()
-    targets = [vocabulary.encode(clip.said or "") for clip in clips]
-    known = [
-        i for i, clip in enumerate(clips) if clip.said is not None and len(targets[i]) < clip.frames
-    ]
-    sizes = [clips[i].joined for i in known]
-    generator = np.random.default_rng(seed)
-    optim = optimiser(branch.parameters(), PEAK_RATE)
-    path, used, step, mean = run / "ctc.pt", 0.0, 0, 0.0
-    if path.exists():
-        kept = torch.load(path, weights_only=True)
-        branch.load_state_dict(kept["branch"])
-        if "optimiser" in kept:
-            optim.load_state_dict(kept["optimiser"])
-        used, step = kept["used"], kept["step"]
-        generator = np.random.default_rng((seed, step))
+Labelled = tuple[torch.Tensor, list[int]]
+"""Joined states [frames, 2 d], a part of them silenced, and what they are to be labelled as."""
 
-    def save() -> None:
-        state = {"branch": branch.state_dict(), "optimiser": optim.state_dict()}
-        with atomic_write(path) as partial:
-            torch.save(state | {"used": used, "step": step}, partial)
 
-    began = time.process_time() - used
-    for part in batches(sizes, ROOM_FRAMES, generator):
-        used = time.process_time() - began
-        if used > seconds:
-            break
-        rows = [known[i] for i in part]
-        joined = nn.utils.rnn.pad_sequence(
-            [masked(clips[i].load(), generator) for i in rows], batch_first=True
-        )
-        lengths = torch.tensor([clips[i].joined for i in rows])
+class CtcTrainer(Trainer["Sequence[Labelled]"]):
+    """The branch learns from clips whose words are known; the encoder's states are as they are.
+
+    Args:
+        encoder: with a branch for these pieces; the clips' states are its own.
+    """
+
+    losses: ClassVar[tuple[str, ...]] = ("CTC",)
+
+    def __init__(
+        self, encoder: WhisperEncoder, clips: Sequence[Heard], vocabulary: Vocabulary
+    ) -> None:
+        self.encoder, self.branch, self.blank = encoder, encoder.ctc.train(), len(vocabulary)
+        labels = [(clip, vocabulary.encode(clip.said)) for clip in clips if clip.said is not None]
+        self.known = [(clip, own) for clip, own in labels if len(own) < clip.frames]
+        parameters = dict(self.branch.named_parameters())
+        super().__init__(parameters, [(parameters.values(), PEAK_RATE)], AVERAGE)
+
+    def steps(self, generator: np.random.Generator) -> Iterator[Sequence[Labelled]]:
+        sizes = [clip.joined for clip, _ in self.known]
+        for part in batches(sizes, ROOM_FRAMES, generator):
+            clips = (self.known[index] for index in part)
+            yield [(masked(clip.load(), generator), own) for clip, own in clips]
+
+    def backward(self, drawn: Sequence[Labelled]) -> np.ndarray:
+        joined = nn.utils.rnn.pad_sequence([states for states, _ in drawn], batch_first=True)
+        lengths = torch.tensor([len(states) for states, _ in drawn])
         with torch.autocast("cpu", torch.bfloat16):
-            log_probs = encoder.label(joined, lengths)
+            log_probs = self.encoder.label(joined, lengths)
         loss = functional.ctc_loss(
             log_probs.float().transpose(0, 1),
-            torch.tensor([piece for i in rows for piece in targets[i]]),
+            torch.tensor([label for _, own in drawn for label in own]),
             lengths,
-            torch.tensor([len(targets[i]) for i in rows]),
-            blank=len(vocabulary), zero_infinity=True,
-        )  # fmt: skip
-        optim.zero_grad()
+            torch.tensor([len(own) for _, own in drawn]),
+            blank=self.blank,
+            zero_infinity=True,
+        )
         torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(branch.parameters(), 1.0)
-        for group in optim.param_groups:
-            group["lr"] = PEAK_RATE * rate(step, used / seconds)
-        optim.step()
-        step += 1
-        mean = 0.98 * mean + 0.02 * float(loss) if mean else float(loss)
-        if step % 100 == 0:
-            report(f"{step} {used:.0f} s loss {mean:.3f}")
-            save()
-    save()
+        return np.array([loss.item()])
+
+    def state(self) -> dict[str, Any]:
+        return {"branch": self.branch.state_dict(), "average": self.average}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.branch.load_state_dict(state["branch"])
+        for name, value in self.average.items():
+            value.copy_(state["average"][name])
 
 
 def masked(joined: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:

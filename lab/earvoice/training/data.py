@@ -61,7 +61,7 @@ class Heard:
     def load(self) -> torch.Tensor:
         """[joined frames, 2 d] float32 with the silence after the sound."""
         part = np.asarray(self.shard[self.begin : self.begin + self.states], dtype=np.float32)
-        return torch.from_numpy(part).view(-1, JOIN * D_MODEL)
+        return torch.from_numpy(part).view(-1, JOIN * part.shape[1])
 
 
 def read_heard(table: Path) -> dict[str, tuple[str, float]]:

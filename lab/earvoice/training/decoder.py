@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,23 +19,20 @@ from earvoice.corpus.states import COMPRESSION, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
 from earvoice.models.vocabulary import EOS, PAD, WORD_START, Vocabulary
-from earvoice.runtime.files import atomic_write
 from earvoice.training.data import D_MODEL, JOIN, batches
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.schedule import Trainer
 from earvoice.training.teacher import WHISPER_END, WHISPER_PROMPT
 from earvoice.training.vocabulary import first_embeddings
 from earvoice.training.wait_k_mask import wait_k_mask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from earvoice.corpus.texts import Pair
     from earvoice.models.config import ModelConfig
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
 
-SAVE_EVERY_S = 120
 OTHER_TAGS = tuple(f"<{tag}>" for tag in TARGET_LANGUAGES)
 NOTHING_SHARE, JOINED_SHARE = 0.01, 0.2
 """Of the texts to translate: nothing at all, and (less these) with those that follow."""
@@ -46,8 +42,9 @@ PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
 """Of the texts to translate: without case and marks, and without the last mark."""
 _UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
 _PART = re.compile(r"^(own\.\d+|pivot)\.")
-PART_ROOM = 2500
-"""States, or pieces, with padding, that are differentiated at once; a step has several parts."""
+PART_ROOM = 1500
+"""What is read and written, padding included, of one part of a step: of what is differentiated at
+once."""
 
 
 def first_decoder(
@@ -358,15 +355,18 @@ class Row:
 def alike(rows: Sequence[Row]) -> list[list[Row]]:
     """Parts of rows of like lengths, so that little of a batch is padding."""
     parts: list[list[Row]] = []
-    for row in sorted(rows, key=lambda row: len(row.source)):
-        if not parts or len(row.source) * (len(parts[-1]) + 1) > PART_ROOM:
+    read = written = 0
+    for row in sorted(rows, key=lambda row: len(row.source) + len(row.pieces)):
+        read, written = max(read, len(row.source)), max(written, len(row.pieces))
+        if not parts or (read + written) * (len(parts[-1]) + 1) > PART_ROOM:
             parts.append([])
+            read, written = len(row.source), len(row.pieces)
         parts[-1].append(row)
     return parts
 
 
-class DecoderTrainer(ABC):
-    """Learns in steps of several parts; goes on from its last state.
+class DecoderTrainer(Trainer["Sequence[list[Row]]"]):
+    """Learns in steps of several parts, each of which is padded for itself.
 
     Args:
         decoder: to go on with; what does not require a gradient stays as it is.
@@ -388,66 +388,24 @@ class DecoderTrainer(ABC):
         self.embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
         decoder.register_module("embed_tokens", self.embedding)
         decoder.register_module("output_projection", None)
-        self._learning = {n: p for n, p in decoder.named_parameters() if p.requires_grad}
-        self.average = {name: p.detach().clone() for name, p in decoder.named_parameters()}
-        self.optimiser = optimiser(self._learning.values(), recipe.peak_rate)
-        self.step, self.used_s = 0, 0.0
-
-    @abstractmethod
-    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
-        """Of each step the texts to write, in parts of like lengths, for ever."""
+        parameters = dict(decoder.named_parameters())
+        learning = [p for p in parameters.values() if p.requires_grad]
+        super().__init__(parameters, [(learning, recipe.peak_rate)], recipe.average)
 
     @abstractmethod
     def hidden(self, rows: Sequence[Row], tokens: torch.Tensor) -> torch.Tensor:
         """What the decoder makes of a part's sources and tokens [B, L], [B, L, d]."""
 
-    def train(self, path: Path, seconds: float, seed: int = 1) -> None:
-        """Until so many seconds of processor are used in all; the state is kept in a file."""
-        if path.exists():
-            self._load(path)
-        steps = self.rows(np.random.default_rng((seed, self.step)))
-        began, mean = time.process_time() - self.used_s, 0.0
-        saved_s = self.used_s
-        while self.used_s < seconds:
-            self.used_s = time.process_time() - began
-            parts = next(steps)
-            loss = self.learn(parts, self.used_s / seconds)
-            mean = 0.98 * mean + 0.02 * loss if mean else loss
-            if self.step % 50 == 0:
-                count = sum(map(len, parts))
-                report(f"{self.step} {self.used_s:.0f} s, {count} texts, loss {mean:.3f}")
-            if self.used_s - saved_s > SAVE_EVERY_S:
-                self._save(path)
-                saved_s = self.used_s
-        self._save(path)
-
-    def learn(self, parts: Sequence[list[Row]], share: float) -> float:
-        """One step; each part is padded for itself.
-
-        Args:
-            share: of the time that is over.
-        """
-        count = sum(len(row.pieces) + 1 for part in parts for row in part)
-        self.optimiser.zero_grad()
+    def backward(self, drawn: Sequence[list[Row]]) -> np.ndarray:
+        count = sum(len(row.pieces) + 1 for part in drawn for row in part)
         total = 0.0
         # The CPU's fused attention takes longer to differentiate than its parts.
         with sdpa_kernel(SDPBackend.MATH):
-            for part in parts:
+            for part in drawn:
                 loss = self.loss(part) / count
                 torch.autograd.backward(loss)
                 total += loss.item()
-        nn.utils.clip_grad_norm_(self._learning.values(), 1.0)
-        for group in self.optimiser.param_groups:
-            group["lr"] = self.recipe.peak_rate * rate(self.step, share)
-        self.optimiser.step()
-        self.step += 1
-        kept = min(self.recipe.average, self.step / (self.step + 10))
-        torch._foreach_lerp_(
-            [self.average[name] for name in self._learning],
-            [p.detach() for p in self._learning.values()],
-            1 - kept,
-        )
-        return total
+        return np.array([total])
 
     def loss(self, rows: Sequence[Row]) -> torch.Tensor:
         """Summed over the pieces and the ends."""
@@ -479,32 +437,23 @@ class DecoderTrainer(ABC):
         weight = self.embedding.whole(given.pop("embed_tokens.taught"))
         return given | {"embed_tokens.weight": weight, "output_projection.weight": weight}
 
-    def _save(self, path: Path) -> None:
-        state = {
-            "decoder": self._whole(dict(self.decoder.named_parameters())),
-            "average": self._whole(self.average),
-            "step": self.step,
-            "optimiser": self.optimiser.state_dict(),
-            "used": self.used_s,
-        }
-        with atomic_write(path) as partial:
-            torch.save(state, partial)
+    def state(self) -> dict[str, Any]:
+        own = self._whole(dict(self.decoder.named_parameters()))
+        return {"decoder": own, "average": self._whole(self.average)}
 
-    def _load(self, path: Path) -> None:
-        kept = torch.load(path, weights_only=True)
+    def restore(self, state: dict[str, Any]) -> None:
         order, count = self.embedding.place.argsort(), len(self.embedding.taught)
         taught = order[:count]
-        self.embedding.kept.copy_(kept["decoder"]["embed_tokens.weight"][order[count:]])
+        self.embedding.kept.copy_(state["decoder"]["embed_tokens.weight"][order[count:]])
         for own, name in (
             (dict(self.decoder.named_parameters()), "decoder"),
             (self.average, "average"),
         ):
-            given = kept[name] | {"embed_tokens.taught": kept[name]["embed_tokens.weight"][taught]}
+            given = state[name] | {
+                "embed_tokens.taught": state[name]["embed_tokens.weight"][taught]
+            }
             for each, value in own.items():
                 value.detach().copy_(given[each])
-        if "optimiser" in kept:
-            self.optimiser.load_state_dict(kept["optimiser"])
-        self.step, self.used_s = kept["step"], kept["used"]
 
 
 class EnglishTrainer(DecoderTrainer):
@@ -539,7 +488,7 @@ class EnglishTrainer(DecoderTrainer):
             if pieces is not None and memory.length(index) and len(pieces) <= recipe.most_tokens
         ]
 
-    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
+    def steps(self, generator: np.random.Generator) -> Iterator[Sequence[list[Row]]]:
         lengths = [self.memory.length(index) for index in self._spoken]
         for part in batches(lengths, self.recipe.room, generator):
             yield alike([self._row(self._spoken[place]) for place in part])
@@ -597,7 +546,7 @@ class TranslationTrainer(DecoderTrainer):
         self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
         self._lengths = [self._counts[index] for index, _ in self._texts]
 
-    def rows(self, generator: np.random.Generator) -> Iterator[list[list[Row]]]:
+    def steps(self, generator: np.random.Generator) -> Iterator[Sequence[list[Row]]]:
         for part in batches(self._lengths, self.recipe.room, generator):
             rows = [self._row(*self._texts[place], generator) for place in part]
             most = self.recipe.most_tokens

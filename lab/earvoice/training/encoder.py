@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,13 +17,12 @@ from earvoice.corpus.recipe import SOURCE_LANGUAGE
 from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
 from earvoice.corpus.states import features_of
 from earvoice.models.vocabulary import PAD, Vocabulary
-from earvoice.runtime.files import atomic_write
 from earvoice.training.data import batches
 from earvoice.training.decoder import read_and_wanted
-from earvoice.training.schedule import optimiser, rate, report
+from earvoice.training.schedule import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from earvoice.models.ctc import Encoded
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
 
-SAVE_EVERY_S = 120
 MOST_TOKENS = 110
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
@@ -65,7 +62,7 @@ class Utterance:
     text: str
 
 
-class EncoderTrainer:
+class EncoderTrainer(Trainer["Sequence[Utterance]"]):
     """Encoder and CTC branch learn from the losses of a decoder and of CTC.
 
     Args:
@@ -74,6 +71,8 @@ class EncoderTrainer:
         clips: recordings, and clips that have kept their sound.
         recordings: the files of the former, by their keys.
     """
+
+    losses: ClassVar[tuple[str, ...]] = ("pieces", "CTC")
 
     def __init__(
         self,
@@ -95,63 +94,30 @@ class EncoderTrainer:
             if clip.english is not None and len(target.encode(clip.english)) <= MOST_TOKENS
         ]
         self.labels = [source.encode(clip.said or "") for clip in self.clips]
-        self.step, self.used_s = 0, 0.0
         branch = list(encoder.ctc.parameters())
         known = {id(parameter) for parameter in branch}
         own = [p for p in encoder.parameters() if id(p) not in known]
-        self.optimiser = optimiser(own, recipe.peak_rate)
-        self.optimiser.add_param_group({"params": branch, "lr": recipe.ctc_peak_rate})
-        self.average = {name: p.detach().clone() for name, p in encoder.named_parameters()}
+        peaks = ((own, recipe.peak_rate), (branch, recipe.ctc_peak_rate))
+        super().__init__(dict(encoder.named_parameters()), peaks, recipe.average)
         self._recordings = recordings
         self._read: dict[int, np.ndarray] = {}
         self._foretold: dict[int, torch.Tensor] = {}
         recorded = [i for i, clip in enumerate(self.clips) if clip.sound is None]
         self._voices = [self._undisturbed(i) for i in recorded[:BABBLING_CLIPS]]
 
-    def train(self, path: Path, seconds: float, seed: int = 1) -> None:
-        """Until so many seconds of processor are used in all; the state is kept in a file."""
-        if path.exists():
-            self._load(path)
-        generator = np.random.default_rng((seed, self.step))
+    def steps(self, generator: np.random.Generator) -> Iterator[Sequence[Utterance]]:
         lengths = [2 * clip.states for clip in self.clips]
-        began, saved_s, mean = time.process_time() - self.used_s, self.used_s, np.zeros(2)
         for part in batches(lengths, self.recipe.room_frames, generator):
-            self.used_s = time.process_time() - began
-            if self.used_s >= seconds:
-                break
-            utterances = [self._utterance(index, generator) for index in part]
-            losses = self.learn(utterances, self.used_s / seconds)
-            mean = 0.98 * mean + 0.02 * losses if mean.any() else losses
-            if self.step % 50 == 0:
-                report(f"{self.step} {self.used_s:.0f} s, pieces {mean[0]:.3f}, CTC {mean[1]:.3f}")
-            if self.used_s - saved_s > SAVE_EVERY_S:
-                self._save(path)
-                saved_s = self.used_s
-        self._save(path)
+            yield [self._utterance(index, generator) for index in part]
 
-    def learn(self, utterances: Sequence[Utterance], share: float) -> np.ndarray:
-        """One step; the losses of a piece and of a label.
-
-        Args:
-            share: of the time that is over.
-        """
-        self.optimiser.zero_grad()
+    def backward(self, drawn: Sequence[Utterance]) -> np.ndarray:
         # The CPU's fused attention takes longer to differentiate than its parts.
         with sdpa_kernel(SDPBackend.MATH):
-            pieces, ctc = self.losses(utterances)
+            pieces, ctc = self.losses_of(drawn)
             torch.autograd.backward(pieces + self.recipe.ctc_share * ctc)
-        nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
-        peaks = (self.recipe.peak_rate, self.recipe.ctc_peak_rate)
-        for group, peak in zip(self.optimiser.param_groups, peaks, strict=True):
-            group["lr"] = peak * rate(self.step, share)
-        self.optimiser.step()
-        self.step += 1
-        kept = min(self.recipe.average, self.step / (self.step + 10))
-        learned = [parameter.detach() for parameter in self.encoder.parameters()]
-        torch._foreach_lerp_(list(self.average.values()), learned, 1 - kept)
         return np.array([pieces.item(), ctc.item()])
 
-    def losses(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
+    def losses_of(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
         """The decoder's mean loss of a piece or end, and CTC's of a label."""
         heard = _encoded(self.encoder, [u.sound for u in utterances])
         tokens, wanted = self._tokens(utterances)
@@ -222,23 +188,13 @@ class EncoderTrainer:
             told[row] = logits.float().softmax(-1)
         return told
 
-    def _save(self, path: Path) -> None:
-        state = {
-            "encoder": self.encoder.state_dict(),
-            "average": self.average,
-            "step": self.step,
-            "optimiser": self.optimiser.state_dict(),
-            "used": self.used_s,
-        }
-        with atomic_write(path) as partial:
-            torch.save(state, partial)
+    def state(self) -> dict[str, Any]:
+        return {"encoder": self.encoder.state_dict(), "average": self.average}
 
-    def _load(self, path: Path) -> None:
-        kept = torch.load(path, weights_only=True)
-        self.encoder.load_state_dict(kept["encoder"])
-        self.average = kept["average"]
-        self.optimiser.load_state_dict(kept["optimiser"])
-        self.step, self.used_s = kept["step"], kept["used"]
+    def restore(self, state: dict[str, Any]) -> None:
+        self.encoder.load_state_dict(state["encoder"])
+        for name, value in self.average.items():
+            value.copy_(state["average"][name])
 
 
 def _encoded(encoder: WhisperEncoder, sounds: Sequence[Sound]) -> Encoded:

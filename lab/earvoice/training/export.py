@@ -15,12 +15,14 @@ from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
+from earvoice.models.vocabulary import EOS
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import with_branch
 from earvoice.training.decoder import first_decoder, for_one_language, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from earvoice.models.vocabulary import Vocabulary
@@ -88,9 +90,10 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     (folder / "target.model").write_bytes(parts.target_vocabulary.model)
     network = build_network(parts.config, parts.tensors)
     branch = network.encoder.get_submodule("ctc").state_dict()
-    torch.save({"branch": branch, "used": 0.0, "step": 0}, run / CTC_FILE)
+    torch.save({"branch": branch, "average": branch, "used": 0.0, "step": 0}, run / CTC_FILE)
     given = network.decoder.state_dict()
     (start,) = (f"own.{token}." for token in parts.config.decoder.own_layers)
+    given.pop("shortlist", None)
     translations = {name: tensor for name, tensor in given.items() if not name.startswith(start)}
     _begin(run / TRANSLATIONS_FILE, translations)
     own = {name.removeprefix(start): given[name] for name in given if name.startswith(start)}
@@ -145,7 +148,7 @@ def trained_encoder(
         taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022).
     """
     encoder = with_branch(source)
-    encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["branch"])
+    encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["average"])
     if (run / ENCODER_FILE).exists():
         taught = torch.load(run / ENCODER_FILE, weights_only=True)["average"]
         first = encoder.state_dict()
@@ -155,11 +158,31 @@ def trained_encoder(
     return encoder.eval()
 
 
-def export(run: Path, source: Vocabulary, target: Vocabulary, directory: Path) -> None:
-    """Write what the run has learned, what translations are made of in 8 bits."""
+def shortlist_of(texts: Iterable[str], target: Vocabulary) -> torch.Tensor:
+    """[V] 1 for the pieces of these translations, for bytes and the end; 0 for others."""
+    listed = {EOS, *(i for i, piece in enumerate(target.pieces) if piece.startswith("<0x"))}
+    for text in texts:
+        listed.update(target.encode(text))
+    return torch.tensor([float(piece in listed) for piece in range(len(target))])
+
+
+def export(
+    run: Path,
+    source: Vocabulary,
+    target: Vocabulary,
+    translations: Iterable[str],
+    directory: Path,
+) -> None:
+    """Write what the run has learned, what translations are made of in 8 bits.
+
+    Args:
+        translations: texts whose pieces are the shortlist.
+    """
     config = with_pivot(model_config(len(source), len(target)), target)
-    tensors = {f"encoder.{n}": v for n, v in trained_encoder(run, source).state_dict().items()}
     decoder = exported_decoder(run, target, config).state_dict()
+    config = replace(config, decoder=replace(config.decoder, shortlist=True))
+    tensors = {f"encoder.{n}": v for n, v in trained_encoder(run, source).state_dict().items()}
+    decoder["shortlist"] = shortlist_of(translations, target)
     tensors |= {f"decoder.{n}": v for n, v in decoder.items()}
     save_checkpoint(
         directory,

@@ -1,19 +1,29 @@
-"""The optimiser, its rate, and what a run says of itself."""
+"""How a run learns: for so many seconds of a processor, over as many starts as it takes."""
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 import torch
+from torch import nn
+
+from earvoice.runtime.files import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import nn
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
 WARMUP_STEPS = 100
+SAVE_EVERY_S = 120
+REPORT_EVERY_STEPS = 50
+
+Drawn = TypeVar("Drawn")
+"""What a step learns from."""
 
 
 def optimiser(parameters: Iterable[nn.Parameter], peak: float) -> torch.optim.AdamW:
@@ -32,3 +42,101 @@ def rate(step: int, share: float) -> float:
 def report(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+class Trainer(ABC, Generic[Drawn]):
+    """Learns step by step; its state is kept in a file, from which the next start goes on.
+
+    Args:
+        parameters: by name, all that is averaged; those that require no gradient stay as they are.
+        peaks: pairs of parameters that learn and the highest rate at which they do.
+        average: share that the average of all weights keeps at each step.
+    """
+
+    losses: ClassVar[tuple[str, ...]] = ("loss",)
+    """What `learn` returns, in this order."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        peaks: Iterable[tuple[Iterable[nn.Parameter], float]],
+        average: float,
+    ) -> None:
+        (first, peak), *others = peaks
+        self.optimiser = optimiser(first, peak)
+        self.peaks = [peak, *(peak for _, peak in others)]
+        for own, peak in others:
+            self.optimiser.add_param_group({"params": list(own), "lr": peak})
+        self.step, self.used_s = 0, 0.0
+        self.average = {name: p.detach().clone() for name, p in parameters.items()}
+        self._learning = {name: p for name, p in parameters.items() if p.requires_grad}
+        self._kept_share = average
+
+    @abstractmethod
+    def steps(self, generator: np.random.Generator) -> Iterator[Drawn]:
+        """What each step learns from, for ever."""
+
+    @abstractmethod
+    def backward(self, drawn: Drawn) -> np.ndarray:
+        """Add up the gradients of a step; return its losses."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What was learned, for the file."""
+
+    @abstractmethod
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+
+    def train(self, path: Path, seconds: float, seed: int = 1) -> None:
+        """Until so many seconds of processor are used in all; the state is kept in `path`."""
+        if path.exists():
+            kept = torch.load(path, weights_only=True)
+            self.restore(kept)
+            if "optimiser" in kept:
+                self.optimiser.load_state_dict(kept["optimiser"])
+            self.step, self.used_s = kept["step"], kept["used"]
+        steps = self.steps(np.random.default_rng((seed, self.step)))
+        began_s, saved_s = time.process_time() - self.used_s, self.used_s
+        mean = np.zeros(len(self.losses))
+        while self.used_s < seconds:
+            self.used_s = time.process_time() - began_s
+            losses = self.learn(next(steps), self.used_s / seconds)
+            mean = 0.98 * mean + 0.02 * losses if mean.any() else losses
+            if self.step % REPORT_EVERY_STEPS == 0:
+                told = (
+                    f"{name} {value:.3f}" for name, value in zip(self.losses, mean, strict=True)
+                )
+                report(f"{self.step} {self.used_s:.0f} s, {', '.join(told)}")
+            if self.used_s - saved_s > SAVE_EVERY_S:
+                self._save(path)
+                saved_s = self.used_s
+        self._save(path)
+
+    def learn(self, drawn: Drawn, share: float) -> np.ndarray:
+        """One step; returns its losses.
+
+        Args:
+            share: of the time that is over.
+        """
+        self.optimiser.zero_grad()
+        losses = self.backward(drawn)
+        nn.utils.clip_grad_norm_(self._learning.values(), 1.0)
+        for group, peak in zip(self.optimiser.param_groups, self.peaks, strict=True):
+            group["lr"] = peak * rate(self.step, share)
+        self.optimiser.step()
+        self.step += 1
+        kept = min(self._kept_share, self.step / (self.step + 10))
+        torch._foreach_lerp_(
+            [self.average[name] for name in self._learning],
+            [p.detach() for p in self._learning.values()],
+            1 - kept,
+        )
+        return losses
+
+    def _save(self, path: Path) -> None:
+        progress = {
+            "optimiser": self.optimiser.state_dict(), "step": self.step, "used": self.used_s
+        }  # fmt: skip
+        with atomic_write(path) as partial:
+            torch.save(self.state() | progress, partial)

@@ -151,7 +151,7 @@ def begin_beam(
     forced = list(prompt.forced)
     logits, attention = prefill(forced, cache, prompt.attention_layer, prompt.attention_heads)
     last = len(forced) - 1
-    if not bool(logits[last].isfinite().all()):
+    if not bool(logits[last].logsumexp(-1).isfinite()):
         raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
     prefix_rows = attention[last - prompt.reported_prefix_tokens : last].tolist()
     total = _forced_total(logits[:last], forced[1:])
@@ -161,7 +161,8 @@ def begin_beam(
 
 def _forced_total(logits: torch.Tensor, tokens: list[int]) -> float:
     picked = logits.log_softmax(-1).gather(1, torch.tensor(tokens, device=logits.device)[:, None])
-    return float(picked.sum())
+    # What is forced, as a language's tag, may be on no shortlist: that counts nothing.
+    return float(picked[picked.isfinite()].sum())
 
 
 def _tokens_of(path: Sequence[_Node], *, attended: bool) -> list[PredictedToken]:

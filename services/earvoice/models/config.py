@@ -152,6 +152,9 @@ class DecoderConfig(ModelRecord):
     """The languages without layers of their own translate what the one that has some, the source's,
     writes of the states (Dalmia 2021): so many layers read that text both ways. 0: every language
     reads the states."""
+    shortlist: bool = False
+    """Whether translations are made of some pieces alone, which the weights name, and of those of
+    the text that they translate: the other rows of the output projection are not computed."""
 
     def check_together(self) -> None:
         if self.architecture == "lstm" and self.predictor_layers:
@@ -161,6 +164,9 @@ class DecoderConfig(ModelRecord):
             raise ParameterError("own_layers", self.own_layers, allowed)
         if self.pivot_layers and len(self.own_layers) != 1:
             raise ParameterError("pivot_layers", self.pivot_layers, "0 without one of own_layers")
+        if self.shortlist and not (self.pivot_layers and self.tied_embeddings):
+            allowed = "false without pivot_layers and tied_embeddings"
+            raise ParameterError("shortlist", self.shortlist, allowed)
 
     @property
     def is_transducer(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
 from torch.nn import functional
 
 from earvoice.models.errors import ModelError
+from earvoice.models.inference import InferenceLinear, prepare_linears
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
 from earvoice.models.vocabulary import EOS
 
@@ -24,10 +25,12 @@ class Pivot:
     Attributes:
         tokens: P of them, the end of the sentence last unless the text was cut.
         attention: [P, S] float32, where each was heard: rows that add up to 1.
+        copied: those that are on no shortlist, [n] int64; a translation may have them even so.
     """
 
     tokens: list[int]
     attention: torch.Tensor
+    copied: torch.Tensor | None = None
 
 
 class DecoderCache:
@@ -193,6 +196,19 @@ def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
 class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
+    _listed: torch.Tensor | None = None
+    """Pieces on the shortlist, [n] int64, once their rows are packed."""
+
+    def prepare(self, dtype: torch.dtype) -> None:
+        """For inference only: what is on the shortlist is a product of its own."""
+        if self.config.decoder.shortlist:
+            if not self.shortlist[EOS]:
+                raise ModelError("shortlist lacks the end of a sentence; allowed: one that has it")
+            self._listed = self.shortlist.nonzero()[:, 0]
+            rows = self.embed_tokens.weight[self._listed]
+            self.listed_projection = InferenceLinear(rows, None, dtype)
+        prepare_linears(self, dtype)
+
     @property
     def is_transducer(self) -> bool:
         return self.config.decoder.is_transducer
@@ -225,7 +241,10 @@ class CachedDecoder(TransformerDecoder):
             raise ModelError(f"pivot is {pivot}; allowed: {allowed}")
         stack, memory = self.stack_of(tokens), states.to(self.embed_tokens.weight.device)
         if pivot is not None:
-            memory = self.read_pivot(self._as_tensor(pivot.tokens)[None])[0]
+            read = self._as_tensor(pivot.tokens)
+            memory = self.read_pivot(read[None])[0]
+            if self.config.decoder.shortlist:
+                pivot = replace(pivot, copied=read[self.shortlist[read] == 0])
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
         keys, values = map(
             torch.stack, zip(*(layer.project_memory(memory) for layer in layers), strict=True)
@@ -286,7 +305,7 @@ class CachedDecoder(TransformerDecoder):
         cache.advance(len(tokens))
         attention = attention[first_attention - len(tokens) :]
         hidden = cache.stack.layer_norm(hidden[first_logits - len(tokens) :])
-        return self.logits(hidden), attention
+        return self._logits_of(hidden, [(cache, slice(None))]), attention
 
     @torch.inference_mode()
     def step(
@@ -320,7 +339,7 @@ class CachedDecoder(TransformerDecoder):
         stacks: dict[DecoderStack, list[int]] = {}
         for b, cache in enumerate(caches):
             stacks.setdefault(cache.stack, []).append(b)
-        hidden: dict[int, torch.Tensor] = {}
+        logits: dict[int, torch.Tensor] = {}
         attention: dict[int, torch.Tensor] = {}
         for stack, members in stacks.items():
             own = [caches[b] for b in members]
@@ -331,14 +350,36 @@ class CachedDecoder(TransformerDecoder):
                 [attention_layers[b] for b in members],
                 [heads[b] for b in members],
             )
-            hidden.update(
-                zip(members, torch.split(passed, [cache.rows for cache in own]), strict=True)
+            made = self._logits_of(passed, _with_rows(own))
+            logits.update(
+                zip(members, torch.split(made, [cache.rows for cache in own]), strict=True)
             )
             attention.update(zip(members, weights, strict=True))
         for cache in caches:
             cache.advance(cache.rows)
-        logits = self.logits(_joined([hidden[b] for b in range(len(caches))]))
-        return logits, [row for b in range(len(caches)) for row in attention[b]]
+        every = range(len(caches))
+        return _joined([logits[b] for b in every]), [row for b in every for row in attention[b]]
+
+    def _logits_of(
+        self, hidden: torch.Tensor, caches: Sequence[tuple[DecoderCache, slice]]
+    ) -> torch.Tensor:
+        """[R, d] after one stack's last LayerNorm → [R, V] float32.
+
+        A piece that a translation is not made of has minus infinity, but for those of the text that
+        it translates: names and numbers are the same in every language.
+        """
+        if caches[0][0].pivot is None or not self.config.decoder.shortlist:
+            return self.logits(hidden)
+        if self._listed is None:
+            logits = self.logits(hidden).masked_fill_(self.shortlist == 0, -torch.inf)
+        else:
+            logits = hidden.new_full((len(hidden), self.config.target_pieces), -torch.inf)
+            logits[:, self._listed] = self.listed_projection(hidden)
+        for cache, rows in caches:
+            if cache.pivot is not None and cache.pivot.copied is not None:
+                copied = cache.pivot.copied
+                logits[rows, copied] = hidden[rows] @ self.embed_tokens.weight[copied].T
+        return logits
 
     def _step_through(
         self,

@@ -323,6 +323,9 @@ class TransformerDecoder(DecoderStack):
     source language's text, see `read_pivot`, where that one reads the encoder's states.
     """
 
+    shortlist: torch.Tensor
+    """[V] float32, 0 for pieces that no translation is made of; see `DecoderConfig.shortlist`."""
+
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__(config, dropout)
         width = config.encoder.d_model
@@ -337,6 +340,8 @@ class TransformerDecoder(DecoderStack):
         if config.decoder.pivot_layers:
             kinds = [(True, False)] * config.decoder.pivot_layers
             self.pivot = LayerStack(config, kinds, dropout, causal=False)
+        if config.decoder.shortlist:
+            self.register_buffer("shortlist", torch.ones(config.target_pieces))
         self.output_projection = nn.Linear(width, config.target_pieces, bias=False)
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()

@@ -12,6 +12,7 @@ from earvoice.policies.base import (
     Heard,
     Hypothesis,
     Snapshot,
+    Token,
     integers_in,
     longest_common_prefix_tokens,
 )
@@ -72,15 +73,30 @@ class AgreementPolicy(DecisionPolicy):
 
 @dataclass(frozen=True)
 class LocalAgreement(AgreementPolicy):
-    """LA-n (Liu 2020): the longest common prefix of n hypotheses (Polák 2022, equation 2)."""
+    """LA-n (Liu 2020): the longest common prefix of n hypotheses (Polák 2022, equation 2).
+
+    What it compares of each may be limited; the decoder is halted there.
+    """
 
     name: ClassVar[str] = "local_agreement"
 
     n: int = parameter(2, minimum=2, maximum=64, help="hypotheses that must agree")
+    compared_tokens: int = parameter(
+        0,
+        minimum=0,
+        maximum=1024,
+        unit="tokens",
+        help="how many behind the committed ones are compared at most, and written; 0 for all",
+    )
+
+    def is_decided(self, token: Token, new_token_index: int) -> bool:
+        del token
+        return 0 < self.compared_tokens <= new_token_index + 1
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         del heard
-        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids))
+        end = len(hypothesis.prefix) + self.compared_tokens if self.compared_tokens else None
+        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids[:end]))
 
 
 @dataclass(frozen=True)

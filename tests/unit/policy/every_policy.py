@@ -30,6 +30,7 @@ PARAMETERS = [
     AlignAtt(1, 1, allow_early_end=True),
     LocalAgreement(2),
     LocalAgreement(3),
+    LocalAgreement(2, compared_tokens=2),
     SharedPrefix(1),
     SharedPrefix(3),
     WaitK(2),

@@ -89,6 +89,17 @@ def test_local_agreement_needs_n_hypotheses():
     assert counts == [0, 0, 2]
 
 
+def test_local_agreement_compares_so_many_tokens_behind_the_prefix():
+    """With two, the decoder is halted at the second; what is agreed on behind it comes later."""
+    policy = LocalAgreement(n=2, compared_tokens=2)
+    tokens = words(5, 6, 7, 8)
+    assert [policy.is_decided(token, i) for i, token in enumerate(tokens)] == [False, *[True] * 3]
+    counts = []
+    for prefix, rest in (([], tokens), ([], tokens), ([5, 6], tokens[2:]), ([5, 6], tokens[2:])):
+        counts.append(policy.decide(HEARD, make_hypothesis(rest, prefix=prefix)).new_token_count)
+    assert counts == [0, 2, 0, 2]
+
+
 def test_local_agreement_forgets_hypotheses_of_another_prefix():
     """After a change of prefix the past says nothing, and agreement starts anew."""
     policy = LocalAgreement(n=2)
