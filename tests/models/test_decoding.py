@@ -86,6 +86,29 @@ def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bo
         decoder.prefill(TOKENS, decoder.open_cache(states, other), 1)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+def test_the_likeliest_pieces_are_told_apart_where_products_round(
+    config: ModelConfig, dtype: torch.dtype
+) -> None:
+    """Two that differ by a thousandth: in bf16 their logits would be equal, or nearly any."""
+    config = replace(config, decoder=replace(config.decoder, tied_embeddings=True))
+    network = random_network(config)
+    decoder, states = network.transformer_decoder, _states(9)
+    likeliest = int(decoder.prefill(TOKENS, decoder.open_cache(states), 1)[0][-1].argmax())
+    unread = next(piece for piece in range(EOS + 1, 64) if piece not in (*TOKENS, likeliest))
+    with torch.no_grad():
+        decoder.embed_tokens.weight[unread] = 1.001 * decoder.embed_tokens.weight[likeliest]
+    network.prepare_inference(dtype)
+    cache = decoder.open_cache(states)
+    prefilled = decoder.prefill(TOKENS[:-1], cache, 1)[0]
+    stepped = decoder.step(TOKENS[-1:], [cache], [1])[0]
+    again = decoder.prefill(TOKENS, decoder.open_cache(states), 1)[0]
+    for logits in (stepped[0], again[-1]):
+        assert int(logits.argmax()) == unread
+        assert float(logits[unread] / logits[likeliest]) == pytest.approx(1.001, abs=1e-5)
+    assert bool(prefilled.isfinite().all())
+
+
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
     config: ModelConfig, prepared: bool

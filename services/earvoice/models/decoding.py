@@ -16,6 +16,8 @@ from earvoice.models.vocabulary import EOS
 
 FIRST_CAPACITY_TOKENS = 64
 """Room for keys and values that a fresh cache has; it doubles when full."""
+EXACT_LOGITS = 8
+"""How many of the likeliest pieces are computed anew where products round."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +200,12 @@ class CachedDecoder(TransformerDecoder):
 
     _listed: torch.Tensor | None = None
     """Pieces on the shortlist, [n] int64, once their rows are packed."""
+    _rounds = False
+    """Whether products round logits, as fewer bits do; the embeddings are float32 all the same."""
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: what is on the shortlist is a product of its own."""
+        self._rounds = dtype != torch.float32 and self.config.decoder.tied_embeddings
         if self.config.decoder.shortlist:
             if not self.shortlist[EOS]:
                 raise ModelError("shortlist lacks the end of a sentence; allowed: one that has it")
@@ -369,17 +374,30 @@ class CachedDecoder(TransformerDecoder):
         it translates: names and numbers are the same in every language.
         """
         if caches[0][0].pivot is None or not self.config.decoder.shortlist:
-            return self.logits(hidden)
+            return self._exact_where_best(self.logits(hidden), hidden)
         if self._listed is None:
             logits = self.logits(hidden).masked_fill_(self.shortlist == 0, -torch.inf)
         else:
             logits = hidden.new_full((len(hidden), self.config.target_pieces), -torch.inf)
             logits[:, self._listed] = self.listed_projection(hidden)
+            self._exact_where_best(logits, hidden)
         for cache, rows in caches:
             if cache.pivot is not None and cache.pivot.copied is not None:
                 copied = cache.pivot.copied
                 logits[rows, copied] = hidden[rows] @ self.embed_tokens.weight[copied].T
         return logits
+
+    def _exact_where_best(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """[R, V] in place: what is likeliest has the logit of float32.
+
+        In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of
+        them would be taken.
+        """
+        if not self._rounds:
+            return logits
+        best = logits.topk(EXACT_LOGITS).indices
+        exact = self.embed_tokens.weight[best] @ hidden[:, :, None]
+        return logits.scatter_(1, best, exact[:, :, 0])
 
     def _step_through(
         self,
