@@ -41,7 +41,13 @@ from earvoice.training.decoder import (
     unknown_pieces,
 )
 from earvoice.training.evaluate import first_words
-from earvoice.training.export import adopt, exported_decoder, with_pivot
+from earvoice.training.export import (
+    adopt,
+    exported_decoder,
+    model_config,
+    shortlist_of,
+    with_pivot,
+)
 from earvoice.training.greedy import greedy
 from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
@@ -429,14 +435,24 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     run.mkdir()
     adopt(shipped_model_path(), tmp_path, run)
     shipped = read_directory(shipped_model_path())
-    target_vocabulary, config = shipped.target_vocabulary, shipped.config
-    decoder = exported_decoder(run, target_vocabulary, config)
-    given = build_network(config, shipped.tensors).decoder.state_dict()
+    made = model_config(shipped.config.source_pieces, shipped.config.target_pieces)
+    made = with_pivot(made, shipped.target_vocabulary)
+    decoder = exported_decoder(run, shipped.target_vocabulary, made)
+    given = build_network(shipped.config, shipped.tensors).decoder.state_dict()
     assert all(torch.equal(tensor, given[name]) for name, tensor in decoder.state_dict().items())
     given = (tmp_path / "vocabulary" / "target.model").read_bytes()
     assert given == shipped.target_vocabulary.model
     with pytest.raises(FileExistsError, match=r"ctc\.pt is there"):
         adopt(shipped_model_path(), tmp_path, run)
+
+
+def test_a_shortlist_has_what_texts_are_made_of_and_the_end() -> None:
+    listed = shortlist_of(TARGET_TEXT[:1], target())
+    pieces = {target().pieces[piece] for piece in listed.nonzero()[:, 0].tolist()}
+    assert pieces == {
+        *(target().pieces[piece] for piece in target().encode(TARGET_TEXT[0])),
+        "</s>",
+    }
 
 
 def test_a_first_word_is_misread_or_missing() -> None:

@@ -13,7 +13,7 @@ from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.config import ModelConfig
 from earvoice.models.decoding import DecoderCache, Pivot
-from earvoice.models.errors import ModelError
+from earvoice.models.errors import ModelError, ModelFieldError
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
 from tests.tiny_model import random_network
@@ -90,7 +90,7 @@ def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bo
 def test_the_likeliest_pieces_are_told_apart_where_products_round(
     config: ModelConfig, dtype: torch.dtype
 ) -> None:
-    """Two that differ by a thousandth: in bf16 their logits would be equal, or nearly any."""
+    """Two that differ by a thousandth: in fewer bits their logits would be equal."""
     config = replace(config, decoder=replace(config.decoder, tied_embeddings=True))
     network = random_network(config)
     decoder, states = network.transformer_decoder, _states(9)
@@ -109,11 +109,17 @@ def test_the_likeliest_pieces_are_told_apart_where_products_round(
     assert bool(prefilled.isfinite().all())
 
 
-@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "every", "near"),
+    [(None, 3, 1e-5), (torch.float32, 3, 1e-5), (torch.bfloat16, 15, 0.1), (torch.int8, 3, 0.2)],
+)
 def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
-    config: ModelConfig, prepared: bool
+    config: ModelConfig, dtype: torch.dtype | None, every: int, near: float
 ) -> None:
-    """What it writes keeps its logit; alone, in a batch with the source language, and in a beam."""
+    """What it writes keeps its logit; alone, in a batch with the source language, and in a beam.
+
+    In bf16 the list is shorter than the number of pieces whose logits are exact.
+    """
     shape = replace(
         config.decoder, own_layers=(7,), pivot_layers=1, tied_embeddings=True, shortlist=True
     )
@@ -123,23 +129,35 @@ def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
     pivot = Pivot([30, 11, 45, EOS], torch.full((4, 9), 1 / 9))
     with torch.inference_mode():
         read = decoder.read_pivot(torch.tensor([pivot.tokens]))
-        every = decoder(torch.tensor([translated]), read, torch.tensor([4]))[0]
-    decoder.shortlist = ((whole % 3 == 0) | (whole == EOS)).float()
-    written = (decoder.shortlist > 0) | (whole == 11)
-    expected = every.masked_fill(~written, -torch.inf)
-    if prepared:
-        network.prepare_inference(torch.float32)
+        logits = decoder(torch.tensor([translated]), read, torch.tensor([4]))[0]
+    decoder.shortlist = ((whole % every == 0) | (whole == EOS)).float()
+    written = (decoder.shortlist > 0) | (whole == 11) | (whole == 30) | (whole == 45)
+    expected = logits.masked_fill(~written, -torch.inf)
+    if dtype is not None:
+        network.prepare_inference(dtype)
     cache = decoder.open_cache(states, translated, pivot)
-    logits, _ = decoder.prefill(translated, cache, 1)
-    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=0)
+    found, _ = decoder.prefill(translated, cache, 1)
+    torch.testing.assert_close(found, expected, atol=near, rtol=0)
     source, beam = decoder.open_cache(states, TOKENS), cache.fresh().as_beam()
     for index, pair in enumerate(zip(translated, TOKENS, strict=True)):
         stepped, _ = decoder.step([*pair], [beam, source], [1, 1])
         assert bool(stepped[1].isfinite().all())
-        torch.testing.assert_close(stepped[0], expected[index], atol=1e-5, rtol=0)
+        torch.testing.assert_close(stepped[0], expected[index], atol=near, rtol=0)
     opening, plan = Prompt((2, 8), (), 1, forbid_end=True), BeamPlan(3, max_new_tokens=2)
     run, _ = begin_beam(decoder.prefill, cache.fresh(), opening, plan, is_transducer=False)
     assert all(written[token] for token in run.last_tokens)
+
+
+def test_a_shortlist_without_the_end_of_a_sentence_is_refused(config: ModelConfig) -> None:
+    shape = replace(
+        config.decoder, own_layers=(7,), pivot_layers=1, tied_embeddings=True, shortlist=True
+    )
+    network = random_network(replace(config, decoder=shape))
+    network.transformer_decoder.shortlist[EOS] = 0
+    with pytest.raises(ModelError, match="shortlist lacks the end of a sentence"):
+        network.prepare_inference(torch.float32)
+    with pytest.raises(ModelFieldError, match=r"shortlist = True is not allowed"):
+        replace(shape, tied_embeddings=False)
 
 
 @pytest.mark.parametrize("prepared", [False, True])

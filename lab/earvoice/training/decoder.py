@@ -43,8 +43,7 @@ PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
 _UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
 _PART = re.compile(r"^(own\.\d+|pivot)\.")
 PART_ROOM = 1500
-"""What is read and written, padding included, of one part of a step: of what is differentiated at
-once."""
+"""What is read and written, with padding, in the part of a step that is differentiated at once."""
 
 
 def first_decoder(
@@ -67,7 +66,8 @@ def first_decoder(
 
 def for_one_language(config: ModelConfig) -> ModelConfig:
     """The same with one stack of layers."""
-    return replace(config, decoder=replace(config.decoder, own_layers=(), pivot_layers=0))
+    shape = replace(config.decoder, own_layers=(), pivot_layers=0, shortlist=False)
+    return replace(config, decoder=shape)
 
 
 def first_translator(

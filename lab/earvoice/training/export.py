@@ -148,7 +148,9 @@ def trained_encoder(
         taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022).
     """
     encoder = with_branch(source)
-    encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["average"])
+    branch = torch.load(run / CTC_FILE, weights_only=True)
+    # Runs of before kept no average of it.
+    encoder.ctc.load_state_dict(branch.get("average", branch["branch"]))
     if (run / ENCODER_FILE).exists():
         taught = torch.load(run / ENCODER_FILE, weights_only=True)["average"]
         first = encoder.state_dict()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from torch.optim.optimizer import ParamsT
+
 WARMUP_STEPS = 100
 SAVE_EVERY_S = 120
 REPORT_EVERY_STEPS = 50
@@ -26,7 +28,7 @@ Drawn = TypeVar("Drawn")
 """What a step learns from."""
 
 
-def optimiser(parameters: Iterable[nn.Parameter], peak: float) -> torch.optim.AdamW:
+def optimiser(parameters: ParamsT, peak: float) -> torch.optim.AdamW:
     return torch.optim.AdamW(parameters, lr=peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
 
 
@@ -62,11 +64,10 @@ class Trainer(ABC, Generic[Drawn]):
         peaks: Iterable[tuple[Iterable[nn.Parameter], float]],
         average: float,
     ) -> None:
-        (first, peak), *others = peaks
-        self.optimiser = optimiser(first, peak)
-        self.peaks = [peak, *(peak for _, peak in others)]
-        for own, peak in others:
-            self.optimiser.add_param_group({"params": list(own), "lr": peak})
+        learning = [(list(own), peak) for own, peak in peaks]
+        self.peaks = [peak for _, peak in learning]
+        groups = [{"params": own, "lr": peak} for own, peak in learning]
+        self.optimiser = optimiser(groups, max(self.peaks))
         self.step, self.used_s = 0, 0.0
         self.average = {name: p.detach().clone() for name, p in parameters.items()}
         self._learning = {name: p for name, p in parameters.items() if p.requires_grad}

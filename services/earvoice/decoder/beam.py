@@ -161,7 +161,7 @@ def begin_beam(
 
 def _forced_total(logits: torch.Tensor, tokens: list[int]) -> float:
     picked = logits.log_softmax(-1).gather(1, torch.tensor(tokens, device=logits.device)[:, None])
-    # What is forced, as a language's tag, may be on no shortlist: that counts nothing.
+    # A language's tag, or a name that was copied, may be on no shortlist now: that counts nothing.
     return float(picked[picked.isfinite()].sum())
 
 

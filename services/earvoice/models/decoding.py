@@ -379,25 +379,30 @@ class CachedDecoder(TransformerDecoder):
             logits = self.logits(hidden).masked_fill_(self.shortlist == 0, -torch.inf)
         else:
             logits = hidden.new_full((len(hidden), self.config.target_pieces), -torch.inf)
-            logits[:, self._listed] = self.listed_projection(hidden)
-            self._exact_where_best(logits, hidden)
+            listed = self._exact_where_best(self.listed_projection(hidden), hidden, self._listed)
+            logits[:, self._listed] = listed
         for cache, rows in caches:
             if cache.pivot is not None and cache.pivot.copied is not None:
                 copied = cache.pivot.copied
                 logits[rows, copied] = hidden[rows] @ self.embed_tokens.weight[copied].T
         return logits
 
-    def _exact_where_best(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """[R, V] in place: what is likeliest has the logit of float32.
+    def _exact_where_best(
+        self, logits: torch.Tensor, hidden: torch.Tensor, pieces: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """[R, n] in place: what is likeliest has the logit of float32.
 
         In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of
         them would be taken.
+
+        Args:
+            pieces: [n], which the logits are of; None for all.
         """
         if not self._rounds:
             return logits
-        best = logits.topk(EXACT_LOGITS).indices
-        exact = self.embed_tokens.weight[best] @ hidden[:, :, None]
-        return logits.scatter_(1, best, exact[:, :, 0])
+        best = logits.topk(min(EXACT_LOGITS, logits.shape[1])).indices
+        rows = self.embed_tokens.weight[best if pieces is None else pieces[best]]
+        return logits.scatter_(1, best, (rows @ hidden[:, :, None])[:, :, 0])
 
     def _step_through(
         self,

@@ -86,17 +86,19 @@ class LocalAgreement(AgreementPolicy):
         minimum=0,
         maximum=1024,
         unit="tokens",
-        help="how many behind the committed ones are compared at most, and written; 0 for all",
+        help="how many behind the committed ones are compared, and the rest of a word; 0 for all",
     )
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        del token
-        return 0 < self.compared_tokens <= new_token_index + 1
+        # The beginning of the next word has to be seen, or this one could not be committed.
+        return token.starts_word and 0 < self.compared_tokens <= new_token_index
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         del heard
-        end = len(hypothesis.prefix) + self.compared_tokens if self.compared_tokens else None
-        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids[:end]))
+        new = enumerate(hypothesis.tokens)
+        ends = (index for index, token in new if self.is_decided(token, index))
+        count = len(hypothesis.prefix) + next(ends, len(hypothesis.tokens))
+        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids[:count]))
 
 
 @dataclass(frozen=True)

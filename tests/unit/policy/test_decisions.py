@@ -9,6 +9,7 @@ import pytest
 
 from earvoice.policies import AlignAtt, Edatt, HoldN, LocalAgreement, Offline, SharedPrefix
 from earvoice.policies.base import Decision, Heard, Hypothesis
+from earvoice.policy.words import committable_count
 from tests.fakes import make_hypothesis, make_token
 
 HEARD = Heard(duration_ms=1000, state_count=10)
@@ -90,14 +91,25 @@ def test_local_agreement_needs_n_hypotheses():
 
 
 def test_local_agreement_compares_so_many_tokens_behind_the_prefix():
-    """With two, the decoder is halted at the second; what is agreed on behind it comes later."""
+    """With two, the decoder is halted at the third; what is agreed on from there comes later."""
     policy = LocalAgreement(n=2, compared_tokens=2)
     tokens = words(5, 6, 7, 8)
-    assert [policy.is_decided(token, i) for i, token in enumerate(tokens)] == [False, *[True] * 3]
+    halts = [policy.is_decided(token, index) for index, token in enumerate(tokens)]
+    assert halts == [False, False, True, True]
     counts = []
     for prefix, rest in (([], tokens), ([], tokens), ([5, 6], tokens[2:]), ([5, 6], tokens[2:])):
         counts.append(policy.decide(HEARD, make_hypothesis(rest, prefix=prefix)).new_token_count)
     assert counts == [0, 2, 0, 2]
+
+
+def test_a_word_of_more_tokens_than_are_compared_is_committed():
+    """It is compared to its end, which the beginning of the next word tells."""
+    policy = LocalAgreement(n=2, compared_tokens=2)
+    long = [make_token(5), *(make_token(6 + index, starts=False) for index in range(4))]
+    hypothesis = make_hypothesis([*long, make_token(20)])
+    assert policy.decide(HEARD, hypothesis) == Decision(0)
+    decision = policy.decide(HEARD, hypothesis)
+    assert committable_count(hypothesis, decision.new_token_count, "word") == len(long)
 
 
 def test_local_agreement_forgets_hypotheses_of_another_prefix():
