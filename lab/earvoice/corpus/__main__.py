@@ -35,7 +35,12 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="states: where they are kept")
     parser.add_argument("--out", type=Path, help="held-out: where the sets are written")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="(%(default)s)")
-    parser.add_argument("--count", type=int, default=100, help="clips of a set, a third of a set of sentences (%(default)s)")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=100,
+        help="clips of a set, a third of a set of sentences (%(default)s)",
+    )
     parser.add_argument("--processes", type=int, default=1, help="(%(default)s)")
     options = parser.parse_args()
     pairs = read_pairs(options.data / "text", SEED)

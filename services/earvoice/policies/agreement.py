@@ -81,17 +81,19 @@ class LocalAgreement(AgreementPolicy):
     name: ClassVar[str] = "local_agreement"
 
     n: int = parameter(2, minimum=2, maximum=64, help="hypotheses that must agree")
-    compared_tokens: int = parameter(
-        0,
-        minimum=0,
+    compared_tokens: int | None = parameter(
+        None,
+        minimum=1,
         maximum=1024,
         unit="tokens",
-        help="how many behind the committed ones are compared, and the rest of a word; 0 for all",
+        default_text="all",
+        help="how many behind the committed ones are compared, and the rest of a word",
     )
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
         # The beginning of the next word has to be seen, or this one could not be committed.
-        return token.starts_word and 0 < self.compared_tokens <= new_token_index
+        most = self.compared_tokens
+        return most is not None and token.starts_word and new_token_index >= most
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         del heard
