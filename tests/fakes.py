@@ -121,6 +121,8 @@ class ScriptedDecoder:
     steps_per_answer: int = 1
     late_tokens: int = 0
     """How many tokens are on their way when the halt comes."""
+    source: Callable[[int], list[Token]] | None = None
+    """Of the number of states: the text that is translated, which the first answer tells."""
     requests: list[GenerationRequest] = field(default_factory=list)
     halts: int = 0
     replay_count: int = 0
@@ -147,6 +149,7 @@ class ScriptedDecoder:
         new = left[: request.max_new_tokens]
         hits_limit = len(left) > len(new)
         elapsed = 0.0
+        source = self.source(state_count) if self.source is not None else ()
         if request.beam_size > 1:
             yield self._beam(request, new, state_count)
             yield GenerationEnd(hits_limit, HopTimings(1.5, 1.0, 1.0))
@@ -154,7 +157,8 @@ class ScriptedDecoder:
         for first in range(0, len(new), self.steps_per_answer):
             elapsed += 1.0
             tokens = new[first : first + self.steps_per_answer]
-            yield GenerationSteps(tokens, None, HopTimings(elapsed + 0.5, elapsed, elapsed))
+            timings = HopTimings(elapsed + 0.5, elapsed, elapsed)
+            yield GenerationSteps(tokens, None, timings, source=() if first else source)
             if self.halts > halts:
                 for late in new[first + self.steps_per_answer :][: self.late_tokens]:
                     yield GenerationSteps([late], None, HopTimings(elapsed, elapsed, elapsed))
@@ -164,9 +168,8 @@ class ScriptedDecoder:
             yield GenerationEnd(True, HopTimings(elapsed, elapsed, elapsed))
             return
         row = tuple(float(i == state_count - 1) for i in range(state_count))
-        yield GenerationSteps(
-            [], make_token(2, attention=row), HopTimings(elapsed, elapsed, elapsed)
-        )
+        end, timings = make_token(2, attention=row), HopTimings(elapsed, elapsed, elapsed)
+        yield GenerationSteps([], end, timings, source=() if new else source)
         yield GenerationEnd(False, HopTimings(elapsed, elapsed, elapsed))
 
     def _beam(

@@ -14,8 +14,6 @@ GERMAN = Path(__file__).parents[1] / "data" / "german.ogg"
 """Eleven seconds of espeak-ng: trains, dinner in the garden, the weather."""
 ENGLISH = ROOT / "demo" / "inaugural_1961.wav"
 SECONDS = 20
-CAPTIONS = {"target_language_codes": ["en"]}
-"""For these the model says itself what is not understood."""
 
 pytestmark = pytest.mark.torch
 
@@ -71,18 +69,23 @@ SOUNDS = {
 }
 
 
+@pytest.mark.parametrize("language", ["en", "de", "es"])
 @pytest.mark.parametrize("name", SOUNDS)
-async def test_what_is_no_english_brings_no_words(services, name: str):
+async def test_what_is_no_english_brings_no_words(services, name: str, language: str):
     """Voice activity leaves out what nobody said, confidence what nobody said like this."""
-    outcome = await call(services.address, requests(SOUNDS[name](), **CAPTIONS))
+    wanted = requests(SOUNDS[name](), target_language_codes=[language])
+    outcome = await call(services.address, wanted)
     assert_well_formed(outcome)
     assert outcome.items == []
 
 
-async def test_what_was_not_understood_is_told_with_its_place(services):
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_what_was_not_understood_is_told_with_its_place(services, language: str):
     """Inside its utterance, and counted; nothing is shown of it while it is heard."""
-    everything = requests(speech(ENGLISH), min_confidence=1.0, enable_interim_results=True)
-    outcome = await call(services.address, everything)
+    backwards = np.frombuffer(speech(), "<i2")[::-1].tobytes()
+    wanted = {"target_language_codes": [language], "min_confidence": 1.0}
+    audio = requests(backwards, enable_interim_results=True, **wanted)
+    outcome = await call(services.address, audio)
     assert_well_formed(outcome)
     ends = outcome.of("end_of_utterance")
     lost = [end for end in ends if end.HasField("not_understood")]
@@ -95,15 +98,16 @@ async def test_what_was_not_understood_is_told_with_its_place(services):
     assert outcome.of("tentative") == []
 
 
-async def test_what_is_understood_is_said_in_the_same_words(services):
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_what_is_understood_is_said_in_the_same_words(services, language: str):
     """The threshold holds utterances back; it changes none."""
-    audio = speech(ENGLISH)
-    free = await call(services.address, requests(audio, min_confidence=0, **CAPTIONS))
-    held = await call(services.address, requests(audio, **CAPTIONS))
+    audio, wanted = speech(ENGLISH), {"target_language_codes": [language]}
+    free = await call(services.address, requests(audio, min_confidence=0, **wanted))
+    held = await call(services.address, requests(audio, **wanted))
     assert_well_formed(held)
     assert all(0 <= item.confidence <= 1 for item in free.items)
     assert len({item.confidence for item in free.items}) > 1
     lost = {end.utterance for end in held.of("end_of_utterance") if end.HasField("not_understood")}
-    wanted = [(item.text, item.utterance) for item in free.items if item.utterance not in lost]
-    assert [(item.text, item.utterance) for item in held.items] == wanted
-    assert wanted
+    understood = [(item.text, item.utterance) for item in free.items if item.utterance not in lost]
+    assert [(item.text, item.utterance) for item in held.items] == understood
+    assert understood

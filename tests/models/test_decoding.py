@@ -126,7 +126,7 @@ def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
     network = random_network(replace(config, decoder=shape))
     decoder, states = network.transformer_decoder, _states(9)
     translated, whole = [2, 8, *TOKENS[2:]], torch.arange(config.target_pieces)
-    pivot = Pivot([30, 11, 45, EOS], torch.full((4, 9), 1 / 9))
+    pivot = Pivot([30, 11, 45, EOS], [0.0] * 4, torch.full((4, 9), 1 / 9))
     with torch.inference_mode():
         read = decoder.read_pivot(torch.tensor([pivot.tokens]))
         logits = decoder(torch.tensor([translated]), read, torch.tensor([4]))[0]

@@ -91,7 +91,8 @@ class TranslationOptions:
         target_lag_ms: mean word lag that the server is to hold by moving the policy's own
             parameter, 500 to 20000.
         min_confidence: mean confidence that an utterance's words must reach before they are
-            released, 0 to 1; 0 releases all, as is the default of translations.
+            released, 0 to 1; of a translation the words that it translates, where the model writes
+            them. 0 releases all, None takes the model's.
         reconnect_limit_s: how long to try to go on with a session that is lost; 0 never tries.
         stall_timeout_s: how late an answer may be before the server is asked whether it is there.
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
-from earvoice.decoder.strategy import Progress, Prompt, StateBlock
+from earvoice.decoder.strategy import PredictedToken, Progress, Prompt, StateBlock
 
 _RUNNING_AND_NEXT = 2
 
@@ -55,6 +55,7 @@ class Generation:
         read_at_s: monotonic clock when the request was read, in seconds.
         end_reason: None until it has ended.
         failure: what its computation raised, where that ended it.
+        source: what it translates, once that is known.
         prefill_s, prefilled_s, ended_s: on the monotonic clock; where nothing was computed, all are
             its end.
     """
@@ -80,6 +81,7 @@ class Generation:
     prefill_s: float | None = None
     prefilled_s: float = 0.0
     ended_s: float = 0.0
+    source: list[PredictedToken] = field(default_factory=list)
     _paused_ms: float = 0.0
     _paused_at_s: float | None = None
 
@@ -105,6 +107,7 @@ class Generation:
     def accept(self, progress: Progress, now_s: float) -> tuple[Event | None, EndReason | None]:
         """Take in what has become known; what comes after the limit is cut off."""
         self.near_tie_count += progress.near_tie
+        self.source = progress.source or self.source
         first = self.step_count
         if progress.beam:
             tokens, full = progress.beam[0].tokens, True

@@ -12,8 +12,8 @@ import torch
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
 from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
-from earvoice.decoder.strategy import Progress, Prompt, StateBlock, Strategy
-from earvoice.models.decoding import CachedDecoder, Pivot
+from earvoice.decoder.strategy import PredictedToken, Progress, Prompt, StateBlock, Strategy
+from earvoice.models.decoding import CachedDecoder, DecoderCache, Pivot
 from earvoice.models.lstm import LstmDecoder
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
@@ -39,12 +39,15 @@ class SearchStrategy(Strategy):
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
-        cache = self.memory_of(states, prompt.forced).fresh()
-        if prompt.beam is not None:
+        cache, prefill = self.memory_of(states, prompt.forced).fresh(), self._decoder.prefill
+        run: Run
+        if prompt.beam is None:
+            run, progress = begin_greedy(prefill, cache, prompt)
+        else:
             is_transducer = self._decoder.is_transducer
-            prefill = self._decoder.prefill
-            return begin_beam(prefill, cache, prompt, prompt.beam, is_transducer=is_transducer)
-        return begin_greedy(self._decoder.prefill, cache, prompt)
+            plan = prompt.beam
+            run, progress = begin_beam(prefill, cache, prompt, plan, is_transducer=is_transducer)
+        return run, replace(progress, source=_source_of(cache))
 
     @torch.inference_mode()
     def step(self, runs: Sequence[Run]) -> list[Progress]:
@@ -110,8 +113,16 @@ class SearchStrategy(Strategy):
         while written[-1].token != EOS and len(written) < most:
             written += self.step([run])[0].tokens
         states.source_text[:] = [choice.token for choice in written]
+        sure = [choice.log_probability for choice in written]
         rows = torch.tensor([choice.attention for choice in written])
-        return Pivot([*states.source_text], rows.to(run.cache.cross_keys.device))
+        return Pivot([*states.source_text], sure, rows.to(run.cache.cross_keys.device))
+
+
+def _source_of(cache: Any) -> list[PredictedToken]:
+    if not isinstance(cache, DecoderCache) or cache.pivot is None:
+        return []
+    written = zip(cache.pivot.tokens, cache.pivot.log_probabilities, strict=True)
+    return [PredictedToken(token, sure, []) for token, sure in written]
 
 
 class SequentialStrategy(Strategy):

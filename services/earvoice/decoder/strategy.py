@@ -150,6 +150,7 @@ class Progress:
         tokens: those that are certain now, in order; a beam search has none.
         beam: the n-best hypotheses, best first; empty until a beam search is over.
         prefix_attention: rows of the tokens asked for: with the first tokens, or with the beam.
+        source: with what is found first, the text in the source language that is translated.
         near_tie: whether two neighbours among a beam's candidates were closer than 1e-4.
     """
 
@@ -157,6 +158,7 @@ class Progress:
     beam: list[Hypothesis] = field(default_factory=list)
     prefix_attention: list[list[float]] = field(default_factory=list)
     near_tie: bool = False
+    source: list[PredictedToken] = field(default_factory=list)
 
 
 class Strategy(ABC):

@@ -148,6 +148,8 @@ def response_of(event: Event, tokens: TokenTable) -> pb.DecodeResponse:
             _add_steps(told.steps, progress.tokens, event.first_index, tokens)
         for row in progress.prefix_attention:
             told.prefix_attention.add(weights=row)
+        if event.first_index == generation.prefix_length:
+            _add_steps(told.source, generation.source, 0, tokens)
         told.states_id.CopyFrom(generation.states.message.states_id)
     told.generation_id = generation.generation_id
     timings = told.timings

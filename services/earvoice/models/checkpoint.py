@@ -295,6 +295,7 @@ class Checkpoint:
             default_min_confidence=confidence.least,
             greedy_only=config.decoder.architecture == "lstm",
             reads_words=self.family.reads_words,
+            translates_text=bool(config.decoder.pivot_layers),
             default_policies={
                 language.code: write_policy(parse_policy(language.policy))
                 for language in config.target_languages

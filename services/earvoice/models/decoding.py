@@ -26,11 +26,13 @@ class Pivot:
 
     Attributes:
         tokens: P of them, the end of the sentence last unless the text was cut.
+        log_probabilities: P of them, natural.
         attention: [P, S] float32, where each was heard: rows that add up to 1.
         copied: those that are on no shortlist, [n] int64; a translation may have them even so.
     """
 
     tokens: list[int]
+    log_probabilities: list[float]
     attention: torch.Tensor
     copied: torch.Tensor | None = None
 

@@ -61,12 +61,14 @@ class Hypothesis:
     Attributes:
         alternatives: new token ids of every item of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy.
+        source: the text in the source language that it translates, where the model tells one.
     """
 
     prefix: Sequence[int]
     tokens: Sequence[Token]
     end: Token | None = None
     alternatives: Sequence[Sequence[int]] = ()
+    source: Sequence[Token] = ()
 
     @property
     def ended(self) -> bool:

@@ -30,6 +30,7 @@ class GenerationSteps:
         prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
         restarts: whether tokens before, if any, no longer count: the generation begins with these,
             on another replica perhaps than the one that was lost.
+        source: in the first answer, the text in the source language that is translated, if any.
     """
 
     tokens: Sequence[Token]
@@ -38,6 +39,7 @@ class GenerationSteps:
     alternatives: Sequence[Sequence[int]] = ()
     prefix_attention: Sequence[Sequence[float]] = ()
     restarts: bool = False
+    source: Sequence[Token] = ()
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,10 @@ class Confidence:
     ln(1 - p) plus ``offset`` (beta calibration, Kull 2017).
 
     Attributes:
-        least: words of an utterance are held back until the mean of theirs is this; 0 to 1.
-        by_agreement: whether it is understood, too, if encoder and decoder hear alike. A
-            translation that reads like the words as spoken is none.
+        least: words of an utterance are held back until the mean of theirs is this, or of those
+            that they translate, where these are told; 0 to 1.
+        by_agreement: whether what is judged are words as spoken. Then an utterance is understood,
+            too, if encoder and decoder hear alike.
     """
 
     unsure_scale: float = 1.0

@@ -63,6 +63,7 @@ class HypothesisReading:
         tokens: list[Token] = []
         end: Token | None = None
         alternatives: Sequence[Sequence[int]] = ()
+        source: Sequence[Token] = ()
         is_decided = False
         async for answer in self._answers:
             self.timings = answer.timings
@@ -75,6 +76,7 @@ class HypothesisReading:
             tokens += answer.tokens
             end = answer.end
             alternatives = answer.alternatives or alternatives
+            source = answer.source or source
             self.prefix_attention = answer.prefix_attention or self.prefix_attention
             if policy is not None:
                 new = enumerate(tokens[first:], first)
@@ -83,7 +85,7 @@ class HypothesisReading:
                 self._decoder.halt()
                 break
         self._found = [token.token_id for token in tokens]
-        return Hypothesis(self._request.prefix, tokens, end, alternatives)
+        return Hypothesis(self._request.prefix, tokens, end, alternatives, source)
 
     async def finish(self, utterance: Utterance, timeline: SegmentTimeline) -> None:
         """Read to the end; what the decoder had computed before a halt is worth a guess."""

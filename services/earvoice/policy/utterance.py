@@ -74,6 +74,7 @@ class Utterance(UtteranceState):
         self.loops = False
         self._looping_segment_count = 0
         self._held_back: list[Word] = []
+        self._translated: list[Word] = []
 
     def snapshot(self) -> UtteranceState:
         """Return the utterance as it is after a release: what was committed was no loop."""
@@ -139,14 +140,14 @@ class Utterance(UtteranceState):
         self.loops = self._looping_segment_count >= LOOPING_SEGMENTS
         words, self.held = join_pieces(pieces, flush=flush)
         words = [*self._held_back, *words]
-        confidences = [confidence.of(word.log_probability) for word in words]
-        is_sure = sum(confidences) >= confidence.least * len(words)
-        # One word says little, and opens the utterance for all that follow: the next is awaited.
-        is_alone = sum(word.starts_word for word in words) == 1 and not final
-        waits = is_alone and confidence.least > 0
-        agreed = confidence.by_agreement and are_alike(words, evidence.source_transcript)
-        if words and ((is_sure and not waits) or agreed):
+        if hypothesis.source:
+            self._translated = [
+                Word(token.text, token.starts_word, self.index, 0, 0, now, token.log_probability)
+                for token in hypothesis.source
+            ]
+        if self._understands(words, evidence.source_transcript, confidence, final=final):
             self.is_understood = True
+        confidences = [confidence.of(word.log_probability) for word in words]
         if not self.is_understood:
             self._held_back = words
             return []
@@ -161,6 +162,24 @@ class Utterance(UtteranceState):
             )
             for word, sure in zip(words, confidences, strict=True)
         ]
+
+    def _understands(
+        self, words: Sequence[Word], transcript: str, confidence: Confidence, *, final: bool
+    ) -> bool:
+        """Whether the words to be released, or those that they translate, are sure enough."""
+        if self._translated:
+            # The last may not have been said to its end.
+            heard, _ = join_pieces(self._translated, flush=final)
+            words = [word for word in heard if word.is_spoken]
+        if not words:
+            return False
+        sure = sum(confidence.of(word.log_probability) for word in words)
+        # One word says little, and opens the utterance for all that follow: the next is awaited.
+        is_alone = sum(word.starts_word for word in words) == 1 and not final
+        waits = is_alone and confidence.least > 0
+        if sure >= confidence.least * len(words) and not waits:
+            return True
+        return confidence.by_agreement and are_alike(words, transcript)
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""

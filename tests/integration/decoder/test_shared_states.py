@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 import torch
 
+from earvoice.decoder.loading import load_decoder
 from earvoice.decoder.search import SearchStrategy
+from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import Pivot
 from earvoice.runtime.errors import InvalidFieldError
+from tests.integration.decoder.conftest import Serve, random_states
 from tests.tiny_model import write_tiny_checkpoint
 
 pytestmark = pytest.mark.torch
@@ -105,3 +108,23 @@ def test_states_too_large_for_what_is_translated_are_refused(tmp_path: Path) -> 
     strategy = SearchStrategy(load_checkpoint(tmp_path).network.transformer_decoder)
     with pytest.raises(InvalidFieldError, match="numbers too large"):
         strategy.begin(block_of(np.full((9, 32), 1e38, np.float32)), OPENING)
+
+
+async def test_a_translation_tells_what_it_translates(tmp_path: Path, serve: Serve) -> None:
+    """In the first message alone, to its end, as the source language's layers write it."""
+    write_tiny_checkpoint(tmp_path, translating=True)
+    loaded = load_decoder(DecoderSettings(model_path=tmp_path, device="cpu"))
+    strategy, states = loaded.strategy, random_states(3, 9)
+    assert isinstance(strategy, SearchStrategy)
+    written = strategy.begin(block_of(states), replace(OPENING, forced=(2,)))[1].source
+    caller = (await serve(loaded.model, strategy)).caller()
+    await caller.open()
+    await caller.states(states)
+    for fields in ({}, {"beam_size": 3}):
+        found = await caller.generate(1 + bool(fields), max_new_tokens=6, **fields)
+        first, *others = found.beams or found.messages
+        assert [step.token for step in first.source] == [choice.token for choice in written]
+        told = [step.log_probability for step in first.source]
+        assert told == pytest.approx([choice.log_probability for choice in written], abs=1e-5)
+        assert not any(message.source for message in others)
+    await caller.close()

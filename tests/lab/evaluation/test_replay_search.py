@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from earvoice.evaluation.replay.hypotheses import (
     ContinuationMemo,
     HypothesisRequest,
     SearchTask,
+    _continuation,
+    _describe,
     search,
 )
 from earvoice.models.checkpoint import load_checkpoint
@@ -134,3 +137,30 @@ def test_a_cut_search_answers_only_for_what_it_saw():
     assert memo.find((), 3) is None
     assert memo.find((8,), 1) is not None
     assert memo.find((8, 9), 1) is None
+
+
+def test_a_search_that_translates_nothing_answers_for_its_own_prefix():
+    """Once something has been said of it, what is translated is another text."""
+    weights, nothing, text = torch.zeros(1, 1, 2, 2), ((EOS, -0.1),), ((11, -0.2), (EOS, -0.1))
+    for source, is_known in ((nothing, False), (text, True), ((), True)):
+        memo = ContinuationMemo()
+        memo.add(Continuation((), (8, EOS), True, (0.0,) * 2, weights, source=source))
+        assert memo.find((), 400) is not None
+        assert (memo.find((8,), 400) is not None) == is_known
+
+
+def test_what_is_translated_is_kept_with_a_hypothesis():
+    """Through JSON; a recording that was made before has nothing of it."""
+    weights: dict[str, torch.Tensor] = {}
+    found = Continuation(
+        (7,),
+        (8, EOS),
+        True,
+        (0.0, -1.0),
+        torch.zeros(1, 1, 2, 2),
+        source=((11, -0.25), (EOS, -0.5)),
+    )
+    line = json.loads(json.dumps(_describe(found, weights)))
+    assert _continuation(line, weights).source == found.source
+    del line["source"]
+    assert _continuation(line, weights).source == ()

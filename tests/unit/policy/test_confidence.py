@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
 from earvoice.policies import Edatt
+from earvoice.policies.base import Token
 from earvoice.policy.event import SessionTotals, TailChanged, UtteranceEnded, WordsReleased
 from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing
 from earvoice.policy.utterance import are_alike
@@ -304,13 +305,52 @@ def test_the_model_says_what_is_understood_and_a_stream_may_say_otherwise():
     assert effective_config(chosen, CALIBRATED).min_confidence == 0.9
 
 
-def test_a_translation_is_held_back_only_where_that_is_asked_for():
-    """The threshold was fitted to words as spoken; a translation is never these."""
+def test_a_translations_own_words_are_judged_only_where_that_is_asked_for():
+    """The threshold was fitted to words as spoken: those that it translates, if they are told."""
     translation = config(target_language_codes=["de"])
-    assert not stream_options(translation, CALIBRATED).confidence.by_agreement
-    assert stream_options(translation, CALIBRATED).confidence.least == 0
+    telling = types_pb2.ModelDescription(translates_text=True)
+    telling.MergeFrom(CALIBRATED)
+    for model, least in ((CALIBRATED, 0.0), (telling, 0.4)):
+        options = stream_options(translation, model)
+        assert options.confidence.least == least
+        assert options.confidence.by_agreement == model.translates_text
+        assert stream_options(effective_config(options, model), model) == options
     translation.min_confidence = 0.3
-    assert stream_options(translation, CALIBRATED).confidence.least == 0.3
+    for model in (CALIBRATED, telling):
+        assert stream_options(translation, model).confidence.least == 0.3
+
+
+@pytest.mark.parametrize(
+    ("own", "heard", "is_understood"),
+    [(0.1, 0.9, True), (0.9, 0.1, False), (0.9, None, True), (0.1, None, False)],
+)
+def test_a_translation_is_understood_as_what_it_translates_is(
+    own: float, heard: float | None, *, is_understood: bool
+):
+    """However sure of itself it is; without that its own words are judged, if they are to be."""
+
+    def said(states: int):
+        return [make_token(30 + number, probability=heard or 0) for number in range(states // 4)]
+
+    options = with_options(confidence=Confidence(least=0.5))
+    decoder = ScriptedDecoder(word=spoken(own), source=said if heard else None)
+    events = run_session([seconds(4)], options, decoder=decoder)
+    assert bool(items_of(events)) == is_understood
+    (end,) = (event for event in events if isinstance(event, UtteranceEnded))
+    assert bool(end.not_understood) != is_understood
+
+
+def test_one_word_that_is_translated_opens_no_utterance():
+    """Nor one and the beginning of another, nor none: the next is awaited."""
+
+    def said(states: int):
+        end = Token(2, b"", False, ())
+        return [*[make_token(30 + n, probability=0.9) for n in range(2)][: states // 20], end]
+
+    options = with_options(confidence=Confidence(least=0.5))
+    decoder = ScriptedDecoder(word=spoken(0.9), source=said)
+    (first, *_) = items_of(run_session([seconds(4)], options, decoder=decoder))
+    assert first.delay_samples == 4 * RATE_HERTZ
 
 
 def test_captions_are_a_target_like_any_other():
@@ -341,6 +381,18 @@ def test_early_ends_are_held_back_too():
     assert not items_of(events)
     assert all(end.not_understood for end in events if isinstance(end, UtteranceEnded))
     assert events[-1].utterances_not_understood > 0
+
+
+def test_a_translation_that_ends_early_is_judged_by_all_that_it_translates():
+    """Its last segment has no hypothesis: the one word of the text was said to its end."""
+    options = with_options(
+        policy=Edatt(alpha=0.5, lambda_states=2, attention_layer=1, allow_early_end=True),
+        confidence=Confidence(least=0.5),
+    )
+    decoder = ScriptedDecoder(word=spoken(0.3), source=lambda _: [make_token(30, probability=0.95)])
+    events = run_session([seconds(6)], options, decoder=decoder)
+    assert items_of(events)
+    assert events[-1].utterances_not_understood == 0
 
 
 def test_confidences_of_all_items_are_on_the_wire():

@@ -93,6 +93,7 @@ class Continuation:
         weights: [layers, heads, len(tokens), S] float32, cross-attention of the steps that predict
             them.
         alternatives: of a beam, new tokens of every hypothesis, best first, without ends.
+        source: tokens of the text that is translated, if any, and their log-probabilities.
     """
 
     prefix: tuple[int, ...]
@@ -102,6 +103,7 @@ class Continuation:
     weights: torch.Tensor
     alternatives: tuple[tuple[int, ...], ...] = ()
     step_count: int = 0
+    source: tuple[tuple[int, float], ...] = ()
     _shown: dict[AttentionChoice, list[Token]] = field(default_factory=dict, repr=False)
 
     def shown(self, choice: AttentionChoice, table: TokenTable) -> list[Token]:
@@ -115,6 +117,12 @@ class Continuation:
             ]
         return self._shown[choice]
 
+    def shown_source(self, table: TokenTable) -> list[Token]:
+        return [
+            Token(token, table.texts[token], table.starts_word[token], (), log_probability)
+            for token, log_probability in self.source
+        ]
+
 
 @dataclass(eq=False)
 class SearchTask:
@@ -127,6 +135,7 @@ class SearchTask:
     _choices: list[PredictedToken] = field(default_factory=list, init=False)
     _beam: list[Hypothesis] = field(default_factory=list, init=False)
     _step_count: int = field(default=-1, init=False)
+    _source: list[PredictedToken] = field(default_factory=list, init=False)
 
     def prompt(self, forced: tuple[int, ...]) -> Prompt:
         wanted = self.request
@@ -140,6 +149,7 @@ class SearchTask:
         """Take what a pass or a step found, and tell whether all is known."""
         self._step_count += 1
         self._choices += progress.tokens
+        self._source = self._source or progress.source
         self._beam = progress.beam
         if self.request.beam_size > 1:
             return bool(self._beam)
@@ -157,6 +167,7 @@ class SearchTask:
             weights,
             tuple(own[:-1] if own[-1] == EOS else own for own in hypotheses),
             self._step_count if self._beam else 0,
+            tuple((choice.token, choice.log_probability) for choice in self._source),
         )
 
     @property
@@ -253,6 +264,9 @@ class ContinuationMemo:
         """Remember a continuation, and return it as `find` does for its own prefix."""
         self._found.append(continuation)
         open_count = len(continuation.tokens) - continuation.ended
+        if not continuation.prefix and [token for token, _ in continuation.source] == [EOS]:
+            # It translates nothing; once something has been said of it, the text is another.
+            open_count = 0
         for passed in range(open_count + 1):
             way = continuation.prefix + continuation.tokens[:passed]
             self._ways[way] = (continuation, passed)
@@ -453,6 +467,7 @@ def _describe(continuation: Continuation, weights: dict[str, torch.Tensor]) -> d
         "tokens": continuation.tokens,
         "ended": continuation.ended,
         "log_probabilities": continuation.log_probabilities,
+        "source": continuation.source,
         "weights": name,
     }
 
@@ -464,4 +479,5 @@ def _continuation(line: Mapping[str, Any], weights: Mapping[str, torch.Tensor]) 
         line["ended"],
         tuple(line["log_probabilities"]),
         weights[line["weights"]],
+        source=tuple((token, log_probability) for token, log_probability in line.get("source", ())),
     )

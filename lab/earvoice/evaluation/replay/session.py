@@ -130,7 +130,9 @@ class ReplayedDecoder:
         computed_ms = cost.opening.at(read_count + len(draft), state_count)
         agreeing = longest_common_prefix_tokens([[token.token_id for token in tokens], draft])
         known = min(agreeing + 1, len(tokens))
-        yield self._steps(tokens[:known], computed_ms)
+        yield replace(
+            self._steps(tokens[:known], computed_ms), source=found.shown_source(self._table)
+        )
         for index in range(known, len(tokens)):
             computed_ms += cost.step.at(read_count + index, state_count)
             if self._halted:
@@ -154,6 +156,7 @@ class ReplayedDecoder:
             steps.end,
             steps.timings,
             beam.alternatives if request.all_hypotheses else (),
+            source=beam.shown_source(self._table),
         )
         yield GenerationEnd(not beam.ended, _timings(computed_ms))
 

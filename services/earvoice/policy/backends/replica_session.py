@@ -449,7 +449,9 @@ class DecoderSession(ReplicaSession):
             tokens, end = _read_steps(best.steps, index)
             rows = [list(row.weights) for row in told.prefix_attention]
             restarts = index == first_index
-            yield GenerationSteps(tokens, end, timings, alternatives, rows, restarts)
+            written, written_end = _read_steps(told.source, 0)
+            source = [*written, written_end] if written_end else written
+            yield GenerationSteps(tokens, end, timings, alternatives, rows, restarts, source)
             index += len(tokens)
 
 

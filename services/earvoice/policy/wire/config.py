@@ -239,16 +239,21 @@ def _target_lag_ms(config: Config) -> int | None:
 
 
 def _confidence(config: Config, model: Model, target: str) -> Confidence:
-    # It was fitted to the words as spoken; a good translation is less sure of each of its words.
-    is_spoken = target == model.source_language_code
+    # It was fitted to the words as spoken; a good translation is less sure of each of its own.
+    is_spoken = target == model.source_language_code or model.translates_text
     least = model.default_min_confidence if is_spoken and not config.disable_guards else 0.0
     if config.HasField("min_confidence"):
         least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
+    found = Confidence(least=least, by_agreement=is_spoken)
     if not model.HasField("confidence_map"):
-        return Confidence(least=least, by_agreement=is_spoken)
+        return found
     known = model.confidence_map
-    scales = (known.unsure_scale, known.sure_scale, known.offset)
-    return Confidence(*scales, least=least, by_agreement=is_spoken)
+    return replace(
+        found,
+        unsure_scale=known.unsure_scale,
+        sure_scale=known.sure_scale,
+        offset=known.offset,
+    )
 
 
 def _history_selection(config: Config) -> HistorySelection | None:
