@@ -39,7 +39,7 @@ def main() -> None:
         "--count",
         type=int,
         default=100,
-        help="clips of a set, a third of a set of sentences (%(default)s)",
+        help="clips of a set, an eighth of a set of sentences (%(default)s)",
     )
     parser.add_argument("--processes", type=int, default=1, help="(%(default)s)")
     options = parser.parse_args()
@@ -57,7 +57,7 @@ def main() -> None:
     write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing")
     if options.split == "dev":
-        write_sentences(pairs, options.out, SEED, 3 * options.count)
+        write_sentences(pairs, options.out, SEED, 8 * options.count)
     if options.split == "test" and is_installed():
         write_spoken(pairs, options.out, SEED, options.count)
         write_answers(options.out / "answers", SEED)

@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -137,7 +138,8 @@ def write_answers(out: Path, seed: int) -> None:
 def write_sentences(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
     """Held-out sentences for each language, by voices that training never uses.
 
-    Trials of number formats read them: what differs by chance in few sentences hides what differs.
+    Where there are fewer than `count` they are said again, by others. Trials of number formats read
+    them: what differs by chance in few inputs hides what differs.
     """
     for tag in TARGET_LANGUAGES:
         chosen = [
@@ -147,11 +149,14 @@ def write_sentences(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> 
             and tag in pair.translations
             and len(pair.english.split()) >= LEAST_SENTENCE_WORDS
         ]
-        write_set(out / f"sentences-{tag}", _said_by(draw_unseen_voice, chosen[:count], seed))
+        rounds = range(-(-count // len(chosen)))
+        seeds = [str(seed), *(f"{seed}/{number}" for number in rounds[1:])]
+        said = (_said_by(draw_unseen_voice, chosen, own) for own in seeds)
+        write_set(out / f"sentences-{tag}", islice(chain.from_iterable(said), count))
 
 
 def _said_by(
-    draw: Callable[[random.Random], Voice], pairs: Sequence[Pair], seed: int
+    draw: Callable[[random.Random], Voice], pairs: Sequence[Pair], seed: int | str
 ) -> Iterator[TestInput]:
     for pair in pairs:
         sound = say(draw(random.Random(f"{seed}/{pair.english}")), pair.english)

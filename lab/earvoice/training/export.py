@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "13"
+VERSION = "14"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
@@ -39,7 +39,7 @@ ENCODER_FILE = "encoder.pt"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
-TRANSLATION_POLICY = "local_agreement:n=2"
+TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12"
 CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
 LANGUAGES = (
     *(TargetLanguage(tag, f"<{tag}>", TRANSLATION_POLICY) for tag in TARGET_LANGUAGES),
