@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 
-from earvoice.decoder.greedy import NEAR_TIE_LOGITS, Prefill, forbid
+from earvoice.decoder.greedy import NEAR_TIE_LOGITS, Prefill, forbid, overflowed
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
 from earvoice.models.vocabulary import EOS
-from earvoice.runtime.errors import InvalidFieldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ def begin_beam(
     logits, attention = prefill(forced, cache, prompt.attention_layer, prompt.attention_heads)
     last = len(forced) - 1
     if not bool(logits[last].logsumexp(-1).isfinite()):
-        raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
+        raise overflowed()
     prefix_rows = attention[last - prompt.reported_prefix_tokens : last].tolist()
     total = _forced_total(logits[:last], forced[1:])
     run = BeamRun(prompt, plan, cache.as_beam(), total, prefix_rows, is_transducer=is_transducer)

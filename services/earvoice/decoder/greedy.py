@@ -50,7 +50,7 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
     )
     best = _best_of(logits, [prompt.forbid_end] * (len(draft) + 1))
     if not math.isfinite(best[0][1]):
-        raise InvalidFieldError("states.data", "numbers too large", "an encoder's states")
+        raise overflowed()
     accepted = _agreeing([token for token, _, _ in best], draft)
     ended = accepted > 0 and draft[accepted - 1] == EOS
     count = accepted if ended else accepted + 1
@@ -64,6 +64,11 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
     cache.truncate(len(forced) + accepted)
     run = GreedyRun(prompt, cache, [tokens[-1].token])
     return run, Progress(tokens, prefix_attention=rows[:told])
+
+
+def overflowed() -> InvalidFieldError:
+    """What is told where the network's numbers have become infinite."""
+    return InvalidFieldError("states.data", "numbers too large", "an encoder's states")
 
 
 def take_greedy(

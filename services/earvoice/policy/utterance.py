@@ -145,9 +145,9 @@ class Utterance(UtteranceState):
                 Word(token.text, token.starts_word, self.index, 0, 0, now, token.log_probability)
                 for token in hypothesis.source
             ]
-        if self._understands(words, evidence.source_transcript, confidence, final=final):
-            self.is_understood = True
-        confidences = [confidence.of(word.log_probability) for word in words]
+        self.is_understood = self.is_understood or self._understands(
+            words, evidence.source_transcript, confidence, final=final
+        )
         if not self.is_understood:
             self._held_back = words
             return []
@@ -155,12 +155,12 @@ class Utterance(UtteranceState):
         return [
             replace(
                 word,
-                confidence=sure,
+                confidence=confidence.of(word.log_probability),
                 delay_samples=delay_samples,
                 elapsed_ms=now.elapsed_ms,
                 hold_ms=now.moment_ms - word.committed.moment_ms,
             )
-            for word, sure in zip(words, confidences, strict=True)
+            for word in words
         ]
 
     def _understands(

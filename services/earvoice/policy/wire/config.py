@@ -244,16 +244,11 @@ def _confidence(config: Config, model: Model, target: str) -> Confidence:
     least = model.default_min_confidence if is_spoken and not config.disable_guards else 0.0
     if config.HasField("min_confidence"):
         least = check_range("min_confidence", config.min_confidence, 0.0, 1.0)
-    found = Confidence(least=least, by_agreement=is_spoken)
     if not model.HasField("confidence_map"):
-        return found
+        return Confidence(least=least, by_agreement=is_spoken)
     known = model.confidence_map
-    return replace(
-        found,
-        unsure_scale=known.unsure_scale,
-        sure_scale=known.sure_scale,
-        offset=known.offset,
-    )
+    scales = (known.unsure_scale, known.sure_scale, known.offset)
+    return Confidence(*scales, least=least, by_agreement=is_spoken)
 
 
 def _history_selection(config: Config) -> HistorySelection | None:
