@@ -14,13 +14,13 @@ import torch
 
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.sound import Sound, as_int16
-from earvoice.corpus.states import SOUND_SUFFIX
+from earvoice.corpus.states import SOUND_SUFFIX, encode
 from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import CtcTrainer
-from earvoice.training.data import Heard, read_clips
+from earvoice.training.data import Heard, Sounds, heard_by, read_clips
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
@@ -56,11 +56,8 @@ def tone(index: int) -> Sound:
     return np.asarray(0.3 * np.sin(2 * np.pi * 200 * (index + 1) * time_s), np.float32)
 
 
-def trainer(folder: Path) -> EncoderTrainer:
+def tones(folder: Path) -> Sounds:
     """Every sentence is a tone: two that are recorded, and one that a corpus has kept."""
-    torch.manual_seed(4)
-    source, target = vocabularies()
-    shape = config(source, target)
     clips, recordings = [], {}
     for index in range(3):
         texts = {"en": SOURCE_TEXT[index % len(SOURCE_TEXT)]}
@@ -70,8 +67,15 @@ def trainer(folder: Path) -> EncoderTrainer:
         clips.append(Heard(key, "s", "", texts, "", np.zeros(0), 0, 60, 25))
     clips[2].sound = as_int16(tone(2))
     clips[2].texts["de"] = TARGET_TEXT[0]
+    return Sounds(clips, recordings)
+
+
+def trainer(folder: Path) -> EncoderTrainer:
+    torch.manual_seed(4)
+    source, target = vocabularies()
+    shape = config(source, target)
     encoder, decoder = WhisperEncoder(shape), TransformerDecoder(shape)
-    return EncoderTrainer(encoder, decoder, clips, recordings, source, target, RECIPE)
+    return EncoderTrainer(encoder, decoder, tones(folder), source, target, RECIPE)
 
 
 def test_the_loss_falls_the_decoder_stays_and_a_run_goes_on(
@@ -127,6 +131,21 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
     assert again.learn(both, 1.0) < untaught
 
 
+def test_the_branch_hears_what_this_encoder_does_and_recordings_once_worsened(
+    tmp_path: Path,
+) -> None:
+    source, target = vocabularies()
+    encoder = WhisperEncoder(config(source, target)).eval()
+    sounds = tones(tmp_path)
+    clips = heard_by(encoder, sounds, np.random.default_rng(1))
+    assert [clip.key for clip in clips] == ["c0", "c1", "c2", "c0", "c1"]
+    for index, clip in enumerate(clips):
+        ((states, frames),) = encode([sounds.undisturbed(index % 3)], encoder)
+        alike = np.array_equal(clip.shard, states)
+        assert alike == (index < 3)
+        assert (clip.begin, clip.states, clip.frames) == (0, len(clip.shard), frames) or not alike
+
+
 def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
     tmp_path: Path,
 ) -> None:
@@ -136,7 +155,7 @@ def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
     text = learner.clips[0].texts["en"]
     noise = np.random.default_rng(1).normal(0, 0.3, 16_000).astype(np.float32)
     slopes = []
-    for sound in (learner._undisturbed(0), tone(0) + noise):
+    for sound in (learner.sounds.undisturbed(0), tone(0) + noise):
         learner.encoder.zero_grad()
         pieces, _ = learner.losses_of([Utterance(0, sound, text)])
         torch.autograd.backward(pieces)

@@ -37,6 +37,8 @@ from earvoice.training.decoder import (
     as_heard,
     foretold,
     labels_alone,
+    names_of,
+    renamed,
     texts_of,
     unknown_pieces,
 )
@@ -181,6 +183,23 @@ def test_what_is_learned_is_how_the_decoder_writes(tmp_path: Path) -> None:
         expected = torch.nn.functional.cross_entropy(logits[0, 1:], wanted, reduction="sum")
         learned = learner.loss([Row(given, language, pieces)])
         assert learned.item() == pytest.approx(expected.item(), rel=0.02)
+
+
+def test_names_are_others_in_a_text_and_its_translation_alike() -> None:
+    """A name is kept by translations and has a capital wherever it stands in English."""
+    pairs = [
+        Pair("s", "So Tom met Ana in May.", "train", {"de": "So traf Tom im Mai Ana."}),
+        Pair("s", "I am so glad, Oslo.", "train", {"de": "Ich bin froh, Oslo."}),
+    ]
+    names = names_of(pairs)
+    assert names == ["Ana", "Oslo", "Tom"]
+    generator = np.random.default_rng(1)
+    given = pairs[0].english, pairs[0].translations["de"]
+    drawn = {renamed(*given, names, generator) for _ in range(200)}
+    assert drawn == {
+        (f"So {a} met {b} in May.", f"So traf {a} im Mai {b}.") for a in names for b in names
+    }
+    assert renamed("So it is.", "So ist es.", names, generator) == ("So it is.", "So ist es.")
 
 
 def test_a_text_to_translate_is_as_it_may_be_heard() -> None:

@@ -58,6 +58,8 @@ TEXT_WEIGHTS = {
 }  # fmt: skip
 """How often translations are learned from each text of a source in a pass; others once. Manuals say
 what nobody says, at length."""
+LANGUAGE_WEIGHTS = {"es": 2}
+"""And from each text of a language, beside: Spanish has fewer texts and lags behind."""
 SHORT_TATOEBA_SHARE = 0.4
 """Of Tatoeba's sentences of fewer than five words."""
 

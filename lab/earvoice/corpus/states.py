@@ -19,13 +19,19 @@ from earvoice.corpus.sound import Sound, as_int16
 from earvoice.models.config import Compression, ModelConfig, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation, feature_stream
 from earvoice.models.loaders.whisper import installed_whisper, read_whisper
-from earvoice.models.whisper import WhisperConfig, WhisperEncoder, WhisperFilterbank
+from earvoice.models.whisper import (
+    CtcBranchConfig,
+    WhisperConfig,
+    WhisperEncoder,
+    WhisperFilterbank,
+)
 from earvoice.runtime.files import atomic_write
 
 BATCH_S = 120.0
 SHORTEST_S, LONGEST_S = 0.1, 28.0
 COMPRESSION: Compression = "none"
 """Of what the decoder reads."""
+BRANCH = CtcBranchConfig(layers=4)
 SOUND_KEPT = ("spoken-", "nothing-")
 """Shards whose sound is nowhere else: the encoder's own training hears it again."""
 SOUND_SUFFIX = ".sound.npy"
@@ -60,7 +66,7 @@ def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
         (TargetLanguage("en"),),
         5,
         5,
-        encoder=WhisperConfig(tail_ms=tail_ms, compression=COMPRESSION),
+        encoder=WhisperConfig(tail_ms=tail_ms, compression=COMPRESSION, ctc=BRANCH),
     )
     encoder = WhisperEncoder(config)
     missing, unexpected = encoder.load_state_dict(pretrained_part("encoder"), strict=False)

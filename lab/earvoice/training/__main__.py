@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import soundfile
 import torch
 
@@ -22,7 +23,7 @@ from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.ctc import DROPOUT, CtcTrainer, with_branch
-from earvoice.training.data import read_clips
+from earvoice.training.data import Sounds, heard_by, read_clips
 from earvoice.training.decoder import (
     ENGLISH_RECIPE,
     TRANSLATION_RECIPE,
@@ -40,6 +41,7 @@ from earvoice.training.export import (
     CTC_FILE,
     ENCODER_FILE,
     ENGLISH_FILE,
+    LABELS_FILE,
     TAGS,
     TRANSLATIONS_FILE,
     adopt,
@@ -57,8 +59,8 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "export")
-NEED_RUN = ("adopt", "ctc", "english", "translations", "encoder", "export", "scores")
+NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "export")
+NEED_RUN = ("adopt", "ctc", "english", "translations", "encoder", "labels", "export", "scores")
 
 
 def main() -> None:
@@ -71,6 +73,7 @@ def main() -> None:
         "english": run_english,
         "translations": run_translations,
         "encoder": run_encoder,
+        "labels": run_labels,
         "export": run_export,
         "scores": run_scores,
     }
@@ -206,12 +209,27 @@ def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
 def run_encoder(options: argparse.Namespace) -> None:
     """The encoder and its branch, by what the decoder for English makes of their states."""
     source, target = vocabularies(options.corpus)
-    clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-"))
-    recordings = {clip.key: path for clip, path in read_people(options.data / "speech")}
     decoder = english_decoder(options.run, target, model_config(len(source), len(target)))
     encoder = trained_encoder(options.run, source, taught_share=0.0)
-    trainer = EncoderTrainer(encoder, decoder, clips, recordings, source, target, EncoderRecipe())
+    sounds = sounds_of(options)
+    trainer = EncoderTrainer(encoder, decoder, sounds, source, target, EncoderRecipe())
     trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, SEED)
+
+
+def run_labels(options: argparse.Namespace) -> None:
+    """The branch once more, by itself: the encoder is to stay as it is from now on."""
+    source, _ = vocabularies(options.corpus)
+    encoder = trained_encoder(options.run, source, dropout=DROPOUT)
+    clips = heard_by(encoder, sounds_of(options), np.random.default_rng(SEED))
+    trainer = CtcTrainer(encoder, clips, source)
+    trainer.train(options.run / LABELS_FILE, 60 * options.minutes, SEED)
+
+
+def sounds_of(options: argparse.Namespace) -> Sounds:
+    """Recordings, and what the corpus has kept the sound of."""
+    clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-"))
+    recordings = {clip.key: path for clip, path in read_people(options.data / "speech")}
+    return Sounds(clips, recordings)
 
 
 def run_export(options: argparse.Namespace) -> None:

@@ -84,7 +84,7 @@ class CtcTrainer(Trainer["Sequence[Labelled]"]):
     def restore(self, state: dict[str, Any]) -> None:
         self.branch.load_state_dict(state["branch"])
         for name, value in self.average.items():
-            value.copy_(state.get("average", state["branch"])[name])
+            value.copy_(state["average"][name])
 
 
 def masked(joined: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:

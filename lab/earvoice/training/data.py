@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from earvoice.corpus.build import BABBLING_CLIPS
+from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
 from earvoice.corpus.spoken import spoken_form, transcript
-from earvoice.corpus.states import SOUND_SUFFIX
+from earvoice.corpus.states import SOUND_SUFFIX, encode
 from earvoice.training.teacher import english_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from earvoice.models.whisper import WhisperEncoder
 
 D_MODEL = 384
 JOIN = 2
 HEARD_COLUMNS = 3
+ENCODED_CLIPS = 250
+"""How many are encoded at once."""
+WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
+"""In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
 
 @dataclass
@@ -124,3 +132,57 @@ def batches(sizes: Sequence[int], room: int, generator: np.random.Generator) -> 
         parts.append(part)
         generator.shuffle(parts)
         yield from parts
+
+
+class Sounds:
+    """What the clips sound like, recordings each time in another way.
+
+    Args:
+        recordings: the files of the clips that have not kept their sound, by their keys.
+    """
+
+    def __init__(self, clips: Sequence[Heard], recordings: Mapping[str, Path]) -> None:
+        self.clips, self._recordings = clips, recordings
+        self._read: dict[int, np.ndarray] = {}
+        recorded = [index for index in range(len(clips)) if self.is_recording(index)]
+        self._voices = [self.undisturbed(index) for index in recorded[:BABBLING_CLIPS]]
+
+    def is_recording(self, index: int) -> bool:
+        return self.clips[index].sound is None
+
+    def undisturbed(self, index: int) -> Sound:
+        """[n] float32 at 16 kHz."""
+        clip = self.clips[index]
+        kept = clip.sound
+        if kept is None:
+            if index not in self._read:
+                self._read[index] = as_int16(read_sound(self._recordings[clip.key]))
+            kept = self._read[index]
+        return np.asarray(kept, dtype=np.float32) / np.float32(INT16_SCALE)
+
+    def drawn(self, index: int, generator: np.random.Generator) -> Sound:
+        """A recording worsened, another clip as it is."""
+        sound = self.undisturbed(index)
+        if not self.is_recording(index):
+            return sound
+        return worsened(sound, self._voices, generator, **WORSE)
+
+
+def heard_by(
+    encoder: WhisperEncoder, sounds: Sounds, generator: np.random.Generator
+) -> list[Heard]:
+    """The clips with this encoder's states: recordings as they are, and worsened once."""
+    every = range(len(sounds.clips))
+    todo = [(index, False) for index in every]
+    todo += [(index, True) for index in every if sounds.is_recording(index)]
+    heard = []
+    for begin in range(0, len(todo), ENCODED_CLIPS):
+        part = todo[begin : begin + ENCODED_CLIPS]
+        given = [
+            sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
+            for index, worse in part
+        ]
+        for (index, _), (states, frames) in zip(part, encode(given, encoder), strict=True):
+            clip = sounds.clips[index]
+            heard.append(replace(clip, shard=states, begin=0, states=len(states), frames=frames))
+    return heard

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from abc import abstractmethod
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
+from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.states import COMPRESSION, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
@@ -40,6 +42,12 @@ MOST_FOLLOWING, JOINED_ROOM = 5, 80
 """How many follow at most, and pieces of English then: an utterance of half a minute."""
 PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
 """Of the texts to translate: without case and marks, and without the last mark."""
+RENAMED_SHARE = 0.5
+"""Of the names that stand in a text and in its translation: another stands there instead."""
+MOST_IN_LOWER_CASE = 0.05
+"""How often a name is written small at most, beside the times it is not."""
+LEAST_NAME_LETTERS = 3
+_LETTERS = re.compile(r"[^\W\d_]+")
 _UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
 _PART = re.compile(r"^(own\.\d+|pivot)\.")
 PART_ROOM = 1500
@@ -541,8 +549,9 @@ class TranslationTrainer(DecoderTrainer):
             (index, tag)
             for index, pair in enumerate(pairs)
             for tag in pair.translations
-            for _ in range(weights.get(pair.source, 1))
+            for _ in range(weights.get(pair.source, 1) * LANGUAGE_WEIGHTS.get(tag, 1))
         ]
+        self._names = names_of(pairs)
         self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
         self._lengths = [self._counts[index] for index, _ in self._texts]
 
@@ -567,6 +576,7 @@ class TranslationTrainer(DecoderTrainer):
                     break
                 english = f"{english} {following.english}"
                 text = f"{text} {following.translations[tag]}"
+        english, text = renamed(english, text, self._names, generator)
         pieces = self.target.encode(as_heard(english, generator))
         return Row(torch.tensor([*pieces, EOS]), self.tags[tag], self.target.encode(text))
 
@@ -575,6 +585,52 @@ class TranslationTrainer(DecoderTrainer):
         lengths = torch.tensor(list(map(len, texts)))
         padded = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD)
         return self.decoder.hidden(tokens, self.decoder.read_pivot(padded, lengths), lengths)
+
+
+def names_of(pairs: Sequence[Pair]) -> list[str]:
+    """Words that translations keep and English writes with a capital wherever they stand."""
+    words = Counter(word for pair in pairs for word in _LETTERS.findall(pair.english))
+    kept: set[str] = set()
+    for pair in pairs:
+        others = {word for text in pair.translations.values() for word in _LETTERS.findall(text)}
+        kept |= others.intersection(_LETTERS.findall(pair.english))
+    return sorted(
+        word
+        for word in kept
+        if word.istitle()
+        and len(word) >= LEAST_NAME_LETTERS
+        and words[word.lower()] <= MOST_IN_LOWER_CASE * words[word]
+    )
+
+
+def is_listed(names: Sequence[str], word: str) -> bool:
+    """Whether a word is in a sorted list."""
+    place = bisect_left(names, word)
+    return place < len(names) and names[place] == word
+
+
+def renamed(
+    english: str, text: str, names: Sequence[str], generator: np.random.Generator
+) -> tuple[str, str]:
+    """A text and its translation with other names in half of the places.
+
+    Names are to be kept, known or not.
+
+    Args:
+        names: see `names_of`.
+    """
+    both = set(_LETTERS.findall(english)).intersection(_LETTERS.findall(text))
+    chosen = {
+        name: names[int(generator.integers(len(names)))]
+        for name in sorted(both)
+        if is_listed(names, name) and generator.random() < RENAMED_SHARE
+    }
+
+    def other(match: re.Match[str]) -> str:
+        name: str = match[0]
+        return chosen.get(name, name)
+
+    return _LETTERS.sub(other, english), _LETTERS.sub(other, text)
 
 
 def as_heard(english: str, generator: np.random.Generator) -> str:

@@ -12,27 +12,22 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from earvoice.corpus.build import BABBLING_CLIPS
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
-from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
 from earvoice.corpus.states import features_of
 from earvoice.models.vocabulary import PAD, Vocabulary
-from earvoice.training.data import batches
+from earvoice.training.data import Sounds, batches
 from earvoice.training.decoder import read_and_wanted
 from earvoice.training.schedule import Trainer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
+    from earvoice.corpus.sound import Sound
     from earvoice.models.ctc import Encoded
     from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.whisper import WhisperEncoder
-    from earvoice.training.data import Heard
 
 MOST_TOKENS = 110
-WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
-"""In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +63,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
     Args:
         encoder: as it was pretrained, and its branch.
         decoder: for English; it stays as it is.
-        clips: recordings, and clips that have kept their sound.
-        recordings: the files of the former, by their keys.
+        sounds: of recordings, and of clips that have kept theirs.
     """
 
     losses: ClassVar[tuple[str, ...]] = ("pieces", "CTC")
@@ -78,8 +72,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         self,
         encoder: WhisperEncoder,
         decoder: TransformerDecoder,
-        clips: Sequence[Heard],
-        recordings: Mapping[str, Path],
+        sounds: Sounds,
         source: Vocabulary,
         target: Vocabulary,
         recipe: EncoderRecipe,
@@ -88,27 +81,24 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         self.encoder = encoder.train()
         self.decoder = decoder.eval().requires_grad_(requires_grad=False)
         self.source, self.target, self.recipe = source, target, recipe
-        self.clips = [
-            clip
-            for clip in clips
-            if clip.english is not None and len(target.encode(clip.english)) <= MOST_TOKENS
-        ]
+        self.sounds, self.clips = sounds, sounds.clips
         self.labels = [source.encode(clip.said or "") for clip in self.clips]
         branch = list(encoder.ctc.parameters())
         known = {id(parameter) for parameter in branch}
         own = [p for p in encoder.parameters() if id(p) not in known]
         peaks = ((own, recipe.peak_rate), (branch, recipe.ctc_peak_rate))
         super().__init__(dict(encoder.named_parameters()), peaks, recipe.average)
-        self._recordings = recordings
-        self._read: dict[int, np.ndarray] = {}
+        self._chosen = [
+            index
+            for index, clip in enumerate(self.clips)
+            if clip.english is not None and len(target.encode(clip.english)) <= MOST_TOKENS
+        ]
         self._foretold: dict[int, torch.Tensor] = {}
-        recorded = [i for i, clip in enumerate(self.clips) if clip.sound is None]
-        self._voices = [self._undisturbed(i) for i in recorded[:BABBLING_CLIPS]]
 
     def steps(self, generator: np.random.Generator) -> Iterator[Sequence[Utterance]]:
-        lengths = [2 * clip.states for clip in self.clips]
+        lengths = [2 * self.clips[index].states for index in self._chosen]
         for part in batches(lengths, self.recipe.room_frames, generator):
-            yield [self._utterance(index, generator) for index in part]
+            yield [self._utterance(self._chosen[place], generator) for place in part]
 
     def backward(self, drawn: Sequence[Utterance]) -> np.ndarray:
         # The CPU's fused attention takes longer to differentiate than its parts.
@@ -150,20 +140,8 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         return pieces.sum() / (wanted != PAD).sum(), ctc
 
     def _utterance(self, index: int, generator: np.random.Generator) -> Utterance:
-        clip = self.clips[index]
-        sound = self._undisturbed(index)
-        if clip.sound is None:
-            sound = worsened(sound, self._voices, generator, **WORSE)
-        return Utterance(index, sound, clip.english or "")
-
-    def _undisturbed(self, index: int) -> Sound:
-        clip = self.clips[index]
-        kept = clip.sound
-        if kept is None:
-            if index not in self._read:
-                self._read[index] = as_int16(read_sound(self._recordings[clip.key]))
-            kept = self._read[index]
-        return np.asarray(kept, dtype=np.float32) / np.float32(INT16_SCALE)
+        sound = self.sounds.drawn(index, generator)
+        return Utterance(index, sound, self.clips[index].english or "")
 
     def _tokens(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
         tag = self.target.id_of(f"<{SOURCE_LANGUAGE}>")
@@ -172,10 +150,10 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
     @torch.no_grad()
     def _told(self, utterances: Sequence[Utterance]) -> dict[int, torch.Tensor]:
         """By row of a recording: [pieces and end, V] what was foretold of each."""
-        rows = [row for row, u in enumerate(utterances) if self.clips[u.index].sound is None]
+        rows = [row for row, u in enumerate(utterances) if self.sounds.is_recording(u.index)]
         new = [utterances[row] for row in rows if utterances[row].index not in self._foretold]
         if new:
-            heard = _encoded(self.pretrained, [self._undisturbed(u.index) for u in new])
+            heard = _encoded(self.pretrained, [self.sounds.undisturbed(u.index) for u in new])
             tokens, wanted = self._tokens(new)
             with torch.autocast("cpu", torch.bfloat16):
                 hidden = self.decoder.hidden(tokens, heard.states, heard.lengths)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
-from earvoice.corpus.states import COMPRESSION
+from earvoice.corpus.states import BRANCH, COMPRESSION
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
@@ -36,9 +36,11 @@ TRANSLATIONS_FILE = "translations.pt"
 ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
 ENCODER_FILE = "encoder.pt"
+LABELS_FILE = "labels.pt"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
+LEAST_EMPTY_PROBABILITY = 0.97
 TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12"
 CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
 LANGUAGES = (
@@ -57,8 +59,8 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
         LANGUAGES,
         source_pieces,
         target_pieces,
-        encoder=WhisperConfig(compression=COMPRESSION),
-        decoder=WHISPER_DECODER,
+        encoder=WhisperConfig(compression=COMPRESSION, ctc=BRANCH),
+        decoder=replace(WHISPER_DECODER, least_empty_probability=LEAST_EMPTY_PROBABILITY),
         policy_defaults=PolicyDefaults(attention_layer=3),
     )
 
@@ -77,7 +79,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
         CheckpointError: the checkpoint is damaged, or of another shape.
         FileExistsError: the run has begun.
     """
-    for name in (CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE):
+    for name in (CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE, LABELS_FILE):
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)
@@ -140,23 +142,27 @@ def _decoder(config: ModelConfig, state: dict[str, torch.Tensor]) -> Transformer
 
 
 def trained_encoder(
-    run: Path, source: Vocabulary, taught_share: float = TAUGHT_SHARE
+    run: Path,
+    source: Vocabulary,
+    taught_share: float = TAUGHT_SHARE,
+    dropout: float = 0.0,
 ) -> WhisperEncoder:
     """What the run has learned: the branch, and the encoder if it was taught.
 
     Args:
         taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022).
+        dropout: of the branch.
     """
-    encoder = with_branch(source)
-    branch = torch.load(run / CTC_FILE, weights_only=True)
-    # Runs of before kept no average of it.
-    encoder.ctc.load_state_dict(branch.get("average", branch["branch"]))
+    encoder = with_branch(source, dropout)
+    encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["average"])
     if (run / ENCODER_FILE).exists():
         taught = torch.load(run / ENCODER_FILE, weights_only=True)["average"]
         first = encoder.state_dict()
         encoder.load_state_dict(
             {name: torch.lerp(first[name], taught[name], taught_share) for name in first}
         )
+    if (run / LABELS_FILE).exists():
+        encoder.ctc.load_state_dict(torch.load(run / LABELS_FILE, weights_only=True)["average"])
     return encoder.eval()
 
 

@@ -48,7 +48,10 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
         first_logits=first,
         first_attention=first - told,
     )
-    best = _best_of(logits, [prompt.forbid_end] * (len(draft) + 1))
+    end = float(logits[0, EOS] - logits[0].logsumexp(-1))
+    is_unlikely = math.exp(end) < prompt.least_end_probability
+    forbidden = [prompt.forbid_end] * len(draft)
+    best = _best_of(logits, [prompt.forbid_end or is_unlikely, *forbidden])
     if not math.isfinite(best[0][1]):
         raise overflowed()
     accepted = _agreeing([token for token, _, _ in best], draft)

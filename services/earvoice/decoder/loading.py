@@ -86,6 +86,7 @@ def describe(checkpoint: Checkpoint, name: str) -> ServedModel:
         head_count=config.decoder.heads,
         tokens=_token_table(vocabulary),
         max_tokens=config.decoder.max_new_tokens,
+        least_empty_probability=config.decoder.least_empty_probability,
     )
 
 

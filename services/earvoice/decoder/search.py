@@ -102,6 +102,9 @@ class SearchStrategy(Strategy):
             reads.attention_layer,
             forbid_end=False,
             attention_heads=reads.attention_heads,
+            least_end_probability=(
+                config.decoder.least_empty_probability if states.message.final else 0.0
+            ),
         )
         run, progress = self.begin(states, prompt)
         written = progress.tokens

@@ -170,6 +170,11 @@ class DecodeSession:
             attention_heads=tuple(reads.attention_heads),
             reported_prefix_tokens=len(message.prefix) if message.prefix_attention else 0,
             beam=beam if size > 1 else None,
+            least_end_probability=(
+                self._model.least_empty_probability
+                if states.message.final and not message.prefix
+                else 0.0
+            ),
         )
         self._stop(EndReason.REPLACED)
         self._generation = Generation(

@@ -41,6 +41,8 @@ class ServedModel:
     tokens: TokenTable
     max_tokens: int | None = None
     """Most tokens of a hypothesis after the language's; None means any number."""
+    least_empty_probability: float = 0.0
+    """Less likely, no hypothesis is empty."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
@@ -95,6 +97,7 @@ class Prompt:
             for them.
         attention_layer: decoder layer whose cross-attention is reported, from 1.
         forbid_end: never choose the end of sentence.
+        least_end_probability: of an end that comes first; less likely, it is not chosen there.
         attention_heads: heads whose mean is reported, from 1; empty takes all.
         reported_prefix_tokens: the last so many forced tokens' cross-attention is reported too.
         beam: how to search; None is greedy.
@@ -107,6 +110,7 @@ class Prompt:
     attention_heads: tuple[int, ...] = ()
     reported_prefix_tokens: int = 0
     beam: BeamPlan | None = None
+    least_end_probability: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

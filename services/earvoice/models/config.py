@@ -152,6 +152,8 @@ class DecoderConfig(ModelRecord):
     """The languages without layers of their own translate what the one that has some, the source's,
     writes of the states (Dalmia 2021): so many layers read that text both ways. 0: every language
     reads the states."""
+    least_empty_probability: float = parameter(0.0, minimum=0, maximum=1)
+    """How likely it must be that nothing was said; less likely, something is written."""
     shortlist: bool = False
     """Whether translations are made of some pieces alone, which the weights name, and of those of
     the text that they translate: the other rows of the output projection are not computed."""

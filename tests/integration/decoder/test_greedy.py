@@ -1,5 +1,6 @@
 """Greedy choice itself: against the reference in this repository, and what is never chosen."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import PredictedToken, Prompt, block_of
+from earvoice.decoder.strategy import BeamPlan, PredictedToken, Prompt, block_of
 from earvoice.models.config import (
     DecoderConfig,
     EncoderConfig,
@@ -104,6 +105,36 @@ def test_padding_and_start_are_never_chosen(
     choices = decode(decoder, reference["utt0/avg/states"], opening, 1)
     assert [choice.token for choice in choices] == [expected]
     assert choices[0].log_probability < -60
+
+
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("least", "is_empty"), [(0.0, True), (0.7, True), (0.8, False)])
+def test_an_end_that_comes_first_is_likely_enough(
+    decoder: CachedDecoder,
+    reference: dict[str, np.ndarray],
+    size: int,
+    least: float,
+    *,
+    is_empty: bool,
+) -> None:
+    """Three quarters of the probability, at every place, are the end's."""
+    others = CONFIG.target_pieces - 1
+    with torch.no_grad():
+        decoder.layer_norm.weight.zero_()
+        decoder.layer_norm.bias.fill_(1.0)
+        decoder.output_projection.weight.zero_()
+        decoder.output_projection.weight[END] = math.log(3 * others) / CONFIG.encoder.d_model
+    beam = None if size == 1 else BeamPlan(size, max_new_tokens=4)
+    opening = Prompt((END, 5), (), 1, False, beam=beam, least_end_probability=least)
+    strategy = SearchStrategy(decoder)
+    run, begun = strategy.begin(block_of(reference["utt0/avg/states"]), opening)
+    tokens = begun.tokens
+    while beam and not begun.beam:
+        (begun,) = strategy.step([run])
+    if beam:
+        tokens = min((each.tokens for each in begun.beam), key=len)
+    assert (tokens[0].token == END) == is_empty
+    assert math.exp(tokens[0].log_probability) == pytest.approx(0.75 if is_empty else 0.25 / others)
 
 
 def test_near_ties_are_marked(decoder: CachedDecoder, reference: dict[str, np.ndarray]) -> None:

@@ -18,6 +18,7 @@ from earvoice.decoder.settings import DecoderSettings
 from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import Pivot
+from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
 from tests.integration.decoder.conftest import Serve, random_states
 from tests.tiny_model import write_tiny_checkpoint
@@ -101,6 +102,25 @@ def test_what_was_written_in_the_source_language_is_expected_again(tmp_path: Pat
     assert found.attention == pytest.approx(expected.attention, abs=1e-5)
     assert counting.read[0] == [*counting.pivot_prompt, *earlier]
     assert after.source_text == before.source_text == alone.source_text
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_what_is_translated_is_not_empty_where_that_is_unlikely(
+    tmp_path: Path, *, final: bool
+) -> None:
+    """As what is written of the states alone, once all has been heard."""
+    write_tiny_checkpoint(tmp_path, translating=True)
+    decoder = load_checkpoint(tmp_path).network.transformer_decoder
+    shape = replace(decoder.config.decoder, least_empty_probability=1.0)
+    decoder.config = replace(decoder.config, decoder=shape)
+    own = decoder.stack_of(decoder.pivot_prompt)
+    with torch.no_grad():
+        own.layer_norm.weight.zero_()
+        own.layer_norm.bias.copy_(decoder.embed_tokens.weight[EOS])
+    block = block_of(torch.randn(9, decoder.config.encoder.d_model).numpy())
+    block.message.final = final
+    SearchStrategy(decoder).begin(block, Prompt((2, 5), (), 1, forbid_end=True))
+    assert (block.source_text == [EOS]) == (not final)
 
 
 def test_states_too_large_for_what_is_translated_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The protocol of one session, without network or gRPC."""
 
+from dataclasses import replace
+
 import pytest
 
 from earvoice.api.v1 import decoder_service_pb2 as pb
@@ -121,6 +123,22 @@ def test_what_was_written_of_an_utterance_is_known_to_its_next_states(
         block = engine.submitted[-1].states
         assert block.source_text == known
         block.source_text[:] = [7, 8]
+
+
+def test_an_end_that_comes_first_is_to_be_likely_when_all_has_been_heard(
+    engine: NotingEngine,
+) -> None:
+    """Not while more audio may come, nor after a prefix."""
+    model = replace(served_model(), least_empty_probability=0.9)
+    session = DecodeSession(model, engine, Outbox(8, engine.wake), max_states=10, max_tokens=20)
+    apply(session, opening())
+    for number, (final, prefix, least) in enumerate(
+        [(False, (), 0.0), (True, (), 0.9), (True, (5,), 0.0)], start=1
+    ):
+        apply(session, states(revision=number, final=final))
+        states_id = types_pb2.StatesId(utterance=0, revision=number)
+        apply(session, generate(number, states_id=states_id, prefix=prefix))
+        assert engine.submitted[-1].prompt.least_end_probability == least
 
 
 def test_partial_states_are_not_implemented(session: DecodeSession) -> None:
