@@ -22,7 +22,7 @@ from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.ctc import DROPOUT, CtcTrainer, with_branch
+from earvoice.training.ctc import DROPOUT, LAST_PEAK_RATE, CtcTrainer, with_branch
 from earvoice.training.data import Sounds, heard_by, read_clips
 from earvoice.training.decoder import (
     ENGLISH_RECIPE,
@@ -41,6 +41,7 @@ from earvoice.training.export import (
     CTC_FILE,
     ENCODER_FILE,
     ENGLISH_FILE,
+    HEARD_STATES_FILE,
     LABELS_FILE,
     TAGS,
     TRANSLATIONS_FILE,
@@ -220,8 +221,9 @@ def run_labels(options: argparse.Namespace) -> None:
     """The branch once more, by itself: the encoder is to stay as it is from now on."""
     source, _ = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
-    clips = heard_by(encoder, sounds_of(options), np.random.default_rng(SEED))
-    trainer = CtcTrainer(encoder, clips, source)
+    kept = options.run / HEARD_STATES_FILE
+    clips = heard_by(encoder, sounds_of(options), np.random.default_rng(SEED), kept)
+    trainer = CtcTrainer(encoder, clips, source, LAST_PEAK_RATE)
     trainer.train(options.run / LABELS_FILE, 60 * options.minutes, SEED)
 
 

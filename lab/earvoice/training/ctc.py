@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ROOM_FRAMES = 5000
 PEAK_RATE = 1.2e-3
+LAST_PEAK_RATE = 4e-4
+"""When the branch knows its labels already."""
 DROPOUT = 0.1
 AVERAGE = 0.996
 
@@ -43,18 +45,23 @@ class CtcTrainer(Trainer["Sequence[Labelled]"]):
 
     Args:
         encoder: with a branch for these pieces; the clips' states are its own.
+        peak_rate: the highest at which it learns.
     """
 
     losses: ClassVar[tuple[str, ...]] = ("CTC",)
 
     def __init__(
-        self, encoder: WhisperEncoder, clips: Sequence[Heard], vocabulary: Vocabulary
+        self,
+        encoder: WhisperEncoder,
+        clips: Sequence[Heard],
+        vocabulary: Vocabulary,
+        peak_rate: float = PEAK_RATE,
     ) -> None:
         self.encoder, self.branch, self.blank = encoder, encoder.ctc.train(), len(vocabulary)
         labels = [(clip, vocabulary.encode(clip.said)) for clip in clips if clip.said is not None]
         self.known = [(clip, own) for clip, own in labels if len(own) < clip.frames]
         parameters = dict(self.branch.named_parameters())
-        super().__init__(parameters, [(parameters.values(), PEAK_RATE)], AVERAGE)
+        super().__init__(parameters, [(parameters.values(), peak_rate)], AVERAGE)
 
     def steps(self, generator: np.random.Generator) -> Iterator[Sequence[Labelled]]:
         sizes = [clip.joined for clip, _ in self.known]

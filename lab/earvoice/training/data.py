@@ -14,6 +14,7 @@ from earvoice.corpus.build import BABBLING_CLIPS
 from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.corpus.states import SOUND_SUFFIX, encode
+from earvoice.runtime.files import atomic_write
 from earvoice.training.teacher import english_of
 
 if TYPE_CHECKING:
@@ -169,20 +170,33 @@ class Sounds:
 
 
 def heard_by(
-    encoder: WhisperEncoder, sounds: Sounds, generator: np.random.Generator
+    encoder: WhisperEncoder, sounds: Sounds, generator: np.random.Generator, kept: Path
 ) -> list[Heard]:
-    """The clips with this encoder's states: recordings as they are, and worsened once."""
+    """The clips with this encoder's states: recordings as they are, and worsened once.
+
+    Args:
+        kept: where the states are, or are written; whose they are is for the caller to know.
+    """
     every = range(len(sounds.clips))
     todo = [(index, False) for index in every]
     todo += [(index, True) for index in every if sounds.is_recording(index)]
-    heard = []
-    for begin in range(0, len(todo), ENCODED_CLIPS):
-        part = todo[begin : begin + ENCODED_CLIPS]
-        given = [
-            sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
-            for index, worse in part
-        ]
-        for (index, _), (states, frames) in zip(part, encode(given, encoder), strict=True):
-            clip = sounds.clips[index]
-            heard.append(replace(clip, shard=states, begin=0, states=len(states), frames=frames))
+    table = kept.with_suffix(".json")
+    if not table.exists():
+        rows, arrays = [], []
+        for begin in range(0, len(todo), ENCODED_CLIPS):
+            given = [
+                sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
+                for index, worse in todo[begin : begin + ENCODED_CLIPS]
+            ]
+            for states, frames in encode(given, encoder):
+                rows.append((len(states), frames))
+                arrays.append(states)
+        np.save(kept, np.concatenate(arrays))
+        with atomic_write(table) as partial:
+            partial.write_text(json.dumps(rows))
+    shard, begin, heard = np.load(kept, mmap_mode="r"), 0, []
+    for (index, _), (states, frames) in zip(todo, json.loads(table.read_text()), strict=True):
+        clip = sounds.clips[index]
+        heard.append(replace(clip, shard=shard, begin=begin, states=states, frames=frames))
+        begin += states
     return heard

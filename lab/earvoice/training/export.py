@@ -37,6 +37,7 @@ ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
 ENCODER_FILE = "encoder.pt"
 LABELS_FILE = "labels.pt"
+HEARD_STATES_FILE = "heard-states.npy"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
