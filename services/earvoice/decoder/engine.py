@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from earvoice.decoder.generation import EndReason, Event, Generation
-from earvoice.decoder.strategy import Progress, Strategy
+from earvoice.decoder.strategy import Preparation, Progress, Strategy
 from earvoice.runtime.engine import EngineLoad
 
 _LOG = logging.getLogger("earvoice.decoder.engine")
@@ -21,7 +21,8 @@ class DecoderEngine:
     """Computes all sessions' generations in one thread.
 
     Between two computations it takes new generations and ends those asked to stop; then it begins
-    at most one waiting generation (a prefill), then steps all running ones in one batch. It never
+    at most one waiting generation (a prefill), then steps all running ones in one batch. One that
+    needs something written first is stepped for that with the others, and waits again. It never
     waits for company: it sleeps only when nothing can be computed.
 
     Args:
@@ -109,8 +110,11 @@ class DecoderEngine:
         if not self._waiting:
             return
         generation, started_s = self._waiting[0], self._clock_s()
+        progress = Progress([])
         try:
-            run, progress = self._strategy.begin(generation.states, generation.prompt)
+            run = self._strategy.prepare(generation.states, generation.prompt)
+            if run is None or run.is_over:
+                run, progress = self._strategy.begin(generation.states, generation.prompt)
         except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
             self._end(generation, EndReason.ERROR, error)
             return
@@ -155,6 +159,12 @@ class DecoderEngine:
         self.load.record(now_s - started_s, len(batch))
         for generation, progress in zip(batch, results, strict=True):
             generation.compute(started_s, now_s, len(batch))
+            run = self._running[generation]
+            if isinstance(run, Preparation):
+                if run.is_over:
+                    del self._running[generation]
+                    self._waiting.appendleft(generation)
+                continue
             event, reason = generation.accept(progress, now_s)
             if event is not None:
                 self._post(event)

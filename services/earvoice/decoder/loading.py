@@ -119,22 +119,27 @@ def measure_segment_cost(
 ) -> SegmentCost:
     """Return the cost of one prefill a session, and of steps that all sessions share.
 
-    Where the model translates what it writes in the source language, that is read and gone on with
-    in the prefill. Measured on silence; the fastest of some repeats counts, since what else the
-    machine does can only slow a computation down.
+    Where the model translates what it writes in the source language, that is prefilled and stepped
+    as well. Measured on silence; the fastest of some repeats counts, since what else the machine
+    does can only slow a computation down.
     """
     end = model.tokens.end_token
     layer = model.description.default_attention_layer
     starts = [start for start in (strategy.source_prompt, (end,)) if start]
-    prefills_s, runs = [], []
+    runs: dict[tuple[int, ...], list[Any]] = {start: [] for start in starts}
+    prefills_s = []
     for _ in range(MANY):
-        states, began_s = _silence(model, STATES), clock_s()
+        states, prefill_s = _silence(model, STATES), 0.0
         for start in starts:
             forced = (*start, *(end,) * PREFIX_TOKENS)
             prompt = Prompt(forced, (end,) * DRAFT_TOKENS, layer, forbid_end=True)
-            run = strategy.begin(states, prompt)[0]
-        runs.append(run)
-        prefills_s.append(clock_s() - began_s)
+            source = strategy.prepare(states, prompt)
+            while source is not None and not source.is_over:
+                strategy.step([source])
+            began_s = clock_s()
+            runs[start].append(strategy.begin(states, prompt)[0])
+            prefill_s += clock_s() - began_s
+        prefills_s.append(prefill_s)
 
     def step_s(runs: list[Any]) -> float:
         durations_s = []
@@ -144,6 +149,6 @@ def measure_segment_cost(
             durations_s.append(clock_s() - began_s)
         return min(durations_s)
 
-    one_s, many_s = step_s(runs[:1]), step_s(runs)
-    alone_s = STEPS * one_s if strategy.source_prompt else 0.0
-    return fit_cost(min(prefills_s) + alone_s, STEPS * one_s, STEPS * many_s, MANY)
+    one_s = STEPS * sum(step_s(own[:1]) for own in runs.values())
+    many_s = STEPS * sum(step_s(own) for own in runs.values())
+    return fit_cost(min(prefills_s), one_s, many_s, MANY)

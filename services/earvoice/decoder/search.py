@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
@@ -12,7 +13,14 @@ import torch
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
 from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
-from earvoice.decoder.strategy import PredictedToken, Progress, Prompt, StateBlock, Strategy
+from earvoice.decoder.strategy import (
+    PredictedToken,
+    Preparation,
+    Progress,
+    Prompt,
+    StateBlock,
+    Strategy,
+)
 from earvoice.models.decoding import CachedDecoder, DecoderCache, Pivot
 from earvoice.models.lstm import LstmDecoder
 from earvoice.models.vocabulary import EOS
@@ -29,6 +37,37 @@ PIVOT_TOKENS_PER_STATE = 0.5
 LEAST_PIVOT_TOKENS = 16
 
 
+@dataclass(slots=True)
+class SourceRun(GreedyRun, Preparation):
+    """A text in the source language, for others to translate.
+
+    Attributes:
+        most: tokens that it is cut at.
+        known: what is known of the states; the text is put there, by `key`, when it is over.
+    """
+
+    states: StateBlock
+    most: int
+    known: dict[Hashable, Any]
+    key: Hashable
+    written: list[PredictedToken] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return self.written[-1].token == EOS or len(self.written) >= self.most
+
+    def take(self, tokens: Sequence[PredictedToken]) -> None:
+        self.written += tokens
+        if self.is_over:
+            self.states.source_text[:] = [choice.token for choice in self.written]
+            rows = torch.tensor([choice.attention for choice in self.written])
+            self.known[self.key] = Pivot(
+                [*self.states.source_text],
+                [choice.log_probability for choice in self.written],
+                rows.to(self.cache.cross_keys.device),
+            )
+
+
 class SearchStrategy(Strategy):
     """Searches as each prompt says; every row of every run goes through the network at once."""
 
@@ -36,6 +75,33 @@ class SearchStrategy(Strategy):
         self._decoder = decoder
         self.source_prompt = decoder.pivot_prompt
         self._memories: WeakKeyDictionary[StateBlock, dict[Hashable, Any]] = WeakKeyDictionary()
+
+    @torch.inference_mode()
+    def prepare(self, states: StateBlock, prompt: Prompt) -> SourceRun | None:
+        """What was written of the utterance's states before is a draft."""
+        known, key = self._known(states, prompt.forced)
+        if key in known or not self._decoder.is_translated(prompt.forced):
+            return None
+        config = cast("CachedDecoder", self._decoder).config  # others translate nothing
+        most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * states.message.state_count)
+        if config.decoder.max_new_tokens is not None:
+            most = min(most, config.decoder.max_new_tokens)
+        least = config.decoder.least_empty_probability if states.message.final else 0.0
+        reads = config.policy_defaults
+        source = Prompt(
+            self.source_prompt,
+            tuple(states.source_text[: most - 1]),
+            reads.attention_layer,
+            forbid_end=False,
+            attention_heads=reads.attention_heads,
+            # Of what something has been said, the text is not empty.
+            least_end_probability=math.inf if self._is_begun(prompt.forced) else least,
+        )
+        cache = self.memory_of(states, source.forced).fresh()
+        begun, progress = begin_greedy(self._decoder.prefill, cache, source)
+        run = SourceRun(source, begun.cache, begun.last_tokens, states, most, known, key)
+        run.take(progress.tokens)
+        return run
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
@@ -72,53 +138,36 @@ class SearchStrategy(Strategy):
             indices, greedy_runs, places = zip(*greedy, strict=True)
             taken = take_greedy(greedy_runs, logits[[*places]], [rows[place] for place in places])
             found.update(zip(indices, taken, strict=True))
+            for run, progress in zip(greedy_runs, taken, strict=True):
+                if isinstance(run, SourceRun):
+                    run.take(progress.tokens)
         return [found[index] for index in range(len(runs))]
 
     def memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
-        """Keys and values of these states: computed once, shared by all that attends to them."""
-        known, decoder = self._memories.setdefault(states, {}), self._decoder
-        is_translated = decoder.is_translated(tokens)
-        is_begun = is_translated and len(tokens) > len(self.source_prompt)
-        key = decoder.stack_of(tokens), is_begun
+        """Keys and values of these states: computed once, shared by all that attends to them.
+
+        The text that is to be translated is written first where it is not known yet.
+        """
+        known, key = self._known(states, tokens)
         if key not in known:
-            pivot = self._written(states, is_begun=is_begun) if is_translated else None
-            known[key] = decoder.open_cache(state_tensor(states), tokens, pivot)
+            source = self.prepare(states, Prompt((*tokens,), (), 1, forbid_end=False))
+            while source is not None and not source.is_over:
+                self.step([source])
+        pivot = known.get(key)
+        if pivot is None or isinstance(pivot, Pivot):
+            known[key] = self._decoder.open_cache(state_tensor(states), tokens, pivot)
         return known[key]
 
-    def _written(self, states: StateBlock, *, is_begun: bool) -> Pivot:
-        """Greedy search in the source language: what was written of the states before is a draft.
+    def _known(
+        self, states: StateBlock, tokens: Sequence[int]
+    ) -> tuple[dict[Hashable, Any], Hashable]:
+        """What is known of states, and where that of hypotheses with these tokens is."""
+        key = self._decoder.stack_of(tokens), self._is_begun(tokens)
+        return self._memories.setdefault(states, {}), key
 
-        Args:
-            is_begun: of what something has been said; it is not empty.
-        """
-        most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * states.message.state_count)
-        config = cast("CachedDecoder", self._decoder).config  # others translate nothing
-        if config.decoder.max_new_tokens is not None:
-            most = min(most, config.decoder.max_new_tokens)
-        reads = config.policy_defaults
-        prompt = Prompt(
-            self.source_prompt,
-            tuple(states.source_text[: most - 1]),
-            reads.attention_layer,
-            forbid_end=False,
-            attention_heads=reads.attention_heads,
-            least_end_probability=(
-                config.decoder.least_empty_probability if states.message.final else 0.0
-            ),
-        )
-        run, progress = self.begin(states, prompt)
-        written = progress.tokens
-        if is_begun and written[0].token == EOS:
-            written = self.begin(states, replace(prompt, draft=(), forbid_end=True))[1].tokens
-            prompt = replace(prompt, forced=(*prompt.forced, written[0].token), draft=())
-            run, progress = self.begin(states, prompt)
-            written += progress.tokens
-        while written[-1].token != EOS and len(written) < most:
-            written += self.step([run])[0].tokens
-        states.source_text[:] = [choice.token for choice in written]
-        sure = [choice.log_probability for choice in written]
-        rows = torch.tensor([choice.attention for choice in written])
-        return Pivot([*states.source_text], sure, rows.to(run.cache.cross_keys.device))
+    def _is_begun(self, tokens: Sequence[int]) -> bool:
+        """Whether something has been said of what is translated."""
+        return self._decoder.is_translated(tokens) and len(tokens) > len(self.source_prompt)
 
 
 def _source_of(cache: Any) -> list[PredictedToken]:

@@ -165,11 +165,33 @@ class Progress:
     source: list[PredictedToken] = field(default_factory=list)
 
 
+class Preparation(ABC):
+    """A run that writes what a hypothesis needs before it begins; see `Strategy.prepare`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool: ...
+
+
 class Strategy(ABC):
     """Chooses tokens for many hypotheses; all calls come from the engine's thread."""
 
     source_prompt: tuple[int, ...] = ()
     """What a hypothesis begins with in the language that others are translated from, if any."""
+
+    def prepare(self, states: StateBlock, prompt: Prompt) -> Preparation | None:  # noqa: ARG002 - for others
+        """Begin what is to be known first, such as the text that is translated.
+
+        Returns:
+            A run that is stepped as others are until it is over, so that `begin` finds everything;
+            None where nothing is needed any more.
+
+        Raises:
+            InvalidFieldError: as of `begin`.
+        """
+        return None
 
     @abstractmethod
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Any, Progress]:

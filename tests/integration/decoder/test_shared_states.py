@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from earvoice.models.checkpoint import load_checkpoint
 from earvoice.models.decoding import Pivot
 from earvoice.models.vocabulary import EOS
 from earvoice.runtime.errors import InvalidFieldError
+from tests.integration.decoder.caller import attention_of
 from tests.integration.decoder.conftest import Serve, random_states
 from tests.tiny_model import write_tiny_checkpoint
 
@@ -121,6 +123,53 @@ def test_what_is_translated_is_not_empty_where_that_is_unlikely(
     block.message.final = final
     SearchStrategy(decoder).begin(block, Prompt((2, 5), (), 1, forbid_end=True))
     assert (block.source_text == [EOS]) == (not final)
+
+
+def test_what_is_translated_is_written_of_many_states_at_once(tmp_path: Path) -> None:
+    """Step by step beside other texts and searches; each is what it would be alone."""
+    write_tiny_checkpoint(tmp_path, translating=True)
+    strategy = SearchStrategy(load_checkpoint(tmp_path).network.transformer_decoder)
+    blocks = [block_of(random_states(seed, 9)) for seed in range(4)]
+    alone = [strategy.begin(replace(block, source_text=[]), OPENING)[1] for block in blocks]
+    searching, _ = strategy.begin(blocks[0], OPENING)
+    sources = [strategy.prepare(block, OPENING) for block in blocks]
+    assert sources[0] is None, "it is known"
+    running = [source for source in sources if source is not None]
+    assert len(running) == len(blocks) - 1
+    while running := [source for source in running if not source.is_over]:
+        strategy.step([searching, *running])
+    for block, expected in zip(blocks, alone, strict=True):
+        assert strategy.prepare(block, OPENING) is None
+        found = strategy.begin(block, OPENING)[1]
+        assert [each.token for each in found.source] == [each.token for each in expected.source]
+        assert found.tokens[0].token == expected.tokens[0].token
+        assert found.tokens[0].attention == pytest.approx(expected.tokens[0].attention, abs=1e-5)
+
+
+async def test_sessions_that_translate_at_once_find_what_they_find_alone(
+    tmp_path: Path, serve: Serve
+) -> None:
+    write_tiny_checkpoint(tmp_path, translating=True)
+    loaded = load_decoder(DecoderSettings(model_path=tmp_path, device="cpu"))
+    running = await serve(loaded.model, loaded.strategy)
+    callers = [running.caller() for _ in range(4)]
+    for seed, caller in enumerate(callers):
+        await caller.open()
+        await caller.states(random_states(seed, 9))
+    alone = [await caller.generate(1, max_new_tokens=9) for caller in callers]
+    for seed, caller in enumerate(callers):
+        await caller.states(random_states(seed, 9), revision=2)
+    together = await asyncio.gather(
+        *(caller.generate(2, revision=2, max_new_tokens=9) for caller in callers)
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert other.tokens == one.tokens
+        assert [step.token for step in other.messages[0].source] == [
+            step.token for step in one.messages[0].source
+        ]
+        np.testing.assert_allclose(attention_of(other.steps), attention_of(one.steps), atol=1e-5)
+    for caller in callers:
+        await caller.close()
 
 
 def test_states_too_large_for_what_is_translated_are_refused(tmp_path: Path) -> None:
