@@ -13,6 +13,7 @@ from earvoice.decoder.generation import Generation
 from earvoice.decoder.strategy import Hypothesis as BeamHypothesis
 from earvoice.decoder.strategy import (
     PredictedToken,
+    Preparation,
     Progress,
     Prompt,
     ServedModel,
@@ -339,13 +340,36 @@ class ScriptedRun:
     searched: list[PredictedToken] = field(default_factory=list)
 
 
-class ScriptedStrategy(Strategy):
-    """Says the same script in every session, or the one that belongs to a revision."""
+@dataclass
+class ScriptedPreparation(ScriptedRun, Preparation):
+    """Is over when all is said."""
 
-    def __init__(self, scripts: dict[int, Sequence[int | Exception]]) -> None:
+    @property
+    def is_over(self) -> bool:
+        return not self.left
+
+
+class ScriptedStrategy(Strategy):
+    """Says the same script in every session, or the one that belongs to a revision.
+
+    Args:
+        first: by revision, what is to be said once before the script.
+    """
+
+    def __init__(
+        self,
+        scripts: dict[int, Sequence[int | Exception]],
+        first: dict[int, Sequence[int | Exception]] | None = None,
+    ) -> None:
         self._scripts = scripts
+        self._first = dict(first or {})
         self.batches: list[int] = []
         self.begun: list[Prompt] = []
+
+    def prepare(self, states: StateBlock, forced: Sequence[int]) -> ScriptedPreparation | None:
+        first = self._first.pop(states.message.states_id.revision, None)
+        prompt = Prompt((*forced,), (), 1, forbid_end=False)
+        return None if first is None else ScriptedPreparation([*first], prompt)
 
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[ScriptedRun, Progress]:
         """Accept the agreeing part of the draft and say one token more."""

@@ -13,7 +13,7 @@ from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.studies.word_times import time_words
-from earvoice.training.export import model_config, with_pivot
+from earvoice.training.export import model_config, with_pivot, with_shortlist
 
 pytestmark = pytest.mark.torch
 DEMO = Path(__file__).parents[2] / "demo"
@@ -32,8 +32,7 @@ def write(checkpoint: Checkpoint, sound: np.ndarray, tag: str) -> str:
 def test_the_shipped_model_is_small_and_of_the_recipes_shape(shipped: Checkpoint) -> None:
     config = shipped.config
     made = model_config(config.source_pieces, config.target_pieces)
-    made = with_pivot(made, shipped.target_vocabulary)
-    made = replace(made, decoder=replace(made.decoder, shortlist=True))
+    made = with_shortlist(with_pivot(made, shipped.target_vocabulary))
     chosen = {"policy_defaults": made.policy_defaults, "confidence": made.confidence}
     assert replace(config, **chosen) == made
     assert sum(path.stat().st_size for path in shipped_model_path().iterdir()) <= 90_000_000

@@ -115,7 +115,7 @@ def translations(recipe: Recipe = RECIPE) -> TranslationTrainer:
         for index, text in enumerate(SOURCE_TEXT)
     ]
     taught = torch.arange(len(target())) % 2 == 0
-    return TranslationTrainer(decoder, taught, pairs, {"s": 2}, target(), recipe)
+    return TranslationTrainer(decoder, taught, pairs, {"s": 2}, {"de": 2}, target(), recipe)
 
 
 @pytest.mark.parametrize("made", [english, translations])
@@ -191,15 +191,17 @@ def test_names_are_others_in_a_text_and_its_translation_alike() -> None:
         Pair("s", "So Tom met Ana in May.", "train", {"de": "So traf Tom im Mai Ana."}),
         Pair("s", "I am so glad, Oslo.", "train", {"de": "Ich bin froh, Oslo."}),
     ]
-    names = names_of(pairs)
+    names = names_of(pairs, "de")
     assert names == ["Ana", "Oslo", "Tom"]
+    assert names_of(pairs, "es") == []
     generator = np.random.default_rng(1)
     given = pairs[0].english, pairs[0].translations["de"]
     drawn = {renamed(*given, names, generator) for _ in range(200)}
     assert drawn == {
         (f"So {a} met {b} in May.", f"So traf {a} im Mai {b}.") for a in names for b in names
     }
-    assert renamed("So it is.", "So ist es.", names, generator) == ("So it is.", "So ist es.")
+    for same in (("So it is.", "So ist es."), ("Tom's son is Tom.", "Toms Sohn ist Tom.")):
+        assert {renamed(*same, names, generator) for _ in range(20)} == {same}
 
 
 def test_a_text_to_translate_is_as_it_may_be_heard() -> None:

@@ -59,7 +59,7 @@ TEXT_WEIGHTS = {
 """How often translations are learned from each text of a source in a pass; others once. Manuals say
 what nobody says, at length."""
 LANGUAGE_WEIGHTS = {"es": 2}
-"""And from each text of a language, beside: Spanish has fewer texts and lags behind."""
+"""Times so often by language, others once: Spanish has fewer texts and lags behind."""
 SHORT_TATOEBA_SHARE = 0.4
 """Of Tatoeba's sentences of fewer than five words."""
 

@@ -12,7 +12,7 @@ import torch
 from earvoice.client.audio_file import AudioFile
 from earvoice.client.errors import AudioSourceError
 from earvoice.decoder.search import SearchStrategy
-from earvoice.decoder.strategy import Prompt, block_of
+from earvoice.decoder.strategy import Prompt, block_of, least_end_probability
 from earvoice.encoder.audio import Resampler, decode_audio
 from earvoice.evaluation.bootstrap import Bootstrap, Floats, estimate, sentence_statistics
 from earvoice.evaluation.run_folder import RunProgress
@@ -46,8 +46,10 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
     forced = (EOS, vocabulary.id_of(tag)) if tag else (EOS,)
     strategy = SearchStrategy(checkpoint.network.transformer_decoder)
     states = checkpoint.network.encoder.encode(features).states
-    opening = Prompt(forced, (), 1, forbid_end=False)
-    run, progress = strategy.begin(block_of(states.numpy()), opening)
+    block = block_of(states.numpy(), final=True)
+    least = least_end_probability(checkpoint.config.decoder.least_empty_probability, block, ())
+    opening = Prompt(forced, (), 1, forbid_end=False, least_end_probability=least)
+    run, progress = strategy.begin(block, opening)
     tokens = [choice.token for choice in progress.tokens]
     while tokens[-1] != EOS and len(tokens) < _SPARE_TOKENS + _TOKENS_PER_STATE * len(states):
         tokens += [choice.token for choice in strategy.step([run])[0].tokens]

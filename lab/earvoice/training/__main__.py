@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import soundfile
 import torch
 
 from earvoice.corpus.clips import read_people
-from earvoice.corpus.recipe import SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
+from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
@@ -41,7 +40,6 @@ from earvoice.training.export import (
     CTC_FILE,
     ENCODER_FILE,
     ENGLISH_FILE,
-    HEARD_STATES_FILE,
     LABELS_FILE,
     TAGS,
     TRANSLATIONS_FILE,
@@ -171,7 +169,9 @@ def run_translations(options: argparse.Namespace) -> None:
     config = with_pivot(model_config(len(source), len(target)), target)
     decoder = first_translator(config, target, TRANSLATION_RECIPE.dropout)
     pairs, taught = translated(options.data), unknown_pieces(target, whisper_ranks())
-    trainer = TranslationTrainer(decoder, taught, pairs, TEXT_WEIGHTS, target, TRANSLATION_RECIPE)
+    trainer = TranslationTrainer(
+        decoder, taught, pairs, TEXT_WEIGHTS, LANGUAGE_WEIGHTS, target, TRANSLATION_RECIPE
+    )
     trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, SEED)
 
 
@@ -221,8 +221,7 @@ def run_labels(options: argparse.Namespace) -> None:
     """The branch once more, by itself: the encoder is to stay as it is from now on."""
     source, _ = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
-    kept = options.run / HEARD_STATES_FILE
-    clips = heard_by(encoder, sounds_of(options), np.random.default_rng(SEED), kept)
+    clips = heard_by(encoder, sounds_of(options), options.run / "heard", SEED)
     trainer = CtcTrainer(encoder, clips, source, LAST_PEAK_RATE)
     trainer.train(options.run / LABELS_FILE, 60 * options.minutes, SEED)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
+import shutil
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -169,34 +171,51 @@ class Sounds:
         return worsened(sound, self._voices, generator, **WORSE)
 
 
-def heard_by(
-    encoder: WhisperEncoder, sounds: Sounds, generator: np.random.Generator, kept: Path
-) -> list[Heard]:
+def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
     """The clips with this encoder's states: recordings as they are, and worsened once.
 
     Args:
-        kept: where the states are, or are written; whose they are is for the caller to know.
+        folder: where the states are kept, part by part; those of another encoder, or of other
+            clips, make way.
     """
+    _make_way(folder, _digest(encoder, [clip.key for clip in sounds.clips]))
     every = range(len(sounds.clips))
     todo = [(index, False) for index in every]
     todo += [(index, True) for index in every if sounds.is_recording(index)]
-    table = kept.with_suffix(".json")
-    if not table.exists():
-        rows, arrays = [], []
-        for begin in range(0, len(todo), ENCODED_CLIPS):
+    heard = []
+    for number, first in enumerate(range(0, len(todo), ENCODED_CLIPS)):
+        part, path = todo[first : first + ENCODED_CLIPS], folder / f"{number:03d}.npy"
+        table = path.with_suffix(".json")
+        if not table.exists():
+            generator = np.random.default_rng((seed, number))
             given = [
                 sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
-                for index, worse in todo[begin : begin + ENCODED_CLIPS]
+                for index, worse in part
             ]
-            for states, frames in encode(given, encoder):
-                rows.append((len(states), frames))
-                arrays.append(states)
-        np.save(kept, np.concatenate(arrays))
-        with atomic_write(table) as partial:
-            partial.write_text(json.dumps(rows))
-    shard, begin, heard = np.load(kept, mmap_mode="r"), 0, []
-    for (index, _), (states, frames) in zip(todo, json.loads(table.read_text()), strict=True):
-        clip = sounds.clips[index]
-        heard.append(replace(clip, shard=shard, begin=begin, states=states, frames=frames))
-        begin += states
+            encoded = list(encode(given, encoder))
+            np.save(path, np.concatenate([states for states, _ in encoded]))
+            with atomic_write(table) as partial:
+                partial.write_text(json.dumps([(len(each), frames) for each, frames in encoded]))
+        shard, begin = np.load(path, mmap_mode="r"), 0
+        for (index, _), (states, frames) in zip(part, json.loads(table.read_text()), strict=True):
+            clip = sounds.clips[index]
+            heard.append(replace(clip, shard=shard, begin=begin, states=states, frames=frames))
+            begin += states
     return heard
+
+
+def _digest(encoder: WhisperEncoder, keys: Sequence[str]) -> str:
+    digest = hashlib.sha256("\n".join(keys).encode())
+    for name, tensor in encoder.state_dict().items():
+        if not name.startswith("ctc."):
+            digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _make_way(folder: Path, digest: str) -> None:
+    """Leave a folder with nothing in it that is of anything else."""
+    known = folder / "digest"
+    if known.exists() and known.read_text() != digest:
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    known.write_text(digest)

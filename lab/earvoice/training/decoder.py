@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SOURCE_LANGUAGE, TARGET_LANGUAGES
+from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.states import COMPRESSION, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
@@ -46,7 +46,7 @@ RENAMED_SHARE = 0.5
 """Of the names that stand in a text and in its translation: another stands there instead."""
 MOST_IN_LOWER_CASE = 0.05
 """How often a name is written small at most, beside the times it is not."""
-LEAST_NAME_LETTERS = 3
+LEAST_NAME_LETTERS, LEAST_KEPT_SHARE = 3, 0.8
 _LETTERS = re.compile(r"[^\W\d_]+")
 _UNHEARD = re.compile(r"[^\w\s'%$€£&@/+-]")
 _PART = re.compile(r"^(own\.\d+|pivot)\.")
@@ -530,6 +530,7 @@ class TranslationTrainer(DecoderTrainer):
         decoder: with a pivot; its layers for English are taken out.
         taught: see `unknown_pieces`.
         weights: how often a pass reads each text of a source; others once.
+        language_weights: the same by language; they are multiplied.
     """
 
     def __init__(
@@ -538,6 +539,7 @@ class TranslationTrainer(DecoderTrainer):
         taught: torch.Tensor,
         pairs: Sequence[Pair],
         weights: Mapping[str, int],
+        language_weights: Mapping[str, int],
         target: Vocabulary,
         recipe: Recipe,
     ) -> None:
@@ -549,9 +551,9 @@ class TranslationTrainer(DecoderTrainer):
             (index, tag)
             for index, pair in enumerate(pairs)
             for tag in pair.translations
-            for _ in range(weights.get(pair.source, 1) * LANGUAGE_WEIGHTS.get(tag, 1))
+            for _ in range(weights.get(pair.source, 1) * language_weights.get(tag, 1))
         ]
-        self._names = names_of(pairs)
+        self._names = {tag: names_of(pairs, tag) for tag in {tag for _, tag in self._texts}}
         self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
         self._lengths = [self._counts[index] for index, _ in self._texts]
 
@@ -576,7 +578,7 @@ class TranslationTrainer(DecoderTrainer):
                     break
                 english = f"{english} {following.english}"
                 text = f"{text} {following.translations[tag]}"
-        english, text = renamed(english, text, self._names, generator)
+        english, text = renamed(english, text, self._names[tag], generator)
         pieces = self.target.encode(as_heard(english, generator))
         return Row(torch.tensor([*pieces, EOS]), self.tags[tag], self.target.encode(text))
 
@@ -587,26 +589,23 @@ class TranslationTrainer(DecoderTrainer):
         return self.decoder.hidden(tokens, self.decoder.read_pivot(padded, lengths), lengths)
 
 
-def names_of(pairs: Sequence[Pair]) -> list[str]:
-    """Words that translations keep and English writes with a capital wherever they stand."""
-    words = Counter(word for pair in pairs for word in _LETTERS.findall(pair.english))
-    kept: set[str] = set()
+def names_of(pairs: Sequence[Pair], tag: str) -> list[str]:
+    """Words that translations into a language keep, and that English writes with a capital."""
+    every, stand, kept = Counter[str](), Counter[str](), Counter[str]()
     for pair in pairs:
-        others = {word for text in pair.translations.values() for word in _LETTERS.findall(text)}
-        kept |= others.intersection(_LETTERS.findall(pair.english))
+        words = _LETTERS.findall(pair.english)
+        every.update(words)
+        if tag in pair.translations:
+            stand.update({*words})
+            kept.update({*words}.intersection(_LETTERS.findall(pair.translations[tag])))
     return sorted(
         word
-        for word in kept
+        for word, count in kept.items()
         if word.istitle()
         and len(word) >= LEAST_NAME_LETTERS
-        and words[word.lower()] <= MOST_IN_LOWER_CASE * words[word]
+        and count >= LEAST_KEPT_SHARE * stand[word]
+        and every[word.lower()] <= MOST_IN_LOWER_CASE * every[word]
     )
-
-
-def is_listed(names: Sequence[str], word: str) -> bool:
-    """Whether a word is in a sorted list."""
-    place = bisect_left(names, word)
-    return place < len(names) and names[place] == word
 
 
 def renamed(
@@ -617,14 +616,15 @@ def renamed(
     Names are to be kept, known or not.
 
     Args:
-        names: see `names_of`.
+        names: sorted; see `names_of`.
     """
-    both = set(_LETTERS.findall(english)).intersection(_LETTERS.findall(text))
-    chosen = {
-        name: names[int(generator.integers(len(names)))]
-        for name in sorted(both)
-        if is_listed(names, name) and generator.random() < RENAMED_SHARE
-    }
+    here, there = (Counter(_LETTERS.findall(each)) for each in (english, text))
+    chosen: dict[str, str] = {}
+    for word, count in here.items():
+        place = bisect_left(names, word)
+        is_name = place < len(names) and names[place] == word
+        if is_name and there[word] == count and generator.random() < RENAMED_SHARE:
+            chosen[word] = names[int(generator.integers(len(names)))]
 
     def other(match: re.Match[str]) -> str:
         name: str = match[0]

@@ -37,11 +37,11 @@ ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
 ENCODER_FILE = "encoder.pt"
 LABELS_FILE = "labels.pt"
-HEARD_STATES_FILE = "heard-states.npy"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LEAST_EMPTY_PROBABILITY = 0.97
+"""Of the sounds in which nobody says anything in English nearly all are surer."""
 TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12"
 CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
 LANGUAGES = (
@@ -73,6 +73,11 @@ def with_pivot(config: ModelConfig, target: Vocabulary) -> ModelConfig:
     return replace(config, decoder=decoder)
 
 
+def with_shortlist(config: ModelConfig) -> ModelConfig:
+    """As it is exported: training writes translations from all pieces."""
+    return replace(config, decoder=replace(config.decoder, shortlist=True))
+
+
 def adopt(model: Path, corpus: Path, run: Path) -> None:
     """Let a run go on from a checkpoint's weights and vocabularies, with a fresh optimiser.
 
@@ -87,6 +92,9 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     parts = read_directory(model)
     if not parts.config.decoder.pivot_layers:
         raise CheckpointError(f"{model.name} has no pivot_layers; allowed: a model that has some")
+    branch_shape = getattr(parts.config.encoder, "ctc", None)
+    if branch_shape != BRANCH:
+        raise CheckpointError(f"{model.name} has encoder.ctc = {branch_shape}; allowed: {BRANCH}")
     folder = corpus / "vocabulary"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "source.model").write_bytes(parts.source_vocabulary.model)
@@ -151,7 +159,8 @@ def trained_encoder(
     """What the run has learned: the branch, and the encoder if it was taught.
 
     Args:
-        taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022).
+        taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022); with 0
+            the branch is the one that has learned from the pretrained encoder's states.
         dropout: of the branch.
     """
     encoder = with_branch(source, dropout)
@@ -162,7 +171,7 @@ def trained_encoder(
         encoder.load_state_dict(
             {name: torch.lerp(first[name], taught[name], taught_share) for name in first}
         )
-    if (run / LABELS_FILE).exists():
+    if taught_share and (run / LABELS_FILE).exists():
         encoder.ctc.load_state_dict(torch.load(run / LABELS_FILE, weights_only=True)["average"])
     return encoder.eval()
 
@@ -189,7 +198,7 @@ def export(
     """
     config = with_pivot(model_config(len(source), len(target)), target)
     decoder = exported_decoder(run, target, config).state_dict()
-    config = replace(config, decoder=replace(config.decoder, shortlist=True))
+    config = with_shortlist(config)
     tensors = {f"encoder.{n}": v for n, v in trained_encoder(run, source).state_dict().items()}
     decoder["shortlist"] = shortlist_of(translations, target)
     tensors |= {f"decoder.{n}": v for n, v in decoder.items()}

@@ -110,8 +110,10 @@ class BeamRun:
         log_probs = logits.log_softmax(-1)
         # The released code makes no empty hypothesis where nothing is forced but the start.
         is_empty = self._live[0].length == 0 and not self._is_transducer
-        is_unlikely = self._live[0].parent is None and (
-            math.exp(float(log_probs[0, EOS])) < self.prompt.least_end_probability
+        is_unlikely = (
+            self.prompt.least_end_probability > 0
+            and self._live[0].parent is None
+            and math.exp(float(log_probs[0, EOS])) < self.prompt.least_end_probability
         )
         forbid(log_probs, end=self.prompt.forbid_end or is_empty or is_unlikely)
         totals = log_probs.new_tensor([node.total for node in self._live])

@@ -112,7 +112,7 @@ class DecoderEngine:
         generation, started_s = self._waiting[0], self._clock_s()
         progress = Progress([])
         try:
-            run = self._strategy.prepare(generation.states, generation.prompt)
+            run = self._strategy.prepare(generation.states, generation.prompt.forced)
             if run is None or run.is_over:
                 run, progress = self._strategy.begin(generation.states, generation.prompt)
         except Exception as error:  # noqa: BLE001 - one session's failure must not touch others
@@ -157,21 +157,25 @@ class DecoderEngine:
     ) -> None:
         now_s = self._clock_s()
         self.load.record(now_s - started_s, len(batch))
+        prepared: list[Generation] = []
         for generation, progress in zip(batch, results, strict=True):
             generation.compute(started_s, now_s, len(batch))
             run = self._running[generation]
             if isinstance(run, Preparation):
+                event, reason = None, None
                 if run.is_over:
-                    del self._running[generation]
-                    self._waiting.appendleft(generation)
-                continue
-            event, reason = generation.accept(progress, now_s)
+                    prepared.append(generation)
+            else:
+                event, reason = generation.accept(progress, now_s)
             if event is not None:
                 self._post(event)
             if reason is not None:
                 self._end(generation, reason)
             elif generation.outbox.full:
                 generation.pause(now_s)
+        for generation in reversed(prepared):
+            del self._running[generation]
+            self._waiting.appendleft(generation)
 
     def _end(
         self, generation: Generation, reason: EndReason, failure: Exception | None = None

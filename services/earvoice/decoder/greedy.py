@@ -48,10 +48,11 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
         first_logits=first,
         first_attention=first - told,
     )
-    end = float(logits[0, EOS] - logits[0].logsumexp(-1))
-    is_unlikely = math.exp(end) < prompt.least_end_probability
-    forbidden = [prompt.forbid_end] * len(draft)
-    best = _best_of(logits, [prompt.forbid_end or is_unlikely, *forbidden])
+    forbidden = [prompt.forbid_end] * (len(draft) + 1)
+    if prompt.least_end_probability:
+        end = float(logits[0, EOS] - logits[0].logsumexp(-1))
+        forbidden[0] |= math.exp(end) < prompt.least_end_probability
+    best = _best_of(logits, forbidden)
     if not math.isfinite(best[0][1]):
         raise overflowed()
     accepted = _agreeing([token for token, _, _ in best], draft)

@@ -133,7 +133,7 @@ def measure_segment_cost(
         for start in starts:
             forced = (*start, *(end,) * PREFIX_TOKENS)
             prompt = Prompt(forced, (end,) * DRAFT_TOKENS, layer, forbid_end=True)
-            source = strategy.prepare(states, prompt)
+            source = strategy.prepare(states, forced)
             while source is not None and not source.is_over:
                 strategy.step([source])
             began_s = clock_s()

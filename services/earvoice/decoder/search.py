@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,12 +13,14 @@ from earvoice.api.v1 import types_pb2
 from earvoice.decoder.beam import BeamRun, begin_beam
 from earvoice.decoder.greedy import GreedyRun, begin_greedy, take_greedy
 from earvoice.decoder.strategy import (
+    NEVER,
     PredictedToken,
     Preparation,
     Progress,
     Prompt,
     StateBlock,
     Strategy,
+    least_end_probability,
 )
 from earvoice.models.decoding import CachedDecoder, DecoderCache, Pivot
 from earvoice.models.lstm import LstmDecoder
@@ -58,8 +59,8 @@ class SourceRun(GreedyRun, Preparation):
 
     def take(self, tokens: Sequence[PredictedToken]) -> None:
         self.written += tokens
+        self.states.source_text[:] = [choice.token for choice in self.written]
         if self.is_over:
-            self.states.source_text[:] = [choice.token for choice in self.written]
             rows = torch.tensor([choice.attention for choice in self.written])
             self.known[self.key] = Pivot(
                 [*self.states.source_text],
@@ -77,16 +78,16 @@ class SearchStrategy(Strategy):
         self._memories: WeakKeyDictionary[StateBlock, dict[Hashable, Any]] = WeakKeyDictionary()
 
     @torch.inference_mode()
-    def prepare(self, states: StateBlock, prompt: Prompt) -> SourceRun | None:
+    def prepare(self, states: StateBlock, forced: Sequence[int]) -> SourceRun | None:
         """What was written of the utterance's states before is a draft."""
-        known, key = self._known(states, prompt.forced)
-        if key in known or not self._decoder.is_translated(prompt.forced):
+        known, key = self._known(states, forced)
+        if key in known or not self._decoder.is_translated(forced):
             return None
         config = cast("CachedDecoder", self._decoder).config  # others translate nothing
         most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * states.message.state_count)
         if config.decoder.max_new_tokens is not None:
             most = min(most, config.decoder.max_new_tokens)
-        least = config.decoder.least_empty_probability if states.message.final else 0.0
+        least = least_end_probability(config.decoder.least_empty_probability, states, ())
         reads = config.policy_defaults
         source = Prompt(
             self.source_prompt,
@@ -95,7 +96,7 @@ class SearchStrategy(Strategy):
             forbid_end=False,
             attention_heads=reads.attention_heads,
             # Of what something has been said, the text is not empty.
-            least_end_probability=math.inf if self._is_begun(prompt.forced) else least,
+            least_end_probability=NEVER if self._is_begun(forced) else least,
         )
         cache = self.memory_of(states, source.forced).fresh()
         begun, progress = begin_greedy(self._decoder.prefill, cache, source)
@@ -106,6 +107,9 @@ class SearchStrategy(Strategy):
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
         cache, prefill = self.memory_of(states, prompt.forced).fresh(), self._decoder.prefill
+        if self._decoder.is_translated(prompt.forced):
+            # Whether something was said shows in what is translated.
+            prompt = replace(prompt, least_end_probability=0.0)
         run: Run
         if prompt.beam is None:
             run, progress = begin_greedy(prefill, cache, prompt)
@@ -150,7 +154,7 @@ class SearchStrategy(Strategy):
         """
         known, key = self._known(states, tokens)
         if key not in known:
-            source = self.prepare(states, Prompt((*tokens,), (), 1, forbid_end=False))
+            source = self.prepare(states, tokens)
             while source is not None and not source.is_over:
                 self.step([source])
         pivot = known.get(key)

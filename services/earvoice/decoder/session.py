@@ -8,7 +8,13 @@ from earvoice.api.v1 import decoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.decoder.engine import DecoderEngine
 from earvoice.decoder.generation import EndReason, Generation, Outbox
-from earvoice.decoder.strategy import BeamPlan, Prompt, ServedModel, StateBlock
+from earvoice.decoder.strategy import (
+    BeamPlan,
+    Prompt,
+    ServedModel,
+    StateBlock,
+    least_end_probability,
+)
 from earvoice.runtime.errors import (
     InvalidFieldError,
     LanguageNotSupportedError,
@@ -170,10 +176,8 @@ class DecodeSession:
             attention_heads=tuple(reads.attention_heads),
             reported_prefix_tokens=len(message.prefix) if message.prefix_attention else 0,
             beam=beam if size > 1 else None,
-            least_end_probability=(
-                self._model.least_empty_probability
-                if states.message.final and not message.prefix
-                else 0.0
+            least_end_probability=least_end_probability(
+                self._model.least_empty_probability, states, message.prefix
             ),
         )
         self._stop(EndReason.REPLACED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ class ServedModel:
     max_tokens: int | None = None
     """Most tokens of a hypothesis after the language's; None means any number."""
     least_empty_probability: float = 0.0
-    """Less likely, no hypothesis is empty."""
+    """Of final states without a prefix: an empty hypothesis must be at least so likely."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
@@ -58,7 +59,7 @@ class StateBlock:
     source_text: list[int] = field(default_factory=list)
 
 
-def block_of(states: NDArray[np.float32], revision: int = 1) -> StateBlock:
+def block_of(states: NDArray[np.float32], revision: int = 1, *, final: bool = False) -> StateBlock:
     """Return [S, d] states as an encoder would send them."""
     state_count, dimension = states.shape
     return StateBlock(
@@ -68,8 +69,17 @@ def block_of(states: NDArray[np.float32], revision: int = 1) -> StateBlock:
             dimension=dimension,
             element_type=types_pb2.ELEMENT_TYPE_FLOAT32,
             data=states.astype("<f4", copy=False).tobytes(),
+            final=final,
         )
     )
+
+
+def least_end_probability(least_empty: float, states: StateBlock, prefix: Sequence[int]) -> float:
+    """How likely an end must be that comes first, for a model with this probability.
+
+    While more may be said, "nothing yet" is a good answer.
+    """
+    return least_empty if states.message.final and not prefix else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,10 @@ class BeamPlan:
     all_hypotheses: bool = False
 
 
+NEVER = math.inf
+"""More than any probability."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """What a hypothesis starts from.
@@ -98,6 +112,7 @@ class Prompt:
         attention_layer: decoder layer whose cross-attention is reported, from 1.
         forbid_end: never choose the end of sentence.
         least_end_probability: of an end that comes first; less likely, it is not chosen there.
+            `NEVER` forbids it.
         attention_heads: heads whose mean is reported, from 1; empty takes all.
         reported_prefix_tokens: the last so many forced tokens' cross-attention is reported too.
         beam: how to search; None is greedy.
@@ -181,8 +196,11 @@ class Strategy(ABC):
     source_prompt: tuple[int, ...] = ()
     """What a hypothesis begins with in the language that others are translated from, if any."""
 
-    def prepare(self, states: StateBlock, prompt: Prompt) -> Preparation | None:  # noqa: ARG002 - for others
+    def prepare(self, states: StateBlock, forced: Sequence[int]) -> Preparation | None:  # noqa: ARG002 - for others
         """Begin what is to be known first, such as the text that is translated.
+
+        Args:
+            forced: of the prompt that is to begin.
 
         Returns:
             A run that is stepped as others are until it is over, so that `begin` finds everything;

@@ -153,7 +153,8 @@ class DecoderConfig(ModelRecord):
     writes of the states (Dalmia 2021): so many layers read that text both ways. 0: every language
     reads the states."""
     least_empty_probability: float = parameter(0.0, minimum=0, maximum=1)
-    """How likely it must be that nothing was said; less likely, something is written."""
+    """How likely it must be that nothing was said; less likely, something is written of the states.
+    """
     shortlist: bool = False
     """Whether translations are made of some pieces alone, which the weights name, and of those of
     the text that they translate: the other rows of the output projection are not computed."""
@@ -164,6 +165,9 @@ class DecoderConfig(ModelRecord):
         if self.own_layers and (self.architecture == "lstm" or self.predictor_layers):
             allowed = "none with LSTMs and in a transducer"
             raise ParameterError("own_layers", self.own_layers, allowed)
+        if self.least_empty_probability and self.is_transducer:
+            allowed = "0 in a transducer, whose end means that it waits"
+            raise ParameterError("least_empty_probability", self.least_empty_probability, allowed)
         if self.pivot_layers and len(self.own_layers) != 1:
             raise ParameterError("pivot_layers", self.pivot_layers, "0 without one of own_layers")
         if self.shortlist and not (self.pivot_layers and self.tied_embeddings):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
+from pathlib import Path
 
 import pytest
 
-from earvoice.decoder.loading import MANY, STEPS, measure_segment_cost
+from earvoice.decoder.loading import MANY, STEPS, load_decoder, measure_segment_cost
+from earvoice.decoder.settings import DecoderSettings
+from tests.tiny_model import write_tiny_checkpoint
 
 pytestmark = pytest.mark.torch
 
@@ -17,6 +20,15 @@ def test_prefills_are_each_sessions_own_and_steps_are_shared(tiny):
     clock_s = itertools.count(0, 0.125)
     cost = measure_segment_cost(tiny.model, tiny.strategy, lambda: next(clock_s))
     assert cost == (0.125, STEPS * 0.125)
+
+
+def test_where_a_text_is_translated_it_is_prefilled_and_stepped_as_well(tmp_path: Path) -> None:
+    """It is written before the clock is read."""
+    write_tiny_checkpoint(tmp_path, translating=True)
+    loaded = load_decoder(DecoderSettings(model_path=tmp_path, device="cpu"))
+    clock_s = itertools.count(0, 0.125)
+    cost = measure_segment_cost(loaded.model, loaded.strategy, lambda: next(clock_s))
+    assert cost == (2 * 0.125, 2 * STEPS * 0.125)
 
 
 def test_a_real_clock_finds_a_cost(tiny):

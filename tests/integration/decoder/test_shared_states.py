@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional
 
 from earvoice.decoder.loading import load_decoder
 from earvoice.decoder.search import SearchStrategy
@@ -119,10 +120,31 @@ def test_what_is_translated_is_not_empty_where_that_is_unlikely(
     with torch.no_grad():
         own.layer_norm.weight.zero_()
         own.layer_norm.bias.copy_(decoder.embed_tokens.weight[EOS])
-    block = block_of(torch.randn(9, decoder.config.encoder.d_model).numpy())
-    block.message.final = final
+    block = block_of(random_states(1, 9), final=final)
     SearchStrategy(decoder).begin(block, Prompt((2, 5), (), 1, forbid_end=True))
     assert (block.source_text == [EOS]) == (not final)
+
+
+def test_a_translation_of_nothing_is_empty(tmp_path: Path) -> None:
+    """However sure it should be that there is nothing: that shows in what it translates."""
+    write_tiny_checkpoint(tmp_path, translating=True)
+    decoder = load_checkpoint(tmp_path).network.transformer_decoder
+    strategy = SearchStrategy(decoder)
+    weight = decoder.embed_tokens.weight
+    wanted = functional.one_hot(torch.tensor([EOS]), len(weight)).T.float()
+    for stack in (decoder, decoder.stack_of(decoder.pivot_prompt)):
+        with torch.no_grad():
+            stack.layer_norm.weight.zero_()
+            stack.layer_norm.bias.copy_(torch.linalg.lstsq(weight, 9 * wanted).solution[:, 0])
+    opening = Prompt((2, 5), (), 1, forbid_end=False, least_end_probability=1.0)
+    for beam in (None, BeamPlan(3, max_new_tokens=4)):
+        block = block_of(random_states(1, 9), final=True)
+        run, found = strategy.begin(block, replace(opening, beam=beam))
+        while beam and not found.beam:
+            (found,) = strategy.step([run])
+        assert block.source_text == [EOS]
+        first = (found.beam[0].tokens if beam else found.tokens)[0]
+        assert first.token == EOS
 
 
 def test_what_is_translated_is_written_of_many_states_at_once(tmp_path: Path) -> None:
@@ -132,14 +154,14 @@ def test_what_is_translated_is_written_of_many_states_at_once(tmp_path: Path) ->
     blocks = [block_of(random_states(seed, 9)) for seed in range(4)]
     alone = [strategy.begin(replace(block, source_text=[]), OPENING)[1] for block in blocks]
     searching, _ = strategy.begin(blocks[0], OPENING)
-    sources = [strategy.prepare(block, OPENING) for block in blocks]
+    sources = [strategy.prepare(block, OPENING.forced) for block in blocks]
     assert sources[0] is None, "it is known"
     running = [source for source in sources if source is not None]
     assert len(running) == len(blocks) - 1
     while running := [source for source in running if not source.is_over]:
         strategy.step([searching, *running])
     for block, expected in zip(blocks, alone, strict=True):
-        assert strategy.prepare(block, OPENING) is None
+        assert strategy.prepare(block, OPENING.forced) is None
         found = strategy.begin(block, OPENING)[1]
         assert [each.token for each in found.source] == [each.token for each in expected.source]
         assert found.tokens[0].token == expected.tokens[0].token
@@ -157,18 +179,19 @@ async def test_sessions_that_translate_at_once_find_what_they_find_alone(
         await caller.open()
         await caller.states(random_states(seed, 9))
     alone = [await caller.generate(1, max_new_tokens=9) for caller in callers]
-    for seed, caller in enumerate(callers):
-        await caller.states(random_states(seed, 9), revision=2)
-    together = await asyncio.gather(
-        *(caller.generate(2, revision=2, max_new_tokens=9) for caller in callers)
-    )
+    # Of the utterance before, each text would be a draft that stands as a whole.
+    again = [running.caller() for _ in callers]
+    for seed, caller in enumerate(again):
+        await caller.open()
+        await caller.states(random_states(seed, 9))
+    together = await asyncio.gather(*(caller.generate(1, max_new_tokens=9) for caller in again))
     for one, other in zip(alone, together, strict=True):
         assert other.tokens == one.tokens
         assert [step.token for step in other.messages[0].source] == [
             step.token for step in one.messages[0].source
         ]
         np.testing.assert_allclose(attention_of(other.steps), attention_of(one.steps), atol=1e-5)
-    for caller in callers:
+    for caller in (*callers, *again):
         await caller.close()
 
 

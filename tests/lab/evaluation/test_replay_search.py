@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -91,6 +92,28 @@ def test_guesses_change_no_token(tiny_path: Path, all_wanted: list[dict], knows:
         result = task.result()
         assert list(result.tokens) == chosen
         torch.testing.assert_close(result.weights[1].mean(0), attention, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_nothing_is_found_only_where_the_services_would(tiny_path: Path, *, final: bool):
+    """A model that is never sure enough that nothing was said writes something of it all."""
+    config = load_checkpoint(tiny_path).config
+    shape = replace(config.decoder, least_empty_probability=1.0)
+    decoder = CachedDecoder(replace(config, decoder=shape)).eval()
+    with torch.no_grad():
+        decoder.layer_norm.weight.zero_()
+        decoder.layer_norm.bias.fill_(1.0)
+        decoder.output_projection.weight.zero_()
+        decoder.output_projection.weight[EOS] = 0.1
+    blocks = [block_of(states_of(6).numpy(), final=final) for _ in range(2)]
+    tasks = [
+        SearchTask(HypothesisRequest(0, prefix, 4, forbid_end=False), block)
+        for prefix, block in zip(((), (5,)), blocks, strict=True)
+    ]
+    search(SearchStrategy(decoder), decoder, (EOS,), tasks)
+    whole, rest = (task.result().tokens for task in tasks)
+    assert (whole[0] == EOS) == (not final)
+    assert rest[0] == EOS
 
 
 def test_a_beam_is_searched_in_any_company(tiny_path: Path):

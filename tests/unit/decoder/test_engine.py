@@ -213,6 +213,84 @@ async def test_failure_ends_only_its_own_generation(
     assert tokens_of(await until_end(good)) == [*range(5, 25), END_TOKEN]
 
 
+async def test_what_is_written_first_shares_batches_and_is_not_told(
+    engines: list[DecoderEngine],
+) -> None:
+    """Those that are prepared in the same step begin in the order they came in."""
+    strategy = ScriptedStrategy(
+        {key: [5, END_TOKEN] for key in (1, 2, 3)}, {1: [9] * 6, 2: [9] * 5, 3: [9] * 4}
+    )
+    engine = DecoderEngine(strategy)
+    engines.append(engine)
+    outboxes = [Outbox(100, engine.wake) for _ in range(3)]
+    for revision, outbox in enumerate(outboxes, start=1):
+        engine.submit(generation(outbox, revision, draft=[40 + revision]))
+    engine.start()
+    for outbox in outboxes:
+        assert tokens_of(await until_end(outbox)) == [5, END_TOKEN]
+    assert max(strategy.batches) == 3
+    assert [prompt.draft for prompt in strategy.begun] == [(41,), (42,), (43,)]
+
+
+@pytest.mark.parametrize("reason", [EndReason.HALTED, EndReason.REPLACED])
+async def test_who_is_stopped_before_it_has_begun_ends(
+    engines: list[DecoderEngine], reason: EndReason
+) -> None:
+    strategy = ScriptedStrategy({1: ENDLESS, 2: [5, END_TOKEN]}, {1: [9] * 1_000_000})
+    engine = start(engines, strategy)
+    stopped, other = Outbox(4, engine.wake), Outbox(100, engine.wake)
+    running = generation(stopped)
+    engine.submit(running)
+    engine.submit(generation(other, 2))
+    assert tokens_of(await until_end(other)) == [5, END_TOKEN]
+    running.stop(reason)
+    engine.wake()
+    events = await until_end(stopped)
+    assert tokens_of(events) == []
+    assert end_of(events).end_reason is reason
+    assert len(strategy.begun) == 1
+
+
+@pytest.mark.parametrize("first", [[ValueError("broken")], [9, 9, ValueError("broken")]])
+async def test_a_failure_before_it_has_begun_ends_only_its_own_generation(
+    engines: list[DecoderEngine], first: list[int | Exception]
+) -> None:
+    whole = [*range(5, 25), END_TOKEN]
+    engine = start(engines, ScriptedStrategy({1: whole, 2: whole}, {1: first, 2: [9] * 9}))
+    bad, good = Outbox(100, engine.wake), Outbox(100, engine.wake)
+    engine.submit(generation(good, 2))
+    engine.submit(generation(bad, 1))
+    failed = end_of(await until_end(bad))
+    assert failed.end_reason is EndReason.ERROR
+    assert isinstance(failed.failure, ValueError)
+    assert tokens_of(await until_end(good)) == whole
+
+
+async def test_a_caller_that_does_not_read_does_not_wait_for_the_engine(
+    engines: list[DecoderEngine],
+) -> None:
+    """What its next generation needs first is not written meanwhile, and that is no queue."""
+    now_s = [0.0]
+    script = [5, END_TOKEN]
+    strategy = ScriptedStrategy({1: ENDLESS, 2: script, 3: script}, {2: [9] * 3})
+    engine = DecoderEngine(strategy, clock_s=lambda: now_s[0])
+    engines.append(engine)
+    engine.start()
+    outbox, other = Outbox(1, engine.wake), Outbox(4, engine.wake)
+    before, after = generation(outbox), generation(outbox, 2)
+    for own in (before, after):
+        engine.submit(own)
+        # Another session's answer says that the engine has come by.
+        engine.submit(generation(other, 3))
+        await until_end(other)
+        before.stop(EndReason.REPLACED)
+    now_s[0] = 10.0
+    assert end_of(await until_end(outbox)) is before
+    events = await until_end(outbox)
+    assert tokens_of(events) == script
+    assert {event.queue_ms for event in events} == {0.0}
+
+
 async def test_close_ends_what_runs_and_what_comes_later(engines: list[DecoderEngine]) -> None:
     """Nobody waits for an engine that is gone."""
     engine = start(engines, ScriptedStrategy({1: ENDLESS}))

@@ -29,6 +29,7 @@ from earvoice.decoder.strategy import (
     Prompt,
     StateBlock,
     TokenTable,
+    least_end_probability,
 )
 from earvoice.evaluation.recording import RecordedInput, Recording, RecordingError, Revision
 from earvoice.evaluation.replay.setting import AttentionView
@@ -137,13 +138,15 @@ class SearchTask:
     _step_count: int = field(default=-1, init=False)
     _source: list[PredictedToken] = field(default_factory=list, init=False)
 
-    def prompt(self, forced: tuple[int, ...]) -> Prompt:
+    def prompt(self, forced: tuple[int, ...], least_empty: float) -> Prompt:
+        """What is searched for, by a model that finds nothing where that is so likely."""
         wanted = self.request
         plan, guess = None, tuple(self.guess[: wanted.limit - 1])
         if wanted.beam_size > 1:
             plan, guess = BeamPlan(wanted.beam_size, wanted.limit, all_hypotheses=True), ()
         tokens = (*forced, *wanted.prefix)
-        return Prompt(tokens, guess, 1, wanted.forbid_end, beam=plan)
+        least = least_end_probability(least_empty, self.block, wanted.prefix)
+        return Prompt(tokens, guess, 1, wanted.forbid_end, beam=plan, least_end_probability=least)
 
     def is_over_with(self, progress: Progress) -> bool:
         """Take what a pass or a step found, and tell whether all is known."""
@@ -191,7 +194,8 @@ def search(
         batch = tasks[start : start + MOST_TASKS]
         running: list[tuple[SearchTask, Run]] = []
         for task in batch:
-            run, progress = strategy.begin(task.block, task.prompt(forced))
+            prompt = task.prompt(forced, decoder.config.decoder.least_empty_probability)
+            run, progress = strategy.begin(task.block, prompt)
             if not task.is_over_with(progress):
                 running.append((task, run))
         while running:
