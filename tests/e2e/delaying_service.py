@@ -61,6 +61,9 @@ class WordStrategy:
         self._tokens = (word, end)
         self._delay_s = delay_s
 
+    def prepare(self, states, forced):
+        """Nothing is needed first."""
+
     def begin(self, states, prompt):
         """Wait in the engine's thread, then say it."""
         from earvoice.decoder.strategy import PredictedToken, Progress
