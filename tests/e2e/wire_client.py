@@ -51,8 +51,10 @@ def plain(message):
     fields = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
-        if field.is_repeated:
-            value = [plain(v) if hasattr(v, "DESCRIPTOR") else v for v in value]
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            value = {key: plain_value(value[key]) for key in value}
+        elif field.is_repeated:
+            value = [plain_value(each) for each in value]
         elif field.message_type is not None:
             value = plain(value) if message.HasField(field.name) else None
         elif field.enum_type is not None:
@@ -61,6 +63,10 @@ def plain(message):
             value = len(value)
         fields[field.name] = value
     return fields
+
+
+def plain_value(value):
+    return plain(value) if hasattr(value, "DESCRIPTOR") else value
 
 
 def seen(response):

@@ -244,12 +244,19 @@ SPANS = (
     ),
     SpanDeclaration("decode", "policy", "segment", "the request to the generation's end", _DECODE),
     SpanDeclaration("decoder.queue", "decoder", "decode", "the command is read to its prefill", ()),
-    SpanDeclaration("decoder.prefill", "decoder", "decode", "prefix and draft in one pass", ()),
+    SpanDeclaration(
+        "decoder.prefill",
+        "decoder",
+        "decode",
+        "prefix and draft in one pass; where a text is translated, that text's draft",
+        (),
+    ),
     SpanDeclaration(
         "decoder.steps",
         "decoder",
         "decode",
-        "the prefill's end to the generation's; all steps in one span",
+        "the prefill's end to the generation's; all steps in one span, and those of a text that is "
+        "translated, with the prefill of its translation",
         (
             _PROPOSED,
             _DRAFT_ACCEPTED,
