@@ -20,8 +20,10 @@ from earvoice.corpus.texts import Pair
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory
 from earvoice.models.config import ModelConfig, TargetLanguage
+from earvoice.models.errors import CheckpointError
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
+from earvoice.models.whisper import CtcBranchConfig
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.training.data import Heard, batches, read_clips
 from earvoice.training.decoder import (
@@ -465,6 +467,14 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     assert given == shipped.target_vocabulary.model
     with pytest.raises(FileExistsError, match=r"ctc\.pt is there"):
         adopt(shipped_model_path(), tmp_path, run)
+
+
+def test_a_run_does_not_go_on_from_another_branch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("earvoice.training.export.BRANCH", CtcBranchConfig(layers=3))
+    with pytest.raises(CheckpointError, match=r"layers=4.*allowed: .*layers=3"):
+        adopt(shipped_model_path(), tmp_path, tmp_path / "run")
 
 
 def test_a_shortlist_has_what_texts_are_made_of_and_the_end() -> None:

@@ -10,7 +10,6 @@ compared by their probability, longer ones with shorter ones (Liu 2021).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +17,13 @@ from typing import Any
 
 import torch
 
-from earvoice.decoder.greedy import NEAR_TIE_LOGITS, Prefill, forbid, overflowed
+from earvoice.decoder.greedy import (
+    NEAR_TIE_LOGITS,
+    Prefill,
+    forbid,
+    is_too_unlikely_to_end,
+    overflowed,
+)
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
 from earvoice.models.vocabulary import EOS
 
@@ -110,11 +115,8 @@ class BeamRun:
         log_probs = logits.log_softmax(-1)
         # The released code makes no empty hypothesis where nothing is forced but the start.
         is_empty = self._live[0].length == 0 and not self._is_transducer
-        is_unlikely = (
-            self.prompt.least_end_probability > 0
-            and self._live[0].parent is None
-            and math.exp(float(log_probs[0, EOS])) < self.prompt.least_end_probability
-        )
+        is_first = self._live[0].parent is None
+        is_unlikely = is_first and is_too_unlikely_to_end(log_probs[0], self.prompt)
         forbid(log_probs, end=self.prompt.forbid_end or is_empty or is_unlikely)
         totals = log_probs.new_tensor([node.total for node in self._live])
         top = (

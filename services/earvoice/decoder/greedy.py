@@ -49,9 +49,7 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
         first_attention=first - told,
     )
     forbidden = [prompt.forbid_end] * (len(draft) + 1)
-    if prompt.least_end_probability:
-        end = float(logits[0, EOS] - logits[0].logsumexp(-1))
-        forbidden[0] |= math.exp(end) < prompt.least_end_probability
+    forbidden[0] |= is_too_unlikely_to_end(logits[0], prompt)
     best = _best_of(logits, forbidden)
     if not math.isfinite(best[0][1]):
         raise overflowed()
@@ -68,6 +66,13 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
     cache.truncate(len(forced) + accepted)
     run = GreedyRun(prompt, cache, [tokens[-1].token])
     return run, Progress(tokens, prefix_attention=rows[:told])
+
+
+def is_too_unlikely_to_end(first: torch.Tensor, prompt: Prompt) -> bool:
+    """Whether the end is no choice where it would come first, a place with these logits, [V]."""
+    if not prompt.least_end_probability:
+        return False
+    return math.exp(float(first[EOS] - first.logsumexp(-1))) < prompt.least_end_probability
 
 
 def overflowed() -> InvalidFieldError:

@@ -198,12 +198,26 @@ async def test_stop_ends_a_running_and_a_waiting_generation(engines: list[Decode
     await outbox.settled()
 
 
-@pytest.mark.parametrize("script", [[ValueError("broken")], [5, 6, ValueError("broken")]])
+BROKEN = ValueError("broken")
+
+
+@pytest.mark.parametrize(
+    ("script", "first"),
+    [
+        ([BROKEN], {}),
+        ([5, 6, BROKEN], {}),
+        ([5, END_TOKEN], {1: [BROKEN], 2: [9] * 9}),
+        ([5, END_TOKEN], {1: [9, 9, BROKEN], 2: [9] * 9}),
+    ],
+)
 async def test_failure_ends_only_its_own_generation(
-    engines: list[DecoderEngine], script: list[int | Exception]
+    engines: list[DecoderEngine],
+    script: list[int | Exception],
+    first: dict[int, list[int | Exception]],
 ) -> None:
-    """Whether prefill or step fails, the other session's text is whole."""
-    engine = start(engines, ScriptedStrategy({1: script, 2: [*range(5, 25), END_TOKEN]}))
+    """Whether what is needed first, prefill or step fails, the other session's text is whole."""
+    scripts = {1: script, 2: [*range(5, 25), END_TOKEN]}
+    engine = start(engines, ScriptedStrategy(scripts, first))
     bad, good = Outbox(100, engine.wake), Outbox(100, engine.wake)
     engine.submit(generation(good, 2))
     engine.submit(generation(bad, 1))
@@ -249,21 +263,6 @@ async def test_who_is_stopped_before_it_has_begun_ends(
     assert tokens_of(events) == []
     assert end_of(events).end_reason is reason
     assert len(strategy.begun) == 1
-
-
-@pytest.mark.parametrize("first", [[ValueError("broken")], [9, 9, ValueError("broken")]])
-async def test_a_failure_before_it_has_begun_ends_only_its_own_generation(
-    engines: list[DecoderEngine], first: list[int | Exception]
-) -> None:
-    whole = [*range(5, 25), END_TOKEN]
-    engine = start(engines, ScriptedStrategy({1: whole, 2: whole}, {1: first, 2: [9] * 9}))
-    bad, good = Outbox(100, engine.wake), Outbox(100, engine.wake)
-    engine.submit(generation(good, 2))
-    engine.submit(generation(bad, 1))
-    failed = end_of(await until_end(bad))
-    assert failed.end_reason is EndReason.ERROR
-    assert isinstance(failed.failure, ValueError)
-    assert tokens_of(await until_end(good)) == whole
 
 
 async def test_a_caller_that_does_not_read_does_not_wait_for_the_engine(
