@@ -64,7 +64,10 @@ def tones(folder: Path) -> Sounds:
         key = f"c{index}"
         recordings[key] = folder / f"{key}.wav"
         soundfile.write(recordings[key], tone(index), 16_000)
-        clips.append(Heard(key, "s", "", texts, "", np.zeros(0), 0, 60, 25))
+        clip = Heard(
+            key, "s", "train", texts=texts, shard=np.zeros(0), begin=0, states=60, frames=25
+        )
+        clips.append(clip)
     clips[2].sound = as_int16(tone(2))
     clips[2].texts["de"] = TARGET_TEXT[0]
     return Sounds(clips, recordings)
@@ -109,7 +112,16 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
     shape = config(source, target)
     states = np.random.default_rng(1).normal(size=(160, WIDTH)).astype(np.float16)
     clips = [
-        Heard(f"c{i}", "s", "", {"en": SOURCE_TEXT[i]}, "", states, 80 * i, 80, 40)
+        Heard(
+            f"c{i}",
+            "s",
+            "train",
+            texts={"en": SOURCE_TEXT[i]},
+            shard=states,
+            begin=80 * i,
+            states=80,
+            frames=40,
+        )
         for i in range(2)
     ]
 

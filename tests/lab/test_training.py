@@ -82,6 +82,19 @@ def config() -> ModelConfig:
     )
 
 
+def clip(
+    key: str,
+    texts: dict[str, str],
+    *,
+    condition: str = "",
+    shard: np.ndarray | None = None,
+    frames: int = 1,
+) -> Heard:
+    shard = np.zeros((0, WIDTH)) if shard is None else shard
+    return Heard(key, "s", "train", condition=condition, texts=texts, shard=shard, begin=0,
+                 states=len(shard), frames=frames)  # fmt: skip
+
+
 def heard(count: int) -> tuple[list[Heard], Memory]:
     """Clips whose states say which sentence it is."""
     generator = torch.Generator().manual_seed(1)
@@ -91,7 +104,7 @@ def heard(count: int) -> tuple[list[Heard], Memory]:
         sentence = index % len(SOURCE_TEXT)
         own = source().encode(SOURCE_TEXT[sentence])
         texts = {"en": TARGET_TEXT[sentence % len(TARGET_TEXT)], "de": TARGET_TEXT[0]}
-        clips.append(Heard(f"c{index}", "s", "", texts, "", np.zeros(0), 0, 0, len(own)))
+        clips.append(clip(f"c{index}", texts, frames=len(own)))
         states.append(voice[sentence].expand(len(own), -1))
         labels.append(own)
         begins.append(begins[-1] + len(own))
@@ -248,7 +261,7 @@ def test_a_clip_that_ends_in_the_middle_has_the_words_that_are_heard_in_both() -
     said = "The small cat, sees the old house."
     words = SOURCE_TEXT[0].split()
     clips = [
-        Heard(key, "s", condition, {"en": english}, "", np.zeros(0), 0, 0, 1)
+        clip(key, {"en": english}, condition=condition)
         for key, condition, english in (
             ("a", "", said),
             ("a/cut", "cut", said),
@@ -376,7 +389,7 @@ def test_a_worse_recording_is_foretold_what_is_heard_in_the_good_one() -> None:
     torch.nn.init.uniform_(decoder.layer_norm.weight, 0.5, 4.0)
     sounds = np.random.default_rng(2).normal(size=(2, 10, 384)).astype(np.float16)
     clips = [
-        Heard(key, "s", "", texts, "", sound, 0, 10, 5)
+        clip(key, texts, shard=sound, frames=5)
         for key, texts, sound in (
             ("a", {"en": TARGET_TEXT[0]}, sounds[0]),
             ("a/worse", {"en": TARGET_TEXT[0]}, sounds[1]),
@@ -442,14 +455,15 @@ def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
         Clip("a/worse", "s", "train", transcript="hello there"),
         Clip("b", "s", "dev", transcript="hello"),
     ]
-    lines = [asdict(row) | {"begin": 0, "states": 4, "frames": 2} for row in rows]
+    place = {"begin": 0, "states": 4, "frames": 2, "first_sample": 0, "samples": 0}
+    lines = [asdict(row) | place for row in rows]
     (folder / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     np.save(folder / "x.npy", np.zeros((4, WIDTH), np.float16))
     (tmp_path / "heard.tsv").write_text("a\t-0.1\tHello, there!\n")
-    (clip,) = read_clips(tmp_path, "train")
-    assert clip.texts == {"en": "Hello, there!"}
-    assert clip.said == "hello there"
-    assert clip.load().shape == (2, 2 * WIDTH)
+    (read,) = read_clips(tmp_path, "train")
+    assert read.texts == {"en": "Hello, there!"}
+    assert read.said == "hello there"
+    assert read.load().shape == (2, 2 * WIDTH)
 
 
 def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from earvoice.corpus.held_out import (
 )
 from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import SEED
-from earvoice.corpus.states import write_shards
+from earvoice.corpus.states import pretrained_encoder, write_shards
 from earvoice.corpus.texts import read_pairs
 
 
@@ -49,7 +49,7 @@ def main() -> None:
         if options.corpus is None:
             parser.error("states needs --corpus")
         shards = plan_shards(speech, pairs, SEED)
-        write_shards(options.corpus / "states", shards, options.processes)
+        write_shards(options.corpus / "states", shards, pretrained_encoder, options.processes)
         return
     if options.out is None:
         parser.error("held-out needs --out")

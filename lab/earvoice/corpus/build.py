@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,14 +29,13 @@ from earvoice.corpus.sound import (
     with_noise,
     worsened,
 )
+from earvoice.corpus.states import Shard
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, Split
 from earvoice.corpus.voice import draw_unseen_voice
 
-Heard = Iterator[tuple[Clip, Sound]]
+Sounding = Iterator[tuple[Clip, Sound]]
 Recorded = Sequence[tuple[Clip, Path]]
-
-Shard = tuple[str, Callable[[], "Iterable[tuple[Clip, Sound]]"]]
 Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
@@ -49,7 +48,7 @@ SNR_DB = 10.0
 
 
 def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
-    """What `earvoice.corpus.states` computes, each shard a name and what makes its clips."""
+    """What `earvoice.corpus.states` computes."""
     people = read_people(speech)
     random.Random(seed).shuffle(people)
     train = [(clip, path) for clip, path in people if clip.split == "train"]
@@ -79,7 +78,7 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
 
 
 def _shards(
-    name: str, items: Sequence[Item], make: Callable[[Sequence[Item]], Heard]
+    name: str, items: Sequence[Item], make: Callable[[Sequence[Item]], Sounding]
 ) -> Iterator[Shard]:
     for number, begin in enumerate(range(0, len(items), SHARD_CLIPS)):
         yield f"{name}-{number:03d}", partial(make, items[begin : begin + SHARD_CLIPS])
@@ -89,18 +88,18 @@ def _generator(*names: object) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32("/".join(map(str, names)).encode()))
 
 
-def _real(part: Recorded) -> Heard:
+def _real(part: Recorded) -> Sounding:
     for clip, path in part:
         yield clip, read_sound(path)
 
 
-def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Heard:
+def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Sounding:
     for clip, path in part:
         sound = worsened(read_sound(path), voices, _generator(seed, clip.key))
         yield replace(clip, key=f"{clip.key}/worse"), sound
 
 
-def _cut(part: Recorded, *, seed: int) -> Heard:
+def _cut(part: Recorded, *, seed: int) -> Sounding:
     """As much as has been heard at some moment of a live stream."""
     for clip, path in part:
         sound = read_sound(path)
@@ -109,13 +108,13 @@ def _cut(part: Recorded, *, seed: int) -> Heard:
         yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound[:length]
 
 
-def _on_telephone(part: Recorded) -> Heard:
+def _on_telephone(part: Recorded) -> Sounding:
     for clip, path in part:
         changed = replace(clip, key=f"{clip.key}/telephone", condition="telephone")
         yield changed, over_telephone(read_sound(path))
 
 
-def _in_noise(part: Recorded) -> Heard:
+def _in_noise(part: Recorded) -> Sounding:
     for clip, path in part:
         sound = read_sound(path)
         noise = coloured_noise(len(sound), _generator("noise", clip.key))
@@ -123,7 +122,7 @@ def _in_noise(part: Recorded) -> Heard:
         yield changed, with_noise(sound, noise, SNR_DB)
 
 
-def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -> Heard:
+def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -> Sounding:
     for sentences in part:
         english = " ".join(pair.english for pair in sentences)
         try:
@@ -141,7 +140,7 @@ def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -
         yield clip, worsened(sound, voices, _generator(seed, key), **MILDER)
 
 
-def _unseen(part: Sequence[Pair], *, seed: int) -> Heard:
+def _unseen(part: Sequence[Pair], *, seed: int) -> Sounding:
     """By voices of a known engine that training never uses."""
     for index, pair in enumerate(part):
         voice = draw_unseen_voice(random.Random(f"{seed}/{pair.english}"))
@@ -153,7 +152,7 @@ def _unseen(part: Sequence[Pair], *, seed: int) -> Heard:
 
 def _nothing(
     voices: list[Sound], pairs: Sequence[Pair], seed: int, numbers: Sequence[int]
-) -> Heard:
+) -> Sounding:
     translations = {
         tag: [pair.translations[tag] for pair in pairs[::50] if tag in pair.translations]
         for tag in TARGET_LANGUAGES

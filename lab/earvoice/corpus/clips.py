@@ -16,7 +16,12 @@ from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
 from earvoice.corpus.hibari import speak_with_hibari
 from earvoice.corpus.pico import speak_with_pico
-from earvoice.corpus.recipe import FOREIGN_LANGUAGES, LEAST_SPOKEN_WORDS, SPOKEN_SHARES
+from earvoice.corpus.recipe import (
+    FOREIGN_LANGUAGES,
+    LEAST_SPOKEN_WORDS,
+    SOURCE_LANGUAGE,
+    SPOKEN_SHARES,
+)
 from earvoice.corpus.sound import (
     INT16_SCALE,
     SAMPLE_RATE_HZ,
@@ -25,7 +30,7 @@ from earvoice.corpus.sound import (
     coloured_noise,
     music,
 )
-from earvoice.corpus.spoken import spoken_form
+from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.corpus.texts import Pair, Split
 from earvoice.corpus.voice import Engine, Voice, draw_foreign_voice, draw_training_voice
 
@@ -52,6 +57,21 @@ class Clip:
     texts: dict[str, str] = field(default_factory=dict)
     transcript: str = ""
     """As the source of the recording has it, often without case; empty where there is none."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the sound ends somewhere within the words."""
+        return self.condition == "cut"
+
+    @property
+    def english(self) -> str | None:
+        return self.texts.get(SOURCE_LANGUAGE)
+
+    @property
+    def said(self) -> str | None:
+        """The words, lower case, numbers as words; None where they are not known."""
+        text = self.transcript or self.english
+        return None if text is None else transcript(spoken_form(text))
 
 
 def read_people(speech: Path) -> list[tuple[Clip, Path]]:

@@ -1,4 +1,4 @@
-"""States of the frozen, pretrained encoder, computed once and kept in half precision."""
+"""States of an encoder that does not learn, computed once and kept in half precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import fields
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +26,9 @@ from earvoice.models.whisper import (
     WhisperFilterbank,
 )
 from earvoice.runtime.files import atomic_write
+
+Shard = tuple[str, Callable[[], Iterable[tuple[Clip, Sound]]]]
+"""Its name, and what makes its clips."""
 
 BATCH_S = 120.0
 SHORTEST_S, LONGEST_S = 0.1, 28.0
@@ -108,33 +111,39 @@ def encode(sounds: Sequence[Sound], encoder: WhisperEncoder) -> Iterator[tuple[n
 
 def write_shards(
     folder: Path,
-    shards: Sequence[tuple[str, Callable[[], Iterable[tuple[Clip, Sound]]]]],
-    processes: int,
+    shards: Sequence[Shard],
+    encoder: Callable[[], WhisperEncoder],
+    processes: int = 1,
 ) -> None:
-    """Compute what is missing; a shard is complete or absent."""
+    """Compute what is missing; a shard is complete or absent.
+
+    Args:
+        encoder: returns the encoder, the same each time.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     missing = [shard for shard in shards if not (folder / f"{shard[0]}.jsonl").exists()]
     if processes == 1:
-        for name, make in missing:
-            _write_shard(folder, name, make)
+        for shard in missing:
+            _write_shard(folder, shard, encoder)
         return
     with ProcessPoolExecutor(processes, get_context("fork")) as pool:
-        for done in [pool.submit(_write_shard, folder, name, make) for name, make in missing]:
+        for done in [pool.submit(_write_shard, folder, shard, encoder) for shard in missing]:
             done.result()
 
 
-def _write_shard(folder: Path, name: str, make: Callable[[], Iterable[tuple[Clip, Sound]]]) -> None:
+def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncoder]) -> None:
     torch.set_num_threads(1)
+    name, make = shard
     clips, sounds = [], []
     for clip, sound in make():
         if SHORTEST_S <= len(sound) / 16_000 <= LONGEST_S:
             clips.append(clip)
             sounds.append(sound)
     rows, arrays, begin, first_sample = [], [], 0, 0
-    encoded = encode(sounds, pretrained_encoder())
+    encoded = encode(sounds, encoder())
     for clip, sound, (states, frames) in zip(clips, sounds, encoded, strict=True):
         rows.append(
-            asdict(clip)
+            {each.name: getattr(clip, each.name) for each in fields(Clip)}
             | {"begin": begin, "states": len(states), "frames": frames}
             | {"first_sample": first_sample, "samples": len(sound)}
         )

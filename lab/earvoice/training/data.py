@@ -6,17 +6,18 @@ import csv
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from earvoice.corpus.build import BABBLING_CLIPS
+from earvoice.corpus.build import BABBLING_CLIPS, SHARD_CLIPS
+from earvoice.corpus.clips import Clip
+from earvoice.corpus.recipe import SOURCE_LANGUAGE
 from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
-from earvoice.corpus.spoken import spoken_form, transcript
-from earvoice.corpus.states import SOUND_SUFFIX, encode
-from earvoice.runtime.files import atomic_write
+from earvoice.corpus.states import SOUND_SUFFIX, write_shards
 from earvoice.training.teacher import english_of
 
 if TYPE_CHECKING:
@@ -28,42 +29,20 @@ if TYPE_CHECKING:
 D_MODEL = 384
 JOIN = 2
 HEARD_COLUMNS = 3
-ENCODED_CLIPS = 250
-"""How many are encoded at once."""
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
 
-@dataclass
-class Heard:
+@dataclass(kw_only=True)
+class Heard(Clip):
     """A clip and where its states are."""
 
-    key: str
-    source: str
-    condition: str
-    texts: dict[str, str]
-    transcript: str
     shard: np.ndarray
     begin: int
     states: int
     frames: int
     sound: np.ndarray | None = None
     """[n] int16 at 16 kHz where the shard keeps it: of what a synthesiser said, and of nothing."""
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the sound ends somewhere within the words."""
-        return self.condition == "cut"
-
-    @property
-    def english(self) -> str | None:
-        return self.texts.get("en")
-
-    @property
-    def said(self) -> str | None:
-        """The words, lower case, numbers as words; None where they are not known."""
-        text = self.transcript or self.english
-        return None if text is None else transcript(spoken_form(text))
 
     @property
     def joined(self) -> int:
@@ -98,22 +77,19 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
             row = json.loads(line)
             if row["split"] != split:
                 continue
-            texts = row["texts"]
-            words, score = heard.get(row["key"].split("/")[0], ("", -9.0))
-            if "en" not in texts and (english := english_of(row["transcript"], words, score)):
-                texts["en"] = english
+            begin, count = row["first_sample"], row["samples"]
+            clip = Clip(**{each.name: row[each.name] for each in fields(Clip)})
+            words, score = heard.get(clip.key.split("/")[0], ("", -9.0))
+            if clip.english is None and (written := english_of(clip.transcript, words, score)):
+                clip.texts[SOURCE_LANGUAGE] = written
             clips.append(
                 Heard(
-                    row["key"],
-                    row["source"],
-                    row["condition"],
-                    texts,
-                    row["transcript"],
-                    shard,
-                    row["begin"],
-                    row["states"],
-                    row["frames"],
-                    None if sounds is None else sounds[row["first_sample"] :][: row["samples"]],
+                    **vars(clip),
+                    shard=shard,
+                    begin=row["begin"],
+                    states=row["states"],
+                    frames=row["frames"],
+                    sound=None if sounds is None else sounds[begin : begin + count],
                 )
             )
     return clips
@@ -182,26 +158,17 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     every = range(len(sounds.clips))
     todo = [(index, False) for index in every]
     todo += [(index, True) for index in every if sounds.is_recording(index)]
-    heard = []
-    for number, first in enumerate(range(0, len(todo), ENCODED_CLIPS)):
-        part, path = todo[first : first + ENCODED_CLIPS], folder / f"{number:03d}.npy"
-        table = path.with_suffix(".json")
-        if not table.exists():
-            generator = np.random.default_rng((seed, number))
-            given = [
-                sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
-                for index, worse in part
-            ]
-            encoded = list(encode(given, encoder))
-            np.save(path, np.concatenate([states for states, _ in encoded]))
-            with atomic_write(table) as partial:
-                partial.write_text(json.dumps([(len(each), frames) for each, frames in encoded]))
-        shard, begin = np.load(path, mmap_mode="r"), 0
-        for (index, _), (states, frames) in zip(part, json.loads(table.read_text()), strict=True):
-            clip = sounds.clips[index]
-            heard.append(replace(clip, shard=shard, begin=begin, states=states, frames=frames))
-            begin += states
-    return heard
+
+    def made(number: int) -> Iterator[tuple[Clip, Sound]]:
+        generator = np.random.default_rng((seed, number))
+        for index, worse in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
+            hear = sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
+            yield sounds.clips[index], hear
+
+    numbers = range(-(-len(todo) // SHARD_CLIPS))
+    shards = [(f"{number:03d}", partial(made, number)) for number in numbers]
+    write_shards(folder / "states", shards, lambda: encoder)
+    return read_clips(folder, "train")
 
 
 def _digest(encoder: WhisperEncoder, keys: Sequence[str]) -> str:
