@@ -13,6 +13,7 @@ from earvoice.client.captions import (
     CaptionWriter,
     Cue,
     captions_of,
+    columns_of,
     srt_block,
     vtt_block,
 )
@@ -73,7 +74,7 @@ class TextWriter:
     def _append(self, text: str, *, starts_word: bool) -> None:
         blank = " " if starts_word and self._column else ""
         self._output.write(f"{blank}{text}")
-        self._column += len(blank) + len(text)
+        self._column += columns_of(blank + text)
 
     def _end_line(self) -> None:
         if self._column:
@@ -83,9 +84,13 @@ class TextWriter:
     def _show_tail(self, text: str) -> None:
         # A tail that wrapped could not be erased: it is cut at the right edge.
         room = self._width - 2 - self._column % self._width
-        shown = text[:room] if room > 0 else ""
+        shown = ""
+        for letter in text:
+            if columns_of(shown + letter) > room:
+                break
+            shown += letter
         if shown:
-            self._output.write(f" {_DIM}{shown}{_PLAIN}{_LEFT.format(len(shown) + 1)}")
+            self._output.write(f" {_DIM}{shown}{_PLAIN}{_LEFT.format(columns_of(shown) + 1)}")
             self._tail_shown = True
 
     def _erase_tail(self) -> None:

@@ -11,6 +11,8 @@ from earvoice.client.options import TranslationUpdate
 
 # The server refuses audio messages above 1 MiB.
 MESSAGE_LIMIT_BYTES = 1024 * 1024
+UPDATE_BYTES = 256
+"""What an update is held to take."""
 
 
 async def cut_messages(
@@ -38,6 +40,11 @@ async def cut_messages(
         raise AudioSourceError(f"the audio ends inside a frame: {len(rest)} of {frame_bytes} bytes")
 
 
+def held_bytes(content: bytes | TranslationUpdate) -> int:
+    """Return what keeping audio or an update counts as."""
+    return len(content) if isinstance(content, bytes) else UPDATE_BYTES
+
+
 class AudioLog:
     """A session's audio and updates since the position that the server has acknowledged.
 
@@ -45,8 +52,8 @@ class AudioLog:
     the reader is behind, what comes is kept up to the limit.
 
     Args:
-        limit_bytes: audio kept, 0 or more; past it what has been sent already is given up, oldest
-            first.
+        limit_bytes: audio and updates kept, 0 or more; past it what has been sent already is given
+            up, oldest first.
         start_sample: position of the first frame that comes.
 
     Attributes:
@@ -72,7 +79,7 @@ class AudioLog:
         async with self._changed:
             if isinstance(content, bytes):
                 self._end_sample += len(content) // self._frame_bytes
-                self._held_bytes += len(content)
+            self._held_bytes += held_bytes(content)
             self._entries.append((self._end_sample, content))
             self._changed.notify_all()
             await self._changed.wait_for(self._has_room)
@@ -139,8 +146,7 @@ class AudioLog:
         self.start_sample, content = self._entries.popleft()
         self._first_index += 1
         self._next_index = max(self._next_index, self._first_index)
-        if isinstance(content, bytes):
-            self._held_bytes -= len(content)
+        self._held_bytes -= held_bytes(content)
 
 
 def _is_before(end_sample: int, content: bytes | TranslationUpdate, sample: int) -> bool:

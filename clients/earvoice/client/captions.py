@@ -124,17 +124,17 @@ class CaptionWriter:
         units = self._units
         if not units or starts_word or _may_divide(units[-1].text, text):
             blank = " " if starts_word and units else ""
-            units.append(_Unit(text, blank, start_ms, end_ms, _columns(text)))
+            units.append(_Unit(text, blank, start_ms, end_ms, columns_of(text)))
         else:
             units[-1].text += text
-            units[-1].columns += _columns(text)
+            units[-1].columns += columns_of(text)
             units[-1].start_ms = min(units[-1].start_ms, start_ms)
             units[-1].end_ms = max(units[-1].end_ms, end_ms)
         # A word that fits no line is divided wherever the line ends.
         if units[-1].columns > self._line_columns:
             long = units.pop()
             for part in _cut(long.text, self._line_columns):
-                units.append(_Unit(part, long.blank, long.start_ms, long.end_ms, _columns(part)))
+                units.append(_Unit(part, long.blank, long.start_ms, long.end_ms, columns_of(part)))
                 long.blank = ""
 
     def _take_full(self) -> list[Cue]:
@@ -214,7 +214,7 @@ class CaptionWriter:
         reading_ms = 0.0
         if start_ms - source_ms <= DELAY_LIMIT_MS:
             # A line's end takes an eye as long as a blank, also where it cuts a word.
-            reading_ms = 1000 * _columns(" ".join(lines)) / COLUMNS_PER_SECOND
+            reading_ms = 1000 * columns_of(" ".join(lines)) / COLUMNS_PER_SECOND
         wanted_ms = max(max(unit.end_ms for unit in shown) - start_ms, reading_ms, SHORTEST_MS)
         end_ms = start_ms + round(min(wanted_ms, LONGEST_MS))
         self._shown_until_ms = end_ms
@@ -288,14 +288,15 @@ def _may_divide(before: str, after: str) -> bool:
     """Say whether a line may break between two texts that no blank divides."""
     if after[0] in _CLOSING or after[0] in _CLAUSE_ENDS or unicodedata.combining(after[0]):
         return False
-    return _columns(before[-1]) > 1 or _columns(after[0]) > 1
+    return columns_of(before[-1]) > 1 or columns_of(after[0]) > 1
 
 
 def _ends(unit: _Unit, ends: tuple[str, ...]) -> bool:
     return unit.text.rstrip(_CLOSING).endswith(ends)
 
 
-def _columns(text: str) -> int:
+def columns_of(text: str) -> int:
+    """Return how much room a text takes: two columns for a wide letter of Chinese or Japanese."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
@@ -303,7 +304,7 @@ def _cut(text: str, columns: int) -> Iterator[str]:
     """Yield parts that fill a line each, and the rest; at least one character each."""
     begin, filled = 0, 0
     for place, letter in enumerate(text):
-        width = _columns(letter)
+        width = columns_of(letter)
         if begin < place and filled + width > columns:
             yield text[begin:place]
             begin, filled = place, 0

@@ -58,7 +58,8 @@ class Gatekeeper:
         if urlsplit(origin).netloc != connection.headers.get("host"):
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
 
-    def admit(self, token: str, scope: Scope) -> Admission:
+    def admit(self, token: str, scope: Scope | None = None) -> Admission:
+        """Check a caller's token, and that it is good for ``scope``; without one for anything."""
         if not self._token_key:
             if token and not self._hands_on:
                 raise UnauthenticatedError(
@@ -79,7 +80,7 @@ class Gatekeeper:
             raise UnauthenticatedError("the access token has expired") from error
         except jwt.InvalidTokenError as error:
             raise UnauthenticatedError("the access token is not valid") from error
-        if claims["scope"] != scope:
+        if scope is not None and claims["scope"] != scope:
             raise PermissionDeniedError(f"the access token does not allow to {scope}")
         return Admission(self._server_token, claims["stream"])
 

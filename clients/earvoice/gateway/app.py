@@ -33,10 +33,14 @@ from earvoice.runtime.errors import EarvoiceError
 PAGE = Path(__file__).with_name("page")
 _HTTP_STATUS = {
     "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "OUT_OF_RANGE": 400,
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
     "NOT_FOUND": 404,
+    "DEADLINE_EXCEEDED": 408,
     "RESOURCE_EXHAUSTED": 429,
+    "UNIMPLEMENTED": 501,
     "UNAVAILABLE": 503,
 }
 _READY_TIMEOUT_S = 2.0

@@ -27,7 +27,9 @@ CLOSE_GOING_AWAY = 1001
 CLOSE_REFUSED = 1008
 CLOSE_FAULT = 1011
 CLOSE_TRY_AGAIN = 1013
+_CLOSE_NO_STATUS = 1005
 _CLOSE_ABNORMAL = 1006
+_CLOSED_BY_CALLER = frozenset({CLOSE_NORMAL, CLOSE_GOING_AWAY, _CLOSE_NO_STATUS})
 _LONGEST_CLOSE_REASON_BYTES = 123
 _CLOSE_CODES = {
     "RESOURCE_EXHAUSTED": CLOSE_TRY_AGAIN,
@@ -124,6 +126,12 @@ def reason_of(error: BaseException) -> str:
         return first.reason
     gone = WebSocketDisconnect | asyncio.CancelledError
     return CANCELLED if isinstance(first, gone) else InternalError.reason
+
+
+def has_closed(error: BaseException) -> bool:
+    """Say whether a caller has ended its connection in due form, as a page does that is closed."""
+    first = _first_of(error) if isinstance(error, Exception) else error
+    return isinstance(first, WebSocketDisconnect) and first.code in _CLOSED_BY_CALLER
 
 
 def _first_of(error: Exception) -> Exception:

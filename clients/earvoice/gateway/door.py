@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind
 
 from earvoice.client import TranslationClient, connect
 from earvoice.gateway.access import Admission, Gatekeeper
-from earvoice.gateway.connection import CANCELLED, reason_of
+from earvoice.gateway.connection import CANCELLED, has_closed, reason_of
 from earvoice.gateway.messages import StartMessage
 from earvoice.gateway.published import StreamDirectory
 from earvoice.gateway.settings import GatewaySettings
@@ -155,12 +155,10 @@ class Door:
         Args:
             traceparent: of the caller's request; that of its config comes first.
         """
-        published = None
+        publication = None
         if start.publish:
             admission.check_stream(start.publish)
-            published = self.directory.open(
-                start.publish, start.marks, resumes=bool(start.resume_points)
-            )
+            publication = self.directory.open(start.publish, start.marks, start.resume_points)
         elif admission.stream != "*":
             raise PermissionDeniedError(
                 f"the access token is for the stream {admission.stream!r}: publish under it"
@@ -173,15 +171,19 @@ class Door:
         ):
             traced = replace(start.options, traceparent=told_traceparent)
             speaker = Speaker(
-                client, traced, start.resume_points, published, self._telemetry.meters
+                client, traced, start.resume_points, publication, self._telemetry.meters
             )
             self.speaker_count += 1
+            lost = False
             try:
                 yield speaker
+            except BaseException as error:
+                lost = not has_closed(error)
+                raise
             finally:
                 self.speaker_count -= 1
-                if published is not None:
-                    self.directory.end(published)
+                if publication is not None:
+                    self.directory.close(publication, lost=lost)
                 attributes |= {
                     "earvoice.gateway.languages": list(speaker.languages),
                     "earvoice.gateway.sessions": speaker.session_ids,

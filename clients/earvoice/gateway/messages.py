@@ -37,6 +37,10 @@ from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allow
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LONGEST_WORD_LETTERS = 1_000
+"""Of captions that are made for a caller: laying a word out takes longer the longer it is."""
+_LARGEST_NUMBER = 1 << 53
+"""Up to here every whole number has a JSON number of its own."""
 _STREAM_NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
 _KINDS: dict[type[TranslationEvent], str] = {
     Started: "started",
@@ -166,15 +170,22 @@ class _Fields:
 
     def take(self, name: str, *kinds: type, default: object = None) -> Any:
         value = self.content.get(name, default)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        # Neither is NaN, which is no number of JSON, at most anything.
+        is_told = not isinstance(value, int | float) or abs(value) <= _LARGEST_NUMBER
+        is_other = isinstance(value, bool) and bool not in kinds
+        if not isinstance(value, kinds) or is_other or not is_told:
             allowed = "text" if str in kinds else "true or false" if bool in kinds else "a number"
             raise InvalidFieldError(f"{self.name}.{name}", value, allowed)
         return value
 
 
 def _read_word(word: _Fields) -> CommittedWord:
+    text = word.take("text", str)
+    if len(text) > LONGEST_WORD_LETTERS:
+        allowed = f"{LONGEST_WORD_LETTERS} letters at most"
+        raise InvalidFieldError(f"{word.name}.text", text, allowed)
     return CommittedWord(
-        text=word.take("text", str),
+        text=text,
         starts_word=word.take("starts_word", bool),
         target_language="",
         utterance=word.take("utterance", int),
@@ -189,12 +200,16 @@ def _read_word(word: _Fields) -> CommittedWord:
 
 def read_object(text: str | bytes) -> dict[str, Any]:
     try:
-        content = json.loads(text)
-    except ValueError as error:
+        content = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise MalformedMessageError(f"the message is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise MalformedMessageError("the message is JSON, but not an object")
     return content
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _read_options(config: object) -> TranslationOptions:

@@ -41,7 +41,7 @@ async def _listen(door: Door, connection: Connection, audio: Speaker | Container
     """Take audio and changes; after ``end`` only wait for the caller to go."""
     while True:
         timeout_ms = None if audio.has_ended else door.settings.idle_timeout_ms
-        had_started = audio.has_started
+        had_started = audio.started.is_set()
         try:
             message = await connection.receive(timeout_ms, "audio")
         except IdleError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import secrets
 from collections.abc import Mapping
@@ -172,7 +171,7 @@ async def _take(content: Mapping[str, Any], session: _Session) -> bytes | None:
         case "session.input_audio_buffer.append":
             try:
                 return base64.b64decode(content.get("audio") or "", validate=True)
-            except (TypeError, binascii.Error) as error:
+            except (TypeError, ValueError) as error:
                 raise InvalidAudioError("audio is not base64") from error
         case kind:
             allowed = "session.update, session.input_audio_buffer.append or session.close"

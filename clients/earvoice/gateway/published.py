@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from earvoice.client import (
     Committed,
     CommittedWord,
     EndOfUtterance,
+    ResumePoint,
     Started,
     Tentative,
     TranslationEvent,
@@ -21,7 +24,7 @@ from earvoice.client import (
 )
 from earvoice.client.captions import NO_MARKS, SHORTEST_MS, CaptionMarks, CaptionWriter, Cue
 from earvoice.gateway.messages import describe_event, dump
-from earvoice.runtime.errors import Code, InvalidFieldError, SlowReaderError
+from earvoice.runtime.errors import Code, InvalidFieldError, OutOfOrderError, SlowReaderError
 
 WAITING_MESSAGES = 256
 """Of one reader; who is further behind is sent away, and gets the last lines when it comes back."""
@@ -29,6 +32,10 @@ READERS_AT_ONCE = 16
 """Woken together; between them the speaker has its turn."""
 LAST_LINES = 20
 """Told to a reader that comes late."""
+KEPT_PLACES = 1_000
+"""Of one language: a speaker goes on from the newest that has reached it."""
+LOST_S = 60.0
+"""How long readers wait for a speaker whose connection was lost."""
 _FOR_READERS = (Committed, Tentative, EndOfUtterance)
 
 
@@ -85,6 +92,60 @@ class Captions:
             self.settled_ms = shown.end_ms
 
 
+class _Told:
+    """What readers have been told in one language, so that nothing is told them twice.
+
+    A speaker whose connection was lost goes on from a place before the words that did not reach it;
+    these come again.
+
+    Attributes:
+        repeated_words: so many of those that come next.
+    """
+
+    def __init__(self) -> None:
+        self._word_count = 0
+        self._ended_utterance = -1
+        self._places: OrderedDict[bytes, int] = OrderedDict()
+        self.repeated_words = 0
+
+    def knows(self, point: ResumePoint) -> bool:
+        return _digest(point.token) in self._places
+
+    def go_on(self, point: ResumePoint | None) -> None:
+        """Expect what comes after a place; after None, all of it from the beginning."""
+        counted = 0 if point is None else self._places.get(_digest(point.token), self._word_count)
+        self.repeated_words = self._word_count - counted
+
+    def news(self, event: TranslationEvent) -> TranslationEvent | None:
+        """Return what of an event is new."""
+        match event:
+            case Committed():
+                known = min(self.repeated_words, len(event.words))
+                self.repeated_words -= known
+                self._word_count += len(event.words) - known
+                self._keep(event.resume_token)
+                words = event.words[known:]
+                return replace(event, words=words) if words else None
+            case EndOfUtterance():
+                self._keep(event.resume_token)
+                if event.utterance <= self._ended_utterance:
+                    return None
+                self._ended_utterance = event.utterance
+            case Tentative() if self.repeated_words:
+                return None
+        return event
+
+    def _keep(self, token: bytes) -> None:
+        if token:
+            self._places[_digest(token)] = self._word_count - self.repeated_words
+            if len(self._places) > KEPT_PLACES:
+                self._places.popitem(last=False)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.blake2b(token, digest_size=16).digest()
+
+
 class StreamNotFoundError(InvalidFieldError):
     """No stream of this name is on."""
 
@@ -97,6 +158,9 @@ class PublishedStream:
     Args:
         kept_lines: in each language.
         marks: what its captions tell of words that may be wrong.
+
+    Attributes:
+        publication: of who speaks now, if anybody does.
     """
 
     def __init__(self, name: str, kept_lines: int, marks: CaptionMarks = NO_MARKS) -> None:
@@ -108,6 +172,8 @@ class PublishedStream:
         self._kept_lines = kept_lines
         self._lines: dict[str, deque[Line]] = {}
         self._captions: dict[str, Captions] = {}
+        self._told: dict[str, _Told] = {}
+        self.publication: Publication | None = None
         self._readers: set[_Reader] = set()
         self._has_news = False
         self._waking: asyncio.Task[None] | None = None
@@ -121,12 +187,36 @@ class PublishedStream:
             raise InvalidFieldError("language", language, " or ".join(self.languages) or "none yet")
         return self._captions[language]
 
+    def is_of(self, points: Mapping[str, ResumePoint]) -> bool:
+        """Say whether one of these places was told to who spoke into this stream."""
+        return any(
+            language in self._told and self._told[language].knows(point)
+            for language, point in points.items()
+        )
+
+    def begin(self, points: Mapping[str, ResumePoint]) -> Publication:
+        """Return what a speaker publishes by; another one's is good no longer.
+
+        Args:
+            points: by language, where the speaker goes on.
+        """
+        self.is_over, self.ended_at_s = False, None
+        for language, told in self._told.items():
+            told.go_on(points.get(language))
+        self.publication = Publication(self)
+        return self.publication
+
     def publish(self, language: str, event: TranslationEvent) -> None:
         """Tell the readers of an event; never waits for one of them."""
         if isinstance(event, Started) and language not in self._lines:
             self.languages.append(language)
             self._lines[language] = deque(maxlen=self._kept_lines)
             self._captions[language] = Captions(self._kept_lines, self._marks)
+            self._told[language] = _Told()
+        news = self._told[language].news(event)
+        if news is None:
+            return
+        event = news
         if isinstance(event, Committed):
             captions = self._captions[language]
             for word in event.words:
@@ -144,6 +234,7 @@ class PublishedStream:
     def end(self, now_s: float) -> None:
         """The speaker has ended; readers are told, and let go."""
         self.is_over, self.ended_at_s = True, now_s
+        self.publication = None
         self._tell("", dump({"type": "end"}))
         for reader in self._readers:
             reader.is_over = True
@@ -203,6 +294,24 @@ class PublishedStream:
                 reader.news.set()
                 if number % READERS_AT_ONCE == 0:
                     await asyncio.sleep(0)
+
+
+class Publication:
+    """A speaker's hold on a stream."""
+
+    def __init__(self, stream: PublishedStream) -> None:
+        self.stream = stream
+
+    def publish(self, language: str, event: TranslationEvent) -> None:
+        """Tell the stream's readers of an event.
+
+        Raises:
+            OutOfOrderError: the speaker goes on by another connection.
+        """
+        if self.stream.publication is not self:
+            message = f"the stream {self.stream.name!r} goes on by another connection"
+            raise OutOfOrderError(message)
+        self.stream.publish(language, event)
 
 
 class _Reader:
@@ -266,23 +375,28 @@ class StreamDirectory:
         return sum(stream.reader_count for stream in tuple(self._streams.values()))
 
     def open(
-        self, name: str, marks: CaptionMarks = NO_MARKS, *, resumes: bool = False
-    ) -> PublishedStream:
-        """Return a stream to speak into.
+        self,
+        name: str,
+        marks: CaptionMarks = NO_MARKS,
+        points: Mapping[str, ResumePoint] = MappingProxyType({}),
+    ) -> Publication:
+        """Return what to speak into a stream by.
 
         Args:
             marks: of a new one's captions.
-            resumes: the speaker goes on with a session: the lines that are kept stay.
+            points: by language, where a speaker goes on: the lines that are kept stay, and a
+                connection whose loss we have not noticed yet is not waited for.
         """
         self._forget_old()
         known = self._streams.get(name)
-        if known is not None and not known.is_over:
+        if known is not None and (known.is_of(points) or (known.is_over and points)):
+            return known.begin(points)
+        if known is not None and known.publication is not None:
             raise InvalidFieldError("publish", name, "a name under which nobody speaks")
-        if known is not None and resumes:
-            known.is_over, known.ended_at_s = False, None
-            return known
+        if known is not None and not known.is_over:
+            known.end(self._now_s())  # who spoke there has not come back
         self._streams[name] = PublishedStream(name, self._kept_lines, marks)
-        return self._streams[name]
+        return self._streams[name].begin({})
 
     def find(self, name: str) -> PublishedStream:
         self._forget_old()
@@ -292,8 +406,24 @@ class StreamDirectory:
             )
         return self._streams[name]
 
-    def end(self, stream: PublishedStream) -> None:
-        stream.end(self._now_s())
+    def close(self, publication: Publication, *, lost: bool) -> None:
+        """End a stream, unless its speaker goes on by another connection.
+
+        Args:
+            lost: the speaker may yet do that.
+        """
+        stream = publication.stream
+        if stream.publication is not publication:
+            return
+        if not lost:
+            stream.end(self._now_s())
+            return
+        stream.publication = None
+        asyncio.get_running_loop().call_later(LOST_S, self._give_up, stream)
+
+    def _give_up(self, stream: PublishedStream) -> None:
+        if stream.publication is None and not stream.is_over:
+            stream.end(self._now_s())
 
     def _forget_old(self) -> None:
         now_s = self._now_s()

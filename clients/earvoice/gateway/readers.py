@@ -32,6 +32,7 @@ _FOR_PLAYERS = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-cache"}
 _LONGEST_BODY_BYTES = 16 << 20
 """A day of words."""
 _HEARTBEAT_S = 15.0
+_MOST_DIGITS = 15
 
 
 def reader_routes(door: Door) -> list[Route]:
@@ -68,8 +69,11 @@ def _subtitle_routes(door: Door, form: SubtitleForm) -> list[Route]:
 
     async def make_subtitles(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
-        cues = read_captions(await _read_body(request))
-        return Response(subtitle_file(cues, form), media_type=media_type)
+        door.gatekeeper.admit(shown_token(request))
+        with door.counted():
+            body = await _read_body(request)
+            text = await asyncio.to_thread(lambda: subtitle_file(read_captions(body), form))
+        return Response(text, media_type=media_type)
 
     return [
         Route(f"/v1/streams/{{name}}/captions.{form}", read_subtitles),
@@ -104,7 +108,7 @@ def _playlist_routes(door: Door) -> list[Route]:
         stream = find_stream(door, request)
         captions = stream.captions(request.path_params["language"])
         text = hls.caption_segment(
-            request.path_params["number"],
+            _whole("number", request.path_params["number"]),
             captions.cues,
             captions.settled_ms,
             _number(request, "mpegts", 0),
@@ -115,7 +119,7 @@ def _playlist_routes(door: Door) -> list[Route]:
     return [
         Route("/v1/streams/{name}/hls/master.m3u8", read_master),
         Route("/v1/streams/{name}/hls/{language}/index.m3u8", read_playlist),
-        Route("/v1/streams/{name}/hls/{language}/{number:int}.vtt", read_segment),
+        Route("/v1/streams/{name}/hls/{language}/{number}.vtt", read_segment),
     ]
 
 
@@ -189,7 +193,10 @@ async def _wait_for_end(receive: Receive) -> None:
 
 
 def _number(request: Request, name: str, default: int) -> int:
-    text = request.query_params.get(name, str(default))
-    if not text.isascii() or not text.isdecimal():
-        raise InvalidFieldError(name, text, "a whole number")
+    return _whole(name, request.query_params.get(name, str(default)))
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise InvalidFieldError(name, text, f"a whole number of {_MOST_DIGITS} digits at most")
     return int(text)

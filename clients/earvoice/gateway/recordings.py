@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, aclosing, suppress
 from typing import IO
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
@@ -18,7 +19,7 @@ from earvoice.gateway.access import shown_token
 from earvoice.gateway.door import Door
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
-from earvoice.runtime.errors import IdleError, InvalidAudioError, OutOfOrderError
+from earvoice.runtime.errors import IdleError, InvalidAudioError, NotReadyError, OutOfOrderError
 
 DECODED = AudioFormat()
 """What a recording is answered as."""
@@ -41,20 +42,17 @@ def recording_route(door: Door) -> Route:
     async def answer(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         admission = door.gatekeeper.admit(shown_token(request), "speak")
-        # Files without a name: a gateway that is killed leaves none.
-        with door.counted(), tempfile.TemporaryFile() as recording:
+        with ExitStack() as held:
+            held.enter_context(door.counted())
             # Who may not translate has nothing decoded either.
             await door.client.with_token(admission.server_token).list_models()
-            await _receive(request, recording, door.settings)
-            sound = tempfile.TemporaryFile()  # noqa: SIM115 - closed once sent
-            try:
+            # Files without a name: a gateway that is killed leaves none.
+            sound = held.enter_context(tempfile.TemporaryFile())
+            with tempfile.TemporaryFile() as recording:
+                await _receive(request, recording, door.settings)
                 async with free:
                     await _decode(recording, sound)
-            except BaseException:
-                sound.close()
-                raise
-        headers = {"Content-Length": str(sound.seek(0, 2))}
-        return StreamingResponse(_blocks(sound), media_type="audio/L16;rate=16000", headers=headers)
+            return _SoundAnswer(sound, held.pop_all(), door.settings.write_timeout_ms / 1000)
 
     return Route("/v1/audio", answer, methods=["POST"])
 
@@ -96,11 +94,34 @@ def _check_length(decoded_bytes: int) -> None:
         raise InvalidAudioError(f"the recording is longer than {LONGEST_MS // 3_600_000} hours")
 
 
-def _blocks(sound: IO[bytes]) -> Iterator[bytes]:
-    with sound:
-        sound.seek(0)
-        while block := sound.read(_BLOCK_BYTES):
-            yield block
+class _SoundAnswer(Response):
+    """A file as an answer; who does not read it is let go.
+
+    Args:
+        held: what is let go of once it is sent.
+    """
+
+    media_type = "audio/L16;rate=16000"
+
+    def __init__(self, sound: IO[bytes], held: ExitStack, write_timeout_s: float) -> None:
+        super().__init__(headers={"Content-Length": str(sound.seek(0, 2))})
+        self._sound = sound
+        self._held = held
+        self._write_timeout_s = write_timeout_s
+
+    async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
+        # It reads nothing, or the gateway is going away: what is missing tells it.
+        with suppress(TimeoutError, NotReadyError), self._held:
+            headers = {"status": self.status_code, "headers": self.raw_headers}
+            await send({"type": "http.response.start", **headers})
+            self._sound.seek(0)
+            has_more = True
+            while has_more:
+                block = self._sound.read(_BLOCK_BYTES)
+                has_more = bool(block)
+                async with asyncio.timeout(self._write_timeout_s):
+                    body = {"type": "http.response.body", "body": block, "more_body": has_more}
+                    await send(body)
 
 
 class ContainerAudio:
@@ -113,8 +134,8 @@ class ContainerAudio:
         self.has_ended = False
 
     @property
-    def has_started(self) -> bool:
-        return self._speaker.has_started
+    def started(self) -> asyncio.Event:
+        return self._speaker.started
 
     async def send(self, content: bytes | TranslationUpdate) -> None:
         if self.has_ended:
@@ -130,7 +151,11 @@ class ContainerAudio:
             await self._messages.put(None)
 
     async def run(self) -> None:
-        """Decode until the container's end, which is the speaker's."""
+        """Decode until the container's end, which is the speaker's.
+
+        From the session's start on: who may not translate has nothing decoded either.
+        """
+        await self._speaker.started.wait()
         source = FfmpegAudio(self._bytes(), self._audio, "the container", _FROM_PIPE)
         try:
             async with aclosing(source.chunks(_CHUNK_MS)) as chunks:

@@ -19,7 +19,8 @@ from earvoice.client import (
     TranslationOptions,
     TranslationUpdate,
 )
-from earvoice.gateway.published import PublishedStream
+from earvoice.client.audio_log import held_bytes
+from earvoice.gateway.published import Publication
 from earvoice.runtime.errors import OutOfOrderError
 from earvoice.telemetry.metering import Meters
 
@@ -29,7 +30,7 @@ Tell = Callable[[str, TranslationEvent, bytes], Awaitable[None]]
 
 
 class _AudioQueue:
-    """Audio on its way to one session: bounded by its length in time."""
+    """Audio on its way to one session: bounded by its length."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -42,8 +43,8 @@ class _AudioQueue:
         """Add audio, a change, or None for the end; wait while too much is held."""
         await self._has_room.wait()
         self._chunks.put_nowait(content)
-        if isinstance(content, bytes):
-            self._held_bytes += len(content)
+        if content is not None:
+            self._held_bytes += held_bytes(content)
         if self._held_bytes >= self._limit_bytes:
             self._has_room.clear()
 
@@ -54,10 +55,9 @@ class _AudioQueue:
 
     async def __aiter__(self) -> AsyncIterator[bytes | TranslationUpdate]:
         while (content := await self._chunks.get()) is not None:
-            if isinstance(content, bytes):
-                self._held_bytes -= len(content)
-                if self._held_bytes < self._limit_bytes:
-                    self._has_room.set()
+            self._held_bytes -= held_bytes(content)
+            if self._held_bytes < self._limit_bytes:
+                self._has_room.set()
             yield content
 
 
@@ -68,11 +68,12 @@ class Speaker:
         options: of the caller; the sessions differ in their target language alone.
         resume_points: by language, where the sessions go on that another gateway had; the audio
             then begins at the earliest of their ``acknowledged_samples``; 0 for a language without.
-        published: gets every event, for readers.
+        publication: gets every event, for readers.
         meters: of the gateway.
 
     Attributes:
         session_ids: of the sessions until now, for logs.
+        started: set once one of them has begun.
         longest_relay_ms: from a word's coming to its being written to the caller.
     """
 
@@ -81,7 +82,7 @@ class Speaker:
         client: TranslationClient,
         options: TranslationOptions,
         resume_points: Mapping[str, ResumePoint] | None = None,
-        published: PublishedStream | None = None,
+        publication: Publication | None = None,
         meters: Meters | None = None,
     ) -> None:
         self._client = client
@@ -90,8 +91,9 @@ class Speaker:
         self._resume_points = resume_points or {}
         points = [self._resume_points.get(language) for language in options.target_languages]
         self._start_sample = min(point.acknowledged_samples if point else 0 for point in points)
-        self._published = published
+        self._publication = publication
         self.session_ids: list[str] = []
+        self.started = asyncio.Event()
         self.word_count = 0
         self.longest_relay_ms = 0.0
         self.has_ended = False
@@ -103,14 +105,12 @@ class Speaker:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._audio)
 
-    @property
-    def has_started(self) -> bool:
-        return bool(self.session_ids)
-
     async def send(self, audio: bytes | TranslationUpdate) -> None:
         """Give audio, cut anywhere, or a change; waits while the services are behind."""
         if self.has_ended:
             raise OutOfOrderError("audio came after the end")
+        if audio == b"":
+            return
         for queue in self._audio.values():
             await queue.put(audio)
 
@@ -131,10 +131,11 @@ class Speaker:
         match event:
             case Started() | Reconnected():
                 self.session_ids.append(event.session_id)
+                self.started.set()
             case Committed():
                 self.word_count += sum(word.starts_word for word in event.words)
-        if self._published is not None:
-            self._published.publish(language, event)
+        if self._publication is not None:
+            self._publication.publish(language, event)
 
     async def _translate(self, language: str, tell: Tell) -> None:
         options = replace(self._options, target_languages=(language,), paced=True)

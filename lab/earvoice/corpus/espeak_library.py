@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 
+from earvoice.corpus.sound import INT16_SCALE
 from earvoice.corpus.synthesizer import ESPEAK_WORDS_PER_MINUTE, SynthesisError, level
 from earvoice.corpus.voice import Voice
 from earvoice.corpus.word_timing import TimedSpeech, time_words
@@ -17,7 +18,6 @@ _RATE, _PITCH = 1, 3
 _BY_CHARACTER = 1
 _UTF8, _END_PAUSE = 1, 0x1000
 _WORD_EVENT, _PHONEME_EVENT = 1, 7
-_INT16_SCALE = 32_768
 
 
 class _EventId(ctypes.Union):
@@ -98,7 +98,7 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     spans = word_spans(text, word_events, pauses_s, len(samples) / rate_hz)
     duration_ms = 1000 * len(samples) / rate_hz / voice.speed
     words = time_words(text, spans, voice.speed, duration_ms)
-    return level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words
+    return level(samples / np.float32(INT16_SCALE), rate_hz, voice), words
 
 
 def _choose_voice(library: ctypes.CDLL, name: str) -> None:

@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 
+from earvoice.corpus.sound import INT16_SCALE
 from earvoice.corpus.synthesizer import SynthesisError, level
 from earvoice.corpus.voice import Voice
 from earvoice.corpus.word_timing import TimedSpeech, time_words
 
 _START = b"R:SylStructure.daughter1.daughter1.R:Segment.p.end"
 _END = b"R:SylStructure.daughtern.daughtern.R:Segment.end"
-_INT16_SCALE = 32_768
 
 
 class _Wave(ctypes.Structure):
@@ -52,7 +52,7 @@ def speak_with_flite_timed(voice: Voice, text: str) -> TimedSpeech:
         library.delete_utterance(utterance)
     duration_ms = 1000 * len(samples) / rate_hz / voice.speed
     words = time_words(text, spans, voice.speed, duration_ms)
-    return level(samples / np.float32(_INT16_SCALE), rate_hz, voice), words
+    return level(samples / np.float32(INT16_SCALE), rate_hz, voice), words
 
 
 def _token_spans(library: ctypes.CDLL, utterance: int) -> list[tuple[float, float]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.corpus.synthesizer import SAMPLE_RATE_HZ, SynthesisError, level
+from earvoice.corpus.sound import INT16_SCALE, SAMPLE_RATE_HZ
+from earvoice.corpus.synthesizer import SynthesisError, level
 from earvoice.corpus.voice import Voice
 
 _VOICES = {
@@ -27,7 +28,6 @@ _MEMORY_BYTES = 2_500_000
 _NAME_BYTES = 200
 _BUFFER_BYTES = 128
 _BUSY, _IDLE = 201, 200
-_INT16_SCALE = 32_768
 
 
 def is_installed() -> bool:
@@ -65,7 +65,7 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
             sound += buffer.raw[: size.value]
         if status != _IDLE:
             _check(status)
-    samples = np.frombuffer(bytes(sound), np.int16).astype(np.float32) / np.float32(_INT16_SCALE)
+    samples = np.frombuffer(bytes(sound), np.int16).astype(np.float32) / np.float32(INT16_SCALE)
     return level(samples, SAMPLE_RATE_HZ, voice)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from earvoice.corpus.clips import Clip
-from earvoice.corpus.sound import Sound, as_int16
+from earvoice.corpus.sound import SAMPLE_RATE_HZ, Sound, as_int16
 from earvoice.models.config import Compression, ModelConfig, TargetLanguage
 from earvoice.models.frontend import FeatureNormalisation, feature_stream
 from earvoice.models.loaders.whisper import installed_whisper, read_whisper
@@ -136,7 +136,7 @@ def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncode
     name, make = shard
     clips, sounds = [], []
     for clip, sound in make():
-        if SHORTEST_S <= len(sound) / 16_000 <= LONGEST_S:
+        if SHORTEST_S <= len(sound) / SAMPLE_RATE_HZ <= LONGEST_S:
             clips.append(clip)
             sounds.append(sound)
     rows, arrays, begin, first_sample = [], [], 0, 0
@@ -155,6 +155,6 @@ def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncode
     np.save(folder / f"{name}.npy", np.concatenate(arrays))
     with atomic_write(folder / f"{name}.jsonl") as path:
         path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    seconds = sum(map(len, sounds)) / 16_000
+    seconds = sum(map(len, sounds)) / SAMPLE_RATE_HZ
     sys.stdout.write(f"{name}: {len(clips)} clips, {seconds / 60:.0f} min\n")
     sys.stdout.flush()

@@ -6,9 +6,9 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from earvoice.corpus.sound import SAMPLE_RATE_HZ
 from earvoice.corpus.voice import Voice
 
-SAMPLE_RATE_HZ = 16_000
 ESPEAK_WORDS_PER_MINUTE = 175
 _TARGET_RMS = 0.05
 _SILENT_RMS = 1e-5

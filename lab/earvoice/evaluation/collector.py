@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -73,6 +74,7 @@ class Collector:
         every_segment_decided = self.started.elapsed_clock == "true"
         segments = list(self._place_segments(every_segment_decided=every_segment_decided))
         units = [unit for unit, _ in self._units]
+        counts = Counter(unit.utterance for unit in units)
         is_text = recording.text is not None
         return {
             "index": recording.index,
@@ -97,9 +99,9 @@ class Collector:
                 {
                     "start_ms": border.start_ms,
                     "end_ms": border.end_ms,
-                    "units": sum(unit.utterance == number for unit in units),
+                    "units": counts[border.utterance],
                 }
-                for number, border in enumerate(self._utterances)
+                for border in self._utterances
             ],
             "segments" if every_segment_decided else "merged_segments": [
                 describe_segment(segment) for segment in segments

@@ -16,28 +16,9 @@ from statistics import fmean
 from typing import get_args
 
 from earvoice.evaluation.instance import Clock, Instance
-from earvoice.runtime.lag import laal_star_ms, word_lag_ms
+from earvoice.runtime.lag import average_lagging, laal_star_ms, word_lag_ms
 
 Times = Sequence[float]
-
-
-def average_lagging(times_ms: Sequence[float], source_length_ms: float, target_units: int) -> float:
-    """Return AL (Ma 2019, as SimulEval 1.1 computes it).
-
-    The mean of t_i - (i - 1) / gamma with gamma = target units / T, up to and with the first unit
-    at or after the end of the source. Falls below 0 where more was written than the reference has.
-    """
-    if times_ms[0] > source_length_ms:
-        return times_ms[0]
-    # As SimulEval writes it: multiplying by T / m instead would differ in the last digits.
-    gamma = target_units / source_length_ms
-    total_ms, counted = 0.0, 0
-    for index, time_ms in enumerate(times_ms):
-        total_ms += time_ms - index / gamma
-        counted += 1
-        if time_ms >= source_length_ms:
-            break
-    return total_ms / counted
 
 
 def length_adaptive_average_lagging(

@@ -27,9 +27,9 @@ from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import types_pb2
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.decoder.strategy import ServedModel, TokenTable
-from earvoice.evaluation.run_folder import drop_torn_line
 from earvoice.evaluation.source_set import SourceRecording
 from earvoice.policy.endpoints import SegmentGrid
+from earvoice.runtime.files import drop_torn_line
 
 FORMAT_VERSION = 2
 DESCRIPTION_FILE = "recording.json"

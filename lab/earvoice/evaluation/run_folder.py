@@ -14,19 +14,7 @@ from earvoice.evaluation.instance import Unit
 from earvoice.evaluation.log import LogError, Record, parse_object, read_records
 from earvoice.evaluation.log_formats import describe_runs
 from earvoice.evaluation.source_set import SourceRecording
-from earvoice.runtime.files import atomic_write
-
-
-def drop_torn_line(path: Path) -> None:
-    """Drop a last line that a killed run could not finish; the file need not be there."""
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole != len(content):
-        with path.open("r+b") as file:
-            file.truncate(whole)
-
+from earvoice.runtime.files import atomic_write, drop_torn_line
 
 _MS_PER_MINUTE = 60_000
 # Without a terminal: so many lines for a whole test set, or a log would fill with them.

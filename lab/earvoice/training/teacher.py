@@ -14,6 +14,7 @@ from earvoice.corpus.states import encode, pretrained_encoder, pretrained_part, 
 from earvoice.models.config import DecoderConfig, ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.whisper import WhisperConfig
+from earvoice.runtime.files import drop_torn_line
 from earvoice.training.greedy import greedy
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ def hear(items: Sequence[tuple[Clip, Path]], table: Path) -> None:
     """Write what the pretrained network hears in each clip, and how sure it is of a token."""
     encoder, decoder = pretrained_encoder(TAIL_MS), pretrained_decoder()
     allowed = torch.arange(decoder.embed_tokens.num_embeddings) <= WHISPER_END
+    drop_torn_line(table)
     known = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
     done = {line.split("\t")[0] for line in known}
     items = [(clip, path) for clip, path in items if clip.key not in done]

@@ -30,6 +30,17 @@ def atomic_write(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
+def drop_torn_line(path: Path) -> None:
+    """Drop a last line that a killed run could not finish; the file need not be there."""
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole != len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)
+
+
 def digest_of(files: Iterable[Path]) -> str:
     """Return SHA-256 in hexadecimal over the name and content of files, sorted by name."""
     total = hashlib.sha256()

@@ -11,20 +11,28 @@ def word_lag_ms(release_ms: float, source_end_ms: float) -> float:
 
 
 def laal_star_ms(times_ms: Sequence[float], length_ms: float) -> float:
-    """Return LAAL*: average lagging (Ma 2019) of one utterance with gamma = n / T, in ms.
+    """Return LAAL*: average lagging of one utterance with gamma = n / T, in ms.
 
-    The mean of t_i - (i - 1) / gamma over the words up to and with the first one at or after the
-    utterance's end. It needs no reference, so it exists in production too.
+    It needs no reference, so it exists in production too.
+    """
+    return average_lagging(times_ms, length_ms, len(times_ms))
+
+
+def average_lagging(times_ms: Sequence[float], length_ms: float, target_units: int) -> float:
+    """Return AL (Ma 2019, as SimulEval 1.1 computes it), in ms.
+
+    The mean of t_i - (i - 1) / gamma with gamma = target units / T, up to and with the first unit
+    at or after the end of the source. Falls below 0 where more was written than the reference has.
 
     Args:
-        times_ms: t, each word's delay or time on the wall clock, from the utterance's start; in
-            order, at least one.
-        length_ms: T, the utterance's length, more than 0.
+        times_ms: t, each unit's delay or time on any clock, from the source's start; in order, at
+            least one.
+        length_ms: T, the source's length, more than 0.
     """
     if times_ms[0] > length_ms:
         return times_ms[0]
-    # As SimulEval writes it: multiplying by T / n instead would differ in the last digits.
-    gamma = len(times_ms) / length_ms
+    # As SimulEval writes it: multiplying by T / m instead would differ in the last digits.
+    gamma = target_units / length_ms
     total_ms, counted = 0.0, 0
     for index, time_ms in enumerate(times_ms):
         total_ms += time_ms - index / gamma

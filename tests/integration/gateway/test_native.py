@@ -93,6 +93,8 @@ async def test_an_update_reaches_the_session():
     [
         ("no json", "MALFORMED_MESSAGE", "not JSON"),
         ("[]", "MALFORMED_MESSAGE", "not an object"),
+        ('{"type": NaN}', "MALFORMED_MESSAGE", "NaN is no number"),
+        ("[" * 100_000, "MALFORMED_MESSAGE", "not JSON"),
         (b"audio", "OUT_OF_ORDER", "before the start message"),
         (json.dumps({"type": "begin"}), "INVALID_FIELD", "type = 'begin'"),
         (json.dumps({"type": "start", "configs": {}}), "INVALID_FIELD", "configs"),

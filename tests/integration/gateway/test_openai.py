@@ -97,6 +97,15 @@ async def test_the_source_is_told_where_it_was_asked_for(wanted):
     assert heard == (["heard "] if wanted else [])
 
 
+async def test_audio_that_is_not_base64_is_an_error_event():
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        client = openai.AsyncOpenAI(api_key="none", websocket_base_url=f"ws://{address}/v1")
+        async with client.realtime.translations.connect(model="any") as connection:
+            await connection.session.input_audio_buffer.append(audio="ö")
+            _, error = await connection.recv(), await connection.recv()
+    assert error.error.code == "invalid_audio"
+
+
 async def test_a_session_without_a_language_is_an_error_event():
     """What is missing is named, in the dialect's own form."""
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):

@@ -11,7 +11,15 @@ import httpx
 import pytest
 import webvtt
 
-from earvoice.client import Committed, CommittedWord, EndOfUtterance, NotUnderstood, Started
+from earvoice.client import (
+    Committed,
+    CommittedWord,
+    EndOfUtterance,
+    NotUnderstood,
+    ResumePoint,
+    Started,
+    Tentative,
+)
 from earvoice.client.captions import CaptionMarks
 from earvoice.gateway.access import issue_token
 from earvoice.gateway.messages import describe_event, read_captions
@@ -21,7 +29,7 @@ from earvoice.gateway.published import (
     PublishedStream,
     StreamDirectory,
 )
-from earvoice.runtime.errors import InvalidFieldError, SlowReaderError
+from earvoice.runtime.errors import InvalidFieldError, OutOfOrderError, SlowReaderError
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
     PATIENCE_S,
@@ -45,6 +53,12 @@ def word(text, utterance=0):
 
 def committed(text, utterance=0):
     return Committed((word(text, utterance),), 0, b"secret")
+
+
+def point(token):
+    place = ResumePoint()
+    place.token = token
+    return place
 
 
 def started(language="de"):
@@ -165,17 +179,71 @@ def test_a_name_is_spoken_under_by_one_at_a_time_and_kept_for_a_while():
     """Late readers of a stream that is over still find it, until its time has passed."""
     now_s = 0.0
     directory = StreamDirectory(kept_lines=5, linger_s=10, now_s=lambda: now_s)
-    stream = directory.open("hall")
+    speaker = directory.open("hall")
+    stream = speaker.stream
     with pytest.raises(InvalidFieldError, match="publish = 'hall'"):
         directory.open("hall")
-    directory.end(stream)
+    directory.close(speaker, lost=False)
     now_s = 9.0
     assert directory.find("hall") is stream
-    assert directory.open("hall", resumes=True) is stream
-    directory.end(stream)
+    speaker = directory.open("hall", points={"de": point(b"of another gateway")})
+    assert speaker.stream is stream
+    directory.close(speaker, lost=False)
     now_s = 19.0
     with pytest.raises(InvalidFieldError, match="stream = 'hall'"):
         directory.find("hall")
+
+
+async def test_readers_are_told_once_what_a_speaker_says_that_comes_again():
+    """Its connection was lost with the last words on their way: it goes on before them."""
+    directory = StreamDirectory(kept_lines=5, linger_s=10)
+    first = directory.open("hall")
+    reading = asyncio.create_task(read_all(first.stream))
+    await asyncio.sleep(0)
+    first.publish("de", started()[0])
+    first.publish("de", Committed((word("eins"),), 0, b"one"))
+    first.publish("de", Committed((word("zwei"), word("drei")), 0, b"three"))
+    first.publish("de", EndOfUtterance(0, 0, 500, "pause", "", resume_token=b"end"))
+    with pytest.raises(InvalidFieldError, match="publish = 'hall'"):
+        directory.open("hall", points={"de": point(b"somebody else's")})
+    # Its loss need not have been noticed.
+    second = directory.open("hall", points={"de": point(b"one")})
+    assert second.stream is first.stream
+    with pytest.raises(OutOfOrderError, match="'hall' goes on by another connection"):
+        first.publish("de", committed("Gespenst"))
+    directory.close(first, lost=True)
+    second.publish("de", started()[0])
+    second.publish("de", Tentative("zwei", "de", 0))
+    second.publish("de", Committed((word("zwei"),), 0, b"two"))
+    second.publish("de", Committed((word("drei"), word("vier")), 0, b"four"))
+    second.publish("de", EndOfUtterance(0, 0, 600, "pause", ""))
+    second.publish("de", committed("fünf", 1))
+    directory.close(second, lost=False)
+    (_, *news) = await reading
+    texts = [word["text"] for event in news for word in event.get("words", ())]
+    assert texts == ["eins", "zwei", "drei", "vier", "fünf"]
+    assert [event["type"] for event in news].count("utterance_end") == 1
+    cues = first.stream.captions("de").cues
+    assert " ".join(" ".join(cue.lines) for cue in cues) == "eins zwei drei"
+
+
+async def test_readers_wait_for_a_speaker_whose_connection_was_lost():
+    directory = StreamDirectory(kept_lines=5, linger_s=10)
+    first = directory.open("hall")
+    first.publish("de", started()[0])
+    first.publish("de", Committed((word("eins"),), 0, b"one"))
+    reading = asyncio.create_task(read_all(first.stream))
+    await asyncio.sleep(0)
+    directory.close(first, lost=True)
+    second = directory.open("hall", points={"de": point(b"one")})
+    second.publish("de", committed("zwei"))
+    directory.close(second, lost=True)
+    # Nobody speaks there now: the name is free.
+    third = directory.open("hall")
+    assert third.stream is not first.stream
+    lines, *news = await reading
+    assert lines["lines"][0]["text"] == "eins"
+    assert [event["type"] for event in news] == ["words", "end"]
 
 
 async def test_pages_and_sockets_read_what_a_speaker_publishes():
@@ -220,10 +288,18 @@ async def test_words_become_subtitles_of_either_form():
             vtt = await http.post("/v1/captions.vtt", json={"words": words})
             wrong = await http.post("/v1/captions.vtt", json={"words": [{**words[0], "text": 1}]})
             none = await http.post("/v1/captions.vtt", json={})
+            long = await http.post("/v1/captions.vtt", json={"words": [{"text": "a" * 2000}]})
+            endless = json.dumps({"words": [{**words[0], "source_end_ms": 0}]}).replace(
+                '"source_end_ms": 0', '"source_end_ms": 1e999'
+            )
+            late = await http.post("/v1/captions.vtt", content=endless)
     assert srt.text == "1\n00:00:00,000 --> 00:00:01,000\nGuten Tag\n\n"
     assert vtt.text == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\nGuten Tag\n\n"
     assert (wrong.status_code, none.status_code) == (400, 400)
     assert "words[0].text = 1" in wrong.json()["error"]["message"]
+    assert (long.status_code, late.status_code) == (400, 400)
+    assert "1000 letters at most" in long.json()["error"]["message"]
+    assert "words[0].source_end_ms = inf" in late.json()["error"]["message"]
 
 
 NOT_UNDERSTOOD = EndOfUtterance(
@@ -317,6 +393,12 @@ async def test_tokens_are_for_one_stream_and_one_purpose():
             assert wrong.status_code == 403
             right = await http.get(url, params={"access_token": reading})
             assert "gut" in right.text
+            captions = f"http://{address}/v1/captions.vtt"
+            assert (await http.post(captions, json={"words": []})).status_code == 401
+            for token in (speaking, reading):
+                shown = {"Authorization": f"Bearer {token}"}
+                made = await http.post(captions, json={"words": []}, headers=shown)
+                assert made.text == "WEBVTT\n\n"
 
 
 async def test_the_page_and_its_models_are_served():

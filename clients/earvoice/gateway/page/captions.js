@@ -4,10 +4,9 @@ const KEPT_LINES = 400;
 const UNSURE = 0.5; // such a word is as likely wrong as right
 
 export class Captions {
-  // marks: what files tell of words that may be wrong, as the gateway takes it.
-  constructor(container, marks) {
-    this.container = container;
-    this.marks = marks;
+  // marks: what files tell of words that may be wrong, as the gateway takes it; headers: of requests.
+  constructor(container, marks, headers) {
+    Object.assign(this, { container, marks, headers });
     this.columns = new Map();
   }
 
@@ -26,7 +25,7 @@ export class Captions {
     const { words, utterances } = this.columns.get(language);
     if (format === "txt") return `${words.reduce(joinLines(words), "").trim()}\n`;
     const answer = await fetch(`v1/captions.${format}`, {
-      method: "POST", body: JSON.stringify({ words, utterances, captions: this.marks }),
+      method: "POST", headers: this.headers, body: JSON.stringify({ words, utterances, captions: this.marks }),
     });
     if (!answer.ok) throw new Error((await answer.json()).error.message);
     return answer.text();

@@ -12,10 +12,12 @@ const marks = {
   mark_below: Number(parameters.get("mark_below") ?? 0),
   not_understood: parameters.get("not_understood") ?? "",
 };
-const captions = new Captions(element("captions"), marks);
 const token = parameters.get("token") ?? "";
+const headers = token ? { Authorization: `Bearer ${token}` } : {};
+const captions = new Captions(element("captions"), marks, headers);
 const lags = [];
 const RECENT_LAGS = 20;
+const READER_PAUSE_MS = 2000;
 let source = null;
 let stream = null;
 
@@ -126,7 +128,6 @@ function chosenLanguages() {
 }
 
 async function offerLanguages() {
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch("v1/models", { headers });
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error.message);
@@ -144,12 +145,28 @@ async function offerLanguages() {
 function read(name) {
   document.body.classList.add("reader");
   element("stream-name").textContent = name;
-  const address = new URL(`v1/streams/${encodeURIComponent(name)}/events`, location.href);
+  const path = `v1/streams/${encodeURIComponent(name)}`;
+  const address = new URL(`${path}/events`, location.href);
   for (const tag of parameters.get("to")?.split(",") ?? []) address.searchParams.append("language", tag);
   if (token) address.searchParams.set("access_token", token);
+  listen(address, `${path}/captions.vtt`);
+}
+
+// An EventSource comes back after a lost connection, but gives up where the answer is an error: no
+// stream of this name is on yet, or no longer.
+function listen(address, probe) {
   const events = new EventSource(address);
   events.onopen = () => say("Live", "live");
-  events.onerror = () => say("Waiting for the stream…");
+  events.onerror = async () => {
+    say("Waiting for the stream…");
+    if (events.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch(probe, { headers }).catch(() => null);
+    if (answer && [401, 403].includes(answer.status)) {
+      say((await answer.json()).error.message);
+    } else {
+      setTimeout(() => listen(address, probe), READER_PAUSE_MS);
+    }
+  };
   events.onmessage = ({ data }) => {
     const event = JSON.parse(data);
     if (event.type === "lines") {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, get_args
@@ -51,6 +52,8 @@ COMMIT_UNITS: Mapping[Any, CommitUnit] = {
 }
 COMMIT_UNIT_NUMBERS = {unit: number for number, unit in COMMIT_UNITS.items()}
 
+_LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
+"""Of BCP-47, by its shape."""
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", int, float)
 
@@ -192,7 +195,8 @@ def check_language(field: str, code: str, allowed: list[str]) -> str:
     if not code and len(allowed) == 1:
         return allowed[0]
     for tag in allowed:
-        if code.lower() == tag.lower() or code.lower().split("-")[0] == tag.lower():
+        is_kind_of = code.lower().split("-")[0] == tag.lower() and _LANGUAGE_TAG.fullmatch(code)
+        if code.lower() == tag.lower() or is_kind_of:
             return tag
     raise LanguageNotSupportedError(field, code, ", ".join(allowed))
 
