@@ -24,8 +24,7 @@ from transformers import (
     WhisperTokenizer,
 )
 
-from earvoice.models.vocabulary import Vocabulary
-from earvoice.models.wrapped.decoder import _byte_alphabet
+from earvoice.models.vocabulary import Vocabulary, byte_alphabet
 
 WIDTH = 16
 SHAPE = {
@@ -109,7 +108,7 @@ def wav2vec_mbart(folder: Path, target_model: bytes) -> Path:
 def whisper(folder: Path) -> Path:
     torch.manual_seed(4)
     folder.mkdir()
-    letters = [*_byte_alphabet(), "Ġd", "ie", "Ġdie", "Ka"]
+    letters = [*byte_alphabet(), "Ġd", "ie", "Ġdie", "Ka"]
     merges = [("Ġ", "d"), ("i", "e"), ("Ġd", "ie"), ("K", "a")]
     tokenizer = WhisperTokenizer(vocab={p: i for i, p in enumerate(letters)}, merges=merges)
     special = ["<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|translate|>"]

@@ -13,6 +13,7 @@ from earvoice.corpus.sound import read_sound
 from earvoice.corpus.states import encode, pretrained_encoder, pretrained_part, whisper_folder
 from earvoice.models.config import DecoderConfig, ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
+from earvoice.models.vocabulary import byte_alphabet
 from earvoice.models.whisper import WhisperConfig
 from earvoice.runtime.files import drop_torn_line
 from earvoice.training.greedy import greedy
@@ -51,17 +52,8 @@ def whisper_pieces() -> tuple[str, ...]:
     ]
 
 
-@cache
-def byte_of() -> dict[str, int]:
-    """GPT-2's printable character of each byte."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    table = {chr(byte): byte for byte in printable}
-    others = [byte for byte in range(256) if byte not in printable]
-    return table | {chr(256 + index): byte for index, byte in enumerate(others)}
-
-
 def whisper_text(tokens: Sequence[int]) -> str:
-    pieces, table = whisper_pieces(), byte_of()
+    pieces, table = whisper_pieces(), byte_alphabet()
     content = bytes(table[c] for token in tokens if token < WHISPER_END for c in pieces[token])
     return content.decode(errors="replace").strip()
 

@@ -1,6 +1,7 @@
 """Pieces of text and their numbers, for the transcript and for the translation."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 import sentencepiece
@@ -16,6 +17,15 @@ SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 
 WORD_START = "▁"
 """SentencePiece's mark of a piece that begins a word."""
+
+
+@cache
+def byte_alphabet() -> dict[str, int]:
+    """The characters that stand for bytes in GPT-2's pieces: printable ones for themselves."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in set(printable)]
+    alphabet = {chr(byte): byte for byte in printable}
+    return alphabet | {chr(0x100 + place): byte for place, byte in enumerate(others)}
 
 
 class Vocabulary:

@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from earvoice.models.decoding import Pivot
 from earvoice.models.errors import ModelError
-from earvoice.models.vocabulary import EOS, WORD_START
+from earvoice.models.vocabulary import EOS, WORD_START, byte_alphabet
 from earvoice.models.wrapped.families import Prompt
 
 
@@ -171,7 +171,7 @@ def piece_table(
     order = (*front, *(index for index in range(size) if index not in set(front)))
     pieces = tokenizer.convert_ids_to_tokens(list(range(min(size, len(tokenizer)))))
     silent = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder, *front}
-    byte_of = _byte_alphabet() if WORD_START not in "".join(pieces[EOS:]) else None
+    byte_of = byte_alphabet() if WORD_START not in "".join(pieces[EOS:]) else None
     texts, starts = [], []
     for theirs in order:
         piece = pieces[theirs] if theirs < len(pieces) and theirs not in silent else ""
@@ -186,11 +186,3 @@ def _written(piece: str, byte_of: dict[str, int] | None) -> bytes:
     if byte_of is not None:
         return bytes(byte_of[character] for character in piece)
     return piece.replace(WORD_START, " ").encode()
-
-
-def _byte_alphabet() -> dict[str, int]:
-    """The characters that stand for bytes in byte-level pieces: printable ones for themselves."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(0x100) if byte not in set(printable)]
-    alphabet = {chr(byte): byte for byte in printable}
-    return alphabet | {chr(0x100 + place): byte for place, byte in enumerate(others)}
