@@ -97,31 +97,30 @@ class _Told:
 
     A speaker whose connection was lost goes on from a place before the words that did not reach it;
     these come again.
-
-    Attributes:
-        repeated_words: so many of those that come next.
     """
 
     def __init__(self) -> None:
         self._word_count = 0
+        self._repeated_words = 0
         self._ended_utterance = -1
         self._places: OrderedDict[bytes, int] = OrderedDict()
-        self.repeated_words = 0
 
     def knows(self, point: ResumePoint) -> bool:
         return _digest(point.token) in self._places
 
     def go_on(self, point: ResumePoint | None) -> None:
         """Expect what comes after a place; after None, all of it from the beginning."""
-        counted = 0 if point is None else self._places.get(_digest(point.token), self._word_count)
-        self.repeated_words = self._word_count - counted
+        counted = 0 if point is None else self._places.get(_digest(point.token))
+        if counted is None:  # it has been told elsewhere what this place is
+            counted, self._ended_utterance = self._word_count, -1
+        self._repeated_words = self._word_count - counted
 
     def news(self, event: TranslationEvent) -> TranslationEvent | None:
         """Return what of an event is new."""
         match event:
             case Committed():
-                known = min(self.repeated_words, len(event.words))
-                self.repeated_words -= known
+                known = min(self._repeated_words, len(event.words))
+                self._repeated_words -= known
                 self._word_count += len(event.words) - known
                 self._keep(event.resume_token)
                 words = event.words[known:]
@@ -131,13 +130,13 @@ class _Told:
                 if event.utterance <= self._ended_utterance:
                     return None
                 self._ended_utterance = event.utterance
-            case Tentative() if self.repeated_words:
+            case Tentative() if self._repeated_words:
                 return None
         return event
 
     def _keep(self, token: bytes) -> None:
         if token:
-            self._places[_digest(token)] = self._word_count - self.repeated_words
+            self._places[_digest(token)] = self._word_count - self._repeated_words
             if len(self._places) > KEPT_PLACES:
                 self._places.popitem(last=False)
 
