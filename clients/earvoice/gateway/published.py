@@ -111,7 +111,7 @@ class _Told:
     def go_on(self, point: ResumePoint | None) -> None:
         """Expect what comes after a place; after None, all of it from the beginning."""
         counted = 0 if point is None else self._places.get(_digest(point.token))
-        if counted is None:  # it has been told elsewhere what this place is
+        if counted is None:  # of another gateway, or too old
             counted, self._ended_utterance = self._word_count, -1
         self._repeated_words = self._word_count - counted
 
