@@ -14,23 +14,14 @@ import torch
 
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.sound import Sound, as_int16
-from earvoice.corpus.states import SOUND_SUFFIX, encode, features_of
+from earvoice.corpus.states import SOUND_SUFFIX, encode
 from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import CtcTrainer
 from earvoice.training.data import Heard, Sounds, heard_by, read_clips
-from earvoice.training.encoder import (
-    BANDS,
-    LONGEST_STRETCH,
-    STRETCHES,
-    WIDEST_BAND,
-    EncoderRecipe,
-    EncoderTrainer,
-    Utterance,
-    masked,
-)
+from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -96,8 +87,7 @@ def test_the_loss_falls_the_decoder_stays_and_a_run_goes_on(
     learner = trainer(tmp_path)
     decoder = {name: each.clone() for name, each in learner.decoder.state_dict().items()}
     whole = [
-        Utterance(index, features_of(tone(index)), clip.texts["en"])
-        for index, clip in enumerate(learner.clips)
+        Utterance(index, tone(index), clip.texts["en"]) for index, clip in enumerate(learner.clips)
     ]
     with torch.no_grad():
         untaught = learner.losses_of(whole)
@@ -185,24 +175,11 @@ def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(
     slopes = []
     for sound in (learner.sounds.undisturbed(0), tone(0) + noise):
         learner.encoder.zero_grad()
-        pieces, _ = learner.losses_of([Utterance(0, features_of(sound), text)])
+        pieces, _ = learner.losses_of([Utterance(0, sound, text)])
         torch.autograd.backward(pieces)
         slopes.append(sum(float(p.grad.abs().sum()) for p in learner.encoder.parameters()
                           if p.grad is not None))  # fmt: skip
     assert slopes[0] < 0.1 * slopes[1]
-
-
-def test_bands_and_stretches_are_masked_by_the_mean() -> None:
-    generator = np.random.default_rng(3)
-    features = torch.arange(40 * 80, dtype=torch.float32).view(40, 80)
-    mean = float(features.mean())
-    seen = [masked(features.clone(), generator) == mean for _ in range(50)]
-    bands = [int(each.all(0).sum()) for each in seen]
-    stretches = [int(each.all(1).sum()) for each in seen]
-    assert 0 < max(bands) <= BANDS * WIDEST_BAND
-    assert 0 < max(stretches) <= STRETCHES * LONGEST_STRETCH
-    for each in seen:  # nothing else
-        assert torch.equal(each, each.all(0)[None] | each.all(1)[:, None])
 
 
 def test_what_a_synthesiser_said_is_kept_with_its_states(tmp_path: Path) -> None:

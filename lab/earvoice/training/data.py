@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 D_MODEL = 384
 JOIN = 2
 HEARD_COLUMNS = 3
-WORSE = {"noise_share": 0.75, "least_snr_db": 0.0}
+WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
 

@@ -22,14 +22,12 @@ from earvoice.training.schedule import Trainer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from earvoice.corpus.sound import Sound
     from earvoice.models.ctc import Encoded
     from earvoice.models.transformer import TransformerDecoder
     from earvoice.models.whisper import WhisperEncoder
 
 MOST_TOKENS = 110
-BANDS, WIDEST_BAND = 2, 12
-STRETCHES, LONGEST_STRETCH = 2, 15
-"""Of a clip's features, what is masked: always so many bands, at most so many stretches of time."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class EncoderRecipe:
     foretold_share: float = 0.5
     """Of the loss of recordings: what is wanted is what the decoder would write of the undisturbed
     recording as the pretrained encoder hears it, piece by piece (Hinton 2015)."""
-    ctc_share: float = 0.8
+    ctc_share: float = 0.3
     """How much a label's loss weighs beside a piece's."""
     average: float = 0.996
     """Share that the average of all weights keeps at each step."""
@@ -55,8 +53,7 @@ class Utterance:
     """A clip in a step: as it is heard this time, and what is to be written of it."""
 
     index: int
-    features: torch.Tensor
-    """[frames, 80]"""
+    sound: Sound
     text: str
 
 
@@ -112,7 +109,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
 
     def losses_of(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
         """The decoder's mean loss of a piece or end, and CTC's of a label."""
-        heard = _encoded(self.encoder, [u.features for u in utterances])
+        heard = _encoded(self.encoder, [u.sound for u in utterances])
         tokens, wanted = self._tokens(utterances)
         with torch.autocast("cpu", torch.bfloat16):
             logits = self.decoder(tokens, heard.states, heard.lengths)
@@ -143,8 +140,8 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         return pieces.sum() / (wanted != PAD).sum(), ctc
 
     def _utterance(self, index: int, generator: np.random.Generator) -> Utterance:
-        features = masked(features_of(self.sounds.drawn(index, generator)), generator)
-        return Utterance(index, features, self.clips[index].english or "")
+        sound = self.sounds.drawn(index, generator)
+        return Utterance(index, sound, self.clips[index].english or "")
 
     def _tokens(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
         tag = self.target.id_of(f"<{SOURCE_LANGUAGE}>")
@@ -156,8 +153,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         rows = [row for row, u in enumerate(utterances) if self.sounds.is_recording(u.index)]
         new = [utterances[row] for row in rows if utterances[row].index not in self._foretold]
         if new:
-            undisturbed = [features_of(self.sounds.undisturbed(u.index)) for u in new]
-            heard = _encoded(self.pretrained, undisturbed)
+            heard = _encoded(self.pretrained, [self.sounds.undisturbed(u.index) for u in new])
             tokens, wanted = self._tokens(new)
             with torch.autocast("cpu", torch.bfloat16):
                 hidden = self.decoder.hidden(tokens, heard.states, heard.lengths)
@@ -179,27 +175,9 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
             value.copy_(state["average"][name])
 
 
-def masked(features: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
-    """Bands and stretches of a clip have its mean (SpecAugment, Park 2019).
-
-    Args:
-        features: [frames, 80]; they are changed.
-    """
-    frames, bins = features.shape
-    mean = features.mean()
-    for _ in range(BANDS):
-        width = int(generator.integers(WIDEST_BAND + 1))
-        begin = int(generator.integers(bins - width))
-        features[:, begin : begin + width] = mean
-    for _ in range(int(generator.integers(STRETCHES + 1))):
-        begin = int(generator.integers(frames))
-        features[begin : begin + int(generator.integers(LONGEST_STRETCH + 1))] = mean
-    return features
-
-
-def _encoded(encoder: WhisperEncoder, features: Sequence[torch.Tensor]) -> Encoded:
+def _encoded(encoder: WhisperEncoder, sounds: Sequence[Sound]) -> Encoded:
+    features = [features_of(sound) for sound in sounds]
     lengths = torch.tensor([len(each) for each in features])
     with torch.autocast("cpu", torch.bfloat16):
-        padded = nn.utils.rnn.pad_sequence(list(features), batch_first=True)
-        heard: Encoded = encoder(padded, lengths)
+        heard: Encoded = encoder(nn.utils.rnn.pad_sequence(features, batch_first=True), lengths)
     return heard
