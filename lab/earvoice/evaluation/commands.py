@@ -202,7 +202,7 @@ def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "the speaker's language and whose references are transcripts",
     )
     parser.add_argument(
-        "--segment", metavar="MS", type=int, default=800, help="of the streams (%(default)s)"
+        "--segment", metavar="MS", type=int, help="of the streams (the model's own)"
     )
     parser.add_argument(
         "--lag-ms",
@@ -237,7 +237,8 @@ def _run_calibrate(options: argparse.Namespace) -> int:
         if getattr(options, name) is None:
             raise CommandError(f"--{name} is missing: the policy's parameters are tried on a set")
     sources = _read_sources(options)
-    check_segment_ms(options.segment)
+    if options.segment is not None:
+        check_segment_ms(options.segment)
     with computing():
         from earvoice.evaluation.calibration import calibrate  # noqa: PLC0415 - imports torch
         from earvoice.evaluation.recorder import record_inputs  # noqa: PLC0415
@@ -246,14 +247,15 @@ def _run_calibrate(options: argparse.Namespace) -> int:
 
         config = load_config(options.model)
         before = config.policy_defaults
+        segment_ms = before.segment_ms if options.segment is None else options.segment
         recording = Recording(options.output / "recording")
         progress = RunProgress("record", len(sources), len(recording.inputs()))
-        record_inputs(options.model, sources, [Grid(options.segment)], recording, progress)
+        record_inputs(options.model, sources, [Grid(segment_ms)], recording, progress)
         replay = Replay(recording.folder, options.model, options.to)
         chosen = calibrate(
             replay,
             options.output / "replays",
-            options.segment,
+            segment_ms,
             options.lag_ms,
             before,
             are_captions=options.to == config.source_language,
