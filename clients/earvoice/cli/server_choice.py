@@ -94,6 +94,13 @@ def _read_tls(options: argparse.Namespace) -> ChannelTls | None:
 def _token_reader(options: argparse.Namespace) -> Callable[[], str] | None:
     if options.token_file is not None:
         path: Path = options.token_file
-        return lambda: path.read_text(encoding="utf8").strip()
-    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+        return lambda: _checked_token(path.read_bytes().decode(errors="replace"), f"{path}")
+    token = _checked_token(os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE)
     return (lambda: token) if token else None
+
+
+def _checked_token(text: str, place: str) -> str:
+    token = text.strip()
+    if not token.isascii() or not token.isprintable():
+        raise CommandError(f"{place} has other characters than printable ASCII: it is no token")
+    return token

@@ -8,6 +8,7 @@ for subtitles (BBC, Netflix: two lines of 37 to 42 characters, 1 to 7 s, 17 char
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,11 +113,12 @@ class CaptionWriter:
         cues = self._take_full()
         while self._units:
             cues.append(self._take(self._best_break(self._fitting())))
-        if not_understood is not None and self._marks.not_understood:
+        if not_understood is not None and self._marks.not_understood.strip():
             start_ms = max(self._shown_until_ms, round(not_understood.start_ms))
             shown_ms = max(SHORTEST_MS, min(LONGEST_MS, round(not_understood.end_ms) - start_ms))
             self._shown_until_ms = start_ms + shown_ms
-            cues.append(Cue(start_ms, self._shown_until_ms, (self._marks.not_understood,)))
+            lines = textwrap.wrap(self._marks.not_understood, self._line_columns)[:LINE_LIMIT]
+            cues.append(Cue(start_ms, self._shown_until_ms, tuple(lines)))
         return cues
 
     def _append(self, text: str, word: CommittedWord, *, starts_word: bool) -> None:

@@ -55,11 +55,17 @@ class Gatekeeper:
         origin = connection.headers.get("origin")
         if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
             return
-        if urlsplit(origin).netloc != connection.headers.get("host"):
+        try:
+            place = urlsplit(origin).netloc
+        except ValueError:
+            place = ""
+        if place != connection.headers.get("host"):
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
 
     def admit(self, token: str, scope: Scope | None = None) -> Admission:
         """Check a caller's token, and that it is good for ``scope``; without one for anything."""
+        if not token.isascii() or not token.isprintable():
+            raise UnauthenticatedError("the access token has other characters than printable ASCII")
         if not self._token_key:
             if token and not self._hands_on:
                 raise UnauthenticatedError(

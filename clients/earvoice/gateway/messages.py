@@ -35,6 +35,7 @@ from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
 from earvoice.client.options import read_config, read_update
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
+from earvoice.runtime.parameter import ParameterError
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LONGEST_WORD_LETTERS = 1_000
@@ -117,7 +118,9 @@ def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
         raise InvalidFieldError("update", update, "an object, a StreamingUpdate in proto3 JSON")
     try:
         return read_update(json_format.ParseDict(update, api.StreamingUpdate()))
-    except json_format.ParseError as error:
+    except ParameterError as error:
+        raise _wrong_policy("update", error) from error
+    except (json_format.ParseError, ValueError) as error:
         raise MalformedMessageError(f"update: {error}") from error
 
 
@@ -201,6 +204,7 @@ def _read_word(word: _Fields) -> CommittedWord:
 def read_object(text: str | bytes) -> dict[str, Any]:
     try:
         content = json.loads(text, parse_constant=_refuse_constant)
+        dump({"": content}).encode()  # half of a surrogate pair is no letter
     except (ValueError, RecursionError) as error:
         raise MalformedMessageError(f"the message is not JSON: {error}") from error
     if not isinstance(content, dict):
@@ -227,6 +231,8 @@ def _read_options(config: object) -> TranslationOptions:
     _check_range("audioChannelCount", channels, 1, allowed_channels(encoding))
     try:
         options = read_config(message)
+    except ParameterError as error:
+        raise _wrong_policy("config", error) from error
     except ValueError as error:
         raise MalformedMessageError(f"config: {error}") from error
     languages = options.target_languages
@@ -235,6 +241,10 @@ def _read_options(config: object) -> TranslationOptions:
             "config.targetLanguageCodes", list(languages), "one language or more, each once"
         )
     return options
+
+
+def _wrong_policy(parent: str, error: ParameterError) -> InvalidFieldError:
+    return InvalidFieldError(f"{parent}.policy.{error.field}", error.value, error.allowed)
 
 
 def _check_choices(config: api.StreamingConfig) -> None:

@@ -85,7 +85,11 @@ def _playlist_routes(door: Door) -> list[Route]:
     async def read_master(request: Request) -> Response:
         stream = find_stream(door, request)
         video = request.query_params.get("video", "")
-        if not video.isprintable() or urlsplit(video).scheme not in {"http", "https"}:
+        try:
+            is_address = video.isprintable() and urlsplit(video).scheme in {"http", "https"}
+        except ValueError:
+            is_address = False
+        if not is_address:
             raise InvalidFieldError("video", video, "the address of a video's playlist")
         bandwidth = _number(request, "bandwidth", 2_000_000)
         passed_on = {

@@ -131,6 +131,7 @@ class ContainerAudio:
         self._speaker = speaker
         self._audio = audio
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue(WAITING_MESSAGES)
+        self._came = False
         self.has_ended = False
 
     @property
@@ -156,15 +157,20 @@ class ContainerAudio:
         From the session's start on: who may not translate has nothing decoded either.
         """
         await self._speaker.started.wait()
+        heard = False
         source = FfmpegAudio(self._bytes(), self._audio, "the container", _FROM_PIPE)
         try:
             async with aclosing(source.chunks(_CHUNK_MS)) as chunks:
                 async for chunk in chunks:
+                    heard = heard or bool(chunk)
                     await self._speaker.send(chunk)
         except AudioSourceError as error:
             raise InvalidAudioError(error.message) from error
+        if self._came and not heard:
+            raise InvalidAudioError("the container has no sound that can be read as it comes")
         await self._speaker.end()
 
     async def _bytes(self) -> AsyncIterator[bytes]:
         while (message := await self._messages.get()) is not None:
+            self._came = True
             yield message

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from earvoice.client import (
+    AudioSourceError,
     Committed,
     EndOfUtterance,
     Reconnected,
@@ -21,7 +22,7 @@ from earvoice.client import (
 )
 from earvoice.client.audio_log import held_bytes
 from earvoice.gateway.published import Publication
-from earvoice.runtime.errors import OutOfOrderError
+from earvoice.runtime.errors import InvalidAudioError, OutOfOrderError
 from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
@@ -156,6 +157,8 @@ class Speaker:
                     await tell(language, event, point_then)
                     if isinstance(event, Committed):
                         self._note_relay(1000 * (time.perf_counter() - came_s))
+        except AudioSourceError as error:
+            raise InvalidAudioError(error.message) from error
         finally:
             queue.close()
 

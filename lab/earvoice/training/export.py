@@ -44,6 +44,8 @@ LEAST_EMPTY_PROBABILITY = 0.97
 """Of the sounds in which nobody says anything in English nearly all are surer."""
 TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12"
 CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
+SEGMENT_MS = 640
+"""Words come earlier than with 800 ms, and are as good."""
 LANGUAGES = (
     *(TargetLanguage(tag, f"<{tag}>", TRANSLATION_POLICY) for tag in TARGET_LANGUAGES),
     TargetLanguage(SOURCE_LANGUAGE, f"<{SOURCE_LANGUAGE}>", CAPTION_POLICY),
@@ -62,7 +64,7 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
         target_pieces,
         encoder=WhisperConfig(compression=COMPRESSION, ctc=BRANCH),
         decoder=replace(WHISPER_DECODER, least_empty_probability=LEAST_EMPTY_PROBABILITY),
-        policy_defaults=PolicyDefaults(attention_layer=3),
+        policy_defaults=PolicyDefaults(attention_layer=3, segment_ms=SEGMENT_MS),
     )
 
 

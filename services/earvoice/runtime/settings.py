@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar, get_args
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableError
 
 from earvoice.runtime.authentication import Authenticator, shared_secrets
 from earvoice.runtime.tls import ServerTls, is_loopback
@@ -226,6 +228,11 @@ def load_settings(settings_class: type[_AnySettings], **overrides: object) -> _A
         return settings_class(**overrides)  # type: ignore[arg-type]
     except ValidationError as error:
         raise SettingsError("\n".join(_violations(error, settings_class))) from error
+    except UnreadableError as error:
+        (name,) = re.findall(r'field "(\w+)"', str(error))
+        raise SettingsError(
+            f"{prefix}{name}".upper() + ": is no JSON, which a list has to be"
+        ) from error
 
 
 def address_of(host: str, port: int) -> str:

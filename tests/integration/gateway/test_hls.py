@@ -106,6 +106,7 @@ async def test_ffmpeg_reads_the_playlist_of_a_stream(tmp_path):
             video = {"video": "https://video.example/a.m3u8"}
             master = (await http.get(f"{base}/master.m3u8", params=video)).text
             wrong = await http.get(f"{base}/master.m3u8", params={"video": "a\nb"})
+            broken = await http.get(f"{base}/master.m3u8", params={"video": "http://[x/y"})
             far = await http.get(f"{base}/de/{'9' * 5000}.vtt")
             output = tmp_path / "out.srt"
             command = [ffmpeg, "-v", "error", "-i", f"{base}/de/index.m3u8?mpegts=900000", output]
@@ -114,7 +115,7 @@ async def test_ffmpeg_reads_the_playlist_of_a_stream(tmp_path):
     assert "Guten Tag." in output.read_text(encoding="utf8")
     assert 'LANGUAGE="de"' in master
     assert master.endswith("https://video.example/a.m3u8\n")
-    assert (wrong.status_code, far.status_code) == (400, 400)
+    assert (wrong.status_code, broken.status_code, far.status_code) == (400, 400, 400)
 
 
 class TimedService(ScriptedService):

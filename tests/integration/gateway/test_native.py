@@ -93,6 +93,13 @@ async def test_an_update_reaches_the_session():
     [
         ("no json", "MALFORMED_MESSAGE", "not JSON"),
         ("[]", "MALFORMED_MESSAGE", "not an object"),
+        ('{"type": "\\ud800"}', "MALFORMED_MESSAGE", "surrogates"),
+        (
+            start(config={"policy": {"edatt": {"alpha": 9}}}),
+            "INVALID_FIELD",
+            "config.policy.",
+        ),
+        (start(access_token="ä"), "UNAUTHENTICATED", "printable ASCII"),
         ('{"type": NaN}', "MALFORMED_MESSAGE", "NaN is no number"),
         ("[" * 100_000, "MALFORMED_MESSAGE", "not JSON"),
         (b"audio", "OUT_OF_ORDER", "before the start message"),
@@ -124,6 +131,27 @@ async def test_a_wrong_first_message_is_refused_by_name(first, reason, told):
     assert (error["type"], error["reason"]) == ("error", reason)
     assert told in error["message"]
     assert close_code == 1008
+
+
+async def test_a_wrong_policy_in_an_update_is_named():
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            update = {"policy": {"edatt": {"alpha": 9}}}
+            await websocket.send(json.dumps({"type": "update", "update": update}))
+            error, _ = await refusal(websocket)
+    assert error["reason"] == "INVALID_FIELD"
+    assert "update.policy." in error["message"]
+
+
+async def test_audio_that_ends_inside_a_frame_is_the_caller_s_error():
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start())
+            await websocket.send(b"\0\0\0")
+            await websocket.send(json.dumps({"type": "end"}))
+            error, _ = await refusal(websocket)
+    assert (error["code"], error["reason"]) == ("INVALID_ARGUMENT", "INVALID_AUDIO")
 
 
 async def test_text_that_is_no_command_ends_the_stream():
