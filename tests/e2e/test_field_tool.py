@@ -19,7 +19,7 @@ from tests.e2e.test_evaluate import RECORDING, output_of
 pytestmark = pytest.mark.torch
 
 OPTIONS = ("--policy", "edatt:alpha=0.2", "--no-endpointing")
-SEGMENT_MS = 800
+SEGMENT_MS = 640
 
 
 @pytest.fixture
