@@ -14,6 +14,7 @@ from earvoice.client.captions import (
     Cue,
     captions_of,
     columns_of,
+    cut_to_lines,
     srt_block,
     vtt_block,
 )
@@ -84,12 +85,8 @@ class TextWriter:
     def _show_tail(self, text: str) -> None:
         # A tail that wrapped could not be erased: it is cut at the right edge.
         room = self._width - 2 - self._column % self._width
-        shown = ""
-        for letter in text:
-            if columns_of(shown + letter) > room:
-                break
-            shown += letter
-        if shown:
+        shown = next(cut_to_lines(text, room))
+        if shown and columns_of(shown) <= room:
             self._output.write(f" {_DIM}{shown}{_PLAIN}{_LEFT.format(columns_of(shown) + 1)}")
             self._tail_shown = True
 

@@ -16,6 +16,7 @@ from earvoice.client.server_channels import split_address
 from earvoice.client.translation_client import TranslationClient, connect
 from earvoice.policies.registry import is_file_form, resolved_file
 from earvoice.runtime.tls import ChannelTls
+from earvoice.runtime.transport import is_showable
 
 TOKEN_VARIABLE = "EARVOICE_TOKEN"  # noqa: S105 - the variable's name
 
@@ -101,6 +102,6 @@ def _token_reader(options: argparse.Namespace) -> Callable[[], str] | None:
 
 def _checked_token(text: str, place: str) -> str:
     token = text.strip()
-    if not token.isascii() or not token.isprintable():
+    if not is_showable(token):
         raise CommandError(f"{place} has other characters than printable ASCII: it is no token")
     return token

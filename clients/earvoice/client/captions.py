@@ -135,7 +135,7 @@ class CaptionWriter:
         # A word that fits no line is divided wherever the line ends.
         if units[-1].columns > self._line_columns:
             long = units.pop()
-            for part in _cut(long.text, self._line_columns):
+            for part in cut_to_lines(long.text, self._line_columns):
                 units.append(_Unit(part, long.blank, long.start_ms, long.end_ms, columns_of(part)))
                 long.blank = ""
 
@@ -302,7 +302,7 @@ def columns_of(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _cut(text: str, columns: int) -> Iterator[str]:
+def cut_to_lines(text: str, columns: int) -> Iterator[str]:
     """Yield parts that fill a line each, and the rest; at least one character each."""
     begin, filled = 0, 0
     for place, letter in enumerate(text):

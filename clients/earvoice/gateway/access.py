@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import jwt
 from pydantic import SecretStr
@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import PermissionDeniedError, UnauthenticatedError
+from earvoice.runtime.transport import is_showable
 
 Scope = Literal["speak", "read"]
 ANY_STREAM = "*"
@@ -55,16 +56,12 @@ class Gatekeeper:
         origin = connection.headers.get("origin")
         if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
             return
-        try:
-            place = urlsplit(origin).netloc
-        except ValueError:
-            place = ""
-        if place != connection.headers.get("host"):
+        if read_address(origin).netloc != connection.headers.get("host"):
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
 
     def admit(self, token: str, scope: Scope | None = None) -> Admission:
         """Check a caller's token, and that it is good for ``scope``; without one for anything."""
-        if not token.isascii() or not token.isprintable():
+        if not is_showable(token):
             raise UnauthenticatedError("the access token has other characters than printable ASCII")
         if not self._token_key:
             if token and not self._hands_on:
@@ -89,6 +86,14 @@ class Gatekeeper:
         if scope is not None and claims["scope"] != scope:
             raise PermissionDeniedError(f"the access token does not allow to {scope}")
         return Admission(self._server_token, claims["stream"])
+
+
+def read_address(address: str) -> SplitResult:
+    """Split a caller's address; one that is none has no part."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def _secret(value: SecretStr | None) -> str:

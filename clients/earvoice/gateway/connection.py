@@ -121,7 +121,7 @@ CANCELLED = "CANCELLED"
 
 def reason_of(error: BaseException) -> str:
     """Return why a stream ended, as an error's reason; `CANCELLED` where its caller went."""
-    first = _first_of(error) if isinstance(error, Exception) else error
+    first = _first_of(error)
     if isinstance(first, EarvoiceError | TranslationError):
         return first.reason
     gone = WebSocketDisconnect | asyncio.CancelledError
@@ -130,11 +130,11 @@ def reason_of(error: BaseException) -> str:
 
 def has_closed(error: BaseException) -> bool:
     """Say whether a caller has ended its connection in due form, as a page does that is closed."""
-    first = _first_of(error) if isinstance(error, Exception) else error
+    first = _first_of(error)
     return isinstance(first, WebSocketDisconnect) and first.code in _CLOSED_BY_CALLER
 
 
-def _first_of(error: Exception) -> Exception:
+def _first_of(error: BaseException) -> BaseException:
     """Of several that ended together there is one to tell: a caller's going comes last."""
     if not isinstance(error, ExceptionGroup):
         return error

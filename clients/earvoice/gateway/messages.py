@@ -40,6 +40,7 @@ from earvoice.runtime.parameter import ParameterError
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LONGEST_WORD_LETTERS = 1_000
 """Of captions that are made for a caller: laying a word out takes longer the longer it is."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_NUMBER = 1 << 53
 """Up to here every whole number has a JSON number of its own."""
 _STREAM_NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
@@ -173,7 +174,7 @@ class _Fields:
 
     def take(self, name: str, *kinds: type, default: object = None) -> Any:
         value = self.content.get(name, default)
-        # Neither is NaN, which is no number of JSON, at most anything.
+        # Infinity, as 1e999 is read, is more.
         is_told = not isinstance(value, int | float) or abs(value) <= _LARGEST_NUMBER
         is_other = isinstance(value, bool) and bool not in kinds
         if not isinstance(value, kinds) or is_other or not is_told:
@@ -204,7 +205,10 @@ def _read_word(word: _Fields) -> CommittedWord:
 def read_object(text: str | bytes) -> dict[str, Any]:
     try:
         content = json.loads(text, parse_constant=_refuse_constant)
-        dump({"": content}).encode()  # half of a surrogate pair is no letter
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text))
+        if _SURROGATE.search(text):
+            json.dumps(content, ensure_ascii=False).encode()  # half of a pair is no letter
     except (ValueError, RecursionError) as error:
         raise MalformedMessageError(f"the message is not JSON: {error}") from error
     if not isinstance(content, dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
-from earvoice.gateway.access import shown_token
+from earvoice.gateway.access import read_address, shown_token
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
 from earvoice.gateway.published import PublishedStream
@@ -85,11 +85,7 @@ def _playlist_routes(door: Door) -> list[Route]:
     async def read_master(request: Request) -> Response:
         stream = find_stream(door, request)
         video = request.query_params.get("video", "")
-        try:
-            is_address = video.isprintable() and urlsplit(video).scheme in {"http", "https"}
-        except ValueError:
-            is_address = False
-        if not is_address:
+        if not video.isprintable() or read_address(video).scheme not in {"http", "https"}:
             raise InvalidFieldError("video", video, "the address of a video's playlist")
         bandwidth = _number(request, "bandwidth", 2_000_000)
         passed_on = {

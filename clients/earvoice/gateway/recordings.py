@@ -162,7 +162,7 @@ class ContainerAudio:
         try:
             async with aclosing(source.chunks(_CHUNK_MS)) as chunks:
                 async for chunk in chunks:
-                    heard = heard or bool(chunk)
+                    heard = True
                     await self._speaker.send(chunk)
         except AudioSourceError as error:
             raise InvalidAudioError(error.message) from error

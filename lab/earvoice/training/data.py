@@ -162,8 +162,8 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     def made(number: int) -> Iterator[tuple[Clip, Sound]]:
         generator = np.random.default_rng((seed, number))
         for index, worse in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
-            hear = sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
-            yield sounds.clips[index], hear
+            sound = sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
+            yield sounds.clips[index], sound
 
     numbers = range(-(-len(todo) // SHARD_CLIPS))
     shards = [(f"{number:03d}", partial(made, number)) for number in numbers]

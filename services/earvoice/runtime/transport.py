@@ -73,6 +73,11 @@ def open_channel(
     return grpc.aio.secure_channel(address, channel_credentials(tls), options)
 
 
+def is_showable(token: str) -> bool:
+    """Say whether a header can carry a token: printable ASCII alone."""
+    return token.isascii() and token.isprintable()
+
+
 def bearer_metadata(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),) if token else ()
 

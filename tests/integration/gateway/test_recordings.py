@@ -30,7 +30,12 @@ TONE_HZ, SECONDS = 500, 2
 TONE = f"sine=frequency={TONE_HZ}:duration={SECONDS}:sample_rate=48000"
 # Chromium has no AC-3; an MP4's table of contents is at its end.
 POINT = base64.b64encode(ResumePoint().to_bytes()).decode()
-KINDS = {"mkv": ["-c:a", "ac3"], "mp4": ["-c:a", "aac"], "webm": ["-c:a", "libopus"]}
+KINDS = {
+    "mkv": ["-c:a", "ac3"],
+    "mp4": ["-c:a", "aac"],
+    "long.mp4": ["-c:a", "aac", "-af", "aloop=loop=29:size=96000"],
+    "webm": ["-c:a", "libopus"],
+}
 
 
 @pytest.fixture
@@ -179,6 +184,18 @@ async def test_noise_in_the_place_of_a_container_is_told():
             *_, error = await receive_all(websocket)
     assert error["reason"] == "INVALID_AUDIO"
     assert "the container cannot be read by ffmpeg" in error["message"]
+
+
+async def test_a_container_with_its_index_at_the_end_is_told(make_recording):
+    """A pipe cannot be read from its end: that is no stream in which nobody speaks."""
+    content = make_recording("long.mp4").read_bytes()
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(container=True))
+            await websocket.send(content)
+            await websocket.send(json.dumps({"type": "end"}))
+            *_, error = await receive_all(websocket)
+    assert (error["type"], error["reason"]) == ("error", "INVALID_AUDIO")
 
 
 async def test_a_container_whose_speaker_goes_leaves_no_process(make_recording):
