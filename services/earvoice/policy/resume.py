@@ -27,11 +27,7 @@ from earvoice.policy.utterance import Utterance, UtteranceState
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import end_message, read_as, read_end, stages_message
 from earvoice.policy.words import CommitTime, StageTimings, Word
-from earvoice.runtime.errors import (
-    EarvoiceError,
-    InvalidResumeTokenError,
-    ModelNotFoundError,
-)
+from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
 
 TOKEN_LIMIT_BYTES = 4096
 SIGNATURE_BYTES = 32
@@ -159,7 +155,7 @@ class ResumeTokens:
             )
             # Whether the policy can read its memory shows when it is given it.
             Utterance(snapshot.utterance, snapshot.options.policy.begin())
-        except (ValueError, KeyError, EarvoiceError) as error:
+        except (ValueError, KeyError) as error:
             raise InvalidResumeTokenError("another version has made it", "version") from error
         owner = TokenOwner(tenant, model, message.session_id, message.traceparent)
         return snapshot, message.seq, owner

@@ -165,13 +165,6 @@ def test_a_memory_that_is_not_understood_is_refused():
     assert refusal_of(token, tokens_at(0)) == "version"
 
 
-def test_a_policy_that_is_not_known_here_is_of_another_version():
-    """Another replica may have it: the client tries one."""
-    token = tokens_at(0).make(SessionSnapshot(OPTIONS), 1, OWNER)
-    elsewhere = ResumeTokens((b"k" * 32,), 60.0, lambda: 0.0, lambda: 0.0, policies={})
-    assert refusal_of(token, elsewhere) == "version"
-
-
 def test_keys_can_be_changed_without_a_pause():
     """The first key signs; those after it are still taken, and no others."""
     old, new = b"a" * 32, b"b" * 32
