@@ -296,6 +296,7 @@ class Checkpoint:
             greedy_only=config.decoder.architecture == "lstm",
             reads_words=self.family.reads_words,
             translates_text=bool(config.decoder.pivot_layers),
+            longest_utterance_ms=config.encoder.longest_utterance_ms,
             default_policies={
                 language.code: write_policy(parse_policy(language.policy))
                 for language in config.target_languages

@@ -59,6 +59,11 @@ class FamilyConfig(ModelRecord):
         raise NotImplementedError
 
     @property
+    def longest_utterance_ms(self) -> int:
+        """Of a longer utterance it hears no more; 0 where it has no such limit."""
+        return 0
+
+    @property
     def description(self) -> str:
         raise NotImplementedError
 

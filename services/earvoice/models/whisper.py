@@ -33,6 +33,8 @@ STATE_FRAMES = 2
 """Feature frames of one state before states are joined."""
 DYNAMIC_RANGE = 8.0
 """Powers of ten below the utterance's loudest value that are heard."""
+PRETRAINED_MS = 30_000
+"""What the pretrained network has heard at most; behind it labels and states are worth nothing."""
 LOWEST = -10.0
 """Logarithm of the least energy that is told, that of digital silence."""
 
@@ -61,7 +63,7 @@ class WhisperConfig(FamilyConfig):
     tail_ms: int = parameter(500, minimum=0, maximum=30_000)
     """Silence that is heard after the sound and gives no states of its own.
 
-    The pretrained network has heard 30 s each time, most of them silent.
+    The pretrained network has heard `PRETRAINED_MS` each time, most of them silent.
     """
     ctc: CtcBranchConfig = dataclasses.field(default_factory=CtcBranchConfig)
 
@@ -77,6 +79,10 @@ class WhisperConfig(FamilyConfig):
     def frame_shift_ms(self) -> int:
         """Time between two frames of joined states, in milliseconds."""
         return FRAME_SHIFT_MS * STATE_FRAMES * self.ctc.join_frames
+
+    @property
+    def longest_utterance_ms(self) -> int:
+        return PRETRAINED_MS
 
     @property
     def description(self) -> str:

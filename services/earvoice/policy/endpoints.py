@@ -114,7 +114,8 @@ class Endpoint:
 
 
 MAX_KEPT_MS = 40_000
-"""An utterance without endpointing is cut before history selection keeps more than this of it."""
+"""Without endpointing an utterance is cut before history selection keeps more than this of it,
+or than the model can hear."""
 
 
 class Endpointer:
@@ -122,12 +123,20 @@ class Endpointer:
 
     Args:
         pause_ms: a pause this long ends an utterance; None where pauses end none.
+        limit_ms: longest utterance; None for any.
+        ends_loops: whether a loop ends one.
     """
 
     def __init__(
-        self, sample_rate_hertz: int, pause_ms: int | None, limit_ms: int | None = None
+        self,
+        sample_rate_hertz: int,
+        pause_ms: int | None,
+        limit_ms: int | None = None,
+        *,
+        ends_loops: bool = True,
     ) -> None:
         self._ends_at_pauses = pause_ms is not None
+        self._ends_loops = ends_loops
         self._pause_samples = (pause_ms or 0) * sample_rate_hertz // 1000
         self._leading_silence_samples = LEADING_SILENCE_MS * sample_rate_hertz // 1000
         self._kept_silence_samples = KEPT_SILENCE_MS * sample_rate_hertz // 1000
@@ -141,7 +150,11 @@ class Endpointer:
             # The end of a sentence of words is known, and lasts no time.
             reads = options.audio_format.encoding == "words"
             return cls(rate_hertz, 0 if reads else options.endpointing.pause_ms, limit_ms)
-        return cls(rate_hertz, None, MAX_KEPT_MS if options.history_selection is not None else None)
+        # Without endpointing the client has cut the audio: what is too long to hear is cut again.
+        longest_ms = options.longest_utterance_ms
+        if options.history_selection is None:
+            return cls(rate_hertz, None, longest_ms, ends_loops=False)
+        return cls(rate_hertz, None, min(MAX_KEPT_MS, longest_ms or MAX_KEPT_MS))
 
     def limit_sample(self, start_sample: int) -> int | None:
         return None if self._limit_samples is None else start_sample + self._limit_samples
@@ -151,11 +164,11 @@ class Endpointer:
     ) -> Endpoint | None:
         """Return an end that is no question of what is heard: the audio's, or that of a loop.
 
-        Where only the audio ends utterances, not even a loop does. What is said next begins after
-        the words that are committed, but not before half of the audio: a text that hangs on its
-        beginning would be gone through again and again.
+        Where the client has cut the audio, not even a loop ends an utterance. What is said next
+        begins after the words that are committed, but not before half of the audio: a text that
+        hangs on its beginning would be gone through again and again.
         """
-        if loops and self._limit_samples is not None:
+        if loops and self._ends_loops:
             half_sample = (start_sample + segment.end_sample) // 2
             return Endpoint(max(half_sample, spoken_for_sample), "forced")
         if segment.final:

@@ -69,6 +69,7 @@ class StreamOptions:
         attention_heads: heads whose mean is read, from 1; empty means all.
         history_selection: None when an utterance's text and audio are kept to its end.
         target_lag_ms: mean word lag to hold by moving the policy's own parameter; None for none.
+        longest_utterance_ms: of a longer one the model hears no more; None where it has no limit.
     """
 
     audio_format: AudioFormat
@@ -90,3 +91,4 @@ class StreamOptions:
     sends_hypotheses: bool = False
     target_lag_ms: int | None = None
     confidence: Confidence = Confidence()
+    longest_utterance_ms: int | None = None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earvoice.policies.attention import Edatt
 from earvoice.policy.endpoints import Endpoint, Endpointer, Segment, SegmentGrid
 from earvoice.policy.evidence import Evidence, VoiceActivity
+from earvoice.policy.stream_options import StreamOptions
+from earvoice.runtime.audio_format import AudioFormat
 
 GRID = SegmentGrid(8000, 800, 0)
 
@@ -114,6 +118,27 @@ ENDPOINTER = Endpointer(SECOND, pause_ms=600)
 
 def evidence(voice: VoiceActivity, labels=(), spans=()) -> Evidence:
     return Evidence(labels, 99, spans, 3, False, 6, 100, voice)
+
+
+@pytest.mark.parametrize(
+    ("history", "heard_ms", "limit_ms"),
+    [(None, None, None), (None, 30_000, 30_000), (8, None, 40_000), (8, 30_000, 30_000)],
+)
+def test_without_endpointing_an_utterance_is_as_long_as_the_model_hears(
+    history, heard_ms, limit_ms
+):
+    options = StreamOptions(
+        AudioFormat("linear16", 16_000, 1),
+        "de",
+        Edatt(alpha=0.5, lambda_states=2, attention_layer=1),
+        attention_layer=4,
+        segment_ms=1000,
+        endpointing=None,
+        history_selection=history,
+        longest_utterance_ms=heard_ms,
+    )
+    limit_sample = Endpointer.of(options).limit_sample(5)
+    assert limit_sample == (None if limit_ms is None else 5 + limit_ms * 16)
 
 
 def test_a_pause_ends_the_utterance_in_its_middle():

@@ -100,6 +100,7 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
         sends_hypotheses=config.enable_hypotheses,
         target_lag_ms=_target_lag_ms(config),
         confidence=_confidence(config, model, target),
+        longest_utterance_ms=model.longest_utterance_ms or None,
     )
     check_consistency(options)
     check_model_fit(options, model)
