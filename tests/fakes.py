@@ -75,6 +75,7 @@ class ScriptedEncoder:
     calls: list[tuple[object, ...]] = field(default_factory=list)
     compute_ms: float = 2.0
     replay_count: int = 0
+    partial_transcript: str = ""
 
     async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
         self.audio += audio
@@ -106,6 +107,7 @@ class ScriptedEncoder:
             frame_count=samples * 100 // RATE_HERTZ,
             voice_activity=voice,
             source_transcript=transcript,
+            partial_transcript="" if transcript else self.partial_transcript,
         )
         return Encoded((self.start_sample, states), evidence, HopTimings(3.0, 2.5, self.compute_ms))
 

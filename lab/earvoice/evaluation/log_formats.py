@@ -453,9 +453,24 @@ def read_translation(path: Path, records: Sequence[Record], options: ReadingOpti
     return Log("earvoice translate JSON lines", instances, _RELEASE_RULE, tuple(notes))
 
 
-def find_language(records: Sequence[Record]) -> str:
-    languages = (record.optional_text("target_language") for record in records)
-    return next((language for language in languages if language), "")
+def in_one_language(
+    path: Path, records: Sequence[Record], given: str
+) -> tuple[Sequence[Record], str]:
+    """Return the records to score and their target language, empty where nobody says it.
+
+    Args:
+        given: which one to score of a log that has several; of others the language to count by.
+    """
+    told = [record.optional_text("target_language") for record in records]
+    languages = sorted({language for language in told if language})
+    if len(languages) < 2:  # noqa: PLR2004 - several
+        return records, given or "".join(languages)
+    if given not in languages:
+        raise LogError(
+            str(path),
+            f"has {' and '.join(languages)}, which are scored one by one: --language names one",
+        )
+    return [r for r, tag in zip(records, told, strict=True) if tag in (given, None)], given
 
 
 def _find_session_clock(records: Sequence[Record]) -> ElapsedClock | None:

@@ -57,7 +57,9 @@ def encode_revisions(
         started_s = time.thread_time()
         utterance.add(audio[last * audio_format.frame_bytes : end * audio_format.frame_bytes])
         heard_s = time.thread_time()
-        encoded = utterance.finish(end, transcribe=True) if final else utterance.encode()
+        encoded = (
+            utterance.finish(end, transcribe=True) if final else utterance.encode(transcribe=True)
+        )
         encoded_s = time.thread_time()
         hearing_s += heard_s - started_s
         revision = Revision(end, final, hearing_s * 1000, (encoded_s - heard_s) * 1000)

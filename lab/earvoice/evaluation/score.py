@@ -20,7 +20,7 @@ from earvoice.evaluation.log import (
     read_records,
     read_spoken_words,
 )
-from earvoice.evaluation.log_formats import find_language, find_log, read_log
+from earvoice.evaluation.log_formats import find_log, in_one_language, read_log
 from earvoice.evaluation.long_form import Resegmenter, read_segmentation, resegment
 from earvoice.evaluation.metrics import CorpusScore, known_clocks, score_corpus
 from earvoice.evaluation.quality import Quality, score_quality
@@ -212,8 +212,7 @@ def score_log(path: Path, options: ScoringOptions) -> tuple[Report, tuple[Instan
 
 
 def _read(path: Path, options: ScoringOptions) -> tuple[Log, ReadingOptions, str]:
-    records = read_records(path)
-    language = options.language or find_language(records)
+    records, language = in_one_language(path, read_records(path), options.language or "")
     whole = options.segmentation is None
     reading = ReadingOptions(
         unit=options.unit or default_unit(language),
@@ -281,7 +280,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unit", choices=get_args(Unit), help="what to count (char for zh and ja, else word)"
     )
     parser.add_argument(
-        "--language", metavar="TAG", help="target language, BCP-47: unit and BLEU's tokenizer"
+        "--language",
+        metavar="TAG",
+        help="target language, BCP-47: unit, BLEU's tokenizer, and which of those that a log has",
     )
     parser.add_argument(
         "--references",

@@ -123,7 +123,10 @@ class EncodeSession:
                 transcribe=self._options.enable_source_transcript,
             )
         else:
-            encoded = utterance.encode(skip_silence=self._options.skip_silence)
+            encoded = utterance.encode(
+                skip_silence=self._options.skip_silence,
+                transcribe=self._options.enable_partial_transcript,
+            )
         self.revision_count += 1
         states_id = encoded.states.states_id
         states_id.utterance, states_id.revision = self._utterance_index, self._revision

@@ -55,10 +55,10 @@ class TextUtterance:
     def add(self, data: bytes) -> None:
         self._words += read_words(data)
 
-    def encode(self, *, skip_silence: bool = False) -> pb.Encoded:
-        """Encode what has come so far; the message has no number and no transcript yet."""
+    def encode(self, *, skip_silence: bool = False, transcribe: bool = False) -> pb.Encoded:
+        """Encode what has come so far; the message has no number yet."""
         del skip_silence
-        return self._encoded(self.end_sample, final=False, transcribe=False)
+        return self._encoded(self.end_sample, final=False, transcribe=transcribe)
 
     def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
         """Encode the utterance as ending here; words after it count as never received."""
@@ -69,6 +69,7 @@ class TextUtterance:
         marked = self._words[: end_sample - start]
         words = tuple(word.removesuffix(SENTENCE_END) for word in marked)
         states, places = self._network.encode_words(words, ended=final)
+        transcript = " ".join(words) if transcribe else ""
         # A sentence's end is a pause that lasts no time.
         ends = [start + n for n, word in enumerate(marked, 1) if word.endswith(SENTENCE_END)]
         return pb.Encoded(
@@ -84,7 +85,8 @@ class TextUtterance:
                 complete_word_count=len(words),
                 label_count=len(words),
                 last_label_end_sample=end_sample,
-                source_transcript=" ".join(words) if transcribe else "",
+                source_transcript=transcript if final else "",
+                partial_transcript="" if final else transcript,
                 frame_count=len(words) * (1000 // WORDS_PER_SECOND // FRAME_SHIFT_MS),
                 voice_activity=pb.VoiceActivity(
                     has_speech=bool(words),

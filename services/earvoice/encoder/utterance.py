@@ -69,8 +69,8 @@ class Utterance:
         self._features.append(self._features_of(resampled))
         self._probabilities += self._speech_in(resampled)
 
-    def encode(self, *, skip_silence: bool = False) -> pb.Encoded:
-        """Encode what has come so far; the message has no number and no transcript yet.
+    def encode(self, *, skip_silence: bool = False, transcribe: bool = False) -> pb.Encoded:
+        """Encode what has come so far; the message has no number yet.
 
         Args:
             skip_silence: whether the network may rest until speech has been found; then there are
@@ -80,7 +80,10 @@ class Utterance:
         frame_count = len(self._features)
         rests = skip_silence and not spans
         encoding = NO_STATES if rests else self._encode(self._features.rows, frame_count)
-        return self.message(encoding, spans, frame_count, self.end_sample, final=False)
+        end_sample = self.end_sample
+        return self.message(
+            encoding, spans, frame_count, end_sample, final=False, transcribe=transcribe
+        )
 
     def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
         """Encode the utterance as ending here; audio after it counts as never received.
@@ -156,6 +159,7 @@ class Utterance:
         word_count, has_partial, labels = source_words(
             encoding.frame_labels, network.blank, network.label_kinds, final=final
         )
+        transcript = network.transcribe(labels) if transcribe else ""
         last_label_frame = last_label_end_frame(encoding.frame_labels, network.blank)
         speech = [
             (position(begin * SPEECH_WINDOW_SAMPLES), position(end * SPEECH_WINDOW_SAMPLES))
@@ -177,7 +181,8 @@ class Utterance:
                 has_partial_word=has_partial,
                 label_count=len(labels),
                 last_label_end_sample=position(last_label_frame * encoder_frame),
-                source_transcript=network.transcribe(labels) if transcribe else "",
+                source_transcript=transcript if final else "",
+                partial_transcript="" if final else transcript,
                 frame_count=frame_count,
                 voice_activity=pb.VoiceActivity(
                     has_speech=bool(speech),

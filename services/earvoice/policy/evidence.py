@@ -29,6 +29,8 @@ class Evidence:
         span_end_samples: per state, where the audio it covers ends.
         label_count: non-blank labels, repeats collapsed.
         frame_count: feature frames of 10 ms.
+        source_transcript: of the whole utterance, at its end.
+        partial_transcript: of what has come, before its end, where it is needed.
     """
 
     ctc_labels: Sequence[int]
@@ -40,6 +42,7 @@ class Evidence:
     frame_count: int
     voice_activity: VoiceActivity
     source_transcript: str = ""
+    partial_transcript: str = ""
 
     @property
     def has_labels(self) -> bool:

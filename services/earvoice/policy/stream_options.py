@@ -34,8 +34,9 @@ class Confidence:
     Attributes:
         least: words of an utterance are held back until the mean of theirs is this, or of those
             that they translate, where these are told; 0 to 1.
-        by_agreement: whether what is judged are words as spoken. Then an utterance is understood,
-            too, if encoder and decoder hear alike.
+        by_agreement: whether what is judged are words as spoken. Then an utterance is not
+            understood while encoder and decoder hear unlike, and it is if they hear alike at its
+            end.
     """
 
     unsure_scale: float = 1.0
@@ -43,6 +44,11 @@ class Confidence:
     offset: float = 0.0
     least: float = 0.0
     by_agreement: bool = False
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is to be known what the encoder hears before an utterance's end."""
+        return self.by_agreement and self.least > 0
 
     def of(self, log_probability: float) -> float:
         """Return the confidence of a text with this probability, 0 to 1."""

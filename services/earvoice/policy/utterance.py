@@ -13,8 +13,9 @@ from earvoice.policy.words import CommitTime, Word, join_pieces
 
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
-ALIKE_RATIO = 0.66
-"""Twice the letters that two texts share in order, of all of both."""
+ALIKE, UNLIKE = 0.66, 0.45
+"""From one likeness on two texts are heard alike; below the other they are not, as where nobody
+speaks the language."""
 
 
 @dataclass
@@ -146,7 +147,7 @@ class Utterance(UtteranceState):
                 for token in hypothesis.source
             ]
         self.is_understood = self.is_understood or self._understands(
-            words, evidence.source_transcript, confidence, final=final
+            words, evidence, confidence, final=final
         )
         if not self.is_understood:
             self._held_back = words
@@ -164,7 +165,7 @@ class Utterance(UtteranceState):
         ]
 
     def _understands(
-        self, words: Sequence[Word], transcript: str, confidence: Confidence, *, final: bool
+        self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool
     ) -> bool:
         """Whether the words to be released, or those that they translate, are sure enough."""
         if self._translated:
@@ -177,9 +178,13 @@ class Utterance(UtteranceState):
         # One word says little, and opens the utterance for all that follow: the next is awaited.
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
-        if sure >= confidence.least * len(words) and not waits:
-            return True
-        return confidence.by_agreement and are_alike(words, transcript)
+        is_sure = sure >= confidence.least * len(words) and not waits
+        transcript = evidence.source_transcript if final else evidence.partial_transcript
+        # The encoder is heard by itself, but not of audio that has been forgotten.
+        if not confidence.compares or not transcript or self.start_sample > self.begin_sample:
+            return is_sure
+        alike = likeness(words, transcript, whole=final)
+        return (is_sure and alike >= UNLIKE) or (final and alike >= ALIKE)
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
@@ -201,12 +206,16 @@ class Utterance(UtteranceState):
         self.policy = policy
 
 
-def are_alike(words: Sequence[Word], transcript: str) -> bool:
-    """Say whether encoder and decoder, each by itself, have heard about the same letters.
+def likeness(words: Sequence[Word], transcript: str, *, whole: bool = True) -> float:
+    """Twice the letters that decoder's and encoder's text share in order, of all of both.
 
-    The mean confidence of a word or two says little; that both agree does.
+    The mean confidence of words says little where nothing like them was learned, or of a word or
+    two; whether both hear the same, each by itself, says more.
+
+    Args:
+        whole: whether the transcript ends where the words do; else so much of it is looked at.
     """
     written = b"".join(word.utf8 for word in words).decode("utf8", errors="replace")
     ours, theirs = ("".join(filter(str.isalnum, text)).casefold() for text in (written, transcript))
-    alike = SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= ALIKE_RATIO
-    return bool(theirs) and alike
+    theirs = theirs if whole else theirs[: len(ours)]
+    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if ours or theirs else 0.0

@@ -158,6 +158,16 @@ def test_the_transcript_comes_with_the_end(session):
     assert session.apply(finish(2, 3200)).encoded.evidence.source_transcript == "0 1 2 3"
 
 
+def test_a_transcript_so_far_comes_with_audio_where_it_is_asked_for(session, network):
+    """And not with the end, which has the whole one."""
+    assert session.apply(audio(1, silence(200))).encoded.evidence.partial_transcript == ""
+    asked = EncodeSession(network, max_utterance_ms=10_000)
+    asked.apply(open_session(enable_partial_transcript=True))
+    assert asked.apply(audio(1, silence(200))).encoded.evidence.partial_transcript == "0 1 2 3"
+    evidence = asked.apply(finish(2, 3200)).encoded.evidence
+    assert (evidence.partial_transcript, evidence.source_transcript) == ("", "")
+
+
 def test_positions_start_at_the_utterance(session):
     """Spans, labels and speech are counted from the session's start, not the utterance's."""
     session.apply(reset(3, 50_000))

@@ -11,7 +11,15 @@ from earvoice.cli.command import CommandError, ExitCode
 from earvoice.evaluation.instance import count_units, default_unit, split_text
 from earvoice.evaluation.quality import bleu_tokenizer
 from earvoice.evaluation.score import COMMAND
-from tests.unit.evaluation.logs import SIMULEVAL_1_0, SIMULEVAL_1_1, segment, simulstream, write
+from tests.unit.evaluation.logs import (
+    SIMULEVAL_1_0,
+    SIMULEVAL_1_1,
+    item,
+    segment,
+    simulstream,
+    utterance_end,
+    write,
+)
 
 
 @pytest.fixture
@@ -47,6 +55,17 @@ def test_lag_behind_a_text_is_told_in_words_too(run, tmp_path):
     text = run(tmp_path)
     assert "ideal, words" in text
     assert "AL                       1000.0000     1250.0000        4.0000" in text
+
+
+def test_one_language_of_a_log_is_scored(run, tmp_path):
+    """Words of two, in one text, would be compared with one reference."""
+    said = item("Hallo", 1000.0, 1100.0), item("Hola", 2000.0, 2200.0, target_language="es")
+    log = write(tmp_path / "run.jsonl", *said, utterance_end(0, 0.0, 3000.0))
+    assert "StartOffset              2000.0000" in run(log, "--language", "es")
+    for given in ((), ("--language", "fr")):
+        with pytest.raises(CommandError, match=r"has de and es.*--language") as caught:
+            run(log, *given)
+        assert caught.value.exit_code == ExitCode.INPUT
 
 
 def test_json_has_all_digits(run, tmp_path):

@@ -219,6 +219,7 @@ class EncoderSession(ReplicaSession):
             session_id=terms.session_id,
             # Guards and `min_confidence` read it, whether the client wants it or not.
             enable_source_transcript=True,
+            enable_partial_transcript=options.confidence.compares,
             # The guards let nothing be written then, whatever the network would make of it.
             skip_silence=options.uses_guards,
         )
@@ -313,6 +314,7 @@ def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
             [(pause.start_sample, pause.end_sample) for pause in voice.pauses],
         ),
         source_transcript=heard.source_transcript,
+        partial_transcript=heard.partial_transcript,
     )
 
 
