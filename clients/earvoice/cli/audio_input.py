@@ -334,6 +334,8 @@ def open_input(
         AudioSourceError: a recording cannot be read.
         CommandError: the format of raw audio is not allowed, or nobody can have meant it.
     """
+    if not source:
+        raise CommandError("FILE = '' is not allowed; allowed: a recording, an address, -")
     if options.text:
         if options.speed == "realtime":
             raise CommandError("--text has no pace: --realtime cannot be used with it")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import math
 import signal
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 from earvoice.client.errors import Advice, AudioSourceError, TranslationError
 
 Result = TypeVar("Result")
+Number = TypeVar("Number", int, float)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 EXIT_STATUS_HELP = """\
@@ -93,6 +95,25 @@ class SignalledError(Exception):
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"ended by {signal.Signals(signal_number).name}")
         self.signal_number = signal_number
+
+
+def number_from(least: float, most: float, kind: type[Number]) -> Callable[[str], Number]:
+    """What reads a number for `argparse`, which tells the argument's name if it is not allowed."""
+
+    def read(text: str) -> Number:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not least <= value <= most:
+            allowed = f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
+        return value
+
+    return read
+
+
+read_port = number_from(0, 65_535, int)
 
 
 def require_extra(extra: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from earvoice.cli.command import CommandError, gather, require_extra
+from earvoice.cli.command import CommandError, gather, number_from, require_extra
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
 
@@ -29,7 +29,7 @@ _KEY_BYTES = 32
 def add_start_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--start-timeout-s",
-        type=float,
+        type=number_from(0.1, 86_400, float),
         default=START_TIMEOUT_S,
         help="for each service (%(default)g)",
     )

@@ -38,6 +38,7 @@ from earvoice.cli.translate_arguments import (
 )
 from earvoice.client.audio import tee
 from earvoice.client.captions import CaptionMarks
+from earvoice.client.errors import AudioSourceError
 from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary, TranslationEvent
 from earvoice.client.options import TranslationOptions
 from earvoice.client.translation_client import TranslationClient
@@ -164,7 +165,8 @@ async def _translate(
     if options.format in ("text", "txt") and len(options.sources) > 1:
         print(f"==> {audio.name} <==", flush=True)
     several = sum(map(len, sessions)) > 1
-    async with tee(audio.chunks(), len(sessions)) as streams:
+    failures: list[AudioSourceError] = []
+    async with tee(_until_broken(audio, failures), len(sessions)) as streams:
         try:
             async with asyncio.TaskGroup() as group:
                 for targets, stream in zip(sessions, streams, strict=True):
@@ -177,9 +179,26 @@ async def _translate(
                     )
                     events = client.translate(stream, choices)
                     group.create_task(_show(events, writer, progress))
-        except BaseExceptionGroup as failures:
+        except BaseExceptionGroup as failed:
             # The first failure ended the other sessions.
-            raise failures.exceptions[0] from None
+            raise failed.exceptions[0] from None
+    if failures:
+        raise failures[0]
+
+
+async def _until_broken(
+    audio: AudioInput, failures: list[AudioSourceError]
+) -> AsyncGenerator[bytes, None]:
+    """Yield what can be read; what came before a fault is translated before that is told."""
+    has_begun = False
+    try:
+        async for chunk in audio.chunks():
+            has_begun = True
+            yield chunk
+    except AudioSourceError as error:
+        if not has_begun:
+            raise
+        failures.append(error)
 
 
 async def _show(

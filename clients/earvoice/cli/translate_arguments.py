@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any, get_args
 
-from earvoice.cli.command import CommandError
+from earvoice.cli.command import CommandError, number_from
 from earvoice.client.options import (
     CatchUp,
     CommitUnit,
@@ -107,7 +107,11 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="mean word lag to hold by moving the policy's parameter, 500 to 20000 (none)",
     )
-    group.add_argument("--beam-size", type=int, help="hypotheses followed, 1 to 16 (the policy's)")
+    group.add_argument(
+        "--beam-size",
+        type=number_from(1, 16, int),
+        help="hypotheses followed, 1 to 16 (the policy's)",
+    )
     group.add_argument("--commit-unit", choices=get_args(CommitUnit), help="(word)")
     group.add_argument(
         "--catch-up",
@@ -135,7 +139,7 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--reconnect-limit-s",
-        type=float,
+        type=number_from(0, 86_400, float),
         help="how long to try to go on when the server is lost; 0 never tries (60)",
     )
 

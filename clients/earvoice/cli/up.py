@@ -19,6 +19,7 @@ from earvoice.cli.command import (
     Command,
     CommandError,
     ExitCode,
+    read_port,
     require_extra,
     run_until_signalled,
 )
@@ -38,17 +39,24 @@ from earvoice.runtime.files import atomic_write
 def _add_up_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address of the public service (policy's own setting)")
     parser.add_argument(
-        "--port", type=int, help="port of the public service; 0 takes a free one (its own setting)"
+        "--port",
+        type=read_port,
+        help="port of the public service; 0 takes a free one (its own setting)",
     )
     for backend in ("encoder", "decoder"):
         parser.add_argument(
-            f"--{backend}-port", type=int, default=0, help=f"port of the {backend}; 0: a free one"
+            f"--{backend}-port",
+            type=read_port,
+            default=0,
+            help=f"port of the {backend}; 0: a free one",
         )
     parser.add_argument(
         "--gateway", action="store_true", help="also the gateway: WebSocket, readers, the page"
     )
     parser.add_argument(
-        "--gateway-port", type=int, help="port of the gateway; 0 takes a free one (its own setting)"
+        "--gateway-port",
+        type=read_port,
+        help="port of the gateway; 0 takes a free one (its own setting)",
     )
     parser.add_argument(
         "--ready-file",
@@ -115,7 +123,9 @@ def _add_live_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", action="append", metavar="TAG[,TAG...]", help="languages chosen on the page"
     )
-    parser.add_argument("--port", type=int, default=8080, help="of the page (%(default)s; 0: any)")
+    parser.add_argument(
+        "--port", type=read_port, default=8080, help="of the page (%(default)s; 0: any)"
+    )
     parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
 
 
@@ -144,7 +154,7 @@ def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (the service's own setting)")
-    parser.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
+    parser.add_argument("--port", type=read_port, help="port to listen on; 0 takes a free one")
     parser.add_argument(
         "--address-file", type=Path, help="gets host:port once the service is ready"
     )

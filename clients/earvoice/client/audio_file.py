@@ -37,7 +37,8 @@ class AudioFile:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise AudioSourceError(f"{path}: no such file")
+            fault = "is a folder; allowed: a recording" if path.is_dir() else "no such file"
+            raise AudioSourceError(f"{path}: {fault}")
         try:
             self._file = soundfile.SoundFile(path)
         except (soundfile.LibsndfileError, OSError, TypeError) as error:
@@ -73,7 +74,7 @@ class AudioFile:
         self._file.close()
 
     def chunks(self, chunk_ms: int) -> Iterator[bytes]:
-        self._file.seek(0)
+        self._rewind()
         resampler = self._open_resampler()
         block_frames = max(1, self.recorded_rate_hz * chunk_ms // 1000)
         while len(block := self._read(block_frames)):
@@ -88,13 +89,22 @@ class AudioFile:
             if len(tail := resampler.resample_chunk(empty, last=True)):
                 yield tail.tobytes()
 
+    def _rewind(self) -> None:
+        try:
+            self._file.seek(0)
+        except soundfile.LibsndfileError as error:
+            raise self._damage(error) from error
+
     def _read(self, frames: int) -> Any:
         """Return the next [frames, channels] samples; none at the end."""
         dtype = "int16" if self.audio.encoding == "linear16" else "float32"
         try:
             return self._file.read(frames, dtype=dtype, always_2d=True)
         except soundfile.LibsndfileError as error:
-            raise AudioSourceError(f"{self._path} is damaged: {error}") from error
+            raise self._damage(error) from error
+
+    def _damage(self, error: Exception) -> AudioSourceError:
+        return AudioSourceError(f"{self._path} is damaged: {error}")
 
     def _open_resampler(self) -> Any:
         if not self._resampled:

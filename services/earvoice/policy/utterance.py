@@ -13,9 +13,9 @@ from earvoice.policy.words import CommitTime, Word, join_pieces
 
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
-ALIKE, UNLIKE = 0.66, 0.45
-"""From one likeness on two texts are heard alike; below the other they are not, as where nobody
-speaks the language."""
+ALIKE, OPENING, UNLIKE = 0.66, 0.55, 0.45
+"""From one likeness on encoder and decoder hear the same; from the next on few words open an
+utterance; below the last they hear other things, as where nobody speaks the language."""
 
 
 @dataclass
@@ -146,12 +146,10 @@ class Utterance(UtteranceState):
                 Word(token.text, token.starts_word, self.index, 0, 0, now, token.log_probability)
                 for token in hypothesis.source
             ]
-        self.is_understood = self.is_understood or self._understands(
-            words, evidence, confidence, final=final
-        )
-        if not self.is_understood:
+        if not self._understands(words, evidence, confidence, final=final):
             self._held_back = words
             return []
+        self.is_understood = True
         self._held_back = []
         return [
             replace(
@@ -167,7 +165,13 @@ class Utterance(UtteranceState):
     def _understands(
         self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool
     ) -> bool:
-        """Whether the words to be released, or those that they translate, are sure enough."""
+        """Whether the words to be released, or those that they translate, are understood."""
+        # The encoder is heard by itself, but not of audio that has been forgotten.
+        transcript = evidence.source_transcript if final else evidence.partial_transcript
+        compares = confidence.compares and transcript and self.start_sample == self.begin_sample
+        alike = likeness(self._heard, transcript, whole=final) if compares else 1.0
+        if self.is_understood:
+            return alike >= UNLIKE
         if self._translated:
             # The last may not have been said to its end.
             heard, _ = join_pieces(self._translated, flush=final)
@@ -179,12 +183,16 @@ class Utterance(UtteranceState):
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
         is_sure = sure >= confidence.least * len(words) and not waits
-        transcript = evidence.source_transcript if final else evidence.partial_transcript
-        # The encoder is heard by itself, but not of audio that has been forgotten.
-        if not confidence.compares or not transcript or self.start_sample > self.begin_sample:
-            return is_sure
-        alike = likeness(words, transcript, whole=final)
-        return (is_sure and alike >= UNLIKE) or (final and alike >= ALIKE)
+        if not final:
+            return is_sure and alike >= OPENING
+        return (is_sure and alike >= UNLIKE) or (bool(compares) and alike >= ALIKE)
+
+    @property
+    def _heard(self) -> bytes:
+        """UTF-8 of all that is written of the utterance in the language that is spoken."""
+        if self._translated:
+            return b"".join([word.utf8 for word in self._translated])
+        return b"".join([token.text for token in self.kept])
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
@@ -206,16 +214,17 @@ class Utterance(UtteranceState):
         self.policy = policy
 
 
-def likeness(words: Sequence[Word], transcript: str, *, whole: bool = True) -> float:
+def likeness(written: bytes, transcript: str, *, whole: bool = True) -> float:
     """Twice the letters that decoder's and encoder's text share in order, of all of both.
 
     The mean confidence of words says little where nothing like them was learned, or of a word or
     two; whether both hear the same, each by itself, says more.
 
     Args:
+        written: UTF-8.
         whole: whether the transcript ends where the words do; else so much of it is looked at.
     """
-    written = b"".join(word.utf8 for word in words).decode("utf8", errors="replace")
-    ours, theirs = ("".join(filter(str.isalnum, text)).casefold() for text in (written, transcript))
+    text = written.decode("utf8", errors="replace")
+    ours, theirs = ("".join(filter(str.isalnum, each)).casefold() for each in (text, transcript))
     theirs = theirs if whole else theirs[: len(ours)]
     return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if ours or theirs else 0.0

@@ -36,6 +36,22 @@ ITEM_FIELDS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--beam-size", "0"], "argument --beam-size: '0' is not allowed; allowed: 1 to 16"),
+        (["--reconnect-limit-s", "nan"], "'nan' is not allowed; allowed: 0 to 86400"),
+        (["--start-timeout-s", "-1"], "'-1' is not allowed; allowed: 0.1 to 86400"),
+        ([""], "FILE = '' is not allowed"),
+        (["."], "is a folder; allowed: a recording"),
+    ],
+)
+async def test_a_bad_argument_is_told_before_anything_starts(recording, arguments, fault):
+    status, output, errors = await run("translate", recording, *arguments)
+    assert (status in (2, 3), output) == (True, "")
+    assert fault in errors
+
+
 @pytest.fixture
 def recording(tmp_path):
     """Return a recording of 100 ms."""
@@ -71,6 +87,19 @@ async def test_json_lines_have_the_promised_fields(recording):
     assert items[0]["source_end_ms"] == 5.0
     (config,) = service.configs
     assert config.catch_up == api.CATCH_UP_EVERY_SEGMENT
+
+
+async def test_what_can_be_read_of_a_broken_recording_is_translated(tmp_path):
+    """A copy that was cut off: its beginning comes, and then what is wrong."""
+    whole = io.BytesIO()
+    noise = np.random.default_rng(0).integers(-999, 999, 64_000, np.int16)
+    soundfile.write(whole, noise, 16_000, format="FLAC")
+    path = tmp_path / "cut.flac"
+    path.write_bytes(whole.getvalue()[: whole.getbuffer().nbytes // 2])
+    async with serve(ScriptedService([" Guten", " Tag"])) as address:
+        status, output, errors = await run("translate", path, "--server", address, "--to", "de")
+    assert (status, output) == (3, "Guten Tag\n")
+    assert "cut.flac is damaged" in errors
 
 
 async def test_stage_timings_and_transcript_come_when_asked_for(recording):
