@@ -15,6 +15,10 @@ UPDATE_BYTES = 256
 """What an update is held to take."""
 
 
+class HalfFrameError(AudioSourceError):
+    """Audio that ends inside a frame: it was cut, or its format is another."""
+
+
 async def cut_messages(
     source: AsyncIterable[bytes | TranslationUpdate],
     frame_bytes: int,
@@ -23,7 +27,7 @@ async def cut_messages(
     """Yield audio that is cut anywhere as messages of whole frames, and updates in their place.
 
     Raises:
-        AudioSourceError: the audio ends inside a frame: it was cut, or its format is another.
+        HalfFrameError: behind the whole frames.
     """
     limit_bytes -= limit_bytes % frame_bytes
     rest = b""
@@ -37,7 +41,7 @@ async def cut_messages(
             yield rest[start : min(start + limit_bytes, whole_bytes)]
         rest = rest[whole_bytes:]
     if rest:
-        raise AudioSourceError(f"the audio ends inside a frame: {len(rest)} of {frame_bytes} bytes")
+        raise HalfFrameError(f"the audio ends inside a frame: {len(rest)} of {frame_bytes} bytes")
 
 
 def held_bytes(content: bytes | TranslationUpdate) -> int:

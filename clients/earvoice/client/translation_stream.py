@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
-from earvoice.client.audio_log import AudioLog, cut_messages
+from earvoice.client.audio_log import AudioLog, HalfFrameError, cut_messages
 from earvoice.client.errors import (
     ServerBusyError,
     ServerUnavailableError,
@@ -311,6 +311,7 @@ class TranslationStream:
         self._affinity = uuid.uuid4().hex
         self._started = False
         self._is_told = False
+        self._fault: HalfFrameError | None = None
 
     def update(self, update: TranslationUpdate) -> None:
         """Change the session: it is sent before the next audio.
@@ -325,6 +326,7 @@ class TranslationStream:
         """Yield what the server tells until its summary; nothing twice, and nothing left out.
 
         Raises:
+            AudioSourceError: the audio ends inside a frame; what came before has been told.
             TranslationError: the session failed and cannot go on, or the server broke the protocol.
             Exception: what the audio raised, as it is.
         """
@@ -341,15 +343,17 @@ class TranslationStream:
                     except TranslationError as error:
                         if self._is_told and is_loss(error):
                             # Only the status after the summary is lost.
-                            return
+                            break
                         lost = channel
                         failure = error
                     else:
-                        return
+                        break
                 if not self._started and not untried_count:
                     untried_count = await self._channels.count()
                 untried_count -= 1
                 await self._pause(failure, untried_count)
+            if self._fault is not None:
+                raise self._fault
         finally:
             pumping.cancel()
             await asyncio.wait({pumping})
@@ -360,9 +364,12 @@ class TranslationStream:
     async def _pump(self) -> None:
         """Read the source into the log, once the session has started."""
         await self._is_audio_wanted.wait()
-        async for message in cut_messages(self._audio, self._options.audio.frame_bytes):
-            await self._add_updates()
-            await self._log.add(message)
+        try:
+            async for message in cut_messages(self._audio, self._options.audio.frame_bytes):
+                await self._add_updates()
+                await self._log.add(message)
+        except HalfFrameError as error:
+            self._fault = error  # all that can be translated has come
         await self._add_updates()
         await self._log.end()
 

@@ -301,10 +301,13 @@ async def test_a_failing_source_ends_the_session_with_its_own_error():
 
 
 async def test_audio_that_ends_inside_a_frame_is_told():
-    """Half a sample at the end means that the format is wrong."""
-    async with serve(ScriptedService()) as address:
+    """Half a sample at the end means a wrong format; what was said is told before that."""
+    told = None
+    async with serve(ScriptedService([" eins"])) as address, connect(address) as client:
         with pytest.raises(AudioSourceError, match="1 of 2 bytes"):
-            await translate(address, [b"123"])
+            async for event in client.translate(send_fast([b"123"]), OPTIONS):
+                told = event
+    assert isinstance(told, Summary)
 
 
 async def test_leaving_early_cancels_the_session():
