@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from earvoice.corpus import sound
+from earvoice.corpus import build, sound
 from earvoice.corpus.clips import nothing, plan_spoken, say
 from earvoice.corpus.held_out import write_joined
 from earvoice.corpus.spoken import said_words
@@ -139,6 +139,17 @@ def test_nothing_is_heard_but_never_said(index: int) -> None:
     assert made.dtype == np.float32
     assert np.isfinite(made).all()
     assert (nothing(index, voices, {"de": ["Guten Tag."]}, 1)[1] == made).all()
+
+
+@pytest.mark.parametrize(("number", "kind"), [(5, "music"), (11, "babble")])
+def test_what_says_nothing_may_go_on(number: int, kind: str) -> None:
+    """As long as an utterance that a stream cuts; nothing is to be written of it."""
+    voices = [np.sin(np.arange(8_000, dtype=np.float32))]
+    ((clip, made),) = build._long(voices, [], 1, [number])
+    assert (clip.condition, set(clip.texts.values())) == (kind, {""})
+    assert 8 * 16_000 <= len(made) <= 20 * 16_000
+    ((_, again),) = build._long(voices, [], 1, [number])
+    assert (again == made).all()
 
 
 def test_lone_signs_are_not_words() -> None:

@@ -13,15 +13,25 @@ from typing import TypeVar
 
 import numpy as np
 
-from earvoice.corpus.clips import Clip, nothing, plan_spoken, read_people, say, say_input
+from earvoice.corpus.clips import (
+    NOTHING_KINDS,
+    Clip,
+    nothing,
+    plan_spoken,
+    read_people,
+    say,
+    say_input,
+)
 from earvoice.corpus.recipe import (
     HELD_OUT_SPOKEN,
+    LONG_NOTHING_CLIPS,
     NOTHING_CLIPS,
     SOURCE_LANGUAGE,
     SPOKEN_INPUTS,
     TARGET_LANGUAGES,
 )
 from earvoice.corpus.sound import (
+    SAMPLE_RATE_HZ,
     Sound,
     coloured_noise,
     over_telephone,
@@ -45,6 +55,9 @@ LEAST_HELD_OUT_WORDS = 4
 MILDER = {"pace_share": 0.2, "noise_share": 0.25, "babble_share": 0.08, "telephone_share": 0.2}
 """For synthesised speech."""
 SNR_DB = 10.0
+LONG_NOTHING_PLACES = (4, 5, 4, 5, 4, 2, 5, 4, 5, 4, 5, 3)
+"""In `NOTHING_KINDS`, of the long clips one after another."""
+LONG_NOTHING_S = (8.0, 20.0)
 
 
 def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
@@ -62,6 +75,7 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
         *_shards("cut", train, partial(_cut, seed=seed)),
         *_shards("spoken", spoken, partial(_spoken, voices=voices, seed=seed)),
         *_shards("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
+        *_shards("nothing-long", range(LONG_NOTHING_CLIPS), partial(_long, voices, pairs, seed)),
         *_shards("dev", dev, _real),
         *_shards("dev-telephone", with_words[::3], _on_telephone),
         *_shards("dev-noise", with_words[1::3], _in_noise),
@@ -153,13 +167,37 @@ def _unseen(part: Sequence[Pair], *, seed: int) -> Sounding:
 def _nothing(
     voices: list[Sound], pairs: Sequence[Pair], seed: int, numbers: Sequence[int]
 ) -> Sounding:
-    translations = {
+    translations = _foreign_texts(pairs)
+    for number in numbers:
+        kind, sound = nothing(number, voices, translations, seed)
+        yield _nothing_clip(f"nothing-{number}", number, kind), sound
+
+
+def _long(
+    voices: list[Sound], pairs: Sequence[Pair], seed: int, numbers: Sequence[int]
+) -> Sounding:
+    """One piece after another of the same kind."""
+    translations = _foreign_texts(pairs)
+    for number in numbers:
+        generator = _generator(seed, "long", number)
+        place = LONG_NOTHING_PLACES[number % len(LONG_NOTHING_PLACES)]
+        length = int(generator.uniform(*LONG_NOTHING_S) * SAMPLE_RATE_HZ)
+        sound = np.zeros(0, np.float32)
+        while len(sound) < length:
+            index = place + len(NOTHING_KINDS) * int(generator.integers(NOTHING_CLIPS, 1_000_000))
+            kind, piece = nothing(index, voices, translations, seed)
+            sound = np.concatenate((sound, piece))
+        yield _nothing_clip(f"nothing-long-{number}", number, kind), sound[:length]
+
+
+def _foreign_texts(pairs: Sequence[Pair]) -> dict[str, list[str]]:
+    return {
         tag: [pair.translations[tag] for pair in pairs[::50] if tag in pair.translations]
         for tag in TARGET_LANGUAGES
     }
+
+
+def _nothing_clip(key: str, number: int, kind: str) -> Clip:
+    split: Split = "dev" if number % 10 == 0 else "train"
     texts = dict.fromkeys((SOURCE_LANGUAGE, *TARGET_LANGUAGES), "")
-    for number in numbers:
-        kind, sound = nothing(number, voices, translations, seed)
-        split: Split = "dev" if number % 10 == 0 else "train"
-        key = f"nothing-{number}"
-        yield Clip(key, "nothing", split, condition=kind, texts=dict(texts)), sound
+    return Clip(key, "nothing", split, condition=kind, texts=texts)

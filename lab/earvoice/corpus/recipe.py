@@ -68,8 +68,9 @@ FOREIGN_LANGUAGES = ("de", "es", "fr", "it", "pl", "tr", "ru", "hi", "cmn", "nl"
 
 SPOKEN_INPUTS = 5_250
 """Synthesised inputs, of one sentence or a few that follow each other; eight hours."""
-NOTHING_CLIPS = 900
-"""Silence, noise, music, babble and other languages: nothing is to be written."""
+NOTHING_CLIPS, LONG_NOTHING_CLIPS = 900, 360
+"""Silence, noise, music, babble and other languages: nothing is to be written. The long ones are
+other languages above all, as long as an utterance of a live stream that is cut: 8 to 20 s."""
 HELD_OUT_SPOKEN = (
     ("customer-chat", "dev", 200),
     ("tatoeba", "dev", 200),
