@@ -157,7 +157,7 @@ class ContainerAudio:
         From the session's start on: who may not translate has nothing decoded either.
         """
         await self._speaker.started.wait()
-        heard = False
+        heard, fault = False, None
         source = FfmpegAudio(self._bytes(), self._audio, "the container", _FROM_PIPE)
         try:
             async with aclosing(source.chunks(_CHUNK_MS)) as chunks:
@@ -165,10 +165,11 @@ class ContainerAudio:
                     heard = True
                     await self._speaker.send(chunk)
         except AudioSourceError as error:
-            raise InvalidAudioError(error.message) from error
+            fault = InvalidAudioError(error.message)
         if self._came and not heard:
-            raise InvalidAudioError("the container has no sound that can be read as it comes")
-        await self._speaker.end()
+            text = "the container has no sound that can be read as it comes"
+            raise fault or InvalidAudioError(text)
+        await self._speaker.end(fault)
 
     async def _bytes(self) -> AsyncIterator[bytes]:
         while (message := await self._messages.get()) is not None:

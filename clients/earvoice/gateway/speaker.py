@@ -98,6 +98,7 @@ class Speaker:
         self.word_count = 0
         self.longest_relay_ms = 0.0
         self.has_ended = False
+        self._fault: Exception | None = None
         rate = options.audio.sample_rate_hz * options.audio.frame_bytes
         limit_bytes = rate * WAITING_AUDIO_MS // 1000
         self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
@@ -115,18 +116,26 @@ class Speaker:
         for queue in self._audio.values():
             await queue.put(audio)
 
-    async def end(self) -> None:
+    async def end(self, fault: Exception | None = None) -> None:
+        """The audio is over; a fault of it is told when all before it has been translated."""
         if self.has_ended:
             return
         self.has_ended = True
+        self._fault = fault
         for queue in self._audio.values():
             await queue.put(None)
 
     async def run(self, tell: Tell) -> None:
-        """Translate until all sessions have ended; each waits until what it told is taken."""
+        """Translate until all sessions have ended; each waits until what it told is taken.
+
+        Raises:
+            Exception: what `end` was told.
+        """
         async with asyncio.TaskGroup() as group:
             for language in self._audio:
                 group.create_task(self._translate(language, tell))
+        if self._fault is not None:
+            raise self._fault
 
     def _note(self, language: str, event: TranslationEvent) -> None:
         match event:

@@ -35,6 +35,7 @@ KINDS = {
     "mp4": ["-c:a", "aac"],
     "long.mp4": ["-c:a", "aac", "-af", "aloop=loop=29:size=96000"],
     "webm": ["-c:a", "libopus"],
+    "flac": ["-c:a", "flac"],
 }
 
 
@@ -172,6 +173,20 @@ async def test_a_container_is_spoken_as_it_comes(make_recording):
     assert text_of(messages) == "gut"
     assert_tone(b"".join(service.audio))
     assert websocket.close_code == 1000
+
+
+async def test_what_comes_before_a_fault_of_a_container_is_translated(make_recording):
+    """Half of a recording, and then something else."""
+    content = make_recording("flac").read_bytes()
+    async with serve(ScriptedService([" gut"])) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(container=True))
+            await websocket.send(content[: len(content) // 2] + bytes(9_999))
+            await websocket.send(json.dumps({"type": "end"}))
+            *told, error = await receive_all(websocket)
+    assert text_of(told) == "gut"
+    assert told[-1]["type"] == "utterance_end"
+    assert (error["type"], error["reason"]) == ("error", "INVALID_AUDIO")
 
 
 async def test_noise_in_the_place_of_a_container_is_told():
