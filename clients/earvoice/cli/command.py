@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
-import math
 import signal
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
@@ -106,8 +105,9 @@ def number_from(least: float, most: float, kind: type[Number]) -> Callable[[str]
         except ValueError:
             value = None
         if value is None or not least <= value <= most:
-            allowed = f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not allowed; allowed: {least:g} to {most:g}"
+            )
         return value
 
     return read

@@ -88,7 +88,7 @@ def _playlist_routes(door: Door) -> list[Route]:
         if not video.isprintable() or read_address(video).scheme not in {"http", "https"}:
             raise InvalidFieldError("video", video, "the address of a video's playlist")
         bandwidth = _number(request, "bandwidth", 2_000_000)
-        _number(request, "mpegts", 0)  # players would be told of it too late
+        _number(request, "mpegts", 0)  # a player would be told of it with its first captions
         passed_on = {
             name: request.query_params[name]
             for name in ("mpegts", "access_token")
