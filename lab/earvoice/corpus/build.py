@@ -185,7 +185,11 @@ def _long(
         sound = np.zeros(0, np.float32)
         while len(sound) < length:
             index = place + len(NOTHING_KINDS) * int(generator.integers(NOTHING_CLIPS, 1_000_000))
-            kind, piece = nothing(index, voices, translations, seed)
+            try:
+                kind, piece = nothing(index, voices, translations, seed)
+            except SynthesisError as error:
+                sys.stderr.write(f"another is drawn: {error}\n")
+                continue
             sound = np.concatenate((sound, piece))
         yield _nothing_clip(f"nothing-long-{number}", number, kind), sound[:length]
 
