@@ -57,8 +57,8 @@ class UtteranceEnded:
     """Everything of an utterance has been released.
 
     Attributes:
-        not_understood: where the audio begins and ends whose words were held back to the end, for
-            want of confidence; None where none were.
+        not_understood: where the audio begins and ends whose words were held back to the end;
+            None where none were.
     """
 
     utterance: int
