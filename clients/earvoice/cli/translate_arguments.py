@@ -119,7 +119,9 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         help="when the machine is late (every-segment at full speed, else merge)",
     )
     group.add_argument(
-        "--no-endpointing", action="store_true", help="one utterance, however long the pauses"
+        "--no-endpointing",
+        action="store_true",
+        help="one utterance, however long the pauses, as far as the model hears",
     )
     group.add_argument(
         "--no-guards", action="store_true", help="no limits on commits, to reproduce released code"

@@ -163,7 +163,7 @@ class SegmentDone:
 
 @dataclass(frozen=True)
 class NotUnderstood:
-    """Something was said here that was not understood: no word of it was released."""
+    """Something was said here that was not understood: none of its words was released."""
 
     start_ms: float
     end_ms: float
@@ -176,8 +176,7 @@ class EndOfUtterance:
     Attributes:
         utterance: from 0.
         resume_token: to resume from here; empty when the server gives none.
-        not_understood: where words were held back to its end, of most such utterances all; None
-            where none was.
+        not_understood: where its words were held back to its end; None where they were not.
     """
 
     utterance: int

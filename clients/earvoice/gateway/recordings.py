@@ -143,7 +143,7 @@ class ContainerAudio:
             raise OutOfOrderError("audio came after the end")
         if isinstance(content, bytes):
             await self._messages.put(content)
-        else:
+        elif not self._speaker.has_ended:
             await self._speaker.send(content)
 
     async def end(self) -> None:

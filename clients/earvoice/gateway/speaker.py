@@ -167,7 +167,8 @@ class Speaker:
                     if isinstance(event, Committed):
                         self._note_relay(1000 * (time.perf_counter() - came_s))
         except AudioSourceError as error:
-            raise InvalidAudioError(error.message) from error
+            # The other languages are to be told to their end, too.
+            self._fault = self._fault or InvalidAudioError(error.message)
         finally:
             queue.close()
 

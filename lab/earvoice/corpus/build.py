@@ -58,6 +58,8 @@ SNR_DB = 10.0
 LONG_NOTHING_PLACES = (4, 5, 4, 5, 4, 2, 5, 4, 5, 4, 5, 3)
 """In `NOTHING_KINDS`, of the long clips one after another."""
 LONG_NOTHING_S = (8.0, 20.0)
+MOST_DRAWS = 200
+"""Of pieces for one long clip; each has 0.3 s at least."""
 
 
 def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
@@ -182,12 +184,15 @@ def _long(
         generator = _generator(seed, "long", number)
         place = LONG_NOTHING_PLACES[number % len(LONG_NOTHING_PLACES)]
         length = int(generator.uniform(*LONG_NOTHING_S) * SAMPLE_RATE_HZ)
-        sound = np.zeros(0, np.float32)
+        sound, draws = np.zeros(0, np.float32), 0
         while len(sound) < length:
+            draws += 1
             index = place + len(NOTHING_KINDS) * int(generator.integers(NOTHING_CLIPS, 1_000_000))
             try:
                 kind, piece = nothing(index, voices, translations, seed)
             except SynthesisError as error:
+                if draws > MOST_DRAWS:
+                    raise
                 sys.stderr.write(f"another is drawn: {error}\n")
                 continue
             sound = np.concatenate((sound, piece))

@@ -142,6 +142,12 @@ def _record_input(
         raise RecordingError(f"{source.path}: {error.message}") from error
     except EarvoiceError as error:
         raise RecordingError(f"{source.path}: {error}") from error
+    longest_ms = network.description.longest_utterance_ms
+    sound_ms = frame_count(file.audio, audio) * 1000 // file.audio.sample_rate_hz
+    if longest_ms and sound_ms > longest_ms:
+        raise RecordingError(
+            f"{source.path}: {sound_ms} ms; allowed: {longest_ms} ms, all that this model hears"
+        )
     recorded = RecordedInput(
         source.index,
         str(source.path),

@@ -211,8 +211,7 @@ async def translate(
     if options.sends_hypotheses:
         timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
     # What may turn out not to be understood is not shown either.
-    is_understood = utterance.is_understood and utterance.not_understood is None
-    shows_tail = not final and (is_understood or not options.confidence.least)
+    shows_tail = not final and (utterance.is_understood or not options.confidence.least)
     return words, hypothesis.tokens[count:] if shows_tail else (), reading
 
 

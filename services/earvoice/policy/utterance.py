@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import SequenceMatcher
@@ -14,8 +15,11 @@ from earvoice.policy.words import CommitTime, Word, join_pieces
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
 ALIKE, OPENING, UNLIKE = 0.66, 0.55, 0.45
-"""From one likeness on encoder and decoder hear the same; from the next on few words open an
+"""From one likeness on encoder and decoder hear the same; from the next on a few words open an
 utterance; below the last they hear other things, as where nobody speaks the language."""
+LEAST_LETTERS, MOST_LETTERS = 4, 200
+"""So many before a number can be compared; and so many are, however much is written."""
+_FIGURES = re.compile(r"\S*\d")
 
 
 @dataclass
@@ -146,10 +150,12 @@ class Utterance(UtteranceState):
                 Word(token.text, token.starts_word, self.index, 0, 0, now, token.log_probability)
                 for token in hypothesis.source
             ]
-        if not self._understands(words, evidence, confidence, final=final):
+        self.is_understood = self.is_understood or self._understands(
+            words, evidence, confidence, final=final
+        )
+        if not self.is_understood:
             self._held_back = words
             return []
-        self.is_understood = True
         self._held_back = []
         return [
             replace(
@@ -166,12 +172,6 @@ class Utterance(UtteranceState):
         self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool
     ) -> bool:
         """Whether the words to be released, or those that they translate, are understood."""
-        # The encoder is heard by itself, but not of audio that has been forgotten.
-        transcript = evidence.source_transcript if final else evidence.partial_transcript
-        compares = confidence.compares and transcript and self.start_sample == self.begin_sample
-        alike = likeness(self._heard, transcript, whole=final) if compares else 1.0
-        if self.is_understood:
-            return alike >= UNLIKE
         if self._translated:
             # The last may not have been said to its end.
             heard, _ = join_pieces(self._translated, flush=final)
@@ -183,16 +183,13 @@ class Utterance(UtteranceState):
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
         is_sure = sure >= confidence.least * len(words) and not waits
-        if not final:
-            return is_sure and alike >= OPENING
-        return (is_sure and alike >= UNLIKE) or (bool(compares) and alike >= ALIKE)
-
-    @property
-    def _heard(self) -> bytes:
-        """UTF-8 of all that is written of the utterance in the language that is spoken."""
-        if self._translated:
-            return b"".join([word.utf8 for word in self._translated])
-        return b"".join([token.text for token in self.kept])
+        # The encoder is heard by itself, but not of audio that has been forgotten.
+        transcript = evidence.source_transcript if final else evidence.partial_transcript
+        if not confidence.compares or not transcript or self.start_sample > self.begin_sample:
+            return is_sure
+        if is_sure and likeness(words, transcript) >= (UNLIKE if final else OPENING):
+            return True
+        return final and likeness(words, transcript, whole=True) >= ALIKE
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
@@ -214,17 +211,25 @@ class Utterance(UtteranceState):
         self.policy = policy
 
 
-def likeness(written: bytes, transcript: str, *, whole: bool = True) -> float:
+def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> float:
     """Twice the letters that decoder's and encoder's text share in order, of all of both.
 
     The mean confidence of words says little where nothing like them was learned, or of a word or
-    two; whether both hear the same, each by itself, says more.
+    two; whether both hear the same, each by itself, says more. What the decoder writes in figures
+    the encoder spells: no more is compared than what stands before the first.
 
     Args:
-        written: UTF-8.
-        whole: whether the transcript ends where the words do; else so much of it is looked at.
+        whole: whether the transcript ends where the words do; else so much of it is looked at as
+            there are letters, and 1 is returned where a number leaves too few of these.
     """
-    text = written.decode("utf8", errors="replace")
-    ours, theirs = ("".join(filter(str.isalnum, each)).casefold() for each in (text, transcript))
-    theirs = theirs if whole else theirs[: len(ours)]
+    text = b" ".join([word.utf8 for word in words]).decode("utf8", errors="replace")
+    before = _FIGURES.split(text, maxsplit=1)[0]
+    ours, theirs = (
+        "".join(filter(str.isalnum, each)).casefold()[:MOST_LETTERS]
+        for each in (text if whole else before, transcript)
+    )
+    if not whole:
+        if before != text and len(ours) < LEAST_LETTERS:
+            return 1.0
+        theirs = theirs[: len(ours)]
     return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if ours or theirs else 0.0

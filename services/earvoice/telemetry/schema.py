@@ -132,7 +132,7 @@ _SEGMENT = (
     Attribute(
         "earvoice.utterance.not_understood",
         "bool",
-        "Whether words of it were held back to its end, on its last segment.",
+        "Whether its words were held back to its end, on its last segment.",
     ),
     Attribute("earvoice.segment.index", "int", "Within the utterance, from 1."),
     Attribute("earvoice.segment.end_ms", "double", "Where its audio ends."),
@@ -314,7 +314,7 @@ METRICS = (
         "counter",
         "{utterance}",
         ("policy",),
-        "Utterances of which words were held back to the end: not understood.",
+        "Utterances whose words were held back to the end: not understood.",
     ),
     Metric(
         "earvoice.stage.duration",

@@ -213,7 +213,8 @@ PARTS = (
 )
 def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: bool):
     """Blanks, marks and case are not heard; two thirds of the letters are enough."""
-    assert (likeness(written.encode(), transcript) >= ALIKE) == alike
+    words = [word(text, -3.0) for text in written.split()]
+    assert (likeness(words, transcript, whole=True) >= ALIKE) == alike
 
 
 @pytest.mark.parametrize(
@@ -222,6 +223,9 @@ def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: b
         ("He had paid", "he had bade her six months", False),
         ("Mr. Swift's eyes", "mr sweps eyes twinkle", False),
         ("Hello, we can", "a we canishi b hiflica", True),
+        ("It costs $1,250.", "it costs one thousand two hundred", False),
+        ("In 1961", "in nineteen sixty one", False),
+        ("12", "twelve", False),
         ("Haven't seen it since not yet", "haenon notgacaager fir theyo theyo foodona", True),
         ("cool. If nada is my", "io ftill", True),
     ],
@@ -230,7 +234,8 @@ def test_so_much_of_the_transcript_as_there_are_words_is_compared(
     written: str, transcript: str, *, unlike: bool
 ):
     """Words come later than the encoder's labels."""
-    assert (likeness(written.encode(), transcript, whole=False) < OPENING) == unlike
+    words = [word(text, -0.1) for text in written.split()]
+    assert (likeness(words, transcript) < OPENING) == unlike
 
 
 @pytest.mark.parametrize(
@@ -252,7 +257,7 @@ def test_what_encoder_and_decoder_both_hear_is_understood(
 
 
 @pytest.mark.parametrize(
-    ("partial", "count"), [("he art and", 2), ("xyzxyzxyz", 0), ("", 2)], ids=repr
+    ("partial", "count"), [("he art and", 4), ("xyzxyzxyz", 0), ("", 4)], ids=repr
 )
 def test_what_encoder_and_decoder_hear_unlike_is_not_understood(partial: str, count: int):
     """However sure the model is of it; where the encoder tells nothing, that is enough."""
@@ -266,22 +271,6 @@ def test_what_encoder_and_decoder_hear_unlike_is_not_understood(partial: str, co
     encoder = ScriptedEncoder(partial_transcript=partial)
     events = run_session([seconds(1.2)], options, encoder, ScriptedDecoder(word=say))
     assert len(items_of(events)) == count
-
-
-def test_what_is_heard_unlike_later_on_is_held_back():
-    """An utterance of which some words were understood is no licence for all that follows."""
-    options = with_options(confidence=Confidence(least=0.5, by_agreement=True))
-
-    def say(number: int, states: int):
-        row = [float(state == 4 * number) for state in range(states)]
-        text = "heart" if number < 2 else "y" * 30
-        return [make_token(10 + number, text, attention=row, probability=0.9)]
-
-    encoder = ScriptedEncoder(partial_transcript="heart heart")
-    events = run_session([seconds(3.2)], options, encoder, ScriptedDecoder(word=say))
-    assert [item.text for item in items_of(events)] == ["heart", "heart"]
-    (end,) = (event for event in events if isinstance(event, UtteranceEnded))
-    assert end.not_understood is not None
 
 
 def test_nothing_is_shown_of_what_is_not_understood():

@@ -13,6 +13,7 @@ from transformers.utils import logging
 
 from earvoice.api.v1 import types_pb2
 from earvoice.models.assembly import check_finite, check_memory, loading_bytes
+from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.precision import ELEMENT_TYPES
 from earvoice.models.vocabulary import BOS, EOS, PAD
@@ -93,8 +94,11 @@ def _assembled(
     order, texts, starts_word = piece_table(
         tokenizer, text.vocab_size, prompt.end, _never_chosen(prompt)
     )
+    encoder = WrappedEncoder(model, extractor)
+    description = _describe(path, model, prompt, dtype, languages[0], name)
+    description.longest_utterance_ms = (encoder.maximum_samples or 0) * 1000 // SAMPLE_RATE_HZ
     return WrappedModel(
-        encoder=WrappedEncoder(model, extractor),
+        encoder=encoder,
         decoder=WrappedDecoder(model, order, prompt),
         order=order,
         texts=texts,
@@ -104,7 +108,7 @@ def _assembled(
         },
         head_count=text.decoder_attention_heads,
         max_tokens=getattr(text, "max_target_positions", None) or text.max_position_embeddings,
-        description=_describe(path, model, prompt, dtype, languages[0], name),
+        description=description,
     )
 
 
