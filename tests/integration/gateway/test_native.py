@@ -72,6 +72,20 @@ async def test_each_language_is_a_session_of_the_same_audio():
     assert {message["language"] for message in of_kind(messages, "summary")} == {"de", "es"}
 
 
+async def test_audio_that_ends_inside_a_frame_is_told_when_every_language_has_ended():
+    """Whichever is ready first: the others have their words, too."""
+    config = {"targetLanguageCodes": ["de", "es"]}
+    async with serve(ScriptedService([" Wort"])) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(config=config))
+            await websocket.send(CHUNK + b"\0")
+            await websocket.send(json.dumps({"type": "end"}))
+            *messages, error = await receive_all(websocket)
+    assert {message["language"] for message in of_kind(messages, "summary")} == {"de", "es"}
+    assert (error["type"], error["reason"]) == ("error", "INVALID_AUDIO")
+    assert "1 of 2 bytes" in error["message"]
+
+
 async def test_an_update_reaches_the_session():
     """A change in mid-stream is a StreamingUpdate in proto3 JSON."""
     service = ScriptedService()
