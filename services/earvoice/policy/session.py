@@ -23,8 +23,9 @@ from earvoice.policy.guards import Guards
 from earvoice.policy.lag_control import lag_after, options_at_lag
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import SegmentTimeline
-from earvoice.policy.translation import tail_text, translate
+from earvoice.policy.translation import translate
 from earvoice.policy.utterance import Utterance, UtteranceState
+from earvoice.policy.words import written_text
 
 MAX_WAITING_UPDATES = 64
 
@@ -225,7 +226,8 @@ class TranslationSession:
         if timeline.committed_s is not None:
             timeline.released_s = self._now_s()
         if tail is not None and self._options.sends_interim_results:
-            await self._show_tail(tail_text(tail), utterance.index)
+            text = written_text((token.starts_word, token.text) for token in tail)
+            await self._show_tail(text, utterance.index)
         if reading is not None:
             await reading.finish(utterance, timeline)
             timeline.decoded_s = self._now_s()

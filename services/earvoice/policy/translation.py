@@ -269,8 +269,3 @@ def _decision(policy: DecisionPolicy, heard: Heard, hypothesis: Hypothesis) -> D
         f"policy.{policy.name}: decide returned {shown(decision)}; allowed: a Decision with "
         f"new_token_count from 0 to {token_count}, the tokens of the hypothesis"
     )
-
-
-def tail_text(tokens: Sequence[Token]) -> str:
-    pieces = [b" " + token.text if token.starts_word else token.text for token in tokens]
-    return b"".join(pieces).decode("utf8", errors="replace").strip()

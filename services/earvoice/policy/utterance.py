@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
 from earvoice.policy.stream_options import Confidence
-from earvoice.policy.words import CommitTime, Word, join_pieces
+from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
@@ -222,7 +222,7 @@ def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> 
         whole: whether the transcript ends where the words do; else so much of it is looked at as
             there are letters, and 1 is returned where a number leaves too few of these.
     """
-    text = b" ".join([word.utf8 for word in words]).decode("utf8", errors="replace")
+    text = written_text((word.starts_word, word.utf8) for word in words)
     before = _FIGURES.split(text, maxsplit=1)[0]
     ours, theirs = (
         "".join(filter(str.isalnum, each)).casefold()[:MOST_LETTERS]

@@ -151,3 +151,9 @@ def join_pieces(pieces: Iterable[Word], *, flush: bool) -> tuple[list[Word], Wor
             words[-1] = words[-1].joined(piece)
     held = words.pop() if words and not flush else None
     return [word for word in words if word.text], held
+
+
+def written_text(pieces: Iterable[tuple[bool, bytes]]) -> str:
+    """Return what pieces say together, of which each says whether it begins a word, and UTF-8."""
+    written = [b" " + text if starts_word else text for starts_word, text in pieces]
+    return b"".join(written).decode("utf8", errors="replace").strip()

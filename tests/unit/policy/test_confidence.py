@@ -238,6 +238,12 @@ def test_so_much_of_the_transcript_as_there_are_words_is_compared(
     assert (likeness(words, transcript) < OPENING) == unlike
 
 
+def test_a_letter_in_two_pieces_is_heard_as_one():
+    """Pieces are released one by one where tokens are committed."""
+    pieces = [Word(b"k\xc3", True, 0, 0, 0, NOW), Word(b"\xbcche", False, 0, 0, 0, NOW)]
+    assert likeness(pieces, "k\u00fcche") == 1.0
+
+
 @pytest.mark.parametrize(
     ("texts", "are_captions", "count"),
     [(("he", "art"), True, 2), (("un", "told"), True, 0), (("he", "art"), False, 0)],
