@@ -74,10 +74,17 @@ class AudioFile:
         self._file.close()
 
     def chunks(self, chunk_ms: int) -> Iterator[bytes]:
-        self._rewind()
+        try:
+            yield from self._decoded(chunk_ms)
+        except soundfile.LibsndfileError as error:
+            raise AudioSourceError(f"{self._path} is damaged: {error}") from error
+
+    def _decoded(self, chunk_ms: int) -> Iterator[bytes]:
+        self._file.seek(0)
+        dtype = "int16" if self.audio.encoding == "linear16" else "float32"
         resampler = self._open_resampler()
         block_frames = max(1, self.recorded_rate_hz * chunk_ms // 1000)
-        while len(block := self._read(block_frames)):
+        while len(block := self._file.read(block_frames, dtype=dtype, always_2d=True)):
             if self._mixed:
                 block = block.mean(axis=1, keepdims=True, dtype=np.float32)
             if resampler is not None:
@@ -88,23 +95,6 @@ class AudioFile:
             empty = np.zeros((0, self.audio.channel_count), np.float32)
             if len(tail := resampler.resample_chunk(empty, last=True)):
                 yield tail.tobytes()
-
-    def _rewind(self) -> None:
-        try:
-            self._file.seek(0)
-        except soundfile.LibsndfileError as error:
-            raise self._damage(error) from error
-
-    def _read(self, frames: int) -> Any:
-        """Return the next [frames, channels] samples; none at the end."""
-        dtype = "int16" if self.audio.encoding == "linear16" else "float32"
-        try:
-            return self._file.read(frames, dtype=dtype, always_2d=True)
-        except soundfile.LibsndfileError as error:
-            raise self._damage(error) from error
-
-    def _damage(self, error: Exception) -> AudioSourceError:
-        return AudioSourceError(f"{self._path} is damaged: {error}")
 
     def _open_resampler(self) -> Any:
         if not self._resampled:
