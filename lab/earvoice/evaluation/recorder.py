@@ -109,11 +109,7 @@ def record_inputs(
     done = _check_sources(recording, sources)
     for source in sources:
         if source.index not in done:
-            if source.duration_ms > settings.max_utterance_ms:
-                raise RecordingError(
-                    f"{source.path} is {source.duration_ms:.0f} ms long; an utterance may have "
-                    f"{settings.max_utterance_ms} ms (EARVOICE_ENCODER_MAX_UTTERANCE_MS)"
-                )
+            _check_length(source, settings.max_utterance_ms, told.longest_utterance_ms)
             _record_input(source, model, grids, recording)
             progress.count(source.duration_ms)
     progress.close()
@@ -131,6 +127,23 @@ def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> 
     return set(found)
 
 
+def _check_length(source: SourceRecording, limit_ms: int, heard_ms: int) -> None:
+    """Refuse what a stream could not hear as one utterance.
+
+    Args:
+        limit_ms: of the encoder service.
+        heard_ms: what the model hears at most; 0 for any length.
+    """
+    reason = "EARVOICE_ENCODER_MAX_UTTERANCE_MS"
+    if 0 < heard_ms < limit_ms:
+        limit_ms, reason = heard_ms, "all that this model hears"
+    if source.duration_ms > limit_ms:
+        raise RecordingError(
+            f"{source.path} is {source.duration_ms:.0f} ms long; an utterance may have "
+            f"{limit_ms} ms ({reason})"
+        )
+
+
 def _record_input(
     source: SourceRecording, network: Network, grids: Sequence[Grid], recording: Recording
 ) -> None:
@@ -142,12 +155,6 @@ def _record_input(
         raise RecordingError(f"{source.path}: {error.message}") from error
     except EarvoiceError as error:
         raise RecordingError(f"{source.path}: {error}") from error
-    longest_ms = network.description.longest_utterance_ms
-    sound_ms = frame_count(file.audio, audio) * 1000 // file.audio.sample_rate_hz
-    if longest_ms and sound_ms > longest_ms:
-        raise RecordingError(
-            f"{source.path}: {sound_ms} ms; allowed: {longest_ms} ms, all that this model hears"
-        )
     recorded = RecordedInput(
         source.index,
         str(source.path),

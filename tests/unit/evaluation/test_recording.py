@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
+from earvoice.evaluation.recorder import _check_length
 from earvoice.evaluation.recording import (
     Description,
     Grid,
@@ -18,6 +19,7 @@ from earvoice.evaluation.recording import (
     RecordingError,
     Revision,
 )
+from earvoice.evaluation.source_set import SourceRecording
 
 DESCRIPTION = Description("m", "f00", computes_in_bfloat16=False, grids=("800", "100+900"))
 REVISIONS = (Revision(12_800, False, 1.5, 20.0), Revision(16_000, True, 2.0, 25.0))
@@ -129,3 +131,18 @@ def test_a_bad_grid_is_refused(text: str):
     """Segments last more than nothing."""
     with pytest.raises(ValueError, match=r"allowed: SEGMENT or SEGMENT\+WAIT"):
         Grid.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "heard_ms", "told"),
+    [
+        (40_000, 30_000, "30000 ms .all that this model hears"),
+        (20_000, 30_000, "20000 ms .EARVOICE_ENCODER_MAX_UTTERANCE_MS"),
+        (20_000, 0, "20000 ms .EARVOICE_ENCODER_MAX_UTTERANCE_MS"),
+    ],
+)
+def test_what_no_stream_hears_as_one_utterance_is_not_recorded(limit_ms, heard_ms, told):
+    source = SourceRecording(0, Path("long.wav"), 35_000.0)
+    with pytest.raises(RecordingError, match=rf"long\.wav is 35000 ms long.*{told}"):
+        _check_length(source, limit_ms, heard_ms)
+    _check_length(source, 40_000, 0)
