@@ -43,7 +43,7 @@ SPOKEN_SHARES = {
 LEAST_SPOKEN_WORDS = {"tatoeba": 6}
 
 TEXT_WEIGHTS = {
-    "cocoa_mt": 5,
+    "cocoa_mt": 12,
     "customer-chat": 4,
     **dict.fromkeys(
         ("restaurant", "xsid", "ud_pud", "xquad", "african_storybook", "mt_geneval", "vita_min",
@@ -58,7 +58,7 @@ TEXT_WEIGHTS = {
 }  # fmt: skip
 """How often translations are learned from each text of a source in a pass; others once. Manuals say
 what nobody says, at length."""
-LANGUAGE_WEIGHTS = {"es": 2}
+LANGUAGE_WEIGHTS = {"es": 3}
 """Times so often by language, others once: Spanish has fewer texts and lags behind."""
 SHORT_TATOEBA_SHARE = 0.4
 """Of Tatoeba's sentences of fewer than five words."""

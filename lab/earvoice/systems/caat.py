@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from earvoice.corpus.states import mixed_precision
 from earvoice.encoder.model import EncoderModel
 from earvoice.models.checkpoint import load_checkpoint, read_parts, save_checkpoint
 from earvoice.models.config import (
@@ -108,7 +109,7 @@ def _losses(
     steps = torch.tensor(list(map(len, heard)))
     lengths = torch.tensor(list(map(len, texts)))
     tokens = functional.pad(text, (1, 0), value=EOS)
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         logits = decoder.lattice(tokens, memory, counts)
     log_probability, written = align(logits, text, steps, lengths)
     lag = expected_lag(written, steps, lengths)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from earvoice.corpus.states import mixed_precision
 from earvoice.corpus.texts import read_pairs
 from earvoice.evaluation.metrics import length_adaptive_average_lagging
 from earvoice.models.checkpoint import save_checkpoint
@@ -105,7 +106,7 @@ def _loss(
     sources = [torch.tensor(source)[:, None] for source, _ in examples]
     padded = nn.utils.rnn.pad_sequence(sources, batch_first=True)
     tokens = padded_texts([target for _, target in examples])
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         lengths = torch.tensor([len(source) for source in sources])
         logits, _ = network(padded, lengths, tokens[:, :-1].clamp(min=0), mask)
     return text_loss(logits, tokens[:, 1:])

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from earvoice.corpus.states import mixed_precision
 from earvoice.models.checkpoint import save_checkpoint
 from earvoice.models.config import (
     FRAME_SHIFT_MS,
@@ -133,7 +134,7 @@ def visible_states(tokens: int, states: int, stride: int) -> torch.Tensor:
 
 def loss_of(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch.Tensor:
     tokens = padded_texts([[each.tag, *each.pieces] for each in examples])
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         states, lengths, stride = encoded(network, [each.source for each in examples])
         given = tokens[:, :-1].clamp(min=0)
         visible = visible_states(given.shape[1], states.shape[1], stride)

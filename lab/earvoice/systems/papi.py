@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from earvoice.corpus.states import mixed_precision
 from earvoice.encoder.model import EncoderModel
 from earvoice.models.checkpoint import load_checkpoint, read_parts
 from earvoice.models.config import DecoderConfig, PolicyDefaults
@@ -92,7 +93,7 @@ def _loss(
     )
     tokens = padded_texts(texts)
     given = tokens[:, :-1].clamp(min=0)
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         logits = decoder(given, memory, lengths, mask and mask(labels, given))
     return text_loss(logits, tokens[:, 1:])
 

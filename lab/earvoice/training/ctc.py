@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from earvoice.corpus.states import pretrained_encoder
+from earvoice.corpus.states import mixed_precision, pretrained_encoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranch, WhisperEncoder
 from earvoice.training.data import batches
@@ -72,7 +72,7 @@ class CtcTrainer(Trainer["Sequence[Labelled]"]):
     def backward(self, drawn: Sequence[Labelled]) -> np.ndarray:
         joined = nn.utils.rnn.pad_sequence([states for states, _ in drawn], batch_first=True)
         lengths = torch.tensor([len(states) for states, _ in drawn])
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             log_probs = self.encoder.label(joined, lengths)
         loss = functional.ctc_loss(
             log_probs.float().transpose(0, 1),

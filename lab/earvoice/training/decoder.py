@@ -17,10 +17,11 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
-from earvoice.corpus.states import COMPRESSION, pretrained_part
+from earvoice.corpus.states import COMPRESSION, mixed_precision, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
 from earvoice.models.vocabulary import EOS, PAD, WORD_START, Vocabulary
+from earvoice.training.address import familiar
 from earvoice.training.data import D_MODEL, JOIN, batches
 from earvoice.training.schedule import Trainer
 from earvoice.training.teacher import WHISPER_END, WHISPER_PROMPT
@@ -157,13 +158,13 @@ class PartlyTaught(nn.Module):
             weights = torch.where(order < len(needed), 0.0, share)
             found = count + torch.searchsorted(chosen, (places - count).clamp(min=0))
             places, rows = torch.where(places < count, places, found), rows[chosen]
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             own, others = functional.linear(hidden, self.taught), functional.linear(hidden, rows)
         logits = torch.cat((own, others + weights), 1).float()
         loss = functional.cross_entropy(logits, places, label_smoothing=smoothing, reduction="sum")
         if foretold is None:
             return loss
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad(), mixed_precision():
             own = functional.linear(foretold, self.taught)
             others = functional.linear(foretold, rows) + weights
         told = torch.cat((own, others), 1).float().softmax(1)
@@ -211,7 +212,7 @@ def compressed(clips: Sequence[Heard], encoder: WhisperEncoder, room: int = 6000
             joined = nn.utils.rnn.pad_sequence([clips[i].load() for i in part], batch_first=True)
             lengths = torch.tensor([clips[i].joined for i in part])
             frames = torch.tensor([clips[i].frames for i in part])
-            with torch.autocast("cpu", torch.bfloat16):
+            with mixed_precision():
                 log_probs = encoder.label(joined, lengths).float()
             most = int(frames.max())
             mean = joined.view(*joined.shape[:2], JOIN, D_MODEL).mean(2)
@@ -259,7 +260,7 @@ def foretold(
             states = [clips[i].load().view(-1, D_MODEL) for i in part]
             texts = [vocabulary.encode(clips[i].english or "") for i in part]
             tokens, _ = read_and_wanted([(tag, pieces) for pieces in texts])
-            with torch.autocast("cpu", torch.bfloat16):
+            with mixed_precision():
                 hidden = decoder.hidden(
                     tokens,
                     nn.utils.rnn.pad_sequence(states, batch_first=True),
@@ -418,7 +419,7 @@ class DecoderTrainer(Trainer["Sequence[list[Row]]"]):
     def loss(self, rows: Sequence[Row]) -> torch.Tensor:
         """Summed over the pieces and the ends."""
         tokens, wanted = read_and_wanted([(row.tag, row.pieces) for row in rows])
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             hidden = self.hidden(rows, tokens)
         told = [row.foretold for row in rows if row.foretold is not None]
         is_told = torch.tensor([row.foretold is not None for row in rows])[:, None]
@@ -553,6 +554,7 @@ class TranslationTrainer(DecoderTrainer):
             for tag in pair.translations
             for _ in range(weights.get(pair.source, 1) * language_weights.get(tag, 1))
         ]
+        self._familiar = {tag: familiar(pairs, tag) for tag in {tag for _, tag in self._texts}}
         self._names = {tag: names_of(pairs, tag) for tag in {tag for _, tag in self._texts}}
         self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
         self._lengths = [self._counts[index] for index, _ in self._texts]
@@ -564,11 +566,12 @@ class TranslationTrainer(DecoderTrainer):
             yield alike([r for r in rows if max(len(r.source), len(r.pieces)) <= most])
 
     def _row(self, index: int, tag: str, generator: np.random.Generator) -> Row:
-        pair = self.pairs[index]
+        pair, taken = self.pairs[index], {index}
         english, text = pair.english, pair.translations[tag]
         drawn = generator.random()
         if drawn < NOTHING_SHARE:
             english = text = ""
+            taken.clear()
         elif drawn < JOINED_SHARE:
             most = int(generator.integers(1, MOST_FOLLOWING + 1))
             room = JOINED_ROOM - self._counts[index]
@@ -578,8 +581,11 @@ class TranslationTrainer(DecoderTrainer):
                     break
                 english = f"{english} {following.english}"
                 text = f"{text} {following.translations[tag]}"
+                taken.add(place)
         english, text = renamed(english, text, self._names[tag], generator)
         pieces = self.target.encode(as_heard(english, generator))
+        if taken & self._familiar[tag]:
+            pieces.append(self.tags[SOURCE_LANGUAGE])  # a text never has it
         return Row(torch.tensor([*pieces, EOS]), self.tags[tag], self.target.encode(text))
 
     def hidden(self, rows: Sequence[Row], tokens: torch.Tensor) -> torch.Tensor:

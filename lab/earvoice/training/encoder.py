@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
-from earvoice.corpus.states import features_of
+from earvoice.corpus.states import features_of, mixed_precision
 from earvoice.models.vocabulary import PAD, Vocabulary
 from earvoice.training.data import Sounds, batches
 from earvoice.training.decoder import read_and_wanted
@@ -111,7 +111,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         """The decoder's mean loss of a piece or end, and CTC's of a label."""
         heard = _encoded(self.encoder, [u.sound for u in utterances])
         tokens, wanted = self._tokens(utterances)
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             logits = self.decoder(tokens, heard.states, heard.lengths)
         pieces = functional.cross_entropy(
             logits.flatten(0, 1), wanted.flatten(), ignore_index=PAD, reduction="none"
@@ -155,13 +155,13 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         if new:
             heard = _encoded(self.pretrained, [self.sounds.undisturbed(u.index) for u in new])
             tokens, wanted = self._tokens(new)
-            with torch.autocast("cpu", torch.bfloat16):
+            with mixed_precision():
                 hidden = self.decoder.hidden(tokens, heard.states, heard.lengths)
             for u, own, following in zip(new, hidden, wanted, strict=True):
                 self._foretold[u.index] = own[following != PAD].half()
         told = {}
         for row in rows:
-            with torch.autocast("cpu", torch.bfloat16):
+            with mixed_precision():
                 logits = self.decoder.logits(self._foretold[utterances[row].index].float())
             told[row] = logits.float().softmax(-1)
         return told
@@ -178,6 +178,6 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
 def _encoded(encoder: WhisperEncoder, sounds: Sequence[Sound]) -> Encoded:
     features = [features_of(sound) for sound in sounds]
     lengths = torch.tensor([len(each) for each in features])
-    with torch.autocast("cpu", torch.bfloat16):
+    with mixed_precision():
         heard: Encoded = encoder(nn.utils.rnn.pad_sequence(features, batch_first=True), lengths)
     return heard
