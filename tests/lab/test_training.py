@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +25,7 @@ from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.models.whisper import CtcBranchConfig
 from earvoice.runtime.settings import shipped_model_path
+from earvoice.training.address import familiar
 from earvoice.training.data import Heard, batches, read_clips
 from earvoice.training.decoder import (
     PART_ROOM,
@@ -121,14 +122,16 @@ def english(recipe: Recipe = RECIPE) -> EnglishTrainer:
     return EnglishTrainer(decoder, clips, memory, source(), target(), recipe)
 
 
-def translations(recipe: Recipe = RECIPE) -> TranslationTrainer:
+PAIRS = [
+    Pair("s", text, "train", {"de": TARGET_TEXT[index % len(TARGET_TEXT)]})
+    for index, text in enumerate(SOURCE_TEXT)
+]
+
+
+def translations(recipe: Recipe = RECIPE, pairs: Sequence[Pair] = PAIRS) -> TranslationTrainer:
     """Every second piece learns."""
     torch.manual_seed(7)
     decoder = TransformerDecoder(with_pivot(config(), target()), recipe.dropout)
-    pairs = [
-        Pair("s", text, "train", {"de": TARGET_TEXT[index % len(TARGET_TEXT)]})
-        for index, text in enumerate(SOURCE_TEXT)
-    ]
     taught = torch.arange(len(target())) % 2 == 0
     return TranslationTrainer(decoder, taught, pairs, {"s": 2}, {"de": 2}, target(), recipe)
 
@@ -235,6 +238,46 @@ def test_a_text_to_translate_is_as_it_may_be_heard() -> None:
     both = target().encode(f"{TARGET_TEXT[0]} {TARGET_TEXT[1]}")
     assert {tuple(first), tuple(second), tuple(both)} <= {tuple(pieces) for _, pieces in texts}
     assert all(row.source[-1] == EOS for row in rows)
+
+
+def test_a_translation_to_a_friend_is_told_from_others() -> None:
+    """By its pronouns, and by verbs that stand where English says "you"."""
+
+    def places(tag: str, *texts: tuple[str, str]) -> list[int]:
+        pairs = [Pair("s", english, "train", {tag: text}) for english, text in texts]
+        return sorted(familiar(pairs, tag))
+
+    you = "Where do you live?"
+    assert places("de", (you, "Wo wohnst du?"), (you, "Wo wohnen Sie?"), ("Durst?", "Durst?")) == [
+        0
+    ]
+    spanish = (
+        (you, "¿Dónde vives?"),
+        (you, "¿Y tú dónde vives?"),
+        (you, "¿Dónde vive usted estos días?"),
+        ("We live with cats.", "Vivimos con gatos."),
+        ("You like cats.", "Le gustan los gatos."),
+        ("Your cats?", "¿Los gatos?"),
+        ("The life of the rich is long.", "La vida de los ricos es larga."),
+    )
+    assert places("es", *spanish) == [0, 1]
+    assert places("es", spanish[0]) == []
+    assert places("fr", (you, "Où habites-tu ?")) == []
+
+
+def test_english_is_marked_where_its_translation_is_familiar() -> None:
+    pairs = [
+        dataclasses.replace(pair, translations={"de": text})
+        for pair, text in zip(PAIRS, ("du bist da", *TARGET_TEXT), strict=False)
+    ]
+    learner = translations(pairs=pairs)
+    mark, known = target().id_of("<en>"), target().encode("du bist da")
+    steps = learner.steps(np.random.default_rng(1))
+    rows = [row for _ in range(100) for part in next(steps) for row in part]
+    for row in rows:
+        begins_familiar = row.pieces[: len(known)] == known
+        assert (row.source[-2:-1].tolist() == [mark]) == begins_familiar
+    assert any(row.pieces == known for row in rows)
 
 
 def test_with_wait_k_a_word_is_written_from_the_first_words_alone() -> None:
