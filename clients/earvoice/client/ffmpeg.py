@@ -22,6 +22,8 @@ _SAMPLE_FORMATS: dict[AudioEncoding, str] = {
     "alaw": "alaw",
 }
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SPEAKER = re.compile(r"\[[\w, ./-]+ @ 0x[0-9a-f]+\] ")
+"""The part of ffmpeg that writes a line, and where it lies in memory: no use to anybody."""
 _PROBE_TIMEOUT_S = 30.0
 _TOLD_BYTES = 2_000
 """Of what ffmpeg writes about an input; its last words say most."""
@@ -77,7 +79,8 @@ def probe_file(
         raise AudioSourceError(f"{path}: ffprobe did not read it in {error.timeout:g} s") from error
     told = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     if done.returncode or "streams.stream.0.codec_name" not in told:
-        reason = done.stderr.strip().replace(f"file:{path}: ", "") or "there is no sound in it"
+        reason = _last_words(done.stderr).replace(f"file:{path}: ", "")
+        reason = reason or "there is no sound in it"
         raise AudioSourceError(f"{path} cannot be read as a recording: {reason}")
     duration = told["format.duration"].strip('"')
     return None if duration == "N/A" else 1000 * float(duration)
@@ -196,5 +199,9 @@ async def _read_last_words(process: asyncio.subprocess.Process) -> str:
     told = b""
     while block := await process.stderr.read(_TOLD_BYTES):
         told = (told + block)[-_TOLD_BYTES:]
-    lines = told.decode(errors="replace").strip().splitlines()
+    return _last_words(told.decode(errors="replace"))
+
+
+def _last_words(told: str) -> str:
+    lines = _SPEAKER.sub("", told).strip().splitlines()
     return "; ".join(line.strip() for line in lines[-2:])

@@ -19,6 +19,8 @@ HIGHEST_PORT = 65_535
 _SERVICE = api.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 _DNS = "dns:///"
 _SERVING = 1
+_SCHEMES = ("dns", "ipv4", "ipv6", "vsock", "xds")
+"""Of gRPC's targets; before another colon stands a host."""
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -36,8 +38,10 @@ def split_address(address: str) -> tuple[str, ...]:
             "commas, or dns:///name:port"
         )
     for part in parts:
-        port = part.rpartition(":")[2]
-        if port.isdecimal() and not part.startswith("unix") and not 0 < int(port) <= HIGHEST_PORT:
+        host, _, port = part.rpartition(":")
+        if host in ("", *_SCHEMES) or part.startswith("unix") or part.endswith("]"):
+            continue  # there is none
+        if not (port.isdecimal() and 0 < int(port) <= HIGHEST_PORT):
             raise ValueError(f"server = {part!r}: port {port} is not allowed; allowed: 1 to 65535")
     return parts
 

@@ -77,12 +77,13 @@ async def test_a_recording_is_answered_with_its_sound(make_recording, kind):
     [
         (b"no sound here\n" * 100, "the recording cannot be read as a recording"),
         (b"#EXTM3U\n#EXTINF:5,\nfile:///etc/hostname\n#EXT-X-ENDLIST\n", "cannot be read"),
+        (b"\0\0\0\x20ftypisom" + b"\1" * 4000, "a recording: moov atom not found; "),
         (b"\0" * 2_000_000, "more than 1000000 bytes"),
     ],
-    ids=["text", "a playlist that names a file", "too long"],
+    ids=["text", "a playlist that names a file", "a damaged container", "too long"],
 )
 async def test_what_is_no_recording_is_refused(content, told):
-    """By name, and never with a path of the gateway's."""
+    """By name, and never with a path of the gateway's, or where ffmpeg's parts lie in memory."""
     async with serve(ScriptedService()) as server:
         async with run_gateway(server, max_recording_bytes=1_000_000) as (address, _):
             async with httpx.AsyncClient() as http:
@@ -91,6 +92,7 @@ async def test_what_is_no_recording_is_refused(content, told):
     assert (answer.status_code, error["reason"]) == (400, "INVALID_AUDIO")
     assert told in error["message"]
     assert "/tmp" not in error["message"]
+    assert "0x" not in error["message"]
 
 
 @pytest.mark.parametrize("path", ["/v1/audio", "/v1/captions.vtt"])

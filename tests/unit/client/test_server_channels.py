@@ -119,6 +119,15 @@ def test_addresses_are_separated_by_commas():
         split_address("a:1,")
 
 
+def test_a_port_is_a_number() -> None:
+    """Where there is one: gRPC has one of its own for a host alone, and sockets have none."""
+    for address in ("host:abc", "host:0", "host:65536", "host:", "[::1]:x", "dns:///name:x"):
+        with pytest.raises(ValueError, match="allowed: 1 to 65535"):
+            split_address(address)
+    for address in ("host", "[::1]", "[::1]:1", "dns:///name", "unix:a", "unix-abstract:a:b"):
+        assert split_address(address) == (address,)
+
+
 async def test_a_name_stands_for_all_its_addresses():
     """Each is a target, and the certificate bears the name."""
     targets = await find_targets(("dns:///localhost:50051", "b:2"))
