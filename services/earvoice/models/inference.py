@@ -83,6 +83,7 @@ class InferenceLinear(nn.Module):
         self.quantised: tuple[torch.Tensor, torch.Tensor] | None = None
         self.packed: torch.Tensor | None = None
         self.plain: torch.Tensor | None = None
+        self._is_imitated = False
         kept = torch.float32 if dtype == torch.int8 else dtype
         self.bias = None if bias is None else nn.Buffer(bias.detach().to(kept), persistent=False)
         self.plain_bias: torch.Tensor | None = self.bias
@@ -162,6 +163,8 @@ class InferenceLinear(nn.Module):
 
     def _plain(self, inputs: torch.Tensor) -> torch.Tensor:
         assert self.plain is not None  # noqa: S101 - for the type checker
+        if self._is_imitated:
+            inputs = inputs.to(self.dtype)
         if inputs.dtype != self.plain.dtype:
             inputs = inputs.to(self.plain.dtype)
         product = self._activated(functional.linear(inputs, self.plain, self.plain_bias))
@@ -181,19 +184,32 @@ class InferenceLinear(nn.Module):
             self.packed = packed_weight(weight)
         if self.packed is None or small:
             # Column after column: a third faster than row after row.
-            few_rows = weight if self.packed is None else weight.float()
+            self._is_imitated = imitates(weight)
+            keeps_dtype = self.packed is None and not self._is_imitated
+            few_rows = weight if keeps_dtype else weight.float()
             self.plain = few_rows.T.contiguous().T
             self.plain_bias = None if self.bias is None else self.bias.to(self.plain.dtype)
 
 
 def packed_weight(weight: torch.Tensor) -> torch.Tensor | None:
-    """The weight in oneDNN's own layout, or None where oneDNN is missing or computes no fp16."""
-    if not has_onednn(weight.device) or weight.dtype == torch.float16:
+    """The weight in oneDNN's own layout, or None where it is missing or has none for this dtype."""
+    if not has_onednn(weight.device) or weight.dtype == torch.float16 or imitates(weight):
         return None
     packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(  # noqa: SLF001 - no public name
         weight, TYPICAL_ROWS
     )
     return packed
+
+
+def imitates(weight: torch.Tensor) -> bool:
+    """Whether products with a weight are of rounded numbers, in fp32: bf16 without AVX-512.
+
+    They are what a processor with bf16 computes, in the time of fp32.
+    """
+    if weight.dtype != torch.bfloat16 or not has_onednn(weight.device):
+        return False
+    supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - no public name
+    return not supported
 
 
 def has_fast_mkl(device: torch.device) -> bool:
