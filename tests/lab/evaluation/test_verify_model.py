@@ -137,7 +137,7 @@ def test_differences_count_what_is_compared() -> None:
 def test_the_papers_checkpoints_pass(
     model: str, shared_golden: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every shared tensor, the features of real sound to 4e-6 included."""
+    """Every shared tensor, the features of real sound included."""
     reference = str(shared_golden / f"{model}_forward.npz")
     status = verify(str(shared_golden / "models" / model), reference)
     told = capsys.readouterr().out

@@ -50,7 +50,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 ENCODER_TOLERANCE = 2e-5
 LOGIT_TOLERANCE = 1e-4
-FEATURE_TOLERANCE = 4e-6
+FEATURE_TOLERANCE, OTHER_SUMS_TOLERANCE = 4e-6, 5e-4
+"""Of features: where the processor sums with AVX-512, as the reference's did, and elsewhere."""
 ROUNDINGS = 32
 """Of the largest number of a tensor that is not normalised: a sum of n products rounds √n times."""
 
