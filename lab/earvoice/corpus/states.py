@@ -42,10 +42,7 @@ SOUND_SUFFIX = ".sound.npy"
 
 
 def mixed_precision() -> torch.autocast:
-    """Products in bf16 where the CPU has them.
-
-    Imitated they take nine times as long as in fp32.
-    """
+    """Products in bf16 where the CPU has them: imitated they take longer than in fp32."""
     return torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bfloat16(torch.device("cpu")))
 
 

@@ -554,8 +554,9 @@ class TranslationTrainer(DecoderTrainer):
             for tag in pair.translations
             for _ in range(weights.get(pair.source, 1) * language_weights.get(tag, 1))
         ]
-        self._familiar = {tag: familiar(pairs, tag) for tag in {tag for _, tag in self._texts}}
-        self._names = {tag: names_of(pairs, tag) for tag in {tag for _, tag in self._texts}}
+        written = {tag for _, tag in self._texts}
+        self._familiar = {tag: familiar(pairs, tag) for tag in written}
+        self._names = {tag: names_of(pairs, tag) for tag in written}
         self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
         self._lengths = [self._counts[index] for index, _ in self._texts]
 

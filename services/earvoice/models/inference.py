@@ -83,7 +83,6 @@ class InferenceLinear(nn.Module):
         self.quantised: tuple[torch.Tensor, torch.Tensor] | None = None
         self.packed: torch.Tensor | None = None
         self.plain: torch.Tensor | None = None
-        self._is_imitated = False
         kept = torch.float32 if dtype == torch.int8 else dtype
         self.bias = None if bias is None else nn.Buffer(bias.detach().to(kept), persistent=False)
         self.plain_bias: torch.Tensor | None = self.bias
@@ -163,8 +162,8 @@ class InferenceLinear(nn.Module):
 
     def _plain(self, inputs: torch.Tensor) -> torch.Tensor:
         assert self.plain is not None  # noqa: S101 - for the type checker
-        if self._is_imitated:
-            inputs = inputs.to(self.dtype)
+        if self.packed is None and inputs.dtype != self.dtype:
+            inputs = inputs.to(self.dtype)  # imitated, too, they are rounded
         if inputs.dtype != self.plain.dtype:
             inputs = inputs.to(self.plain.dtype)
         product = self._activated(functional.linear(inputs, self.plain, self.plain_bias))
@@ -184,8 +183,7 @@ class InferenceLinear(nn.Module):
             self.packed = packed_weight(weight)
         if self.packed is None or small:
             # Column after column: a third faster than row after row.
-            self._is_imitated = imitates(weight)
-            keeps_dtype = self.packed is None and not self._is_imitated
+            keeps_dtype = self.packed is None and not imitates(weight)
             few_rows = weight if keeps_dtype else weight.float()
             self.plain = few_rows.T.contiguous().T
             self.plain_bias = None if self.bias is None else self.bias.to(self.plain.dtype)
