@@ -13,6 +13,7 @@ import soundfile
 
 from earvoice.corpus import build, sound
 from earvoice.corpus.clips import nothing, plan_spoken, say
+from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.held_out import write_joined
 from earvoice.corpus.spoken import said_words
 from earvoice.corpus.texts import Pair, comparison_key, fits, read_pairs
@@ -171,6 +172,16 @@ def test_a_test_set_says_when_each_word_was_said(tmp_path: Path) -> None:
     for path, text, timed in zip(wavs, said, words, strict=True):
         assert [word["word"] for word in timed] == text.split()
         assert timed[-1]["end_ms"] <= 1000 * soundfile.info(path).duration
+
+
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")
+def test_words_are_told_by_their_phonemes() -> None:
+    words = ["know", "no", "there", "they're", "shark", "sharp"]
+    know, no, there, they_re, shark, sharp = phonemes(words)
+    assert know == no == ("n", "oU")
+    assert there[:1] == they_re[:1] == ("D",)
+    assert len(shark) == len(sharp) == 3
+    assert shark[:2] == sharp[:2]
 
 
 @pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")

@@ -48,12 +48,14 @@ from earvoice.training.decoder import (
 from earvoice.training.evaluate import first_words
 from earvoice.training.export import (
     adopt,
+    export,
     exported_decoder,
     model_config,
     shortlist_of,
     with_pivot,
 )
 from earvoice.training.greedy import greedy
+from earvoice.training.misheard import Misheard, said_often
 from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
 from earvoice.training.vocabulary import cut, new_merges
@@ -128,12 +130,17 @@ PAIRS = [
 ]
 
 
+MISHEARD = Misheard({"the": 3, "they": 1, "sea": 2}, (("D", "@"), ("D", "eI"), ("s", "i:")))
+
+
 def translations(recipe: Recipe = RECIPE, pairs: Sequence[Pair] = PAIRS) -> TranslationTrainer:
     """Every second piece learns."""
     torch.manual_seed(7)
     decoder = TransformerDecoder(with_pivot(config(), target()), recipe.dropout)
     taught = torch.arange(len(target())) % 2 == 0
-    return TranslationTrainer(decoder, taught, pairs, {"s": 2}, {"de": 2}, target(), recipe)
+    return TranslationTrainer(
+        decoder, taught, pairs, {"s": 2}, {"de": 2}, MISHEARD, target(), recipe
+    )
 
 
 @pytest.mark.parametrize("made", [english, translations])
@@ -201,6 +208,31 @@ def test_what_is_learned_is_how_the_decoder_writes(tmp_path: Path) -> None:
         expected = torch.nn.functional.cross_entropy(logits[0, 1:], wanted, reduction="sum")
         learned = learner.loss([Row(given, language, pieces)])
         assert learned.item() == pytest.approx(expected.item(), rel=0.02)
+
+
+def test_words_are_misheard_as_what_sounds_nearly_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names stay, and so does what sounds like nothing else; frequent words are heard oftener."""
+    texts = ["Go there, Will!", "will they hear, or won't they?", "the sea", "Will the will"]
+    assert said_often(texts * 3) == {
+        "hear": 3, "or": 3, "sea": 3, "the": 6, "there": 3, "they": 3, "will": 6, "won't": 3
+    }  # fmt: skip
+    sounds = {"here": "hI3", "hear": "hI3", "fear": "fI3", "or": "O", "will": "wIl"}
+    misheard = Misheard(
+        {"here": 90, "hear": 1, "fear": 10, "or": 5, "will": 5}, map(tuple, sounds.values())
+    )
+    generator = np.random.default_rng(1)
+    monkeypatch.setattr("earvoice.training.misheard.WORD_SHARE", 1.0)
+    monkeypatch.setattr("earvoice.training.misheard.COMMA_SHARE", 0.0)
+    drawn = Counter(misheard.heard("Here, will we hear or not", generator) for _ in range(300))
+    assert [text for text, _ in drawn.most_common()] == [
+        "Here, will we here or not",
+        "Here, will we fear or not",
+    ]
+    monkeypatch.setattr("earvoice.training.misheard.WORD_SHARE", 0.0)
+    monkeypatch.setattr("earvoice.training.misheard.COMMA_SHARE", 1.0)
+    assert {misheard.heard("Yes, we do, 5,000", generator) for _ in range(100)} == {
+        "Yes we do 5,000", "Yes. We do 5,000", "Yes we do. 5,000", "Yes. We do. 5,000"
+    }  # fmt: skip
 
 
 def test_names_are_others_in_a_text_and_its_translation_alike() -> None:
@@ -511,19 +543,42 @@ def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     """The shipped model's vocabularies and weights are where a run looks for its own."""
-    run = tmp_path / "run"
+    run, made = tmp_path / "run", tmp_path / "made"
     run.mkdir()
     adopt(shipped_model_path(), tmp_path, run)
     shipped = read_directory(shipped_model_path())
-    made = model_config(shipped.config.source_pieces, shipped.config.target_pieces)
-    made = with_pivot(made, shipped.target_vocabulary)
-    decoder = exported_decoder(run, shipped.target_vocabulary, made)
-    given = build_network(shipped.config, shipped.tensors).decoder.state_dict()
-    assert all(torch.equal(tensor, given[name]) for name, tensor in decoder.state_dict().items())
     given = (tmp_path / "vocabulary" / "target.model").read_bytes()
     assert given == shipped.target_vocabulary.model
+    export(run, shipped.source_vocabulary, shipped.target_vocabulary, [], made)
+    exported = read_directory(made)
+    assert exported.tensors.keys() == shipped.tensors.keys()
+    for name in exported.tensors.keys() - {"decoder.shortlist"}:
+        assert torch.equal(exported.tensors[name], shipped.tensors[name]), name
+    assert exported.tensors["decoder.shortlist"].sum() < shipped.tensors["decoder.shortlist"].sum()
     with pytest.raises(FileExistsError, match=r"ctc\.pt is there"):
         adopt(shipped_model_path(), tmp_path, run)
+
+
+def test_translations_are_the_mean_of_several_runs(tmp_path: Path) -> None:
+    """English is the first one's, as it is."""
+    runs = tmp_path / "a", tmp_path / "b"
+    for run in runs:
+        run.mkdir()
+        adopt(shipped_model_path(), tmp_path, run)
+    path = runs[1] / "translations.pt"
+    state = torch.load(path, weights_only=True)
+    changed = "layers.0.fc1.bias"
+    state["average"][changed] = state["average"][changed] + 2.0
+    torch.save(state, path)
+    (runs[1] / "english.pt").unlink()
+    shipped = read_directory(shipped_model_path())
+    config = model_config(shipped.config.source_pieces, shipped.config.target_pieces)
+    config = with_pivot(config, shipped.target_vocabulary)
+    mean = exported_decoder(runs[0], shipped.target_vocabulary, config, runs[1:]).state_dict()
+    given = build_network(shipped.config, shipped.tensors).decoder.state_dict()
+    for name, tensor in mean.items():
+        difference = 1.0 if name == changed else 0.0
+        assert torch.allclose(tensor, given[name] + difference, atol=1e-6), name
 
 
 def test_a_run_does_not_go_on_from_another_branch(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import numpy as np
@@ -18,6 +18,8 @@ _RATE, _PITCH = 1, 3
 _BY_CHARACTER = 1
 _UTF8, _END_PAUSE = 1, 0x1000
 _WORD_EVENT, _PHONEME_EVENT = 1, 7
+_PHONEME_SEPARATOR = "_"
+_STRESS = str.maketrans("", "", "',")
 
 
 class _EventId(ctypes.Union):
@@ -99,6 +101,25 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     duration_ms = 1000 * len(samples) / rate_hz / voice.speed
     words = time_words(text, spans, voice.speed, duration_ms)
     return level(samples / np.float32(INT16_SCALE), rate_hz, voice), words
+
+
+def phonemes(words: Iterable[str], voice: str = "en-us") -> list[tuple[str, ...]]:
+    """How espeak-ng says each word, in its own signs (Kirshenbaum 1992), without stress.
+
+    Raises:
+        SynthesisError: espeak-ng is not installed, or has no such voice.
+    """
+    library, _ = _library()
+    _choose_voice(library, voice)
+    library.espeak_TextToPhonemes.restype = ctypes.c_char_p
+    told = []
+    for word in words:
+        text = ctypes.c_char_p(word.encode())
+        said = library.espeak_TextToPhonemes(
+            ctypes.byref(text), _UTF8, ord(_PHONEME_SEPARATOR) << 8
+        )
+        told.append(tuple(said.decode().translate(_STRESS).split(_PHONEME_SEPARATOR)))
+    return told
 
 
 def _choose_voice(library: ctypes.CDLL, name: str) -> None:

@@ -17,6 +17,7 @@ import soundfile
 import torch
 
 from earvoice.corpus.clips import read_people
+from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
@@ -50,6 +51,7 @@ from earvoice.training.export import (
     trained_encoder,
     with_pivot,
 )
+from earvoice.training.misheard import Misheard, said_often
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
@@ -84,7 +86,15 @@ def main() -> None:
     parser.add_argument(
         "--wait-k", type=int, default=0, help="english: train for wait-k, masked by words"
     )
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="of what a run draws from the corpus (%(default)s)"
+    )
     parser.add_argument("--to", type=Path, help="export: the checkpoint's folder")
+    parser.add_argument(
+        "--also", type=Path, default=[], action="append", metavar="RUN",
+        help="export: a run with the same beginning and another seed, whose translations are "
+        "averaged with those of --run",
+    )  # fmt: skip
     parser.add_argument("--model", type=Path, help="adopt: a checkpoint's folder")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -149,7 +159,7 @@ def run_ctc(options: argparse.Namespace) -> None:
     source, _ = vocabularies(options.corpus)
     encoder = with_branch(source, DROPOUT)
     trainer = CtcTrainer(encoder, whole_clips(options.corpus), source)
-    trainer.train(options.run / CTC_FILE, 60 * options.minutes, SEED)
+    trainer.train(options.run / CTC_FILE, 60 * options.minutes, options.seed)
 
 
 def run_english(options: argparse.Namespace) -> None:
@@ -161,7 +171,7 @@ def run_english(options: argparse.Namespace) -> None:
     decoder = first_decoder(config, target, recipe.dropout)
     recipe = replace(recipe, wait_k=options.wait_k)
     trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
-    trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, SEED)
+    trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, options.seed)
 
 
 def run_translations(options: argparse.Namespace) -> None:
@@ -169,10 +179,12 @@ def run_translations(options: argparse.Namespace) -> None:
     config = with_pivot(model_config(len(source), len(target)), target)
     decoder = first_translator(config, target, TRANSLATION_RECIPE.dropout)
     pairs, taught = translated(options.data), unknown_pieces(target, whisper_ranks())
+    counts = said_often(pair.english for pair in pairs)
+    misheard = Misheard(counts, phonemes(counts))
     trainer = TranslationTrainer(
-        decoder, taught, pairs, TEXT_WEIGHTS, LANGUAGE_WEIGHTS, target, TRANSLATION_RECIPE
+        decoder, taught, pairs, TEXT_WEIGHTS, LANGUAGE_WEIGHTS, misheard, target, TRANSLATION_RECIPE
     )
-    trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, SEED)
+    trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, options.seed)
 
 
 def translated(data: Path) -> list[Pair]:
@@ -214,7 +226,7 @@ def run_encoder(options: argparse.Namespace) -> None:
     encoder = trained_encoder(options.run, source, taught_share=0.0)
     sounds = sounds_of(options)
     trainer = EncoderTrainer(encoder, decoder, sounds, source, target, EncoderRecipe())
-    trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, SEED)
+    trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, options.seed)
 
 
 def run_labels(options: argparse.Namespace) -> None:
@@ -223,7 +235,7 @@ def run_labels(options: argparse.Namespace) -> None:
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
     clips = heard_by(encoder, sounds_of(options), options.run / "heard", SEED)
     trainer = CtcTrainer(encoder, clips, source, LAST_PEAK_RATE)
-    trainer.train(options.run / LABELS_FILE, 60 * options.minutes, SEED)
+    trainer.train(options.run / LABELS_FILE, 60 * options.minutes, options.seed)
 
 
 def sounds_of(options: argparse.Namespace) -> Sounds:
@@ -236,7 +248,7 @@ def sounds_of(options: argparse.Namespace) -> Sounds:
 def run_export(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     texts = (text for pair in translated(options.data) for text in pair.translations.values())
-    export(options.run, source, target, texts, options.to)
+    export(options.run, source, target, texts, options.to, options.also)
 
 
 def run_scores(options: argparse.Namespace) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from earvoice.models.config import ModelConfig
     from earvoice.models.whisper import WhisperEncoder
     from earvoice.training.data import Heard
+    from earvoice.training.misheard import Misheard
 
 OTHER_TAGS = tuple(f"<{tag}>" for tag in TARGET_LANGUAGES)
 NOTHING_SHARE, JOINED_SHARE = 0.01, 0.2
@@ -43,6 +44,8 @@ MOST_FOLLOWING, JOINED_ROOM = 5, 80
 """How many follow at most, and pieces of English then: an utterance of half a minute."""
 PLAIN_SHARE, OPEN_SHARE = 0.1, 0.1
 """Of the texts to translate: without case and marks, and without the last mark."""
+MISHEARD_SHARE = 0.3
+"""Of the texts to translate: with words and commas as they may be misheard."""
 RENAMED_SHARE = 0.5
 """Of the names that stand in a text and in its translation: another stands there instead."""
 MOST_IN_LOWER_CASE = 0.05
@@ -532,6 +535,7 @@ class TranslationTrainer(DecoderTrainer):
         taught: see `unknown_pieces`.
         weights: how often a pass reads each text of a source; others once.
         language_weights: the same by language; they are multiplied.
+        misheard: what is heard instead of some words.
     """
 
     def __init__(
@@ -541,6 +545,7 @@ class TranslationTrainer(DecoderTrainer):
         pairs: Sequence[Pair],
         weights: Mapping[str, int],
         language_weights: Mapping[str, int],
+        misheard: Misheard,
         target: Vocabulary,
         recipe: Recipe,
     ) -> None:
@@ -557,6 +562,7 @@ class TranslationTrainer(DecoderTrainer):
         written = {tag for _, tag in self._texts}
         self._familiar = {tag: familiar(pairs, tag) for tag in written}
         self._names = {tag: names_of(pairs, tag) for tag in written}
+        self._misheard = misheard
         self._counts = [len(target.encode(pair.english)) + 1 for pair in pairs]
         self._lengths = [self._counts[index] for index, _ in self._texts]
 
@@ -584,6 +590,8 @@ class TranslationTrainer(DecoderTrainer):
                 text = f"{text} {following.translations[tag]}"
                 taken.add(place)
         english, text = renamed(english, text, self._names[tag], generator)
+        if generator.random() < MISHEARD_SHARE:
+            english = self._misheard.heard(english, generator)
         pieces = self.target.encode(as_heard(english, generator))
         if taken & self._familiar[tag]:
             pieces.append(self.tags[SOURCE_LANGUAGE])  # a text never has it

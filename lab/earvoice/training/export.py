@@ -22,7 +22,7 @@ from earvoice.training.decoder import first_decoder, for_one_language, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from earvoice.models.vocabulary import Vocabulary
@@ -103,18 +103,21 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     (folder / "target.model").write_bytes(parts.target_vocabulary.model)
     network = build_network(parts.config, parts.tensors)
     branch = network.encoder.get_submodule("ctc").state_dict()
-    torch.save({"branch": branch, "average": branch, "used": 0.0, "step": 0}, run / CTC_FILE)
+    _begin(run / CTC_FILE, "branch", branch)
     given = network.decoder.state_dict()
+    # Taught already, and nearer to the pretrained one, as it is exported.
+    _begin(run / ENCODER_FILE, "encoder", network.encoder.state_dict())
     (start,) = (f"own.{token}." for token in parts.config.decoder.own_layers)
     given.pop("shortlist", None)
     translations = {name: tensor for name, tensor in given.items() if not name.startswith(start)}
-    _begin(run / TRANSLATIONS_FILE, translations)
+    _begin(run / TRANSLATIONS_FILE, "decoder", translations)
     own = {name.removeprefix(start): given[name] for name in given if name.startswith(start)}
-    _begin(run / ENGLISH_FILE, {name: given[name] for name in given if is_shared(name)} | own)
+    shared = {name: given[name] for name in given if is_shared(name)}
+    _begin(run / ENGLISH_FILE, "decoder", shared | own)
 
 
-def _begin(path: Path, decoder: dict[str, torch.Tensor]) -> None:
-    torch.save({"decoder": decoder, "average": decoder, "used": 0.0, "step": 0}, path)
+def _begin(path: Path, part: str, state: dict[str, torch.Tensor]) -> None:
+    torch.save({part: state, "average": state, "used": 0.0, "step": 0}, path)
 
 
 def english_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
@@ -132,13 +135,20 @@ def english_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> Trans
     return _decoder(config, state)
 
 
-def exported_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
+def exported_decoder(
+    run: Path, target: Vocabulary, config: ModelConfig, also: Sequence[Path] = ()
+) -> TransformerDecoder:
     """What the run has learned in all languages.
 
     Args:
         config: `with_pivot`.
+        also: runs that began alike and drew other texts; translations are the mean of them all
+            (Wortsman 2022).
     """
-    state = torch.load(run / TRANSLATIONS_FILE, weights_only=True)["average"]
+    learned = [
+        torch.load(each / TRANSLATIONS_FILE, weights_only=True)["average"] for each in (run, *also)
+    ]
+    state = {n: torch.stack([each[n] for each in learned]).mean(0) for n in learned[0]}
     (token,) = config.decoder.own_layers
     english = english_decoder(run, target, for_one_language(config)).state_dict()
     state |= {f"own.{token}.{n}": tensor for n, tensor in english.items() if not is_shared(n)}
@@ -168,8 +178,10 @@ def trained_encoder(
     encoder = with_branch(source, dropout)
     encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["average"])
     if (run / ENCODER_FILE).exists():
-        taught = torch.load(run / ENCODER_FILE, weights_only=True)["average"]
-        first = encoder.state_dict()
+        kept = torch.load(run / ENCODER_FILE, weights_only=True)
+        taught, first = kept["average"], encoder.state_dict()
+        if taught_share and not kept["step"]:
+            taught_share = 1.0  # adopted: it is so far already
         encoder.load_state_dict(
             {name: torch.lerp(first[name], taught[name], taught_share) for name in first}
         )
@@ -192,14 +204,16 @@ def export(
     target: Vocabulary,
     translations: Iterable[str],
     directory: Path,
+    also: Sequence[Path] = (),
 ) -> None:
     """Write what the run has learned, what translations are made of in 8 bits.
 
     Args:
         translations: texts whose pieces are the shortlist.
+        also: see `exported_decoder`.
     """
     config = with_pivot(model_config(len(source), len(target)), target)
-    decoder = exported_decoder(run, target, config).state_dict()
+    decoder = exported_decoder(run, target, config, also).state_dict()
     config = with_shortlist(config)
     tensors = {f"encoder.{n}": v for n, v in trained_encoder(run, source).state_dict().items()}
     decoder["shortlist"] = shortlist_of(translations, target)

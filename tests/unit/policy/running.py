@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from earvoice.api.v1 import types_pb2
 from earvoice.policies import Edatt
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.event import (
@@ -122,15 +123,17 @@ def interruptions(events: Sequence[Event]) -> list[tuple[int, SessionSnapshot]]:
     ]
 
 
-def through_token(snapshot: SessionSnapshot) -> SessionSnapshot:
+def through_token(
+    snapshot: SessionSnapshot, model: types_pb2.ModelDescription = MODEL
+) -> SessionSnapshot:
     """A session as another replica, whose clocks say something else, reads it from a token."""
     keys = [b"k" * 32]
     here = ResumeTokens(keys, 60.0, lambda: 5000.0, lambda: 1000.0)
     there = ResumeTokens(keys, 60.0, lambda: 5001.0, lambda: 77.0)
-    owner = TokenOwner("", MODEL, "s", "")
+    owner = TokenOwner("", model, "s", "")
     token = here.make(snapshot, 7, owner)
     assert 0 < len(token) <= TOKEN_LIMIT_BYTES
-    resumed, seq, _ = there.take(token, "", lambda _: MODEL)
+    resumed, seq, _ = there.take(token, "", lambda _: model)
     assert resumed.options == snapshot.options
     assert seq == 7
     return resumed

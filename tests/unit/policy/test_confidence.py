@@ -147,6 +147,36 @@ def test_an_interrupted_session_understands_the_same(parameters, seed, samples, 
     )
 
 
+@each_policy
+@given(
+    seed=st.integers(0, 100),
+    samples=st.integers(6000, MAX_SAMPLES),
+    letters=st.text("abc", min_size=1, max_size=60),
+    unit=st.sampled_from(get_args(CommitUnit)),
+    data=st.data(),
+)
+def test_an_interrupted_session_still_hears_alike(parameters, seed, samples, letters, unit, data):
+    """Utterances are opened, or not, by what the encoder hears, before an interruption or after."""
+    changing = unstable_word(seed)
+
+    def say(number: int, states: int):
+        tokens = changing(number, states)
+        return [replace(t, text=2 * chr(ord("a") + t.token_id % 3).encode()) for t in tokens]
+
+    confidence = Confidence(least=0.5, by_agreement=True)
+    options = options_with(parameters, commit_unit=unit, endpointing=PAUSES, confidence=confidence)
+    model = types_pb2.ModelDescription(translates_text=True)
+    model.MergeFrom(MODEL)
+    check_every_interruption(
+        [bytes(samples * 2)],
+        options,
+        lambda: ScriptedDecoder(word=say),
+        data,
+        transcript=letters,
+        model=model,
+    )
+
+
 def spoken(*probabilities: float):
     """A word for each probability, each attending to its own audio."""
 

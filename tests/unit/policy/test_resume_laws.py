@@ -18,6 +18,7 @@ from earvoice.policy.stream_options import CommitUnit, Endpointing, StreamOption
 from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
 from tests.unit.policy.running import (
+    MODEL,
     essence,
     interruptions,
     items_of,
@@ -48,11 +49,13 @@ def voice_with_pauses(start: int, end: int) -> VoiceActivity:
     return VoiceActivity(True, spoken[-1][1], inside)
 
 
-def check_every_interruption(messages, options, decoder, data, *, merged=False) -> None:
+def check_every_interruption(
+    messages, options, decoder, data, *, merged=False, transcript="", model=MODEL
+) -> None:
     """Cut a session at some place; what was told by then and what is told after are the whole."""
 
     def run(messages, **changes):
-        encoder = ScriptedEncoder(voice=voice_with_pauses)
+        encoder = ScriptedEncoder(voice=voice_with_pauses, partial_transcript=transcript)
         return run_session(messages, options, encoder, decoder(), late=merged, **changes)
 
     whole = run(messages)
@@ -60,7 +63,7 @@ def check_every_interruption(messages, options, decoder, data, *, merged=False) 
     if not places:
         return
     told_count, snapshot = data.draw(st.sampled_from(places))
-    resumed = through_token(snapshot)
+    resumed = through_token(snapshot, model)
     if not any(isinstance(message, StreamOptions) for message in messages):
         assert resumed.options == options
     rest = run(sent_again(messages, resumed), resumed=resumed)

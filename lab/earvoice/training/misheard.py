@@ -1,0 +1,82 @@
+"""English as a recogniser may write it: another word that sounds nearly the same, a comma missed.
+
+Translations are learned from what people wrote, and read what was heard, in which one word of ten
+is another. Where training has such words too, those around them are trusted more (Sperber 2017).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Sound = tuple[str, ...]
+
+WORD_SHARE, COMMA_SHARE = 0.08, 0.3
+"""Of the words that are no names: another; of the commas: none, or a full stop."""
+LEAST_TIMES = 3
+"""What stands in fewer texts is nothing that a recogniser would take another word for."""
+_WORD = re.compile(r"(?<![\w'])[a-z](?:[a-z']*[a-z])?(?![\w'])")
+_COMMA = re.compile(r", (\w)")
+
+
+def said_often(texts: Iterable[str]) -> dict[str, int]:
+    """How many texts each word stands in that is no name, where these are some."""
+    counts = Counter(word for text in texts for word in {*_WORD.findall(text)})
+    return {word: count for word, count in sorted(counts.items()) if count >= LEAST_TIMES}
+
+
+class Misheard:
+    """Writes what may be heard instead of a text.
+
+    Args:
+        counts: the words that may be heard, and how often each is.
+        sounds: phonemes of each of them.
+    """
+
+    def __init__(self, counts: Mapping[str, int], sounds: Iterable[Sound]) -> None:
+        self._counts = counts
+        self._sounds = dict(zip(counts, sounds, strict=True))
+        self._alike: dict[Sound, list[str]] = defaultdict(list)
+        for word, sound in self._sounds.items():
+            for part in _parts(sound):
+                self._alike[part].append(word)
+        self._others = cache(self._find_others)
+
+    def heard(self, text: str, generator: np.random.Generator) -> str:
+        """The text with some of its words and commas misheard."""
+
+        def word(match: re.Match[str]) -> str:
+            said: str = match[0]
+            if generator.random() >= WORD_SHARE:
+                return said
+            words, until = self._others(said)
+            if not words:
+                return said
+            return words[int(np.searchsorted(until, generator.random() * until[-1], side="right"))]
+
+        def comma(match: re.Match[str]) -> str:
+            drawn, letter = generator.random(), match[1]
+            if drawn >= COMMA_SHARE:
+                return match[0]
+            return f" {letter}" if drawn < COMMA_SHARE / 2 else f". {letter.upper()}"
+
+        return _COMMA.sub(comma, _WORD.sub(word, text))
+
+    def _find_others(self, word: str) -> tuple[list[str], list[int]]:
+        """What sounds nearly alike; how often it and those before it are said together."""
+        parts = _parts(self._sounds.get(word, ()))
+        found = sorted({other for part in parts for other in self._alike.get(part, ())} - {word})
+        return found, list(accumulate(self._counts[other] for other in found))
+
+
+def _parts(sound: Sound) -> set[Sound]:
+    """All of it, and all but one phoneme: what sounds nearly alike has one of them in common."""
+    return {sound, *(sound[:i] + sound[i + 1 :] for i in range(len(sound)))} - {()}
