@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from datetime import timedelta
 
-from earvoice.cli.command import Command, CommandError, ExitCode, require_extra
+from earvoice.cli.command import Command, CommandError, ExitCode, number_from, require_extra
 from earvoice.cli.local_services import GATEWAY, variable_prefix_of
 from earvoice.cli.up import add_listening_arguments, run_service
 from earvoice.runtime.errors import InvalidFieldError
@@ -22,7 +22,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stream", default="*", help="name of the one stream that it is for (any stream)"
     )
     token.add_argument(
-        "--minutes", type=float, default=60.0, help="how long it is good (%(default)g)"
+        "--minutes",
+        type=number_from(0.1, LONGEST_MINUTES, float),
+        default=60.0,
+        help="how long it is good (%(default)g)",
     )
 
 
@@ -44,10 +47,6 @@ def _issue_token(scope: str, stream: str, minutes: float) -> str:
     from earvoice.gateway.settings import GatewaySettings  # noqa: PLC0415
     from earvoice.runtime.settings import SettingsError, load_settings  # noqa: PLC0415
 
-    if not 0 < minutes <= LONGEST_MINUTES:
-        raise CommandError(
-            f"--minutes {minutes:g} is not allowed; allowed: more than 0, {LONGEST_MINUTES} at most"
-        )
     try:
         key = load_settings(GatewaySettings).token_key
         if stream != ANY_STREAM:

@@ -16,7 +16,14 @@ from earvoice.cli.audio_input import (
     add_audio_arguments,
     open_input,
 )
-from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
+from earvoice.cli.command import (
+    Command,
+    CommandError,
+    ExitCode,
+    Interruption,
+    number_from,
+    run_async,
+)
 from earvoice.cli.output import (
     FORMATS,
     EventWriter,
@@ -61,7 +68,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mark-below",
         metavar="SHARE",
-        type=float,
+        type=number_from(0, 1, float),
         default=0.0,
         help="captions (srt, vtt, json): words with less confidence, 0 to 1, are followed by (?)",
     )
@@ -111,8 +118,6 @@ def _check_captions(options: argparse.Namespace) -> None:
             raise CommandError(f"--format {options.format} is of one recording: give one")
         if len(read_targets(options)) > 1:
             raise CommandError(f"--format {options.format} is of one language: give one --to")
-    if not 0 <= options.mark_below <= 1:
-        raise CommandError(f"--mark-below = {options.mark_below} is not allowed; allowed: 0 to 1")
     if (options.mark_below or options.not_understood) and options.format not in _CAPTION_FORMATS:
         formats = ", ".join(_CAPTION_FORMATS)
         raise CommandError(f"--mark-below and --not-understood need --format {formats}")

@@ -23,7 +23,6 @@ from earvoice.runtime.errors import PermissionDeniedError
         (("translate", "-", "--interim"), 2, "--interim needs a terminal"),
         (("translate", "-", "--stage-timings"), 2, "--stage-timings needs --format jsonl"),
         (("translate", "-", "--mark-below", "0.5"), 2, "need --format srt, vtt, json"),
-        (("translate", "-", "--mark-below", "2", "--format", "srt"), 2, "allowed: 0 to 1"),
         (("translate", "-", "-"), 2, "only once"),
         (("translate", "-", "--to", "de,,es"), 2, "--to de,,es is not allowed"),
         (("translate", "-", "--to", "de", "--to", "de"), 2, "tags, each once"),
@@ -34,7 +33,6 @@ from earvoice.runtime.errors import PermissionDeniedError
         (("translate", "-", "--rate", "1"), 2, "sample_rate_hz = 1 is not allowed"),
         (("demo", "--audio", "none.wav"), 3, "none.wav: no such file"),
         (("gateway", "token", "read", "--stream", "a b"), 2, "--stream = 'a b' is not allowed"),
-        (("gateway", "token", "read", "--minutes", "0"), 2, "--minutes 0 is not allowed"),
         (("gateway", "token", "read"), 2, "EARVOICE_GATEWAY_TOKEN_KEY is not set"),
         (("demo", "--policy", "often"), 2, "policy = 'often' is not allowed"),
     ],
@@ -49,7 +47,17 @@ def test_what_is_wrong_is_told_before_anything_is_started(capsys, arguments, sta
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(("dance",), "invalid choice: 'dance'"), ((), "COMMAND"), (("serve", "x"), "choose from")],
+    [
+        (("dance",), "invalid choice: 'dance'"),
+        ((), "COMMAND"),
+        (("serve", "x"), "choose from"),
+        (
+            ("translate", "-", "--mark-below", "2"),
+            "--mark-below: '2' is not allowed; allowed: 0 to 1",
+        ),
+        (("translate", "-", "--mark-below", "nan"), "'nan' is not allowed"),
+        (("gateway", "token", "read", "--minutes", "0"), "--minutes: '0' is not allowed"),
+    ],
 )
 def test_wrong_usage_names_the_choices(capsys, arguments, words):
     """In a line, which says where to read more."""
