@@ -103,15 +103,14 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     return level(samples / np.float32(INT16_SCALE), rate_hz, voice), words
 
 
-def phonemes(words: Iterable[str], voice: str = "en-us") -> list[tuple[str, ...]]:
-    """How espeak-ng says each word, in its own signs (Kirshenbaum 1992), without stress.
+def phonemes(words: Iterable[str]) -> list[tuple[str, ...]]:
+    """How espeak-ng says each English word, in its own signs (Kirshenbaum 1992), without stress.
 
     Raises:
-        SynthesisError: espeak-ng is not installed, or has no such voice.
+        SynthesisError: espeak-ng is not installed.
     """
     library, _ = _library()
-    _choose_voice(library, voice)
-    library.espeak_TextToPhonemes.restype = ctypes.c_char_p
+    _choose_voice(library, "en-us")
     told = []
     for word in words:
         text = ctypes.c_char_p(word.encode())
@@ -181,6 +180,7 @@ def _library() -> tuple[ctypes.CDLL, int]:
     except OSError as error:
         message = f"espeak-ng's library cannot be loaded: {error}"
         raise SynthesisError(message) from error
+    library.espeak_TextToPhonemes.restype = ctypes.c_char_p
     rate_hz = library.espeak_Initialize(_RETRIEVAL, 0, None, _PHONEME_EVENTS | _DO_NOT_EXIT)
     if rate_hz <= 0:
         message = f"espeak-ng does not start: error {rate_hz}"

@@ -233,7 +233,7 @@ def run_labels(options: argparse.Namespace) -> None:
     """The branch once more, by itself: the encoder is to stay as it is from now on."""
     source, _ = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
-    clips = heard_by(encoder, sounds_of(options), options.run / "heard", SEED)
+    clips = heard_by(encoder, sounds_of(options), options.run / "heard", options.seed)
     trainer = CtcTrainer(encoder, clips, source, LAST_PEAK_RATE)
     trainer.train(options.run / LABELS_FILE, 60 * options.minutes, options.seed)
 

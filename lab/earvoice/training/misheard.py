@@ -7,15 +7,16 @@ is another. Where training has such words too, those around them are trusted mor
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    import numpy as np
 
     Sound = tuple[str, ...]
 
@@ -60,7 +61,7 @@ class Misheard:
             words, until = self._others(said)
             if not words:
                 return said
-            return words[int(np.searchsorted(until, generator.random() * until[-1], side="right"))]
+            return words[bisect_right(until, generator.random() * until[-1])]
 
         def comma(match: re.Match[str]) -> str:
             drawn, letter = generator.random(), match[1]
