@@ -15,6 +15,7 @@ ENGLISH_MINUTES ?= 75
 TRANSLATION_MINUTES ?= 240
 ENCODER_MINUTES ?= 100
 LABELS_MINUTES ?= 45
+ATTUNE_MINUTES ?= 35
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
@@ -154,7 +155,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (eight hours of one core)
+model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (nine hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus and the training states are in $(WORK); run again to continue"
 	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus
@@ -169,6 +170,8 @@ model: setup neural-voices recogniser ## make the shipped model anew: DATA=folde
 		--minutes $(ENCODER_MINUTES)
 	$(TRAINING) labels --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
 		--minutes $(LABELS_MINUTES)
+	$(TRAINING) attune --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
+		--minutes $(ATTUNE_MINUTES)
 	$(TRAINING) export --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)
 	$(MAKE) --no-print-directory calibrate-model
 

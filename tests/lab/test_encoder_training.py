@@ -51,24 +51,24 @@ def config(source: Vocabulary, target: Vocabulary) -> ModelConfig:
     )  # fmt: skip
 
 
-def tone(index: int) -> Sound:
-    time_s = np.arange(16_000) / 16_000
+def tone(index: int, seconds: int = 1) -> Sound:
+    time_s = np.arange(16_000 * seconds) / 16_000
     return np.asarray(0.3 * np.sin(2 * np.pi * 200 * (index + 1) * time_s), np.float32)
 
 
-def tones(folder: Path) -> Sounds:
+def tones(folder: Path, seconds: int = 1) -> Sounds:
     """Every sentence is a tone: two that are recorded, and one that a corpus has kept."""
     clips, recordings = [], {}
     for index in range(3):
         texts = {"en": SOURCE_TEXT[index % len(SOURCE_TEXT)]}
         key = f"c{index}"
         recordings[key] = folder / f"{key}.wav"
-        soundfile.write(recordings[key], tone(index), 16_000)
+        soundfile.write(recordings[key], tone(index, seconds), 16_000)
         clip = Heard(
             key, "s", "train", texts=texts, shard=np.zeros(0), begin=0, states=60, frames=25
         )
         clips.append(clip)
-    clips[2].sound = as_int16(tone(2))
+    clips[2].sound = as_int16(tone(2, seconds))
     clips[2].texts["de"] = TARGET_TEXT[0]
     return Sounds(clips, recordings)
 
@@ -143,21 +143,23 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
     assert again.learn(both, 1.0) < untaught
 
 
-def test_the_branch_hears_what_this_encoder_does_and_recordings_once_worsened(
-    tmp_path: Path,
-) -> None:
+def test_what_this_encoder_hears_has_recordings_once_worsened_and_once_cut(tmp_path: Path) -> None:
     source, target = vocabularies()
     encoder = WhisperEncoder(config(source, target)).eval()
-    sounds = tones(tmp_path)
+    sounds = tones(tmp_path, seconds=2)
     heard_by(encoder, sounds, tmp_path / "heard", seed=1)
     # What is there is read.
     clips = heard_by(encoder, sounds, tmp_path / "heard", seed=2)
-    assert [clip.key for clip in clips] == ["c0", "c1", "c2", "c0", "c1"]
-    for index, clip in enumerate(clips):
-        ((states, frames),) = encode([sounds.undisturbed(index % 3)], encoder)
+    ways = [f"{key}{way}" for key in ("c0", "c1") for way in ("", "/worse", "/cut")]
+    assert [clip.key for clip in clips] == [*ways, "c2"]
+    for clip in clips:
+        key, _, way = clip.key.partition("/")
+        ((states, frames),) = encode([tone(int(key[1:]), seconds=2)], encoder)
         own = clip.shard[clip.begin :][: clip.states]
-        alike = np.allclose(own, states, atol=0.05) and clip.frames == frames
-        assert alike == (index < 3)
+        assert clip.is_cut == (way == "cut")
+        assert (clip.frames < frames) == (way == "cut")
+        if way != "cut":
+            assert np.allclose(own, states, atol=0.05) == (way == "")
     with torch.no_grad():
         encoder.layer_norm.bias += 1.0
     other = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()

@@ -47,7 +47,9 @@ from earvoice.training.decoder import (
 )
 from earvoice.training.evaluate import first_words
 from earvoice.training.export import (
+    ATTUNED_SHARE,
     adopt,
+    english_decoder,
     export,
     exported_decoder,
     model_config,
@@ -579,6 +581,23 @@ def test_translations_are_the_mean_of_several_runs(tmp_path: Path) -> None:
     for name, tensor in mean.items():
         difference = 1.0 if name == changed else 0.0
         assert torch.allclose(tensor, given[name] + difference, atol=1e-6), name
+
+
+def test_english_is_partly_what_the_taught_encoder_has_taught_it(tmp_path: Path) -> None:
+    """Not where the encoder that it reads is the pretrained one."""
+    run, changed = tmp_path / "run", "layers.0.fc1.bias"
+    run.mkdir()
+    adopt(shipped_model_path(), tmp_path, run)
+    state = torch.load(run / "english.pt", weights_only=True)["average"]
+    attuned = state | {changed: state[changed] + 2.0}
+    torch.save({"average": attuned}, run / "attuned.pt")
+    shipped = read_directory(shipped_model_path())
+    config = model_config(shipped.config.source_pieces, shipped.config.target_pieces)
+    for share, difference in ((ATTUNED_SHARE, 2.0 * ATTUNED_SHARE), (0.0, 0.0)):
+        decoder = english_decoder(run, shipped.target_vocabulary, config, share).state_dict()
+        for name, tensor in state.items():
+            moved = difference if name == changed else 0.0
+            assert torch.allclose(decoder[name], tensor + moved, atol=1e-6), name
 
 
 def test_a_run_does_not_go_on_from_another_branch(

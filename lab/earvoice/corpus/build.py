@@ -34,6 +34,7 @@ from earvoice.corpus.sound import (
     SAMPLE_RATE_HZ,
     Sound,
     coloured_noise,
+    cut_short,
     over_telephone,
     read_sound,
     with_noise,
@@ -50,7 +51,6 @@ Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
 BABBLING_CLIPS = 60
-LEAST_CUT_SAMPLES = 16_000
 LEAST_HELD_OUT_WORDS = 4
 MILDER = {"pace_share": 0.2, "noise_share": 0.25, "babble_share": 0.08, "telephone_share": 0.2}
 """For synthesised speech."""
@@ -116,12 +116,9 @@ def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Sounding:
 
 
 def _cut(part: Recorded, *, seed: int) -> Sounding:
-    """As much as has been heard at some moment of a live stream."""
     for clip, path in part:
-        sound = read_sound(path)
-        least = min(LEAST_CUT_SAMPLES, len(sound))
-        length = int(_generator(seed, clip.key, "cut").integers(least, len(sound) + 1))
-        yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound[:length]
+        sound = cut_short(read_sound(path), _generator(seed, clip.key, "cut"))
+        yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound
 
 
 def _on_telephone(part: Recorded) -> Sounding:

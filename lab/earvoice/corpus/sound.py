@@ -22,6 +22,7 @@ WAVES_SHARE = 0.3
 """Of noise, how much of it swells and ebbs."""
 _PACES = (0.85, 1.2)
 _GAIN_DB = (-15.0, 6.0)
+_LEAST_CUT_SAMPLES = 16_000
 
 
 def read_sound(path: Path) -> Sound:
@@ -139,6 +140,12 @@ def worsened(
         samples = over_telephone(samples)
     gain = 10 ** (generator.uniform(*_GAIN_DB) / 20)
     return np.asarray(np.clip(samples * gain, -1, 1), dtype=np.float32)
+
+
+def cut_short(samples: Sound, generator: np.random.Generator) -> Sound:
+    """As much as has been heard at some moment of a live stream, a second at least."""
+    least = min(_LEAST_CUT_SAMPLES, len(samples))
+    return samples[: int(generator.integers(least, len(samples) + 1))]
 
 
 def babble(count: int, voices: list[Sound], generator: np.random.Generator) -> Sound:

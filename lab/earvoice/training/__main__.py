@@ -25,6 +25,7 @@ from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.ctc import DROPOUT, LAST_PEAK_RATE, CtcTrainer, with_branch
 from earvoice.training.data import Sounds, heard_by, read_clips
 from earvoice.training.decoder import (
+    ATTUNING_RECIPE,
     ENGLISH_RECIPE,
     TRANSLATION_RECIPE,
     EnglishTrainer,
@@ -38,6 +39,7 @@ from earvoice.training.decoder import (
 )
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer
 from earvoice.training.export import (
+    ATTUNED_FILE,
     CTC_FILE,
     ENCODER_FILE,
     ENGLISH_FILE,
@@ -60,8 +62,8 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "export")
-NEED_RUN = ("adopt", "ctc", "english", "translations", "encoder", "labels", "export", "scores")
+NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "attune", "export")
+NEED_NO_RUN = ("hear", "vocabulary")
 
 
 def main() -> None:
@@ -75,6 +77,7 @@ def main() -> None:
         "translations": run_translations,
         "encoder": run_encoder,
         "labels": run_labels,
+        "attune": run_attune,
         "export": run_export,
         "scores": run_scores,
     }
@@ -100,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.data is None and options.step in NEED_DATA:
         parser.error(f"{options.step} needs --data")
-    if options.run is None and options.step in NEED_RUN:
+    if options.run is None and options.step not in NEED_NO_RUN:
         parser.error(f"{options.step} needs --run")
     if options.model is None and options.step == "adopt":
         parser.error("adopt needs --model")
@@ -222,7 +225,8 @@ def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
 def run_encoder(options: argparse.Namespace) -> None:
     """The encoder and its branch, by what the decoder for English makes of their states."""
     source, target = vocabularies(options.corpus)
-    decoder = english_decoder(options.run, target, model_config(len(source), len(target)))
+    config = model_config(len(source), len(target))
+    decoder = english_decoder(options.run, target, config, attuned_share=0.0)
     encoder = trained_encoder(options.run, source, taught_share=0.0)
     sounds = sounds_of(options)
     trainer = EncoderTrainer(encoder, decoder, sounds, source, target, EncoderRecipe())
@@ -234,8 +238,24 @@ def run_labels(options: argparse.Namespace) -> None:
     source, _ = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
     clips = heard_by(encoder, sounds_of(options), options.run / "heard", options.seed)
-    trainer = CtcTrainer(encoder, clips, source, LAST_PEAK_RATE)
+    whole = [clip for clip in clips if not clip.is_cut]
+    trainer = CtcTrainer(encoder, whole, source, LAST_PEAK_RATE)
     trainer.train(options.run / LABELS_FILE, 60 * options.minutes, options.seed)
+
+
+def run_attune(options: argparse.Namespace) -> None:
+    """English once more: the decoder has never read what the taught encoder hears."""
+    source, target = vocabularies(options.corpus)
+    encoder = trained_encoder(options.run, source)
+    clips = heard_by(encoder, sounds_of(options), options.run / "heard", options.seed)
+    clips = [clip for clip in clips if clip.english is not None]
+    memory = compressed(clips, encoder)
+    config, recipe = model_config(len(source), len(target)), ATTUNING_RECIPE
+    decoder = english_decoder(options.run, target, config, attuned_share=0.0)
+    told = foretold(clips, decoder, target, memory.of)
+    decoder = english_decoder(options.run, target, config, 0.0, recipe.dropout)
+    trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
+    trainer.train(options.run / ATTUNED_FILE, 60 * options.minutes, options.seed)
 
 
 def sounds_of(options: argparse.Namespace) -> Sounds:

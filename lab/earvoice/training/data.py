@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ import torch
 from earvoice.corpus.build import BABBLING_CLIPS, SHARD_CLIPS
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
-from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, read_sound, worsened
+from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, cut_short, read_sound, worsened
 from earvoice.corpus.states import SOUND_SUFFIX, write_shards
 from earvoice.training.teacher import english_of
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 D_MODEL = 384
 JOIN = 2
 HEARD_COLUMNS = 3
+WORSENED_SUFFIX, CUT_SUFFIX = "/worse", "/cut"
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
@@ -148,22 +149,32 @@ class Sounds:
 
 
 def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
-    """The clips with this encoder's states: recordings as they are, and worsened once.
+    """The clips with this encoder's states: recordings as they are, once worsened, once cut.
 
     Args:
         folder: where the states are kept, part by part; those of another encoder, or of other
             clips, make way.
     """
-    _make_way(folder, _digest(encoder, [clip.key for clip in sounds.clips]))
-    every = range(len(sounds.clips))
-    todo = [(index, False) for index in every]
-    todo += [(index, True) for index in every if sounds.is_recording(index)]
+
+    def ways(index: int) -> Iterator[Heard]:
+        clip = sounds.clips[index]
+        yield clip
+        if sounds.is_recording(index):
+            yield replace(clip, key=clip.key + WORSENED_SUFFIX)
+            yield replace(clip, key=clip.key + CUT_SUFFIX, condition="cut")
+
+    todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]
+    _make_way(folder, _digest(encoder, [clip.key for _, clip in todo]))
 
     def made(number: int) -> Iterator[tuple[Clip, Sound]]:
         generator = np.random.default_rng((seed, number))
-        for index, worse in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
-            sound = sounds.drawn(index, generator) if worse else sounds.undisturbed(index)
-            yield sounds.clips[index], sound
+        for index, clip in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
+            if clip.is_cut:
+                yield clip, cut_short(sounds.undisturbed(index), generator)
+            elif clip.key.endswith(WORSENED_SUFFIX):
+                yield clip, sounds.drawn(index, generator)
+            else:
+                yield clip, sounds.undisturbed(index)
 
     numbers = range(-(-len(todo) // SHARD_CLIPS))
     shards = [(f"{number:03d}", partial(made, number)) for number in numbers]

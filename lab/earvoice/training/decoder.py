@@ -29,7 +29,7 @@ from earvoice.training.vocabulary import first_embeddings
 from earvoice.training.wait_k_mask import wait_k_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from earvoice.corpus.texts import Pair
     from earvoice.models.config import ModelConfig
@@ -235,21 +235,28 @@ def compressed(clips: Sequence[Heard], encoder: WhisperEncoder, room: int = 6000
 
 @torch.inference_mode()
 def foretold(
-    clips: Sequence[Heard], decoder: TransformerDecoder, vocabulary: Vocabulary, room: int = 20_000
+    clips: Sequence[Heard],
+    decoder: TransformerDecoder,
+    vocabulary: Vocabulary,
+    read: Callable[[int], torch.Tensor] | None = None,
+    room: int = 20_000,
 ) -> list[torch.Tensor | None]:
-    """What Whisper's decoder would write where a clip's English goes on, piece by piece.
+    """What a decoder would write where a clip's English goes on, piece by piece.
 
-    It reads all states of the clip undisturbed where there is one, so what is learned from a worse
-    one is what would have been heard in the better.
+    It reads the clip undisturbed where there is one, so what is learned from a worse one is what
+    would have been heard in the better.
 
     Args:
-        decoder: `first_decoder`.
+        decoder: Whisper's, `first_decoder`, or one that has learned.
+        read: the [S, d] that the decoder reads of the clip of a number, at most one for each of its
+            states; these by default, as Whisper's does.
         room: states of a batch, padding included.
 
     Returns:
         For each clip that has English [pieces, d] float16 after the last LayerNorm. Not for the
         end: with so short a silence after the sound Whisper begins again instead.
     """
+    read = read or (lambda index: clips[index].load().view(-1, D_MODEL))
     number = {clip.key: index for index, clip in enumerate(clips)}
     heard_best = [number.get(clip.key.split("/")[0], index) for index, clip in enumerate(clips)]
     chosen = sorted(
@@ -260,7 +267,7 @@ def foretold(
     part: list[int] = []
     for index in [*chosen, -1]:
         if part and (index < 0 or clips[index].states * (len(part) + 1) > room):
-            states = [clips[i].load().view(-1, D_MODEL) for i in part]
+            states = [read(i) for i in part]
             texts = [vocabulary.encode(clips[i].english or "") for i in part]
             tokens, _ = read_and_wanted([(tag, pieces) for pieces in texts])
             with mixed_precision():
@@ -330,6 +337,7 @@ class Recipe:
 ENGLISH_RECIPE = Recipe(
     peak_rate=1.5e-4, dropout=0.05, room=5000, negatives=16_384, foretold_share=0.5
 )
+ATTUNING_RECIPE = replace(ENGLISH_RECIPE, peak_rate=1.2e-4)
 TRANSLATION_RECIPE = Recipe(
     peak_rate=6e-4, dropout=0.0, room=1600, negatives=1024, label_smoothing=0.1, average=0.998
 )

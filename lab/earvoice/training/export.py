@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,8 +37,11 @@ ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
 ENCODER_FILE = "encoder.pt"
 LABELS_FILE = "labels.pt"
+ATTUNED_FILE = "attuned.pt"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
+ATTUNED_SHARE = 0.4
+"""Of the decoder for English that has read the taught encoder; the rest is the one before."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LEAST_EMPTY_PROBABILITY = 0.97
 """Of the sounds in which nobody says anything in English nearly all are surer."""
@@ -87,7 +90,8 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
         CheckpointError: the checkpoint is damaged, or of another shape.
         FileExistsError: the run has begun.
     """
-    for name in (CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE, LABELS_FILE):
+    files = CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE, LABELS_FILE, ATTUNED_FILE
+    for name in files:
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)
@@ -120,19 +124,35 @@ def _begin(path: Path, part: str, state: dict[str, torch.Tensor]) -> None:
     torch.save({part: state, "average": state, "used": 0.0, "step": 0}, path)
 
 
-def english_decoder(run: Path, target: Vocabulary, config: ModelConfig) -> TransformerDecoder:
+def _is_adopted(kept: dict[str, Any]) -> bool:
+    """Whether a part is a checkpoint's, so as near to the pretrained one as it is to be."""
+    return not kept["step"]
+
+
+def english_decoder(
+    run: Path,
+    target: Vocabulary,
+    config: ModelConfig,
+    attuned_share: float = ATTUNED_SHARE,
+    dropout: float = 0.0,
+) -> TransformerDecoder:
     """For English alone, its layers nearer to the pretrained ones than was learned (Wortsman 2022).
 
     Args:
         config: `model_config`.
+        attuned_share: how far to what the taught encoder's states have taught it; with 0 it reads
+            those of the pretrained one.
     """
     kept = torch.load(run / ENGLISH_FILE, weights_only=True)
     state = kept["average"]
-    if kept["step"]:  # else adopted: they are nearer already
+    if not _is_adopted(kept):
         for name, pretrained in first_decoder(config, target).state_dict().items():
             if not is_shared(name):
                 state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
-    return _decoder(config, state)
+    if attuned_share and (run / ATTUNED_FILE).exists():
+        attuned = torch.load(run / ATTUNED_FILE, weights_only=True)["average"]
+        state = {name: torch.lerp(state[name], attuned[name], attuned_share) for name in state}
+    return _decoder(config, state, dropout)
 
 
 def exported_decoder(
@@ -155,8 +175,10 @@ def exported_decoder(
     return _decoder(config, state)
 
 
-def _decoder(config: ModelConfig, state: dict[str, torch.Tensor]) -> TransformerDecoder:
-    decoder = TransformerDecoder(config)
+def _decoder(
+    config: ModelConfig, state: dict[str, torch.Tensor], dropout: float = 0.0
+) -> TransformerDecoder:
+    decoder = TransformerDecoder(config, dropout)
     decoder.load_state_dict(state)
     decoder.tie_embeddings()
     return decoder.eval()
@@ -180,8 +202,8 @@ def trained_encoder(
     if (run / ENCODER_FILE).exists():
         kept = torch.load(run / ENCODER_FILE, weights_only=True)
         taught, first = kept["average"], encoder.state_dict()
-        if taught_share and not kept["step"]:
-            taught_share = 1.0  # adopted: it is so far already
+        if taught_share and _is_adopted(kept):
+            taught_share = 1.0
         encoder.load_state_dict(
             {name: torch.lerp(first[name], taught[name], taught_share) for name in first}
         )
