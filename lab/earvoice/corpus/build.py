@@ -112,13 +112,12 @@ def _real(part: Recorded) -> Sounding:
 def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Sounding:
     for clip, path in part:
         sound = worsened(read_sound(path), voices, _generator(seed, clip.key))
-        yield replace(clip, key=f"{clip.key}/worse"), sound
+        yield clip.worsened(), sound
 
 
 def _cut(part: Recorded, *, seed: int) -> Sounding:
     for clip, path in part:
-        sound = cut_short(read_sound(path), _generator(seed, clip.key, "cut"))
-        yield replace(clip, key=f"{clip.key}/cut", condition="cut"), sound
+        yield clip.cut(), cut_short(read_sound(path), _generator(seed, clip.key, "cut"))
 
 
 def _on_telephone(part: Recorded) -> Sounding:

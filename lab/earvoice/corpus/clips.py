@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,21 @@ class Clip:
     texts: dict[str, str] = field(default_factory=dict)
     transcript: str = ""
     """As the source of the recording has it, often without case; empty where there is none."""
+
+    @property
+    def recording(self) -> str:
+        """The key of the clip that this one was made from, or its own."""
+        return self.key.partition("/")[0]
+
+    def worsened(self) -> Self:
+        return replace(self, key=f"{self.key}/worse")
+
+    def cut(self) -> Self:
+        return replace(self, key=f"{self.key}/cut", condition="cut")
+
+    @property
+    def is_worsened(self) -> bool:
+        return self.key.endswith("/worse")
 
     @property
     def is_cut(self) -> bool:

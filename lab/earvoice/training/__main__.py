@@ -251,9 +251,10 @@ def run_attune(options: argparse.Namespace) -> None:
     clips = [clip for clip in clips if clip.english is not None]
     memory = compressed(clips, encoder)
     config, recipe = model_config(len(source), len(target)), ATTUNING_RECIPE
-    decoder = english_decoder(options.run, target, config, attuned_share=0.0)
+    decoder = english_decoder(
+        options.run, target, config, attuned_share=0.0, dropout=recipe.dropout
+    )
     told = foretold(clips, decoder, target, memory.of)
-    decoder = english_decoder(options.run, target, config, 0.0, recipe.dropout)
     trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
     trainer.train(options.run / ATTUNED_FILE, 60 * options.minutes, options.seed)
 

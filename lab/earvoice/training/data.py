@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 D_MODEL = 384
 JOIN = 2
 HEARD_COLUMNS = 3
-WORSENED_SUFFIX, CUT_SUFFIX = "/worse", "/cut"
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
@@ -80,7 +79,7 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
                 continue
             begin, count = row["first_sample"], row["samples"]
             clip = Clip(**{each.name: row[each.name] for each in fields(Clip)})
-            words, score = heard.get(clip.key.split("/")[0], ("", -9.0))
+            words, score = heard.get(clip.recording, ("", -9.0))
             if clip.english is None and (written := english_of(clip.transcript, words, score)):
                 clip.texts[SOURCE_LANGUAGE] = written
             clips.append(
@@ -160,8 +159,8 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
         clip = sounds.clips[index]
         yield clip
         if sounds.is_recording(index):
-            yield replace(clip, key=clip.key + WORSENED_SUFFIX)
-            yield replace(clip, key=clip.key + CUT_SUFFIX, condition="cut")
+            yield clip.worsened()
+            yield clip.cut()
 
     todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]
     _make_way(folder, _digest(encoder, [clip.key for _, clip in todo]))
@@ -171,7 +170,7 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
         for index, clip in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
             if clip.is_cut:
                 yield clip, cut_short(sounds.undisturbed(index), generator)
-            elif clip.key.endswith(WORSENED_SUFFIX):
+            elif clip.is_worsened:
                 yield clip, sounds.drawn(index, generator)
             else:
                 yield clip, sounds.undisturbed(index)

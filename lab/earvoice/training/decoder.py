@@ -248,8 +248,8 @@ def foretold(
 
     Args:
         decoder: Whisper's, `first_decoder`, or one that has learned.
-        read: the [S, d] that the decoder reads of the clip of a number, at most one for each of its
-            states; these by default, as Whisper's does.
+        read: returns [S, d], what the decoder reads of the clip with an index; its states of 20 ms
+            by default, as Whisper's does, and never more than these.
         room: states of a batch, padding included.
 
     Returns:
@@ -258,7 +258,7 @@ def foretold(
     """
     read = read or (lambda index: clips[index].load().view(-1, D_MODEL))
     number = {clip.key: index for index, clip in enumerate(clips)}
-    heard_best = [number.get(clip.key.split("/")[0], index) for index, clip in enumerate(clips)]
+    heard_best = [number.get(clip.recording, index) for index, clip in enumerate(clips)]
     chosen = sorted(
         {i for i in heard_best if clips[i].english is not None}, key=lambda i: clips[i].states
     )
@@ -304,7 +304,7 @@ def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list
         if not clip.is_cut:
             texts.append(clip.english)
             continue
-        base, words = number.get(clip.key.split("/")[0]), (clip.english or "").split()
+        base, words = number.get(clip.recording), (clip.english or "").split()
         heard = [] if base is None else ctc_words(base)  # the whole may be too long
         if not words or len(heard) != len(words):
             texts.append(None)

@@ -142,6 +142,7 @@ def english_decoder(
         config: `model_config`.
         attuned_share: how far to what the taught encoder's states have taught it; with 0 it reads
             those of the pretrained one.
+        dropout: where it goes on learning.
     """
     kept = torch.load(run / ENGLISH_FILE, weights_only=True)
     state = kept["average"]
@@ -156,7 +157,11 @@ def english_decoder(
 
 
 def exported_decoder(
-    run: Path, target: Vocabulary, config: ModelConfig, also: Sequence[Path] = ()
+    run: Path,
+    target: Vocabulary,
+    config: ModelConfig,
+    also: Sequence[Path] = (),
+    attuned_share: float = ATTUNED_SHARE,
 ) -> TransformerDecoder:
     """What the run has learned in all languages.
 
@@ -164,13 +169,15 @@ def exported_decoder(
         config: `with_pivot`.
         also: runs that began alike and drew other texts; translations are the mean of them all
             (Wortsman 2022).
+        attuned_share: of English; see `english_decoder`.
     """
     learned = [
         torch.load(each / TRANSLATIONS_FILE, weights_only=True)["average"] for each in (run, *also)
     ]
     state = {n: torch.stack([each[n] for each in learned]).mean(0) for n in learned[0]}
     (token,) = config.decoder.own_layers
-    english = english_decoder(run, target, for_one_language(config)).state_dict()
+    single = for_one_language(config)
+    english = english_decoder(run, target, single, attuned_share).state_dict()
     state |= {f"own.{token}.{n}": tensor for n, tensor in english.items() if not is_shared(n)}
     return _decoder(config, state)
 

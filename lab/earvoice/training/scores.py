@@ -69,7 +69,7 @@ def score_table(
 ) -> str:
     """A row for each condition: clips, WER of the decoder and of CTC, BLEU of each language."""
     config = with_pivot(model_config(len(source), len(target)), target)
-    decoder = exported_decoder(run, target, config)
+    decoder = exported_decoder(run, target, config, attuned_share=0.0)
     conditions: dict[str, list[Heard]] = {}
     for clip in clips:
         kind = clip.condition if clip.condition in WORSENED else ""
