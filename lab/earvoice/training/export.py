@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "17"
+VERSION = "18"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
@@ -40,7 +40,7 @@ LABELS_FILE = "labels.pt"
 ATTUNED_FILE = "attuned.pt"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
-ATTUNED_SHARE = 0.4
+ATTUNED_SHARE = 0.2
 """Of the decoder for English that has read the taught encoder; the rest is the one before."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LEAST_EMPTY_PROBABILITY = 0.97
