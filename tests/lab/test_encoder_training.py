@@ -20,7 +20,8 @@ from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import CtcTrainer
-from earvoice.training.data import Heard, Sounds, heard_by, read_clips
+from earvoice.training.data import D_MODEL, Heard, Sounds, heard_by, read_clips
+from earvoice.training.decoder import memory_of
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
@@ -164,6 +165,33 @@ def test_what_this_encoder_hears_has_recordings_once_worsened_and_once_cut(tmp_p
         encoder.layer_norm.bias += 1.0
     other = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()
     assert not np.allclose(other, clips[0].load(), atol=0.5)
+
+
+def test_what_the_decoder_reads_is_kept_until_the_encoder_or_its_branch_is_another(
+    tmp_path: Path,
+) -> None:
+    source, target = vocabularies()
+    torch.manual_seed(4)
+    encoder = WhisperEncoder(config(source, target)).eval()
+    states = np.random.default_rng(1).normal(size=(40, D_MODEL)).astype(np.float16)
+    encoder.ctc.join = torch.nn.Linear(2 * D_MODEL, WIDTH)
+    clips = [
+        Heard(key, "s", "train", shard=states, begin=begin, states=20, frames=10)
+        for key, begin in (("a", 0), ("b", 20))
+    ]
+    path = tmp_path / "memory.pt"
+    first = memory_of(clips, encoder, path)
+    assert first.states.shape == (20, D_MODEL)
+    states[:] = 0.0
+    again = memory_of(clips, encoder, path)
+    assert torch.equal(again.states, first.states)
+    assert (again.begins, again.labels) == (first.begins, first.labels)
+    with torch.no_grad():
+        encoder.ctc.head.bias[3] += 100.0
+    other = memory_of(clips, encoder, path)
+    assert {label for labels in other.labels for label in labels} == {3}
+    assert not other.states.any()
+    assert memory_of(clips[:1], encoder, path).begins == [0, 10]
 
 
 def test_a_recording_is_foretold_as_the_pretrained_encoder_hears_it_undisturbed(

@@ -6,7 +6,6 @@ Each step goes on where it stopped. Minutes are of one core, over all starts tog
 from __future__ import annotations
 
 import argparse
-import pickle
 import random
 import sys
 from dataclasses import replace
@@ -29,12 +28,11 @@ from earvoice.training.decoder import (
     ENGLISH_RECIPE,
     TRANSLATION_RECIPE,
     EnglishTrainer,
-    Memory,
     TranslationTrainer,
-    compressed,
     first_decoder,
     first_translator,
     foretold,
+    memory_of,
     unknown_pieces,
 )
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer
@@ -168,7 +166,8 @@ def run_ctc(options: argparse.Namespace) -> None:
 def run_english(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     clips = [clip for clip in read_clips(options.corpus, "train") if clip.english is not None]
-    memory = memory_of(clips, options.run, source)
+    encoder = trained_encoder(options.run, source, taught_share=0.0)
+    memory = memory_of(clips, encoder, options.run / "memory.pt")
     config, recipe = model_config(len(source), len(target)), ENGLISH_RECIPE
     told = foretold(clips, first_decoder(config, target).eval(), target)
     decoder = first_decoder(config, target, recipe.dropout)
@@ -206,22 +205,6 @@ def translated(data: Path) -> list[Pair]:
     ]
 
 
-def memory_of(clips: list[Heard], run: Path, source: Vocabulary) -> Memory:
-    """Compressed once, kept for the next start with the same clips."""
-    path = run / "memory.pickle"
-    keys = [clip.key for clip in clips]
-    if path.exists():
-        with path.open("rb") as stream:
-            known, kept = pickle.load(stream)  # noqa: S301 - our own file
-        if known == keys:
-            assert isinstance(kept, Memory)  # noqa: S101 - written below
-            return kept
-    memory = compressed(clips, trained_encoder(run, source, taught_share=0.0))
-    with path.open("wb") as stream:
-        pickle.dump((keys, memory), stream)
-    return memory
-
-
 def run_encoder(options: argparse.Namespace) -> None:
     """The encoder and its branch, by what the decoder for English makes of their states."""
     source, target = vocabularies(options.corpus)
@@ -249,7 +232,7 @@ def run_attune(options: argparse.Namespace) -> None:
     encoder = trained_encoder(options.run, source)
     clips = heard_by(encoder, sounds_of(options), options.run / "heard", options.seed)
     clips = [clip for clip in clips if clip.english is not None]
-    memory = compressed(clips, encoder)
+    memory = memory_of(clips, encoder, options.run / "heard" / "memory.pt")
     config, recipe = model_config(len(source), len(target)), ATTUNING_RECIPE
     decoder = english_decoder(
         options.run, target, config, attuned_share=0.0, dropout=recipe.dropout

@@ -21,7 +21,7 @@ from earvoice.corpus.states import SOUND_SUFFIX, write_shards
 from earvoice.training.teacher import english_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from earvoice.models.whisper import WhisperEncoder
@@ -163,7 +163,8 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
             yield clip.cut()
 
     todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]
-    _make_way(folder, _digest(encoder, [clip.key for _, clip in todo]))
+    hearing = {n: t for n, t in encoder.state_dict().items() if not n.startswith("ctc.")}
+    _make_way(folder, digest_of(hearing, (clip for _, clip in todo)))
 
     def made(number: int) -> Iterator[tuple[Clip, Sound]]:
         generator = np.random.default_rng((seed, number))
@@ -181,11 +182,11 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     return read_clips(folder, "train")
 
 
-def _digest(encoder: WhisperEncoder, keys: Sequence[str]) -> str:
-    digest = hashlib.sha256("\n".join(keys).encode())
-    for name, tensor in encoder.state_dict().items():
-        if not name.startswith("ctc."):
-            digest.update(tensor.numpy().tobytes())
+def digest_of(tensors: Mapping[str, torch.Tensor], clips: Iterable[Clip]) -> str:
+    """Tells apart what is computed from these weights and clips."""
+    digest = hashlib.sha256("\n".join(clip.key for clip in clips).encode())
+    for tensor in tensors.values():
+        digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
 
 

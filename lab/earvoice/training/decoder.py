@@ -21,8 +21,9 @@ from earvoice.corpus.states import COMPRESSION, mixed_precision, pretrained_part
 from earvoice.models.ctc import compress
 from earvoice.models.transformer import MultiHeadAttention, TransformerDecoder
 from earvoice.models.vocabulary import EOS, PAD, WORD_START, Vocabulary
+from earvoice.runtime.files import atomic_write
 from earvoice.training.address import familiar
-from earvoice.training.data import D_MODEL, JOIN, batches
+from earvoice.training.data import D_MODEL, JOIN, batches, digest_of
 from earvoice.training.schedule import Trainer
 from earvoice.training.teacher import WHISPER_END, WHISPER_PROMPT
 from earvoice.training.vocabulary import first_embeddings
@@ -30,6 +31,7 @@ from earvoice.training.wait_k_mask import wait_k_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from earvoice.corpus.texts import Pair
     from earvoice.models.config import ModelConfig
@@ -231,6 +233,19 @@ def compressed(clips: Sequence[Heard], encoder: WhisperEncoder, room: int = 6000
         begins,
         [out[i][1] for i in range(len(clips))],
     )
+
+
+def memory_of(clips: Sequence[Heard], encoder: WhisperEncoder, path: Path) -> Memory:
+    """`compressed`, kept in a file for the next start with the same clips and encoder."""
+    digest = digest_of(encoder.state_dict(), clips)
+    if path.exists():
+        kept = torch.load(path, weights_only=True)
+        if kept.pop("digest") == digest:
+            return Memory(**kept)
+    memory = compressed(clips, encoder)
+    with atomic_write(path) as partial:
+        torch.save(vars(memory) | {"digest": digest}, partial)
+    return memory
 
 
 @torch.inference_mode()
