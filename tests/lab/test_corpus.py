@@ -16,7 +16,7 @@ from earvoice.corpus.clips import nothing, plan_spoken, say
 from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.held_out import write_joined
 from earvoice.corpus.spoken import said_words
-from earvoice.corpus.texts import Pair, comparison_key, fits, read_pairs
+from earvoice.corpus.texts import Pair, captioned, comparison_key, fits, read_pairs
 from earvoice.corpus.voice import Voice, draw_training_voice, draw_unseen_engine, draw_unseen_voice
 
 pytestmark = pytest.mark.torch
@@ -189,3 +189,19 @@ def test_a_voice_speaks_at_the_level_of_every_other() -> None:
     samples = say(Voice("espeak-ng", "en-us+m3", 1.0, 50.0), "Number 5 is ready.")
     assert samples.dtype == np.float32
     assert np.sqrt(np.square(samples).mean()) == pytest.approx(0.05, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "caption"),
+    [
+        ("ok. i will do that. and i'm sure", "Okay. I will do that. And I'm sure."),
+        ("Ok, so do i, hi! how are you", "Okay, so do I, hi! How are you?"),
+        ("'ok' he said", "'Okay' he said."),
+        ("(i see etc. and so on)", "(I see etc. and so on)"),
+        ("At 5 p.m. on Monday, i.e. today.", "At 5 p.m. on Monday, i.e. today."),
+        ("5 apples", "5 apples."),
+    ],
+)
+def test_what_was_typed_in_haste_is_written_as_captions_are(typed: str, caption: str) -> None:
+    assert captioned(typed) == caption
+    assert captioned(caption) == caption

@@ -42,7 +42,7 @@ from earvoice.corpus.sound import (
 )
 from earvoice.corpus.states import Shard
 from earvoice.corpus.synthesizer import SynthesisError
-from earvoice.corpus.texts import Pair, Split
+from earvoice.corpus.texts import Pair, Split, captioned
 from earvoice.corpus.voice import draw_unseen_voice
 
 Sounding = Iterator[tuple[Clip, Sound]]
@@ -147,7 +147,7 @@ def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -
             for tag in sentences[0].translations
         }
         key = f"spoken-{zlib.crc32(english.encode()):08x}"
-        texts[SOURCE_LANGUAGE] = english
+        texts[SOURCE_LANGUAGE] = " ".join(captioned(pair.english) for pair in sentences)
         clip = Clip(key, sentences[0].source, "train", condition="synthesised", texts=texts)
         yield clip, worsened(sound, voices, _generator(seed, key), **MILDER)
 
@@ -157,7 +157,7 @@ def _unseen(part: Sequence[Pair], *, seed: int) -> Sounding:
     for index, pair in enumerate(part):
         voice = draw_unseen_voice(random.Random(f"{seed}/{pair.english}"))
         key = f"{pair.split}-{pair.source}-{index}"
-        texts = {SOURCE_LANGUAGE: pair.english, **pair.translations}
+        texts = {SOURCE_LANGUAGE: captioned(pair.english), **pair.translations}
         clip = Clip(key, pair.source, pair.split, condition="unseen voice", texts=texts)
         yield clip, say(voice, pair.english)
 

@@ -28,6 +28,15 @@ _DIALOGUE = re.compile(
 _PAIRS = re.compile(r"(?P<source>.+?)(\.train)?\.en-(?P<tag>\w+)\.tsv")
 _KEY = re.compile(r"[^a-z0-9]+")
 
+_SMALL_I = re.compile(r"(?<![\w.'-])i(?![\w-]|\.\w)")
+_OK = re.compile(r"\bok(ay)?\b", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[A-Za-z]{2}[.!?]) (?<!etc\. )(?<!vs\. )")
+_SENTENCE_START = re.compile(rf"(^[\"'(]?|{_SENTENCE_END.pattern})[a-z]")
+_ASKING = re.compile(
+    r"(what|who|where|when|why|how|which|is|are|do|does|did|can|could|will|would|should|may)\b",
+    re.IGNORECASE,
+)
+
 MAX_WORDS = 40
 LENGTH_RATIOS = (0.5, 2.4)
 """Characters of a translation over English ones, 12 added to both; outside, the pair is dropped."""
@@ -113,6 +122,16 @@ def _listed(path: Path, seed: int) -> Iterator[Pair]:
 
 def tidy(text: str) -> str:
     return " ".join(text.translate(_PLAIN_QUOTES).split())
+
+
+def captioned(english: str) -> str:
+    """What was typed in haste as captions have it: capitals, "I", "okay", a mark at the end."""
+    text = _SMALL_I.sub("I", english)
+    text = _OK.sub("okay", text)
+    text = _SENTENCE_START.sub(lambda match: match[0].upper(), text)
+    if text[-1].isalnum():
+        text += "?" if _ASKING.match(_SENTENCE_END.split(text)[-1]) else "."
+    return text
 
 
 def fits(english: str, translation: str) -> bool:
