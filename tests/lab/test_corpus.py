@@ -13,11 +13,13 @@ import soundfile
 
 from earvoice.corpus import build, sound
 from earvoice.corpus.clips import nothing, plan_spoken, say
-from earvoice.corpus.espeak_library import phonemes
+from earvoice.corpus.espeak_library import phonemes, speak_with_espeak_timed
 from earvoice.corpus.held_out import write_joined
 from earvoice.corpus.spoken import said_words
+from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, captioned, comparison_key, fits, read_pairs
 from earvoice.corpus.voice import Voice, draw_training_voice, draw_unseen_engine, draw_unseen_voice
+from earvoice.corpus.word_timing import TimedSpeech
 
 pytestmark = pytest.mark.torch
 
@@ -151,6 +153,44 @@ def test_what_says_nothing_may_go_on(number: int, kind: str) -> None:
     assert 8 * 16_000 <= len(made) <= 20 * 16_000
     ((_, again),) = build._long(voices, [], 1, [number])
     assert (again == made).all()
+
+
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")
+def test_talk_in_another_language_says_nothing_however_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of train alone, in that language's voice; what cannot be said is left out."""
+    said: list[tuple[str, str]] = []
+
+    def speak(voice: Voice, text: str) -> TimedSpeech:
+        said.append((voice.name[:2], text))
+        return speak_with_espeak_timed(voice, text)
+
+    monkeypatch.setattr(build, "speak_with_espeak_timed", speak)
+    texts = {"de": "Okay, ich schaue nach.", "es": "Hola, vamos a ver."}
+    pairs = [
+        Pair("customer-chat", "Okay, I will look.", "train", texts),
+        Pair("customer-chat", "-", "train", {"de": "-"}),
+        Pair("customer-chat", "Hello.", "test", {"de": "Hallo.", "es": "Hola."}),
+        Pair("gnome_help", "Close it.", "train", {"de": "Beenden.", "es": "Salir."}),
+    ]
+    for number in range(1, 5):
+        said.clear()
+        ((clip, made),) = build._foreign_talk(pairs, 1, [number])
+        tag = clip.condition.removeprefix("language ")
+        assert {language for language, _ in said} == {tag}
+        assert {text for _, text in said} <= {texts[tag], "-"}
+        assert set(clip.texts.values()) == {""}
+        assert 1.2 * 16_000 <= len(made) <= 14 * 16_000
+        before = [*said]
+        said.clear()
+        assert len([*build._foreign_talk(pairs, 1, [number])]) == 1
+        assert said == before
+
+
+def test_what_cannot_be_said_long_enough_is_told() -> None:
+    with pytest.raises(SynthesisError, match="8000 samples were said of 16000"):
+        build._joined([lambda: ("noise", np.zeros(8_000, np.float32))], 1.0)
 
 
 def test_lone_signs_are_not_words() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,19 @@ from earvoice.corpus.clips import (
     say,
     say_input,
 )
+from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.recipe import (
+    FOREIGN_TALK_CLIPS,
     HELD_OUT_SPOKEN,
     LONG_NOTHING_CLIPS,
     NOTHING_CLIPS,
     SOURCE_LANGUAGE,
     SPOKEN_INPUTS,
+    TALK_SOURCES,
     TARGET_LANGUAGES,
 )
 from earvoice.corpus.sound import (
+    INT16_SCALE,
     SAMPLE_RATE_HZ,
     Sound,
     coloured_noise,
@@ -43,7 +47,7 @@ from earvoice.corpus.sound import (
 from earvoice.corpus.states import Shard
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, Split, captioned
-from earvoice.corpus.voice import draw_unseen_voice
+from earvoice.corpus.voice import Voice, draw_foreign_voice, draw_unseen_voice
 
 Sounding = Iterator[tuple[Clip, Sound]]
 Recorded = Sequence[tuple[Clip, Path]]
@@ -58,6 +62,7 @@ SNR_DB = 10.0
 LONG_NOTHING_PLACES = (4, 5, 4, 5, 4, 2, 5, 4, 5, 4, 5, 3)
 """In `NOTHING_KINDS`, of the long clips one after another."""
 LONG_NOTHING_S = (8.0, 20.0)
+FOREIGN_TALK_S = (1.2, 14.0)
 MOST_DRAWS = 200
 """Of pieces for one long clip; each has 0.3 s at least."""
 
@@ -78,6 +83,7 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
         *_shards("spoken", spoken, partial(_spoken, voices=voices, seed=seed)),
         *_shards("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
         *_shards("nothing-long", range(LONG_NOTHING_CLIPS), partial(_long, voices, pairs, seed)),
+        *_shards("nothing-talk", range(FOREIGN_TALK_CLIPS), partial(_foreign_talk, pairs, seed)),
         *_shards("dev", dev, _real),
         *_shards("dev-telephone", with_words[::3], _on_telephone),
         *_shards("dev-noise", with_words[1::3], _in_noise),
@@ -179,20 +185,55 @@ def _long(
     for number in numbers:
         generator = _generator(seed, "long", number)
         place = LONG_NOTHING_PLACES[number % len(LONG_NOTHING_PLACES)]
-        length = int(generator.uniform(*LONG_NOTHING_S) * SAMPLE_RATE_HZ)
-        sound, draws = np.zeros(0, np.float32), 0
-        while len(sound) < length:
-            draws += 1
-            index = place + len(NOTHING_KINDS) * int(generator.integers(NOTHING_CLIPS, 1_000_000))
-            try:
-                kind, piece = nothing(index, voices, translations, seed)
-            except SynthesisError as error:
-                if draws > MOST_DRAWS:
-                    raise
-                sys.stderr.write(f"another is drawn: {error}\n")
-                continue
-            sound = np.concatenate((sound, piece))
-        yield _nothing_clip(f"nothing-long-{number}", number, kind), sound[:length]
+        indices = (
+            place + len(NOTHING_KINDS) * int(generator.integers(NOTHING_CLIPS, 1_000_000))
+            for _ in range(MOST_DRAWS)
+        )
+        pieces = (partial(nothing, index, voices, translations, seed) for index in indices)
+        kind, sound = _joined(pieces, generator.uniform(*LONG_NOTHING_S))
+        yield _nothing_clip(f"nothing-long-{number}", number, kind), sound
+
+
+def _foreign_talk(pairs: Sequence[Pair], seed: int, numbers: Sequence[int]) -> Sounding:
+    """One sentence after another of what people say to each other in a target language."""
+    talk = [pair for pair in pairs if pair.split == "train" and pair.source in TALK_SOURCES]
+    texts = {
+        tag: [p.translations[tag] for p in talk if tag in p.translations]
+        for tag in TARGET_LANGUAGES
+    }
+
+    def spoken(tag: str, voice: Voice, text: str) -> tuple[str, Sound]:
+        samples, _ = speak_with_espeak_timed(voice, text)
+        return f"language {tag}", np.float32(1 / INT16_SCALE) * samples.astype(np.float32)
+
+    for number in numbers:
+        generator = random.Random(f"{seed}/talk/{number}")
+        tag = generator.choice(TARGET_LANGUAGES)
+        voice, first = draw_foreign_voice(tag, generator), generator.randrange(len(texts[tag]))
+        following = (texts[tag][(first + n) % len(texts[tag])] for n in range(MOST_DRAWS))
+        pieces = (partial(spoken, tag, voice, text) for text in following)
+        kind, sound = _joined(pieces, generator.uniform(*FOREIGN_TALK_S))
+        yield _nothing_clip(f"nothing-talk-{number}", number, kind), sound
+
+
+def _joined(pieces: Iterable[Callable[[], tuple[str, Sound]]], seconds: float) -> tuple[str, Sound]:
+    """The last one's kind, and one piece after another, cut at this length.
+
+    Raises:
+        SynthesisError: no more are there, or none could be spoken.
+    """
+    length, kind, sound = int(seconds * SAMPLE_RATE_HZ), "", np.zeros(0, np.float32)
+    for make in pieces:
+        try:
+            kind, piece = make()
+        except SynthesisError as error:
+            sys.stderr.write(f"another is drawn: {error}\n")
+            continue
+        sound = np.concatenate((sound, piece))
+        if len(sound) >= length:
+            return kind, sound[:length]
+    message = f"{len(sound)} samples were said of {length}"
+    raise SynthesisError(message)
 
 
 def _foreign_texts(pairs: Sequence[Pair]) -> dict[str, list[str]]:

@@ -71,6 +71,10 @@ SPOKEN_INPUTS = 5_250
 NOTHING_CLIPS, LONG_NOTHING_CLIPS = 900, 360
 """Silence, noise, music, babble and other languages: nothing is to be written. The long ones are
 other languages above all, as long as an utterance of a live stream that is cut: 8 to 20 s."""
+FOREIGN_TALK_CLIPS = 600
+"""Talk in the target languages, where nothing is to be written either: what begins with "Okay" or
+"Hallo" may go on in German."""
+TALK_SOURCES = ("customer-chat", "restaurant", "cocoa_mt", "xsid")
 HELD_OUT_SPOKEN = (
     ("customer-chat", "dev", 200),
     ("tatoeba", "dev", 200),
