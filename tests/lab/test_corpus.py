@@ -240,6 +240,10 @@ def test_a_voice_speaks_at_the_level_of_every_other() -> None:
         ("(i see etc. and so on)", "(I see etc. and so on)"),
         ("At 5 p.m. on Monday, i.e. today.", "At 5 p.m. on Monday, i.e. today."),
         ("5 apples", "5 apples."),
+        ("when she looked up she beamed", "When she looked up she beamed."),
+        ("what a day", "What a day."),
+        ("how many toppings does that take", "How many toppings does that take?"),
+        ("may passed", "May passed."),
     ],
 )
 def test_what_was_typed_in_haste_is_written_as_captions_are(typed: str, caption: str) -> None:

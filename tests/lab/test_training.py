@@ -499,6 +499,7 @@ def test_new_merges_are_the_most_frequent_and_never_join_a_comma() -> None:
         ("i said john come here", "I said, John, come here.", "I said, John, come here."),
         ("he saw mister quilter", "He saw Mr. Quilter.", "He saw mister Quilter."),
         ("i know", "Unrelated words altogether here.", "I know."),
+        ("where are the bells from", "Where are the bells from,", "Where are the bells from?"),
         ("It is written.", "it was written", "It is written."),
     ],
 )

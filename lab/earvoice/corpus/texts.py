@@ -32,10 +32,16 @@ _SMALL_I = re.compile(r"(?<![\w.'-])i(?![\w-]|\.\w)")
 _OK = re.compile(r"\bok(ay)?\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<=[A-Za-z]{2}[.!?]) (?<!etc\. )(?<!vs\. )")
 _SENTENCE_START = re.compile(rf"(^[\"'(]?|{_SENTENCE_END.pattern})[a-z]")
+_VERB = r"(is|are|was|were|do|does|did|have|has|can|could|will|would|should|shall|may)"
+_SOMEBODY = r"(i|you|he|she|it|we|they|there|this|that|these|those|the|my|your|our|his|her|any)"
 _ASKING = re.compile(
-    r"(what|who|where|when|why|how|which|is|are|do|does|did|can|could|will|would|should|may)\b",
+    rf"(who|where|when|why) {_VERB}\b"
+    rf"|(what|which|how)('s\b|( [\w']+){{0,3}}? {_VERB}\b)"
+    r"|(what (kind|sort|type|size|time)|how (many|much|about)|what about|which one)\b"
+    rf"|{_VERB}(n't)? {_SOMEBODY}\b",
     re.IGNORECASE,
 )
+"""Of a sentence whose mark is missing."""
 
 MAX_WORDS = 40
 LENGTH_RATIOS = (0.5, 2.4)

@@ -11,6 +11,7 @@ import torch
 
 from earvoice.corpus.sound import read_sound
 from earvoice.corpus.states import encode, pretrained_encoder, pretrained_part, whisper_folder
+from earvoice.corpus.texts import captioned
 from earvoice.models.config import DecoderConfig, ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import byte_alphabet
@@ -100,8 +101,7 @@ def recased(transcript: str, heard: str) -> str:
     for block in matcher.get_matching_blocks():
         for offset in range(block.size):
             out[block.a + offset] = pieces[block.b + offset]
-    text = " ".join(out)
-    return text[:1].upper() + text[1:]
+    return " ".join(out)
 
 
 def agreement(transcript: str, heard: str) -> float:
@@ -118,8 +118,7 @@ def english_of(transcript: str, heard: str, mean_log_probability: float) -> str 
         return transcript
     if agreement(transcript, heard) < LEAST_AGREEMENT:
         heard = ""
-    text = re.sub(r"\bi\b", "I", recased(transcript, heard))
-    return text if text[-1] in ".?!" else f"{text.rstrip(',;:')}."
+    return captioned(recased(transcript, heard).rstrip(",;:"))
 
 
 def needs_hearing(clip: Clip) -> bool:
