@@ -188,6 +188,15 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         assert said == before
 
 
+def test_other_languages_say_what_is_taught_alone() -> None:
+    pairs = [
+        Pair("chat", f"{split} {n}", split, {"de": f"{split} {n}"})
+        for n in range(60)
+        for split in ("train", "dev", "test")
+    ]
+    assert build._foreign_texts(pairs) == {"de": ["train 0", "train 50"], "es": []}
+
+
 def test_what_cannot_be_said_long_enough_is_told() -> None:
     with pytest.raises(SynthesisError, match="8000 samples were said of 16000"):
         build._joined([lambda: ("noise", np.zeros(8_000, np.float32))], 1.0)

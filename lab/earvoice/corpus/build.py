@@ -237,10 +237,8 @@ def _joined(pieces: Iterable[Callable[[], tuple[str, Sound]]], seconds: float) -
 
 
 def _foreign_texts(pairs: Sequence[Pair]) -> dict[str, list[str]]:
-    return {
-        tag: [pair.translations[tag] for pair in pairs[::50] if tag in pair.translations]
-        for tag in TARGET_LANGUAGES
-    }
+    taught = [pair.translations for pair in pairs if pair.split == "train"]
+    return {tag: [each[tag] for each in taught[::50] if tag in each] for tag in TARGET_LANGUAGES}
 
 
 def _nothing_clip(key: str, number: int, kind: str) -> Clip:
