@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from earvoice.corpus import build, sound
+from earvoice.corpus import build, clips, sound
 from earvoice.corpus.clips import nothing, plan_spoken, say
 from earvoice.corpus.espeak_library import phonemes, speak_with_espeak_timed
 from earvoice.corpus.held_out import write_joined
@@ -166,7 +166,7 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         said.append((voice.name[:2], text))
         return speak_with_espeak_timed(voice, text)
 
-    monkeypatch.setattr(build, "speak_with_espeak_timed", speak)
+    monkeypatch.setattr(clips, "speak_with_espeak_timed", speak)
     texts = {"de": "Okay, ich schaue nach.", "es": "Hola, vamos a ver."}
     pairs = [
         Pair("customer-chat", "Okay, I will look.", "train", texts),
@@ -186,6 +186,10 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         said.clear()
         assert len([*build._foreign_talk(pairs, 1, [number])]) == 1
         assert said == before
+
+
+def test_where_nobody_talks_in_another_language_no_talk_is_made() -> None:
+    assert not [*build._foreign_talk([], 1, [1, 2])]
 
 
 def test_other_languages_say_what_is_taught_alone() -> None:
@@ -253,6 +257,8 @@ def test_a_voice_speaks_at_the_level_of_every_other() -> None:
         ("what a day", "What a day."),
         ("how many toppings does that take", "How many toppings does that take?"),
         ("may passed", "May passed."),
+        ("where's my pizza", "Where's my pizza?"),
+        ("can't you come", "Can't you come?"),
     ],
 )
 def test_what_was_typed_in_haste_is_written_as_captions_are(typed: str, caption: str) -> None:

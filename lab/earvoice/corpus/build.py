@@ -21,8 +21,8 @@ from earvoice.corpus.clips import (
     read_people,
     say,
     say_input,
+    speak,
 )
-from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.recipe import (
     FOREIGN_TALK_CLIPS,
     HELD_OUT_SPOKEN,
@@ -34,7 +34,6 @@ from earvoice.corpus.recipe import (
     TARGET_LANGUAGES,
 )
 from earvoice.corpus.sound import (
-    INT16_SCALE,
     SAMPLE_RATE_HZ,
     Sound,
     coloured_noise,
@@ -203,12 +202,12 @@ def _foreign_talk(pairs: Sequence[Pair], seed: int, numbers: Sequence[int]) -> S
     }
 
     def spoken(tag: str, voice: Voice, text: str) -> tuple[str, Sound]:
-        samples, _ = speak_with_espeak_timed(voice, text)
-        return f"language {tag}", np.float32(1 / INT16_SCALE) * samples.astype(np.float32)
+        return f"language {tag}", speak(voice, text)
 
-    for number in numbers:
+    tags = [tag for tag in TARGET_LANGUAGES if texts[tag]]
+    for number in numbers if tags else ():
         generator = random.Random(f"{seed}/talk/{number}")
-        tag = generator.choice(TARGET_LANGUAGES)
+        tag = generator.choice(tags)
         voice, first = draw_foreign_voice(tag, generator), generator.randrange(len(texts[tag]))
         following = (texts[tag][(first + n) % len(texts[tag])] for n in range(MOST_DRAWS))
         pieces = (partial(spoken, tag, voice, text) for text in following)
@@ -222,18 +221,19 @@ def _joined(pieces: Iterable[Callable[[], tuple[str, Sound]]], seconds: float) -
     Raises:
         SynthesisError: no more are there, or none could be spoken.
     """
-    length, kind, sound = int(seconds * SAMPLE_RATE_HZ), "", np.zeros(0, np.float32)
+    length, sound, fault = int(seconds * SAMPLE_RATE_HZ), np.zeros(0, np.float32), None
     for make in pieces:
         try:
             kind, piece = make()
         except SynthesisError as error:
             sys.stderr.write(f"another is drawn: {error}\n")
+            fault = error
             continue
         sound = np.concatenate((sound, piece))
         if len(sound) >= length:
             return kind, sound[:length]
     message = f"{len(sound)} samples were said of {length}"
-    raise SynthesisError(message)
+    raise SynthesisError(message) from fault
 
 
 def _foreign_texts(pairs: Sequence[Pair]) -> dict[str, list[str]]:

@@ -150,8 +150,12 @@ def say(voice: Voice, text: str) -> Sound:
     Raises:
         SynthesisError: the engine is not installed or said nothing.
     """
-    spoken = spoken_form(text)
-    return np.float32(1 / INT16_SCALE) * _ENGINES[voice.engine](voice, spoken).astype(np.float32)
+    return speak(voice, spoken_form(text))
+
+
+def speak(voice: Voice, text: str) -> Sound:
+    """The same of a text as it stands, in whatever language the voice has."""
+    return np.float32(1 / INT16_SCALE) * _ENGINES[voice.engine](voice, text).astype(np.float32)
 
 
 _ENGINES: Mapping[Engine, Callable[[Voice, str], NDArray[np.int16]]] = {
@@ -195,7 +199,4 @@ def nothing(
     text = translations[tag if tag in translations else next(iter(translations))]
     sentence = text[int(generator.integers(len(text)))]
     voice = draw_foreign_voice(tag, random.Random(f"{seed}/{index}"))
-    spoken, _ = speak_with_espeak_timed(voice, sentence)
-    return f"{kind} {tag}", np.float32(1 / INT16_SCALE) * spoken[
-        : LONGEST_NOTHING_S * SAMPLE_RATE_HZ
-    ].astype(np.float32)
+    return f"{kind} {tag}", speak(voice, sentence)[: LONGEST_NOTHING_S * SAMPLE_RATE_HZ]

@@ -35,10 +35,10 @@ _SENTENCE_START = re.compile(rf"(^[\"'(]?|{_SENTENCE_END.pattern})[a-z]")
 _VERB = r"(is|are|was|were|do|does|did|have|has|can|could|will|would|should|shall|may)"
 _SOMEBODY = r"(i|you|he|she|it|we|they|there|this|that|these|those|the|my|your|our|his|her|any)"
 _ASKING = re.compile(
-    rf"(who|where|when|why) {_VERB}\b"
-    rf"|(what|which|how)('s\b|( [\w']+){{0,3}}? {_VERB}\b)"
+    rf"(who|where|when|why|what|which|how)('s\b|'re\b| {_VERB}\b)"
+    rf"|(what|which|how)( [\w']+){{0,3}} {_VERB}\b"
     r"|(what (kind|sort|type|size|time)|how (many|much|about)|what about|which one)\b"
-    rf"|{_VERB}(n't)? {_SOMEBODY}\b",
+    rf"|{_VERB}(n?'t)? {_SOMEBODY}\b",
     re.IGNORECASE,
 )
 """Of a sentence whose mark is missing."""
