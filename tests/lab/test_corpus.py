@@ -14,7 +14,7 @@ import soundfile
 from earvoice.corpus import build, clips, sound
 from earvoice.corpus.clips import nothing, plan_spoken, say
 from earvoice.corpus.espeak_library import phonemes, speak_with_espeak_timed
-from earvoice.corpus.held_out import write_joined
+from earvoice.corpus.held_out import write_joined, write_languages
 from earvoice.corpus.spoken import said_words
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, captioned, comparison_key, fits, read_pairs
@@ -188,6 +188,60 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         assert said == before
 
 
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")
+def test_half_of_that_talk_begins_as_english_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    firsts: list[str] = []
+
+    def speak(voice: Voice, text: str) -> TimedSpeech:
+        firsts.append(text)
+        return speak_with_espeak_timed(voice, "eins, zwei, drei, vier, " * 10)
+
+    monkeypatch.setattr(clips, "speak_with_espeak_timed", speak)
+    texts = ["Hallo, wer spricht da?", *(f"Das kostet {n} Euro." for n in range(50))]
+    pairs = [Pair("customer-chat", "Hello there.", "train", {"de": text}) for text in texts]
+    assert len([*build._foreign_talk(pairs, 1, range(40))]) == 40
+    assert 10 <= firsts.count(texts[0]) <= 30
+
+
+@pytest.mark.parametrize(
+    ("word", "does"),
+    [("okay", True), ("hallo", True), ("wir", False), ("hell", False), ("helloo", False)],
+)
+def test_a_word_sounds_like_english_if_all_but_a_letter_is_the_same(word: str, does: bool) -> None:
+    assert build._sounds_like_one_of(word, {"hello", "okay", "sir", ""}) is does
+
+
+@pytest.mark.skipif(not shutil.which("espeak-ng"), reason="espeak-ng is not installed")
+@pytest.mark.parametrize("has_pico", [True, False])
+def test_minutes_of_other_languages_are_of_what_is_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_pico: bool
+) -> None:
+    said: list[tuple[str, str]] = []
+
+    def speak(voice: Voice, text: str) -> sound.Sound:
+        said.append((voice.name[:2], text))
+        if text == "...":
+            raise SynthesisError("nothing to say")
+        return np.full(10 * 16_000, 0.1, np.float32)
+
+    monkeypatch.setattr("earvoice.corpus.held_out.speak", speak)
+    monkeypatch.setattr("earvoice.corpus.held_out.is_installed", lambda: has_pico)
+    pairs = [
+        Pair("chat", "One.", "test", {"de": "Eins."}),
+        Pair("chat", "Two.", "test", {"es": "Dos."}),
+        Pair("chat", "...", "test", {"de": "..."}),
+        Pair("chat", "Three.", "train", {"de": "Drei.", "es": "Tres."}),
+    ]
+    write_languages(pairs, tmp_path, 1, "test")
+    engines = ("espeak-ng", "pico") if has_pico else ("espeak-ng",)
+    wanted = [f"{tag} by {engine}" for tag in ("de", "es") for engine in engines for _ in range(2)]
+    assert (tmp_path / "source.txt").read_text().splitlines() == wanted
+    assert (tmp_path / "refs.en.txt").read_text() == "\n" * len(wanted)
+    for path in (tmp_path / "wavs.txt").read_text().splitlines():
+        assert soundfile.info(path).frames == 60 * 16_000
+    assert {*said} == {("de", "Eins."), ("de", "..."), ("es", "Dos.")}
+
+
 def test_where_nobody_talks_in_another_language_no_talk_is_made() -> None:
     assert not [*build._foreign_talk([], 1, [1, 2])]
 
@@ -203,7 +257,7 @@ def test_other_languages_say_what_is_taught_alone() -> None:
 
 def test_what_cannot_be_said_long_enough_is_told() -> None:
     with pytest.raises(SynthesisError, match="8000 samples were said of 16000"):
-        build._joined([lambda: ("noise", np.zeros(8_000, np.float32))], 1.0)
+        build.one_after_another([lambda: ("noise", np.zeros(8_000, np.float32))], 1.0)
 
 
 def test_lone_signs_are_not_words() -> None:

@@ -13,6 +13,7 @@ from earvoice.corpus.build import plan_shards
 from earvoice.corpus.held_out import (
     write_answers,
     write_joined,
+    write_languages,
     write_nothing,
     write_people,
     write_sentences,
@@ -56,6 +57,7 @@ def main() -> None:
     write_people(speech, options.out, options.split, options.count)
     write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing")
+    write_languages(pairs, options.out / "languages", SEED, options.split)
     if options.split == "dev":
         write_sentences(pairs, options.out, SEED, 8 * options.count)
     if options.split == "test" and is_installed():

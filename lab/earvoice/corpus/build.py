@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,7 @@ LONG_NOTHING_PLACES = (4, 5, 4, 5, 4, 2, 5, 4, 5, 4, 5, 3)
 """In `NOTHING_KINDS`, of the long clips one after another."""
 LONG_NOTHING_S = (8.0, 20.0)
 FOREIGN_TALK_S = (1.2, 14.0)
+ALIKE_SHARE, LEAST_ALIKE_LETTERS = 0.5, 5
 MOST_DRAWS = 200
 """Of pieces for one long clip; each has 0.3 s at least."""
 
@@ -189,16 +191,24 @@ def _long(
             for _ in range(MOST_DRAWS)
         )
         pieces = (partial(nothing, index, voices, translations, seed) for index in indices)
-        kind, sound = _joined(pieces, generator.uniform(*LONG_NOTHING_S))
+        kind, sound = one_after_another(pieces, generator.uniform(*LONG_NOTHING_S))
         yield _nothing_clip(f"nothing-long-{number}", number, kind), sound
 
 
 def _foreign_talk(pairs: Sequence[Pair], seed: int, numbers: Sequence[int]) -> Sounding:
-    """One sentence after another of what people say to each other in a target language."""
+    """One sentence after another of what people say to each other in a target language.
+
+    Half of the time the first begins with a word that English begins with as well.
+    """
     talk = [pair for pair in pairs if pair.split == "train" and pair.source in TALK_SOURCES]
     texts = {
         tag: [p.translations[tag] for p in talk if tag in p.translations]
         for tag in TARGET_LANGUAGES
+    }
+    english = {_first_word(pair.english) for pair in talk}
+    alike = {
+        tag: [n for n, text in enumerate(own) if _sounds_like_one_of(_first_word(text), english)]
+        for tag, own in texts.items()
     }
 
     def spoken(tag: str, voice: Voice, text: str) -> tuple[str, Sound]:
@@ -209,13 +219,32 @@ def _foreign_talk(pairs: Sequence[Pair], seed: int, numbers: Sequence[int]) -> S
         generator = random.Random(f"{seed}/talk/{number}")
         tag = generator.choice(tags)
         voice, first = draw_foreign_voice(tag, generator), generator.randrange(len(texts[tag]))
+        if alike[tag] and generator.random() < ALIKE_SHARE:
+            first = generator.choice(alike[tag])
         following = (texts[tag][(first + n) % len(texts[tag])] for n in range(MOST_DRAWS))
         pieces = (partial(spoken, tag, voice, text) for text in following)
-        kind, sound = _joined(pieces, generator.uniform(*FOREIGN_TALK_S))
+        kind, sound = one_after_another(pieces, generator.uniform(*FOREIGN_TALK_S))
         yield _nothing_clip(f"nothing-talk-{number}", number, kind), sound
 
 
-def _joined(pieces: Iterable[Callable[[], tuple[str, Sound]]], seconds: float) -> tuple[str, Sound]:
+def _first_word(text: str) -> str:
+    found = re.search(r"[^\W\d_]+", text.lower())
+    return found[0] if found else ""
+
+
+def _sounds_like_one_of(word: str, others: Collection[str]) -> bool:
+    """Whether it is one of them, or all but a letter of one ("hallo")."""
+    if word in others or len(word) < LEAST_ALIKE_LETTERS:
+        return bool(word) and word in others
+    return any(
+        len(word) == len(other) and sum(a != b for a, b in zip(word, other, strict=True)) == 1
+        for other in others
+    )
+
+
+def one_after_another(
+    pieces: Iterable[Callable[[], tuple[str, Sound]]], seconds: float
+) -> tuple[str, Sound]:
     """The last one's kind, and one piece after another, cut at this length.
 
     Raises:

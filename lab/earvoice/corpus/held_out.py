@@ -12,15 +12,18 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
-from earvoice.corpus.clips import NOTHING_KINDS, nothing, read_people, say
+from earvoice.corpus.build import MOST_DRAWS, one_after_another
+from earvoice.corpus.clips import NOTHING_KINDS, nothing, read_people, say, speak
 from earvoice.corpus.espeak_library import speak_with_espeak_timed
 from earvoice.corpus.flite_library import speak_with_flite_timed
+from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.sound import (
     INT16_SCALE,
@@ -33,8 +36,15 @@ from earvoice.corpus.sound import (
 )
 from earvoice.corpus.spoken import said_words, spoken_form
 from earvoice.corpus.synthesizer import SynthesisError
-from earvoice.corpus.texts import Pair
-from earvoice.corpus.voice import Voice, draw_training_voice, draw_unseen_engine, draw_unseen_voice
+from earvoice.corpus.texts import Pair, Split
+from earvoice.corpus.voice import (
+    Voice,
+    draw_foreign_voice,
+    draw_training_voice,
+    draw_unseen_engine,
+    draw_unseen_foreign_voice,
+    draw_unseen_voice,
+)
 from earvoice.corpus.word_timing import TimedSpeech
 from earvoice.evaluation.log import SpokenWord
 
@@ -46,6 +56,8 @@ SHORT_ANSWERS = (
     "No, thanks.", "Four.", "Good morning.", "Sorry?", "Monday.", "One moment.", "Large, please.",
 )  # fmt: skip
 MINUTE_SAMPLES = 60 * SAMPLE_RATE_HZ
+MINUTES_OF_A_LANGUAGE = 2
+"""By each engine."""
 LEAST_SENTENCE_WORDS = 6
 SILENCE_SAMPLES = SAMPLE_RATE_HZ // 2
 _LETTERS_PER_SECOND = 14.0
@@ -115,6 +127,38 @@ def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
             number += len(NOTHING_KINDS)
         inputs.append(TestInput(sound[:MINUTE_SAMPLES], NOTHING_KINDS[kind], {"en": ""}))
     write_set(out, inputs)
+
+
+def write_languages(pairs: Sequence[Pair], out: Path, seed: int, split: Split) -> None:
+    """Minutes of the target languages, one sentence after another: nothing is to be written.
+
+    By espeak-ng, which training has heard in these languages, and by Pico, where it is installed.
+    """
+    inputs = []
+    for tag in TARGET_LANGUAGES:
+        held_out = [p for p in pairs if p.split == split and tag in p.translations]
+        draws = (draw_foreign_voice, draw_unseen_foreign_voice) if held_out else ()
+        for draw in draws:
+            for number in range(MINUTES_OF_A_LANGUAGE):
+                generator = random.Random(f"{seed}/{tag}/{number}")
+                voice = draw(tag, generator)
+                if voice is None or (voice.engine == "pico" and not is_installed()):
+                    continue
+                pieces = (
+                    partial(_said_after_a_pause, voice, generator, held_out, tag)
+                    for _ in range(MOST_DRAWS)
+                )
+                _, sound = one_after_another(pieces, MINUTE_SAMPLES / SAMPLE_RATE_HZ)
+                said = f"{tag} by {voice.engine}"
+                inputs.append(TestInput(sound, said, {SOURCE_LANGUAGE: ""}))
+    write_set(out, inputs)
+
+
+def _said_after_a_pause(
+    voice: Voice, generator: random.Random, pairs: Sequence[Pair], tag: str
+) -> tuple[str, Sound]:
+    pause = np.zeros(int(generator.uniform(*_PAUSE_S) * SAMPLE_RATE_HZ), np.float32)
+    return tag, np.concatenate((pause, speak(voice, generator.choice(pairs).translations[tag])))
 
 
 def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:

@@ -22,6 +22,10 @@ from earvoice.corpus.voice import Voice
 _VOICES = {
     "en-US": ("en-US_ta.bin", "en-US_lh0_sg.bin"),
     "en-GB": ("en-GB_ta.bin", "en-GB_kh0_sg.bin"),
+    "de-DE": ("de-DE_ta.bin", "de-DE_gl0_sg.bin"),
+    "es-ES": ("es-ES_ta.bin", "es-ES_zl0_sg.bin"),
+    "fr-FR": ("fr-FR_ta.bin", "fr-FR_nk0_sg.bin"),
+    "it-IT": ("it-IT_ta.bin", "it-IT_cm0_sg.bin"),
 }
 _PACKAGE, _MODULE = "ttspico", "ctts"
 _MEMORY_BYTES = 2_500_000
@@ -39,7 +43,7 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
     """Speak one sentence.
 
     Args:
-        voice: ``en-US`` or ``en-GB``; its rate is from 0.5 to 2.
+        voice: ``en-US``, ``en-GB`` or another of `_VOICES`; its rate is from 0.5 to 2.
         text: in spoken form.
 
     Returns:

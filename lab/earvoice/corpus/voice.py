@@ -17,6 +17,7 @@ _VARIANTS = (
 )
 _HELD_OUT_VARIANTS = ("Michael", "anika", "shelby", "paul")
 _FLITE = ("awb", "awb", "rms", "rms", "slt", "kal16")
+_PICO_FOREIGN = {"de": "de-DE", "es": "es-ES", "fr": "fr-FR", "it": "it-IT"}
 _SHARES = {"espeak-ng": 45, "flite": 38, "hibari": 17}
 
 
@@ -57,6 +58,12 @@ def draw_unseen_engine(generator: random.Random) -> Voice:
 def draw_foreign_voice(tag: str, generator: random.Random) -> Voice:
     """espeak-ng in another language."""
     return _espeak(f"{tag}+{generator.choice(_VARIANTS[:12])}", generator)
+
+
+def draw_unseen_foreign_voice(tag: str, generator: random.Random) -> Voice | None:
+    """The engine that training never hears, in another language; None if it has no such voice."""
+    name = _PICO_FOREIGN.get(tag)
+    return _paced("pico", name, (0.85, 1.2), (0.92, 1.1), generator) if name else None
 
 
 def _espeak(name: str, generator: random.Random) -> Voice:

@@ -35,6 +35,8 @@ SETS = (
     ("cocoa", "es"),
     ("joined", "de"),
 )
+SILENT_SETS = ("nothing", "languages")
+"""Nobody says a word of English."""
 FIRST_WORDS = 3
 EARVOICE = Path(sys.executable).with_name("earvoice")
 
@@ -115,9 +117,10 @@ def main() -> None:
         )
         sys.stdout.flush()
     sys.stdout.write(f"inputs that loop: {looping} in {seconds / 3600:.1f} hours\n")
-    silent = predictions(evaluate(options.sets, "nothing", "en", options.output))
-    for kind, text in zip(lines(options.sets / "nothing" / "source.txt"), silent, strict=True):
-        sys.stdout.write(f"a minute of {kind}: {len(text.split())} words\n")
+    for name in SILENT_SETS:
+        silent = predictions(evaluate(options.sets, name, "en", options.output))
+        for kind, text in zip(lines(options.sets / name / "source.txt"), silent, strict=True):
+            sys.stdout.write(f"a minute of {kind}: {len(text.split())} words\n")
 
 
 if __name__ == "__main__":
