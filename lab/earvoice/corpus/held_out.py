@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count, islice, product, repeat
 from pathlib import Path
 
 import numpy as np
@@ -55,7 +55,7 @@ SHORT_ANSWERS = (
     "Yes.", "No.", "Okay.", "Thank you.", "Hello?", "That's right.", "Yes, please.", "I see.",
     "No, thanks.", "Four.", "Good morning.", "Sorry?", "Monday.", "One moment.", "Large, please.",
 )  # fmt: skip
-MINUTE_SAMPLES = 60 * SAMPLE_RATE_HZ
+MINUTE_S = 60.0
 MINUTES_OF_A_LANGUAGE = 2
 """By each engine."""
 LEAST_SENTENCE_WORDS = 6
@@ -118,14 +118,11 @@ def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
     voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == "test"][:40]
     translations = {TARGET_LANGUAGES[0]: [next(iter(p.translations.values())) for p in pairs[:500]]}
     inputs = []
-    for kind in range(len(NOTHING_KINDS)):
-        sound = np.zeros(0, np.float32)
-        number = NOTHING_TEST_SEED + kind
-        while len(sound) < MINUTE_SAMPLES:
-            _, piece = nothing(number, voices, translations, NOTHING_TEST_SEED)
-            sound = np.concatenate((sound, piece))
-            number += len(NOTHING_KINDS)
-        inputs.append(TestInput(sound[:MINUTE_SAMPLES], NOTHING_KINDS[kind], {"en": ""}))
+    for place, kind in enumerate(NOTHING_KINDS):
+        numbers = islice(count(NOTHING_TEST_SEED + place, len(NOTHING_KINDS)), MOST_DRAWS)
+        pieces = (partial(nothing, n, voices, translations, NOTHING_TEST_SEED) for n in numbers)
+        _, sound = one_after_another(pieces, MINUTE_S)
+        inputs.append(TestInput(sound, kind, {SOURCE_LANGUAGE: ""}))
     write_set(out, inputs)
 
 
@@ -134,23 +131,19 @@ def write_languages(pairs: Sequence[Pair], out: Path, seed: int, split: Split) -
 
     By espeak-ng, which training has heard in these languages, and by Pico, where it is installed.
     """
+    draws = (draw_foreign_voice, draw_unseen_foreign_voice)[: 1 + is_installed()]
     inputs = []
     for tag in TARGET_LANGUAGES:
         held_out = [p for p in pairs if p.split == split and tag in p.translations]
-        draws = (draw_foreign_voice, draw_unseen_foreign_voice) if held_out else ()
-        for draw in draws:
-            for number in range(MINUTES_OF_A_LANGUAGE):
-                generator = random.Random(f"{seed}/{tag}/{number}")
-                voice = draw(tag, generator)
-                if voice is None or (voice.engine == "pico" and not is_installed()):
-                    continue
-                pieces = (
-                    partial(_said_after_a_pause, voice, generator, held_out, tag)
-                    for _ in range(MOST_DRAWS)
-                )
-                _, sound = one_after_another(pieces, MINUTE_SAMPLES / SAMPLE_RATE_HZ)
-                said = f"{tag} by {voice.engine}"
-                inputs.append(TestInput(sound, said, {SOURCE_LANGUAGE: ""}))
+        for draw, number in product(draws if held_out else (), range(MINUTES_OF_A_LANGUAGE)):
+            generator = random.Random(f"{seed}/{tag}/{number}")
+            voice = draw(tag, generator)
+            if voice is None:
+                continue
+            piece = partial(_said_after_a_pause, voice, generator, held_out, tag)
+            _, sound = one_after_another(repeat(piece, MOST_DRAWS), MINUTE_S)
+            said = f"{tag} by {voice.engine}"
+            inputs.append(TestInput(sound, said, {SOURCE_LANGUAGE: ""}))
     write_set(out, inputs)
 
 
