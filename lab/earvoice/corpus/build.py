@@ -24,15 +24,22 @@ from earvoice.corpus.clips import (
     say_input,
     speak,
 )
+from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import (
+    BRANCH_PICO_CLIPS,
+    BRANCH_PICO_INPUTS,
+    BRANCH_TALK_CLIPS,
+    FOREIGN_LANGUAGES,
     FOREIGN_TALK_CLIPS,
     HELD_OUT_SPOKEN,
     LONG_NOTHING_CLIPS,
+    MORE_FOREIGN_LANGUAGES,
     NOTHING_CLIPS,
     SOURCE_LANGUAGE,
     SPOKEN_INPUTS,
     TALK_SOURCES,
     TARGET_LANGUAGES,
+    TEXT_WEIGHTS,
 )
 from earvoice.corpus.sound import (
     SAMPLE_RATE_HZ,
@@ -47,13 +54,24 @@ from earvoice.corpus.sound import (
 from earvoice.corpus.states import Shard
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, Split, captioned
-from earvoice.corpus.voice import Voice, draw_foreign_voice, draw_unseen_voice
+from earvoice.corpus.voice import (
+    Voice,
+    draw_foreign_pico,
+    draw_foreign_voice,
+    draw_pico,
+    draw_unseen_voice,
+)
 
 Sounding = Iterator[tuple[Clip, Sound]]
 Recorded = Sequence[tuple[Clip, Path]]
+Saying = Callable[[Sequence[Pair], random.Random], Sound]
+Drawing = Callable[[str, random.Random], "Voice | None"]
+"""From a language and luck to a voice, if there is one."""
 Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
+BRANCH = "branch-"
+"""So begin the keys of clips that are for the CTC branch alone, and their shards."""
 BABBLING_CLIPS = 60
 LEAST_HELD_OUT_WORDS = 4
 MILDER = {"pace_share": 0.2, "noise_share": 0.25, "babble_share": 0.08, "telephone_share": 0.2}
@@ -62,7 +80,8 @@ SNR_DB = 10.0
 LONG_NOTHING_PLACES = (4, 5, 4, 5, 4, 2, 5, 4, 5, 4, 5, 3)
 """In `NOTHING_KINDS`, of the long clips one after another."""
 LONG_NOTHING_S = (8.0, 20.0)
-FOREIGN_TALK_S = (1.2, 14.0)
+FOREIGN_TALK_S, SHORT_TALK_S, SHORT_TALK_SHARE = (1.0, 14.0), (0.8, 4.0), 0.4
+CHAT_SHARE, OTHER_LANGUAGE_SHARE = 0.5, 0.25
 ALIKE_SHARE, LEAST_ALIKE_LETTERS = 0.5, 5
 MOST_DRAWS = 200
 """Of pieces for one long clip; each has 0.3 s at least."""
@@ -76,19 +95,31 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
     dev = [(clip, path) for clip, path in people if clip.split == "dev"]
     with_words = [(clip, path) for clip, path in dev if clip.transcript]
     voices = [read_sound(path) for _, path in train[:BABBLING_CLIPS]]
-    spoken = plan_spoken(pairs, seed)[:SPOKEN_INPUTS]
+    spoken = plan_spoken(pairs, seed)
+
+    def speaking(name: str, say_them: Saying) -> Callable[[Sequence[Sequence[Pair]]], Sounding]:
+        return partial(_spoken, name, say_them, voices=voices, seed=seed)
+
+    def talking(name: str, draw: Drawing) -> Callable[[Sequence[int]], Sounding]:
+        return partial(_foreign_talk, name, draw, voices, pairs, seed)
+
     shards = [
         *_shards("real", train, _real),
         *_shards("worse", train, partial(_worse, voices=voices, seed=seed)),
         *_shards("cut", train, partial(_cut, seed=seed)),
-        *_shards("spoken", spoken, partial(_spoken, voices=voices, seed=seed)),
+        *_shards("spoken", spoken[:SPOKEN_INPUTS], speaking("spoken", say_input)),
         *_shards("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
         *_shards("nothing-long", range(LONG_NOTHING_CLIPS), partial(_long, voices, pairs, seed)),
-        *_shards("nothing-talk", range(FOREIGN_TALK_CLIPS), partial(_foreign_talk, pairs, seed)),
+        *_shards("nothing-talk", range(FOREIGN_TALK_CLIPS), talking("nothing-talk", _espeak)),
+        *_shards(f"{BRANCH}talk", range(BRANCH_TALK_CLIPS), talking(f"{BRANCH}talk", _espeak)),
         *_shards("dev", dev, _real),
         *_shards("dev-telephone", with_words[::3], _on_telephone),
         *_shards("dev-noise", with_words[1::3], _in_noise),
     ]
+    if is_installed():
+        name, said = f"{BRANCH}pico", f"{BRANCH}pico-spoken"
+        shards += _shards(name, range(BRANCH_PICO_CLIPS), talking(name, draw_foreign_pico))
+        shards += _shards(said, spoken[-BRANCH_PICO_INPUTS:], speaking(said, _by_pico))
     for source, split, count in HELD_OUT_SPOKEN:
         chosen = [
             pair
@@ -141,11 +172,18 @@ def _in_noise(part: Recorded) -> Sounding:
         yield changed, with_noise(sound, noise, SNR_DB)
 
 
-def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -> Sounding:
+def _spoken(
+    name: str,
+    say_them: Saying,
+    part: Sequence[Sequence[Pair]],
+    *,
+    voices: list[Sound],
+    seed: int,
+) -> Sounding:
     for sentences in part:
         english = " ".join(pair.english for pair in sentences)
         try:
-            sound = say_input(sentences, random.Random(f"{seed}/{english}"))
+            sound = say_them(sentences, random.Random(f"{seed}/{english}"))
         except SynthesisError as error:
             sys.stderr.write(f"left out: {error}\n")
             continue
@@ -153,10 +191,14 @@ def _spoken(part: Sequence[Sequence[Pair]], *, voices: list[Sound], seed: int) -
             tag: " ".join(pair.translations[tag] for pair in sentences)
             for tag in sentences[0].translations
         }
-        key = f"spoken-{zlib.crc32(english.encode()):08x}"
+        key = f"{name}-{zlib.crc32(english.encode()):08x}"
         texts[SOURCE_LANGUAGE] = " ".join(captioned(pair.english) for pair in sentences)
         clip = Clip(key, sentences[0].source, "train", condition="synthesised", texts=texts)
         yield clip, worsened(sound, voices, _generator(seed, key), **MILDER)
+
+
+def _by_pico(sentences: Sequence[Pair], generator: random.Random) -> Sound:
+    return say(draw_pico(generator), " ".join(pair.english for pair in sentences))
 
 
 def _unseen(part: Sequence[Pair], *, seed: int) -> Sounding:
@@ -195,36 +237,64 @@ def _long(
         yield _nothing_clip(f"nothing-long-{number}", number, kind), sound
 
 
-def _foreign_talk(pairs: Sequence[Pair], seed: int, numbers: Sequence[int]) -> Sounding:
-    """One sentence after another of what people say to each other in a target language.
+def _foreign_talk(
+    name: str,
+    draw: Drawing,
+    voices: list[Sound],
+    pairs: Sequence[Pair],
+    seed: int,
+    numbers: Sequence[int],
+) -> Sounding:
+    """One sentence after another in a target language, as it may arrive.
 
-    Half of the time the first begins with a word that English begins with as well.
+    Half is what people say to each other, and half of that begins with a word that English begins
+    with as well.
     """
-    talk = [pair for pair in pairs if pair.split == "train" and pair.source in TALK_SOURCES]
-    texts = {
-        tag: [p.translations[tag] for p in talk if tag in p.translations]
-        for tag in TARGET_LANGUAGES
-    }
-    english = {_first_word(pair.english) for pair in talk}
+    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
+    chat = [pair for pair in said if pair.source in TALK_SOURCES]
+    english = {_first_word(pair.english) for pair in chat}
+    texts = [_by_language(part) for part in (chat, said)]
     alike = {
         tag: [n for n, text in enumerate(own) if _sounds_like_one_of(_first_word(text), english)]
-        for tag, own in texts.items()
+        for tag, own in texts[0].items()
     }
 
     def spoken(tag: str, voice: Voice, text: str) -> tuple[str, Sound]:
         return f"language {tag}", speak(voice, text)
 
-    tags = [tag for tag in TARGET_LANGUAGES if texts[tag]]
+    tags = [tag for tag in TARGET_LANGUAGES if texts[0][tag]]
     for number in numbers if tags else ():
-        generator = random.Random(f"{seed}/talk/{number}")
+        generator = random.Random(f"{seed}/{name}/{number}")
         tag = generator.choice(tags)
-        voice, first = draw_foreign_voice(tag, generator), generator.randrange(len(texts[tag]))
-        if alike[tag] and generator.random() < ALIKE_SHARE:
+        voice = draw(tag, generator)
+        if voice is None:
+            continue
+        is_chat = generator.random() < CHAT_SHARE
+        own = texts[0 if is_chat else 1][tag]
+        first = generator.randrange(len(own))
+        if is_chat and alike[tag] and generator.random() < ALIKE_SHARE:
             first = generator.choice(alike[tag])
-        following = (texts[tag][(first + n) % len(texts[tag])] for n in range(MOST_DRAWS))
+        following = (own[(first + n) % len(own)] for n in range(MOST_DRAWS))
         pieces = (partial(spoken, tag, voice, text) for text in following)
-        kind, sound = one_after_another(pieces, generator.uniform(*FOREIGN_TALK_S))
-        yield _nothing_clip(f"nothing-talk-{number}", number, kind), sound
+        is_short = generator.random() < SHORT_TALK_SHARE
+        seconds = generator.uniform(*(SHORT_TALK_S if is_short else FOREIGN_TALK_S))
+        kind, sound = one_after_another(pieces, seconds)
+        clip = _nothing_clip(f"{name}-{number}", number, kind)
+        yield clip, worsened(sound, voices, _generator(seed, clip.key), **MILDER)
+
+
+def _espeak(tag: str, generator: random.Random) -> Voice:
+    """A quarter of it reads with the mouth of another language."""
+    others = sorted({*FOREIGN_LANGUAGES, *MORE_FOREIGN_LANGUAGES}.difference(TARGET_LANGUAGES))
+    language = generator.choice(others) if generator.random() < OTHER_LANGUAGE_SHARE else tag
+    return draw_foreign_voice(language, generator, is_plain=False)
+
+
+def _by_language(pairs: Sequence[Pair]) -> dict[str, list[str]]:
+    return {
+        tag: [pair.translations[tag] for pair in pairs if tag in pair.translations]
+        for tag in TARGET_LANGUAGES
+    }
 
 
 def _first_word(text: str) -> str:

@@ -39,10 +39,10 @@ from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, Split
 from earvoice.corpus.voice import (
     Voice,
+    draw_foreign_pico,
     draw_foreign_voice,
+    draw_pico,
     draw_training_voice,
-    draw_unseen_engine,
-    draw_unseen_foreign_voice,
     draw_unseen_voice,
 )
 from earvoice.corpus.word_timing import TimedSpeech
@@ -129,9 +129,10 @@ def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
 def write_languages(pairs: Sequence[Pair], out: Path, seed: int, split: Split) -> None:
     """Minutes of the target languages, one sentence after another: nothing is to be written.
 
-    By espeak-ng, which training has heard in these languages, and by Pico, where it is installed.
+    By espeak-ng, which all training has heard in these languages, and by Pico, which the CTC branch
+    alone has, where it is installed.
     """
-    draws = (draw_foreign_voice, draw_unseen_foreign_voice)[: 1 + is_installed()]
+    draws = (draw_foreign_voice, draw_foreign_pico)[: 1 + is_installed()]
     inputs = []
     for tag in TARGET_LANGUAGES:
         held_out = [p for p in pairs if p.split == split and tag in p.translations]
@@ -155,16 +156,16 @@ def _said_after_a_pause(
 
 
 def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
-    """Held-out sentences by an engine that training never hears: customer chat and CoCoA-MT."""
+    """Held-out sentences by Pico, which no writing layer has heard: customer chat and CoCoA-MT."""
     for name, source, split in (("chat", "customer-chat", "dev"), ("cocoa", "cocoa_mt", "test")):
         chosen = [pair for pair in pairs if (pair.source, pair.split) == (source, split)]
-        write_set(out / name, _said_by(draw_unseen_engine, chosen[:count], seed))
+        write_set(out / name, _said_by(draw_pico, chosen[:count], seed))
 
 
 def write_answers(out: Path, seed: int) -> None:
     """A word or two between half a second of silence, by voices that training never uses."""
     inputs = []
-    for draw in (draw_unseen_voice, draw_unseen_engine):
+    for draw in (draw_unseen_voice, draw_pico):
         for text in SHORT_ANSWERS:
             sound = say(draw(random.Random(f"{seed}/{text}")), text)
             padded = np.pad(sound, SILENCE_SAMPLES)

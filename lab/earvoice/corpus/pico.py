@@ -1,4 +1,4 @@
-"""Pico, a small statistical synthesiser, by its C interface: what training never hears.
+"""Pico, a small statistical synthesiser, by its C interface: what nothing that writes has heard.
 
 The Python package ttspico (Apache-2.0) builds it and has its voices; the package's own interface
 does not work with today's Python.

@@ -66,6 +66,9 @@ SHORT_TATOEBA_SHARE = 0.4
 FOREIGN_LANGUAGES = ("de", "es", "fr", "it", "pl", "tr", "ru", "hi", "cmn", "nl")
 """espeak-ng says a target language's text in these: speech that says nothing to an English ear."""
 
+MORE_FOREIGN_LANGUAGES = ("pt", "sv", "da", "ro", "cs", "ca", "hu", "el", "id", "fi")
+"""A part of that talk is said in these too."""
+
 SPOKEN_INPUTS = 5_250
 """Synthesised inputs, of one sentence or a few that follow each other; eight hours."""
 NOTHING_CLIPS, LONG_NOTHING_CLIPS = 900, 360
@@ -74,6 +77,9 @@ other languages above all, as long as an utterance of a live stream that is cut:
 FOREIGN_TALK_CLIPS = 600
 """Talk in the target languages, where nothing is to be written either: what begins with "Okay" or
 "Hallo" may go on in German."""
+BRANCH_TALK_CLIPS, BRANCH_PICO_CLIPS, BRANCH_PICO_INPUTS = 5_000, 1_500, 1_500
+"""For the CTC branch alone, eleven hours: more such talk, by espeak-ng and by Pico, and English by
+Pico, so that no voice is a sign of a language. What writes does not need so much of it."""
 TALK_SOURCES = ("customer-chat", "restaurant", "cocoa_mt", "xsid")
 HELD_OUT_SPOKEN = (
     ("customer-chat", "dev", 200),

@@ -36,7 +36,7 @@ SHORTEST_S, LONGEST_S = 0.1, 28.0
 COMPRESSION: Compression = "none"
 """Of what the decoder reads."""
 BRANCH = CtcBranchConfig(layers=4)
-SOUND_KEPT = ("spoken-", "nothing-")
+SOUND_KEPT = ("spoken-", "nothing-", "branch-")
 """Shards whose sound is nowhere else: the encoder's own training hears it again."""
 SOUND_SUFFIX = ".sound.npy"
 

@@ -50,18 +50,20 @@ def draw_unseen_voice(generator: random.Random) -> Voice:
     return _espeak(f"en-us+{generator.choice(_HELD_OUT_VARIANTS)}", generator)
 
 
-def draw_unseen_engine(generator: random.Random) -> Voice:
-    """A voice of an engine that training never hears."""
+def draw_pico(generator: random.Random) -> Voice:
+    """A voice of the engine that nothing which writes has heard, the CTC branch alone."""
     return _paced("pico", generator.choice(("en-US", "en-GB")), (0.85, 1.2), (0.92, 1.1), generator)
 
 
-def draw_foreign_voice(tag: str, generator: random.Random) -> Voice:
-    """espeak-ng in another language."""
-    return _espeak(f"{tag}+{generator.choice(_VARIANTS[:12])}", generator)
+def draw_foreign_voice(tag: str, generator: random.Random, *, is_plain: bool = True) -> Voice:
+    """espeak-ng in another language, by its twelve plain voices or by all."""
+    return _espeak(
+        f"{tag}+{generator.choice(_VARIANTS[:12] if is_plain else _VARIANTS)}", generator
+    )
 
 
-def draw_unseen_foreign_voice(tag: str, generator: random.Random) -> Voice | None:
-    """The engine that training never hears, in another language; None if it has no such voice."""
+def draw_foreign_pico(tag: str, generator: random.Random) -> Voice | None:
+    """The same engine in another language; None if it has no such voice."""
     name = _PICO_FOREIGN.get(tag)
     return _paced("pico", name, (0.85, 1.2), (0.92, 1.1), generator) if name else None
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import soundfile
 import torch
 
+from earvoice.corpus.build import BRANCH
 from earvoice.corpus.clips import read_people
 from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.ctc import DROPOUT, LAST_PEAK_RATE, CtcTrainer, with_branch
+from earvoice.training.ctc import DROPOUT, LAST_PEAK_RATE, CtcTrainer, labelled, with_branch
 from earvoice.training.data import Sounds, heard_by, read_clips
 from earvoice.training.decoder import (
     ATTUNING_RECIPE,
@@ -57,6 +58,8 @@ from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
@@ -159,13 +162,14 @@ def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:
 def run_ctc(options: argparse.Namespace) -> None:
     source, _ = vocabularies(options.corpus)
     encoder = with_branch(source, DROPOUT)
-    trainer = CtcTrainer(encoder, whole_clips(options.corpus), source)
+    clips = labelled(read_clips(options.corpus, "train"), source)
+    trainer = CtcTrainer(encoder, clips)
     trainer.train(options.run / CTC_FILE, 60 * options.minutes, options.seed)
 
 
 def run_english(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
-    clips = [clip for clip in read_clips(options.corpus, "train") if clip.english is not None]
+    clips = to_write(read_clips(options.corpus, "train"))
     encoder = trained_encoder(options.run, source, taught_share=0.0)
     memory = memory_of(clips, encoder, options.run / "memory.pt")
     config, recipe = model_config(len(source), len(target)), ENGLISH_RECIPE
@@ -174,6 +178,11 @@ def run_english(options: argparse.Namespace) -> None:
     recipe = replace(recipe, wait_k=options.wait_k)
     trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
     trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, options.seed)
+
+
+def to_write(clips: Sequence[Heard]) -> list[Heard]:
+    """Those from which the layers for English learn."""
+    return [c for c in clips if c.english is not None and not c.key.startswith(BRANCH)]
 
 
 def run_translations(options: argparse.Namespace) -> None:
@@ -220,9 +229,8 @@ def run_labels(options: argparse.Namespace) -> None:
     """The branch once more, by itself: the encoder is to stay as it is from now on."""
     source, _ = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
-    clips = heard_by(encoder, sounds_of(options), options.run / "heard", options.seed)
-    whole = [clip for clip in clips if not clip.is_cut]
-    trainer = CtcTrainer(encoder, whole, source, LAST_PEAK_RATE)
+    clips = heard_by(encoder, sounds_of(options, BRANCH), options.run / "heard", options.seed)
+    trainer = CtcTrainer(encoder, labelled(clips, source, encoder), LAST_PEAK_RATE)
     trainer.train(options.run / LABELS_FILE, 60 * options.minutes, options.seed)
 
 
@@ -230,8 +238,8 @@ def run_attune(options: argparse.Namespace) -> None:
     """English once more: the decoder has never read what the taught encoder hears."""
     source, target = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source)
-    clips = heard_by(encoder, sounds_of(options), options.run / "heard", options.seed)
-    clips = [clip for clip in clips if clip.english is not None]
+    clips = heard_by(encoder, sounds_of(options, BRANCH), options.run / "heard", options.seed)
+    clips = to_write(clips)
     memory = memory_of(clips, encoder, options.run / "heard" / "memory.pt")
     config, recipe = model_config(len(source), len(target)), ATTUNING_RECIPE
     decoder = english_decoder(
@@ -242,9 +250,9 @@ def run_attune(options: argparse.Namespace) -> None:
     trainer.train(options.run / ATTUNED_FILE, 60 * options.minutes, options.seed)
 
 
-def sounds_of(options: argparse.Namespace) -> Sounds:
-    """Recordings, and what the corpus has kept the sound of."""
-    clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-"))
+def sounds_of(options: argparse.Namespace, *more: str) -> Sounds:
+    """Recordings, and what the corpus has kept the sound of; of what is in other shards these."""
+    clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-", *more))
     recordings = {clip.key: path for clip, path in read_people(options.data / "speech")}
     return Sounds(clips, recordings)
 

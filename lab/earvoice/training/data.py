@@ -148,7 +148,7 @@ class Sounds:
 
 
 def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
-    """The clips with this encoder's states: recordings as they are, once worsened, once cut.
+    """The clips with this encoder's states: as they are, recordings once worsened, all once cut.
 
     Args:
         folder: where the states are kept, part by part; those of another encoder, or of other
@@ -160,6 +160,7 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
         yield clip
         if sounds.is_recording(index):
             yield clip.worsened()
+        if clip.said:
             yield clip.cut()
 
     todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]

@@ -220,6 +220,18 @@ class WhisperEncoder(SpeechEncoder):
     def label(self, joined: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
         """[B, T', join · d] states and [B] frames of each → [B, T', V+1] log-probabilities."""
         hidden = self._through(self.ctc.layers, self.dropout(self.ctc.join(joined)), lengths)
+        return self._log_probs(hidden)
+
+    def label_half_way(
+        self, joined: torch.Tensor, lengths: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `label`, and before that as if the branch ended with half of its layers."""
+        half = len(self.ctc.layers) // 2
+        first = self._through(self.ctc.layers[:half], self.dropout(self.ctc.join(joined)), lengths)
+        last = self._through(self.ctc.layers[half:], first, lengths)
+        return self._log_probs(first), self._log_probs(last)
+
+    def _log_probs(self, hidden: torch.Tensor) -> torch.Tensor:
         log_probs: torch.Tensor = self.ctc.head(self.ctc.layer_norm(hidden)).float().log_softmax(-1)
         return log_probs
 

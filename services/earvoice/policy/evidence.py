@@ -49,6 +49,11 @@ class Evidence:
         """Whether the model tells labels at all; without states none are missed."""
         return bool(self.ctc_labels) or not self.span_end_samples
 
+    @property
+    def hears_nothing(self) -> bool:
+        """Whether every state's label is the blank."""
+        return bool(self.ctc_labels) and not self.label_count
+
     def attended(self, row: Sequence[float]) -> int:
         """Return the state that a token attends to most.
 

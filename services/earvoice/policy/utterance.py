@@ -185,7 +185,8 @@ class Utterance(UtteranceState):
         is_sure = sure >= confidence.least * len(words) and not waits
         # The encoder is heard by itself, but not of audio that has been forgotten.
         transcript = evidence.source_transcript if final else evidence.partial_transcript
-        if not confidence.compares or not transcript or self.start_sample > self.begin_sample:
+        is_heard = bool(transcript) or evidence.hears_nothing
+        if not confidence.compares or not is_heard or self.start_sample > self.begin_sample:
             return is_sure
         if is_sure and likeness(words, transcript) >= (UNLIKE if final else OPENING):
             return True
@@ -220,7 +221,8 @@ def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> 
 
     Args:
         whole: whether the transcript ends where the words do; else so much of it is looked at as
-            there are letters, and 1 is returned where a number leaves too few of these.
+            there are letters, and where a number leaves too few of these, 1 is returned if
+            anything was heard.
     """
     text = written_text((word.starts_word, word.utf8) for word in words)
     before = _FIGURES.split(text, maxsplit=1)[0]
@@ -230,6 +232,6 @@ def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> 
     )
     if not whole:
         if before != text and len(ours) < LEAST_LETTERS:
-            return 1.0
+            return float(bool(theirs))
         theirs = theirs[: len(ours)]
     return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() if ours or theirs else 0.0

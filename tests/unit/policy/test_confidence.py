@@ -256,6 +256,7 @@ def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: b
         ("It costs $1,250.", "it costs one thousand two hundred", False),
         ("In 1961", "in nineteen sixty one", False),
         ("12", "twelve", False),
+        ("12", "", True),
         ("Haven't seen it since not yet", "haenon notgacaager fir theyo theyo foodona", True),
         ("cool. If nada is my", "io ftill", True),
     ],
@@ -293,10 +294,16 @@ def test_what_encoder_and_decoder_both_hear_is_understood(
 
 
 @pytest.mark.parametrize(
-    ("partial", "count"), [("he art and", 4), ("xyzxyzxyz", 0), ("", 4)], ids=repr
+    ("partial", "hears_labels", "count"),
+    [("he art and", True, 4), ("xyzxyzxyz", True, 0), ("", True, 4), ("", False, 0)],
 )
-def test_what_encoder_and_decoder_hear_unlike_is_not_understood(partial: str, count: int):
-    """However sure the model is of it; where the encoder tells nothing, that is enough."""
+def test_what_encoder_and_decoder_hear_unlike_is_not_understood(
+    partial: str, hears_labels: bool, count: int
+):
+    """However sure the model is of it; where the encoder tells no transcript, that is enough.
+
+    Where it hears nothing, it is unlike whatever is written.
+    """
     options = with_options(confidence=Confidence(least=0.5, by_agreement=True))
 
     def say(number: int, states: int):
@@ -304,7 +311,7 @@ def test_what_encoder_and_decoder_hear_unlike_is_not_understood(partial: str, co
         text = ("he", "art", "xx", "y" * 20)[number]
         return [make_token(10 + number, text, attention=row, probability=0.9)]
 
-    encoder = ScriptedEncoder(partial_transcript=partial)
+    encoder = ScriptedEncoder(partial_transcript=partial, hears_labels=hears_labels)
     events = run_session([seconds(1.2)], options, encoder, ScriptedDecoder(word=say))
     assert len(items_of(events)) == count
 
