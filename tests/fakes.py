@@ -109,7 +109,7 @@ class ScriptedEncoder:
             label_count=words * 2 if self.hears_labels else 0,
             frame_count=samples * 100 // RATE_HERTZ,
             voice_activity=voice,
-            source_transcript=transcript,
+            source_transcript=transcript if self.hears_labels else "",
             partial_transcript="" if transcript else self.partial_transcript,
         )
         return Encoded((self.start_sample, states), evidence, HopTimings(3.0, 2.5, self.compute_ms))

@@ -294,16 +294,10 @@ def test_what_encoder_and_decoder_both_hear_is_understood(
 
 
 @pytest.mark.parametrize(
-    ("partial", "hears_labels", "count"),
-    [("he art and", True, 4), ("xyzxyzxyz", True, 0), ("", True, 4), ("", False, 0)],
+    ("partial", "count"), [("he art and", 4), ("xyzxyzxyz", 0), ("", 4)], ids=repr
 )
-def test_what_encoder_and_decoder_hear_unlike_is_not_understood(
-    partial: str, hears_labels: bool, count: int
-):
-    """However sure the model is of it; where the encoder tells no transcript, that is enough.
-
-    Where it hears nothing, it is unlike whatever is written.
-    """
+def test_what_encoder_and_decoder_hear_unlike_is_not_understood(partial: str, count: int):
+    """However sure the model is of it; where the encoder tells no transcript, that is enough."""
     options = with_options(confidence=Confidence(least=0.5, by_agreement=True))
 
     def say(number: int, states: int):
@@ -311,9 +305,28 @@ def test_what_encoder_and_decoder_hear_unlike_is_not_understood(
         text = ("he", "art", "xx", "y" * 20)[number]
         return [make_token(10 + number, text, attention=row, probability=0.9)]
 
-    encoder = ScriptedEncoder(partial_transcript=partial, hears_labels=hears_labels)
+    encoder = ScriptedEncoder(partial_transcript=partial)
     events = run_session([seconds(1.2)], options, encoder, ScriptedDecoder(word=say))
     assert len(items_of(events)) == count
+
+
+def test_what_the_encoder_hears_no_more_at_its_end_is_not_understood():
+    """Words that were held back for being unlike it are not let go when it hears nothing."""
+
+    class ChangingItsMind(ScriptedEncoder):
+        async def encode(self, audio: bytes, end_sample: int | None = None):
+            self.hears_labels = end_sample is None
+            return await super().encode(audio, end_sample)
+
+    def say(number: int, states: int):
+        row = [float(state == 4 * number) for state in range(states)]
+        return [make_token(10 + number, "abcd"[number], attention=row, probability=0.9)]
+
+    options = with_options(confidence=Confidence(least=0.5, by_agreement=True))
+    for partial, count in (("xyzxyzxyz", 0), ("abcd", 2)):
+        encoder = ChangingItsMind(partial_transcript=partial)
+        events = run_session([seconds(1.2)], options, encoder, ScriptedDecoder(word=say))
+        assert len(items_of(events)) == count
 
 
 def test_nothing_is_shown_of_what_is_not_understood():
