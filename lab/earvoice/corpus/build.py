@@ -336,8 +336,7 @@ def one_after_another(
 
 
 def _foreign_texts(pairs: Sequence[Pair]) -> dict[str, list[str]]:
-    taught = [pair.translations for pair in pairs if pair.split == "train"]
-    return {tag: [each[tag] for each in taught[::50] if tag in each] for tag in TARGET_LANGUAGES}
+    return _by_language([pair for pair in pairs if pair.split == "train"][::50])
 
 
 def _nothing_clip(key: str, number: int, kind: str) -> Clip:

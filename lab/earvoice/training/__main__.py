@@ -150,7 +150,9 @@ def run_vocabulary(options: argparse.Namespace) -> None:
 
 
 def whole_clips(corpus: Path) -> list[Heard]:
-    return [clip for clip in read_clips(corpus, "train") if not clip.is_cut]
+    """Without what the CTC branch alone hears: whether Pico is there makes no other vocabulary."""
+    clips = read_clips(corpus, "train")
+    return [clip for clip in clips if not clip.is_cut and not clip.key.startswith(BRANCH)]
 
 
 def vocabularies(corpus: Path) -> tuple[Vocabulary, Vocabulary]:
