@@ -176,7 +176,9 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
     ]
     for number in range(1, 5):
         said.clear()
-        ((clip, made),) = build._foreign_talk("talk", build._espeak, [], pairs, 1, [number])
+        ((clip, made),) = build._foreign_talk(
+            "talk", build._espeak, [], build.foreign_talk(pairs), 1, [number]
+        )
         assert len({language for language, _ in said}) == 1
         own = texts[clip.condition.removeprefix("language ")]
         assert {text for _, text in said} - {"-"} == {own}
@@ -184,7 +186,16 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         assert 0.7 * 16_000 <= len(made) <= 18 * 16_000
         before = [*said]
         said.clear()
-        assert len([*build._foreign_talk("talk", build._espeak, [], pairs, 1, [number])]) == 1
+        assert (
+            len(
+                [
+                    *build._foreign_talk(
+                        "talk", build._espeak, [], build.foreign_talk(pairs), 1, [number]
+                    )
+                ]
+            )
+            == 1
+        )
         assert said == before
 
 
@@ -199,7 +210,16 @@ def test_a_quarter_of_that_talk_begins_as_english_may(monkeypatch: pytest.Monkey
     monkeypatch.setattr(clips, "speak_with_espeak_timed", speak)
     texts = ["Hallo, wer spricht da?", *(f"Das kostet {n} Euro." for n in range(50))]
     pairs = [Pair("customer-chat", "Hello there.", "train", {"de": text}) for text in texts]
-    assert len([*build._foreign_talk("talk", build._espeak, [], pairs, 1, range(80))]) == 80
+    assert (
+        len(
+            [
+                *build._foreign_talk(
+                    "talk", build._espeak, [], build.foreign_talk(pairs), 1, range(80)
+                )
+            ]
+        )
+        == 80
+    )
     assert 10 <= firsts.count(texts[0]) <= 30
 
 
@@ -242,8 +262,51 @@ def test_minutes_of_other_languages_are_of_what_is_held_out(
     assert {*said} == {("de", "Eins."), ("de", "..."), ("es", "Dos.")}
 
 
+def test_few_words_are_what_ends_at_a_stop_and_words_of_talk() -> None:
+    pairs = [
+        Pair("customer-chat", "Okay, I will have a look. One moment!", "train", {}),
+        Pair("customer-chat", "Never mind.", "test", {}),
+        Pair("tatoeba", "Good morning. - 7", "train", {}),
+        Pair("gnome_help", "Close it.", "train", {}),
+    ]
+    chat, again, other, words = build.few_words(pairs)
+    assert chat == again == ["Okay,", "One moment!"]
+    assert other == ["Good morning."]
+    assert words == [f"{w}." for w in ("Have", "Look", "Moment", "Okay", "One", "Will")]
+    assert build.few_words([]) == []
+
+
+def test_few_words_are_said_between_silence_and_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def say(_voice: Voice, text: str) -> sound.Sound:
+        if text == "-.":
+            raise SynthesisError("nothing to say")
+        return np.full(8_000, 0.1, np.float32)
+
+    monkeypatch.setattr(build, "say", say)
+    few = [["yes.", "-."]]
+    made = [*build._answers("short", draw_pico, [], few, 1, range(20))]
+    assert 5 <= len(made) < 20
+    assert {clip.texts["en"] for clip, _ in made} == {"Yes."}
+    assert {clip.said for clip, _ in made} == {"yes"}
+    assert len({len(padded) for _, padded in made}) > 5
+    assert not [*build._answers("short", draw_pico, [], [], 1, [1])]
+
+
+def test_a_phrase_begins_after_a_pause_in_speech() -> None:
+    generator = np.random.default_rng(1)
+    silence, speech = np.zeros(16_000, np.float32), np.full(16_000, 0.1, np.float32)
+    begin, part = sound.phrase(np.concatenate((silence, speech, silence, speech)), generator, 640)
+    assert begin == (48_000 - 1_920) // 640 * 640
+    assert np.count_nonzero(part[:1_920]) <= 640
+    assert 0.8 * 16_000 <= len(part) <= 3 * 16_000
+    for whole in (np.concatenate((silence, speech, speech)), speech, silence):
+        begin, part = sound.phrase(whole, generator, 640)
+        assert begin == 0
+        assert np.array_equal(part, whole[: len(part)])
+
+
 def test_where_nobody_talks_in_another_language_no_talk_is_made() -> None:
-    assert not [*build._foreign_talk("talk", build._espeak, [], [], 1, [1, 2])]
+    assert not [*build._foreign_talk("talk", build._espeak, [], build.foreign_talk([]), 1, [1, 2])]
 
 
 def test_other_languages_say_what_is_taught_alone() -> None:

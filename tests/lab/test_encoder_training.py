@@ -144,22 +144,24 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
     assert (again.learn(both, 1.0) < untaught).all()
 
 
-def test_what_this_encoder_hears_has_recordings_once_worsened_and_once_cut(tmp_path: Path) -> None:
+def test_what_this_encoder_hears_has_recordings_worsened_cut_and_in_phrases(tmp_path: Path) -> None:
     source, target = vocabularies()
     encoder = WhisperEncoder(config(source, target)).eval()
     sounds = tones(tmp_path, seconds=2)
     heard_by(encoder, sounds, tmp_path / "heard", seed=1)
     # What is there is read.
     clips = heard_by(encoder, sounds, tmp_path / "heard", seed=2)
-    ways = [f"{key}{way}" for key in ("c0", "c1") for way in ("", "/worse", "/cut")]
+    each = ("", "/worse", "/cut", "/phrase-0", "/phrase-1")
+    ways = [f"{key}{way}" for key in ("c0", "c1") for way in each]
     assert [clip.key for clip in clips] == [*ways, "c2", "c2/cut"]
     for clip in clips:
         key, _, way = clip.key.partition("/")
         ((states, frames),) = encode([tone(int(key[1:]), seconds=2)], encoder)
         own = clip.shard[clip.begin :][: clip.states]
-        assert clip.is_cut == (way == "cut")
-        assert (clip.frames < frames) == (way == "cut")
-        if way != "cut":
+        is_part = way == "cut" or way.startswith("phrase")
+        assert clip.is_cut == is_part
+        assert (clip.frames < frames) == is_part
+        if not is_part:
             assert np.allclose(own, states, atol=0.05) == (way == "")
     with torch.no_grad():
         encoder.layer_norm.bias += 1.0
@@ -201,6 +203,11 @@ def test_of_what_is_cut_the_pieces_are_labelled_that_are_heard_before() -> None:
     assert [clip for clip, _ in found] == [whole, *cuts]
     assert [labels for _, labels in found] == [own, own, own[:1], own[:2], []]
     assert [clip for clip, _ in labelled([whole, *cuts], source)] == [whole]
+    phrases = [replace(whole.phrase(0), begin_frame=begin, frames=14) for begin in (5, 6)]
+    assert [labels for _, labels in labelled([whole, *phrases], source, encoder)][1:] == [
+        own[:2],
+        own[1:2],
+    ]
     assert not labelled([replace(whole, texts={})], source)
     short = replace(whole, frames=len(own) - 1)
     assert not labelled([short, replace(short.cut(), frames=2)], source, encoder)

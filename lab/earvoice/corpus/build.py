@@ -7,7 +7,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +28,8 @@ from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import (
     BRANCH_PICO_CLIPS,
     BRANCH_PICO_INPUTS,
+    BRANCH_PICO_SHORT_CLIPS,
+    BRANCH_SHORT_CLIPS,
     BRANCH_TALK_CLIPS,
     FOREIGN_LANGUAGES,
     FOREIGN_TALK_CLIPS,
@@ -59,6 +61,7 @@ from earvoice.corpus.voice import (
     draw_foreign_pico,
     draw_foreign_voice,
     draw_pico,
+    draw_training_voice,
     draw_unseen_voice,
 )
 
@@ -67,6 +70,7 @@ Recorded = Sequence[tuple[Clip, Path]]
 Saying = Callable[[Sequence[Pair], random.Random], Sound]
 Drawing = Callable[[str, random.Random], "Voice | None"]
 """From a language and luck to a voice, if there is one."""
+DrawingEnglish = Callable[[random.Random], Voice]
 Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
@@ -83,6 +87,9 @@ LONG_NOTHING_S = (8.0, 20.0)
 FOREIGN_TALK_S, SHORT_TALK_S, SHORT_TALK_SHARE = (1.0, 14.0), (0.8, 4.0), 0.4
 CHAT_SHARE, OTHER_LANGUAGE_SHARE = 0.5, 0.25
 ALIKE_SHARE, LEAST_ALIKE_LETTERS = 0.5, 5
+MOST_WORDS_OF_FEW = 3
+ROUND_FEW_S = (0.35, 0.6)
+"""Of silence at most before and after few words."""
 MOST_DRAWS = 200
 """Of pieces for one long clip; each has 0.3 s at least."""
 
@@ -100,8 +107,13 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
     def speaking(name: str, say_them: Saying) -> Callable[[Sequence[Sequence[Pair]]], Sounding]:
         return partial(_spoken, name, say_them, voices=voices, seed=seed)
 
+    foreign, few = foreign_talk(pairs), few_words(pairs)
+
     def talking(name: str, draw: Drawing) -> Callable[[Sequence[int]], Sounding]:
-        return partial(_foreign_talk, name, draw, voices, pairs, seed)
+        return partial(_foreign_talk, name, draw, voices, foreign, seed)
+
+    def answering(name: str, draw: DrawingEnglish) -> Callable[[Sequence[int]], Sounding]:
+        return partial(_answers, name, draw, voices, few, seed)
 
     shards = [
         *_shards("real", train, _real),
@@ -112,14 +124,20 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
         *_shards("nothing-long", range(LONG_NOTHING_CLIPS), partial(_long, voices, pairs, seed)),
         *_shards("nothing-talk", range(FOREIGN_TALK_CLIPS), talking("nothing-talk", _espeak)),
         *_shards(f"{BRANCH}talk", range(BRANCH_TALK_CLIPS), talking(f"{BRANCH}talk", _espeak)),
+        *_shards(
+            f"{BRANCH}short",
+            range(BRANCH_SHORT_CLIPS),
+            answering(f"{BRANCH}short", draw_training_voice),
+        ),
         *_shards("dev", dev, _real),
         *_shards("dev-telephone", with_words[::3], _on_telephone),
         *_shards("dev-noise", with_words[1::3], _in_noise),
     ]
     if is_installed():
-        name, said = f"{BRANCH}pico", f"{BRANCH}pico-spoken"
+        name, said, short = (f"{BRANCH}pico{kind}" for kind in ("", "-spoken", "-short"))
         shards += _shards(name, range(BRANCH_PICO_CLIPS), talking(name, draw_foreign_pico))
         shards += _shards(said, spoken[-BRANCH_PICO_INPUTS:], speaking(said, _by_pico))
+        shards += _shards(short, range(BRANCH_PICO_SHORT_CLIPS), answering(short, draw_pico))
     for source, split, count in HELD_OUT_SPOKEN:
         chosen = [
             pair
@@ -237,11 +255,35 @@ def _long(
         yield _nothing_clip(f"nothing-long-{number}", number, kind), sound
 
 
+@dataclass(frozen=True)
+class ForeignTalk:
+    """Texts in the target languages, by tag."""
+
+    chat: dict[str, list[str]]
+    """What people say to each other."""
+    all: dict[str, list[str]]
+    alike: dict[str, list[int]]
+    """Places in `chat` of what begins with a word that English chat begins with as well."""
+
+
+def foreign_talk(pairs: Sequence[Pair]) -> ForeignTalk:
+    """What the train texts have."""
+    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
+    chat = [pair for pair in said if pair.source in TALK_SOURCES]
+    english = {_first_word(pair.english) for pair in chat}
+    talk = _by_language(chat)
+    alike = {
+        tag: [n for n, text in enumerate(own) if _sounds_like_one_of(_first_word(text), english)]
+        for tag, own in talk.items()
+    }
+    return ForeignTalk(talk, _by_language(said), alike)
+
+
 def _foreign_talk(
     name: str,
     draw: Drawing,
     voices: list[Sound],
-    pairs: Sequence[Pair],
+    talk: ForeignTalk,
     seed: int,
     numbers: Sequence[int],
 ) -> Sounding:
@@ -250,19 +292,11 @@ def _foreign_talk(
     Half is what people say to each other, and half of that begins with a word that English begins
     with as well.
     """
-    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
-    chat = [pair for pair in said if pair.source in TALK_SOURCES]
-    english = {_first_word(pair.english) for pair in chat}
-    texts = [_by_language(part) for part in (chat, said)]
-    alike = {
-        tag: [n for n, text in enumerate(own) if _sounds_like_one_of(_first_word(text), english)]
-        for tag, own in texts[0].items()
-    }
 
     def spoken(tag: str, voice: Voice, text: str) -> tuple[str, Sound]:
         return f"language {tag}", speak(voice, text)
 
-    tags = [tag for tag in TARGET_LANGUAGES if texts[0][tag]]
+    tags = [tag for tag in TARGET_LANGUAGES if talk.chat[tag]]
     for number in numbers if tags else ():
         generator = random.Random(f"{seed}/{name}/{number}")
         tag = generator.choice(tags)
@@ -270,10 +304,10 @@ def _foreign_talk(
         if voice is None:
             continue
         is_chat = generator.random() < CHAT_SHARE
-        own = texts[0 if is_chat else 1][tag]
+        own = (talk.chat if is_chat else talk.all)[tag]
         first = generator.randrange(len(own))
-        if is_chat and alike[tag] and generator.random() < ALIKE_SHARE:
-            first = generator.choice(alike[tag])
+        if is_chat and talk.alike[tag] and generator.random() < ALIKE_SHARE:
+            first = generator.choice(talk.alike[tag])
         following = (own[(first + n) % len(own)] for n in range(MOST_DRAWS))
         pieces = (partial(spoken, tag, voice, text) for text in following)
         is_short = generator.random() < SHORT_TALK_SHARE
@@ -281,6 +315,57 @@ def _foreign_talk(
         kind, sound = one_after_another(pieces, seconds)
         clip = _nothing_clip(f"{name}-{number}", number, kind)
         yield clip, worsened(sound, voices, _generator(seed, clip.key), **MILDER)
+
+
+def few_words(pairs: Sequence[Pair]) -> list[list[str]]:
+    """English of one to three words up to a stop, in pools from which as much is drawn.
+
+    Two are what people say to each other, one is of other texts, one has the words of that talk.
+    """
+    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
+    chat = [pair.english for pair in said if pair.source in TALK_SOURCES]
+    other = [pair.english for pair in said if pair.source not in TALK_SOURCES]
+    words = {word.capitalize() for text in chat for word in re.findall(r"[A-Za-z']{2,}", text)}
+    pools = [
+        _phrases(chat),
+        _phrases(chat),
+        _phrases(other),
+        [f"{word}." for word in sorted(words)],
+    ]
+    return [pool for pool in pools if pool]
+
+
+def _phrases(texts: Iterable[str]) -> list[str]:
+    parts = (part.strip() for text in texts for part in re.findall(r"[^.!?,;:]+[.!?,;:]?", text))
+    return [
+        part
+        for part in parts
+        if len(part.split()) <= MOST_WORDS_OF_FEW and re.search(r"[A-Za-z]{2}", part)
+    ]
+
+
+def _answers(
+    name: str,
+    draw: DrawingEnglish,
+    voices: list[Sound],
+    few: list[list[str]],
+    seed: int,
+    numbers: Sequence[int],
+) -> Sounding:
+    """What somebody says who is asked something, between silence and silence."""
+    for number in numbers if few else ():
+        generator = random.Random(f"{seed}/{name}/{number}")
+        text = generator.choice(generator.choice(few))
+        try:
+            sound = say(draw(generator), text)
+        except SynthesisError as error:
+            sys.stderr.write(f"left out: {error}\n")
+            continue
+        before, after = (int(generator.uniform(0.0, s) * SAMPLE_RATE_HZ) for s in ROUND_FEW_S)
+        key, texts = f"{name}-{number}", {SOURCE_LANGUAGE: captioned(text)}
+        clip = Clip(key, "few words", "train", condition="synthesised", texts=texts)
+        padded = np.pad(sound, (before, after))
+        yield clip, worsened(padded, voices, _generator(seed, key), **MILDER)
 
 
 def _espeak(tag: str, generator: random.Random) -> Voice:

@@ -57,6 +57,8 @@ class Clip:
     texts: dict[str, str] = field(default_factory=dict)
     transcript: str = ""
     """As the source of the recording has it, often without case; empty where there is none."""
+    begin_frame: int = 0
+    """Of 40 ms, where in the recording the sound begins if it is a part of it."""
 
     @property
     def recording(self) -> str:
@@ -69,6 +71,10 @@ class Clip:
     def cut(self) -> Self:
         return replace(self, key=f"{self.key}/cut", condition="cut")
 
+    def phrase(self, number: int) -> Self:
+        """A part from a pause on."""
+        return replace(self, key=f"{self.key}/phrase-{number}", condition="cut")
+
     @property
     def is_worsened(self) -> bool:
         return self.key.endswith("/worse")
@@ -77,6 +83,10 @@ class Clip:
     def is_cut(self) -> bool:
         """Whether the sound ends somewhere within the words."""
         return self.condition == "cut"
+
+    @property
+    def is_phrase(self) -> bool:
+        return "/phrase-" in self.key
 
     @property
     def english(self) -> str | None:

@@ -80,6 +80,9 @@ FOREIGN_TALK_CLIPS = 600
 BRANCH_TALK_CLIPS, BRANCH_PICO_CLIPS, BRANCH_PICO_INPUTS = 5_000, 1_500, 1_500
 """For the CTC branch alone, eleven hours: more such talk, by espeak-ng and by Pico, and English by
 Pico, so that no voice is a sign of a language. What writes does not need so much of it."""
+BRANCH_SHORT_CLIPS, BRANCH_PICO_SHORT_CLIPS = 2_000, 1_000
+"""And English of one to three words by every engine, 80 minutes: answers are short, and where a
+branch hears nothing nothing is written."""
 TALK_SOURCES = ("customer-chat", "restaurant", "cocoa_mt", "xsid")
 HELD_OUT_SPOKEN = (
     ("customer-chat", "dev", 200),

@@ -23,6 +23,9 @@ WAVES_SHARE = 0.3
 _PACES = (0.85, 1.2)
 _GAIN_DB = (-15.0, 6.0)
 _LEAST_CUT_SAMPLES = 16_000
+_STEP, _QUIET = 320, 0.05
+"""In samples; and of the loudness, what a pause has at most."""
+_PAUSE_S, _BEFORE_PHRASE_S, _PHRASE_S = 0.24, 0.12, (0.8, 3.0)
 
 
 def read_sound(path: Path) -> Sound:
@@ -146,6 +149,28 @@ def cut_short(samples: Sound, generator: np.random.Generator) -> Sound:
     """As much as has been heard at some moment of a live stream, a second at least."""
     least = min(_LEAST_CUT_SAMPLES, len(samples))
     return samples[: int(generator.integers(least, len(samples) + 1))]
+
+
+def phrase(samples: Sound, generator: np.random.Generator, unit: int) -> tuple[int, Sound]:
+    """What is heard for a moment after a pause: the sample where it begins, and [n] float32.
+
+    Where nobody pauses in the midst of it, from the beginning on.
+
+    Args:
+        unit: it begins at a multiple of so many samples.
+    """
+    frames = samples[: len(samples) // _STEP * _STEP].reshape(-1, _STEP)
+    is_quiet = np.square(frames).mean(1) < (_QUIET * loudness(samples)) ** 2
+    count = int(_PAUSE_S * SAMPLE_RATE_HZ / _STEP)
+    pauses = np.convolve(is_quiet, np.ones(count), "valid") == count
+    ends = np.flatnonzero(pauses[:-1] & ~pauses[1:]) + count
+    ends = ends[ends - count > is_quiet.argmin()]
+    begin = 0
+    if len(ends):
+        speech = int(generator.choice(ends)) * _STEP
+        begin = int(speech - _BEFORE_PHRASE_S * SAMPLE_RATE_HZ) // unit * unit
+    length = int(generator.uniform(*_PHRASE_S) * SAMPLE_RATE_HZ)
+    return begin, samples[begin : begin + length]
 
 
 def babble(count: int, voices: list[Sound], generator: np.random.Generator) -> Sound:

@@ -183,8 +183,12 @@ def run_english(options: argparse.Namespace) -> None:
 
 
 def to_write(clips: Sequence[Heard]) -> list[Heard]:
-    """Those from which the layers for English learn."""
-    return [c for c in clips if c.english is not None and not c.key.startswith(BRANCH)]
+    """Those from which the layers for English learn: all are heard from the beginning."""
+    return [
+        clip
+        for clip in clips
+        if clip.english is not None and not clip.key.startswith(BRANCH) and not clip.begin_frame
+    ]
 
 
 def run_translations(options: argparse.Namespace) -> None:

@@ -54,7 +54,7 @@ def labelled(
 
     Args:
         encoder: hears where each piece of a whole clip is; without it clips that are cut are left
-            out. Of these the pieces are told that are heard before the cut.
+            out. Of these the pieces are told that are heard in what is left.
     """
     whole = {clip.key: clip for clip in clips if not clip.is_cut and not clip.is_worsened}
     found = []
@@ -71,8 +71,8 @@ def labelled(
             frames = piece_frames(log_probs.numpy(), own)
             if not frames:
                 continue
-            begun = sum(at < clip.frames - LATE_FRAMES for at in frames)
-            own = own[:begun]
+            begin, end = clip.begin_frame, clip.begin_frame + clip.frames - LATE_FRAMES
+            own = [piece for piece, at in zip(own, frames, strict=True) if begin <= at < end]
         if len(own) < clip.frames:
             found.append((clip, own))
     return found

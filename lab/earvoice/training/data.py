@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,16 @@ import torch
 from earvoice.corpus.build import BABBLING_CLIPS, SHARD_CLIPS
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.recipe import SOURCE_LANGUAGE
-from earvoice.corpus.sound import INT16_SCALE, Sound, as_int16, cut_short, read_sound, worsened
+from earvoice.corpus.sound import (
+    INT16_SCALE,
+    SAMPLE_RATE_HZ,
+    Sound,
+    as_int16,
+    cut_short,
+    phrase,
+    read_sound,
+    worsened,
+)
 from earvoice.corpus.states import SOUND_SUFFIX, write_shards
 from earvoice.training.teacher import english_of
 
@@ -29,6 +38,9 @@ if TYPE_CHECKING:
 D_MODEL = 384
 JOIN = 2
 HEARD_COLUMNS = 3
+FRAME_SAMPLES = JOIN * SAMPLE_RATE_HZ // 50
+PHRASES = 2
+"""Of each recording whose words are known."""
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
 
@@ -148,7 +160,7 @@ class Sounds:
 
 
 def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
-    """The clips with this encoder's states: as they are, recordings once worsened, all once cut.
+    """The clips with this encoder's states: as they are and cut; recordings worsened, in phrases.
 
     Args:
         folder: where the states are kept, part by part; those of another encoder, or of other
@@ -162,6 +174,8 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
             yield clip.worsened()
         if clip.said:
             yield clip.cut()
+            if sounds.is_recording(index):
+                yield from map(clip.phrase, range(PHRASES))
 
     todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]
     hearing = {n: t for n, t in encoder.state_dict().items() if not n.startswith("ctc.")}
@@ -170,7 +184,10 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     def made(number: int) -> Iterator[tuple[Clip, Sound]]:
         generator = np.random.default_rng((seed, number))
         for index, clip in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
-            if clip.is_cut:
+            if clip.is_phrase:
+                begin, sound = phrase(sounds.undisturbed(index), generator, FRAME_SAMPLES)
+                yield replace(clip, begin_frame=begin // FRAME_SAMPLES), sound
+            elif clip.is_cut:
                 yield clip, cut_short(sounds.undisturbed(index), generator)
             elif clip.is_worsened:
                 yield clip, sounds.drawn(index, generator)
