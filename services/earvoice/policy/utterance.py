@@ -15,8 +15,11 @@ from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
 ALIKE, OPENING, UNLIKE = 0.66, 0.55, 0.45
-"""From one likeness on encoder and decoder hear the same; from the next on a few words open an
-utterance; below the last they hear other things, as where nobody speaks the language."""
+"""From one likeness on encoder and decoder hear the same, however unsure the words are; from the next
+on a few words open an utterance; below the last they hear other things, as where nobody speaks the
+language."""
+FEW_LETTERS = 8
+"""So few are not compared: it is enough that about as many are heard."""
 LEAST_LETTERS, MOST_LETTERS = 4, 200
 """So many before a number can be compared; and so many are, however much is written."""
 _FIGURES = re.compile(r"\S*\d")
@@ -188,9 +191,13 @@ class Utterance(UtteranceState):
         is_heard = bool(transcript) or evidence.hears_nothing
         if not confidence.compares or not is_heard or self.start_sample > self.begin_sample:
             return is_sure
-        if is_sure and likeness(words, transcript) >= (UNLIKE if final else OPENING):
+        if not final:
+            return is_sure and likeness(words, transcript) >= OPENING
+        if is_sure and agreement(words, transcript) >= UNLIKE:
             return True
-        return final and likeness(words, transcript, whole=True) >= ALIKE
+        # The surer the words are the less alike they need be.
+        least = max(UNLIKE, ALIKE - sure / len(words) / 2)
+        return likeness(words, transcript, whole=True) >= least
 
     def forget(self, token_count: int, start_sample: int) -> None:
         """Forget committed tokens, and the audio before a position."""
@@ -212,6 +219,21 @@ class Utterance(UtteranceState):
         self.policy = policy
 
 
+def agreement(words: Sequence[Word], transcript: str) -> float:
+    """Their likeness, or of few letters the share of them that is heard, whichever they are.
+
+    Of "Bye." the encoder may hear "f hie"; of a word of another language it hears nothing.
+    """
+    written = _letters(written_text((word.starts_word, word.utf8) for word in words))
+    if not written or len(written) > FEW_LETTERS:
+        return likeness(words, transcript)
+    return len(_letters(transcript)) / len(written)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
+
+
 def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> float:
     """Twice the letters that decoder's and encoder's text share in order, of all of both.
 
@@ -227,8 +249,7 @@ def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> 
     text = written_text((word.starts_word, word.utf8) for word in words)
     before = _FIGURES.split(text, maxsplit=1)[0]
     ours, theirs = (
-        "".join(filter(str.isalnum, each)).casefold()[:MOST_LETTERS]
-        for each in (text if whole else before, transcript)
+        _letters(each)[:MOST_LETTERS] for each in (text if whole else before, transcript)
     )
     if not whole:
         if before != text and len(ours) < LEAST_LETTERS:

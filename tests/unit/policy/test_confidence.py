@@ -16,7 +16,7 @@ from earvoice.policies import Edatt
 from earvoice.policies.base import Token
 from earvoice.policy.event import SessionTotals, TailChanged, UtteranceEnded, WordsReleased
 from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing
-from earvoice.policy.utterance import ALIKE, OPENING, likeness
+from earvoice.policy.utterance import ALIKE, OPENING, UNLIKE, agreement, likeness
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import ResponseWriter
 from earvoice.policy.words import CommitTime, StageTimings, Word, join_pieces
@@ -242,7 +242,7 @@ PARTS = (
     ],
 )
 def test_letters_that_both_have_heard(written: str, transcript: str, *, alike: bool):
-    """Blanks, marks and case are not heard; two thirds of the letters are enough."""
+    """Blanks, marks and case are not heard; of words that are not sure two thirds are enough."""
     words = [word(text, -3.0) for text in written.split()]
     assert (likeness(words, transcript, whole=True) >= ALIKE) == alike
 
@@ -269,6 +269,24 @@ def test_so_much_of_the_transcript_as_there_are_words_is_compared(
     assert (likeness(words, transcript) < OPENING) == unlike
 
 
+@pytest.mark.parametrize(
+    ("written", "transcript", "agrees"),
+    [
+        ("Bye.", "f hie", True),
+        ("Two.", "t", False),
+        ("Hi.", "", False),
+        ("-", "f", False),
+        ("A regular one", "f hie fol an dre", False),
+        ("A regular one", "a reguler won", True),
+    ],
+)
+def test_of_few_letters_it_is_enough_that_as_many_are_heard(
+    written: str, transcript: str, *, agrees: bool
+):
+    words = [word(text, -0.1) for text in written.split()]
+    assert (agreement(words, transcript) >= UNLIKE) == agrees
+
+
 def test_a_letter_in_two_pieces_is_heard_as_one():
     """Pieces are released one by one where tokens are committed."""
     pieces = [Word(b"k\xc3", True, 0, 0, 0, NOW), Word(b"\xbcche", False, 0, 0, 0, NOW)]
@@ -276,21 +294,28 @@ def test_a_letter_in_two_pieces_is_heard_as_one():
 
 
 @pytest.mark.parametrize(
-    ("texts", "are_captions", "count"),
-    [(("he", "art"), True, 2), (("un", "told"), True, 0), (("he", "art"), False, 0)],
+    ("texts", "probability", "are_captions", "count"),
+    [
+        (("he", "art"), 0.1, True, 2),
+        (("un", "told"), 0.1, True, 0),
+        (("hea", "xy"), 0.1, True, 0),
+        (("hea", "xy"), 0.4, True, 2),
+        (("he", "xyz"), 0.4, True, 0),
+        (("he", "art"), 0.1, False, 0),
+    ],
 )
 def test_what_encoder_and_decoder_both_hear_is_understood(
-    texts: tuple[str, str], count: int, *, are_captions: bool
+    texts: tuple[str, str], probability: float, count: int, *, are_captions: bool
 ):
-    """However unsure the model is of it: "heard" is what the encoder tells."""
+    """However unsure the model is of it, and sooner if it is less so: the encoder hears "heard"."""
     options = with_options(confidence=Confidence(least=0.5, by_agreement=are_captions))
 
     def say(number: int, states: int):
         row = [1.0] * states
-        return [make_token(10 + number, texts[number], attention=row, probability=0.1)]
+        return [make_token(10 + number, texts[number], attention=row, probability=probability)]
 
     events = run_session([seconds(0.4)], options, decoder=ScriptedDecoder(word=say))
-    assert [item.confidence for item in items_of(events)] == pytest.approx([0.1] * count)
+    assert [item.confidence for item in items_of(events)] == pytest.approx([probability] * count)
 
 
 @pytest.mark.parametrize(
