@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "19"
+VERSION = "20"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""

@@ -15,9 +15,9 @@ from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 LOOPING_SEGMENTS = 3
 """After so many segments in which a loop let nothing through, none will."""
 ALIKE, OPENING, UNLIKE = 0.66, 0.55, 0.45
-"""From one likeness on encoder and decoder hear the same, however unsure the words are; from the next
-on a few words open an utterance; below the last they hear other things, as where nobody speaks the
-language."""
+"""From one likeness on encoder and decoder hear the same, whatever the words' confidence; from the
+next on a few words open an utterance; below the last they hear other things, as where nobody speaks
+the language."""
 FEW_LETTERS = 8
 """So few are not compared: it is enough that about as many are heard."""
 LEAST_LETTERS, MOST_LETTERS = 4, 200
