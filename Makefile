@@ -14,7 +14,7 @@ CTC_MINUTES ?= 24
 ENGLISH_MINUTES ?= 75
 TRANSLATION_MINUTES ?= 240
 ENCODER_MINUTES ?= 100
-LABELS_MINUTES ?= 90
+LABELS_MINUTES ?= 190
 ATTUNE_MINUTES ?= 35
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
