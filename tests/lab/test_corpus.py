@@ -174,11 +174,10 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         Pair("customer-chat", "Hello.", "test", {"de": "Hallo.", "es": "Hola."}),
         Pair("gnome_help", "Close it.", "train", {"de": "Beenden.", "es": "Salir."}),
     ]
+    talk = build.foreign_talk(pairs)
     for number in range(1, 5):
         said.clear()
-        ((clip, made),) = build._foreign_talk(
-            "talk", build._espeak, [], build.foreign_talk(pairs), 1, [number]
-        )
+        ((clip, made),) = build._foreign_talk("talk", build._espeak, [], talk, 1, [number])
         assert len({language for language, _ in said}) == 1
         own = texts[clip.condition.removeprefix("language ")]
         assert {text for _, text in said} - {"-"} == {own}
@@ -186,16 +185,7 @@ def test_talk_in_another_language_says_nothing_however_it_begins(
         assert 0.7 * 16_000 <= len(made) <= 18 * 16_000
         before = [*said]
         said.clear()
-        assert (
-            len(
-                [
-                    *build._foreign_talk(
-                        "talk", build._espeak, [], build.foreign_talk(pairs), 1, [number]
-                    )
-                ]
-            )
-            == 1
-        )
+        assert len([*build._foreign_talk("talk", build._espeak, [], talk, 1, [number])]) == 1
         assert said == before
 
 
@@ -210,16 +200,8 @@ def test_a_quarter_of_that_talk_begins_as_english_may(monkeypatch: pytest.Monkey
     monkeypatch.setattr(clips, "speak_with_espeak_timed", speak)
     texts = ["Hallo, wer spricht da?", *(f"Das kostet {n} Euro." for n in range(50))]
     pairs = [Pair("customer-chat", "Hello there.", "train", {"de": text}) for text in texts]
-    assert (
-        len(
-            [
-                *build._foreign_talk(
-                    "talk", build._espeak, [], build.foreign_talk(pairs), 1, range(80)
-                )
-            ]
-        )
-        == 80
-    )
+    talk = build.foreign_talk(pairs)
+    assert len([*build._foreign_talk("talk", build._espeak, [], talk, 1, range(80))]) == 80
     assert 10 <= firsts.count(texts[0]) <= 30
 
 

@@ -200,11 +200,6 @@ def _spoken(
 ) -> Sounding:
     for sentences in part:
         english = " ".join(pair.english for pair in sentences)
-        try:
-            sound = say_them(sentences, random.Random(f"{seed}/{english}"))
-        except SynthesisError as error:
-            sys.stderr.write(f"left out: {error}\n")
-            continue
         texts = {
             tag: " ".join(pair.translations[tag] for pair in sentences)
             for tag in sentences[0].translations
@@ -212,7 +207,18 @@ def _spoken(
         key = f"{name}-{zlib.crc32(english.encode()):08x}"
         texts[SOURCE_LANGUAGE] = " ".join(captioned(pair.english) for pair in sentences)
         clip = Clip(key, sentences[0].source, "train", condition="synthesised", texts=texts)
-        yield clip, worsened(sound, voices, _generator(seed, key), **MILDER)
+        generator = random.Random(f"{seed}/{english}")
+        yield from _synthesised(clip, partial(say_them, sentences, generator), voices, seed)
+
+
+def _synthesised(clip: Clip, make: Callable[[], Sound], voices: list[Sound], seed: int) -> Sounding:
+    """The clip as it may arrive; nothing if it could not be said."""
+    try:
+        sound = make()
+    except SynthesisError as error:
+        sys.stderr.write(f"left out: {error}\n")
+        return
+    yield clip, worsened(sound, voices, _generator(seed, clip.key), **MILDER)
 
 
 def _by_pico(sentences: Sequence[Pair], generator: random.Random) -> Sound:
@@ -268,8 +274,7 @@ class ForeignTalk:
 
 def foreign_talk(pairs: Sequence[Pair]) -> ForeignTalk:
     """What the train texts have."""
-    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
-    chat = [pair for pair in said if pair.source in TALK_SOURCES]
+    said, chat = _said_and_chat(pairs)
     english = {_first_word(pair.english) for pair in chat}
     talk = _by_language(chat)
     alike = {
@@ -277,6 +282,12 @@ def foreign_talk(pairs: Sequence[Pair]) -> ForeignTalk:
         for tag, own in talk.items()
     }
     return ForeignTalk(talk, _by_language(said), alike)
+
+
+def _said_and_chat(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """The train texts that are learned from, and of these what people say to each other."""
+    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
+    return said, [pair for pair in said if pair.source in TALK_SOURCES]
 
 
 def _foreign_talk(
@@ -322,16 +333,12 @@ def few_words(pairs: Sequence[Pair]) -> list[list[str]]:
 
     Two are what people say to each other, one is of other texts, one has the words of that talk.
     """
-    said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
-    chat = [pair.english for pair in said if pair.source in TALK_SOURCES]
-    other = [pair.english for pair in said if pair.source not in TALK_SOURCES]
-    words = {word.capitalize() for text in chat for word in re.findall(r"[A-Za-z']{2,}", text)}
-    pools = [
-        _phrases(chat),
-        _phrases(chat),
-        _phrases(other),
-        [f"{word}." for word in sorted(words)],
-    ]
+    said, chat = _said_and_chat(pairs)
+    other = _phrases(pair.english for pair in said if pair.source not in TALK_SOURCES)
+    texts = [pair.english for pair in chat]
+    talk = _phrases(texts)
+    words = {word.capitalize() for text in texts for word in re.findall(r"[A-Za-z']{2,}", text)}
+    pools = [talk, talk, other, [f"{word}." for word in sorted(words)]]
     return [pool for pool in pools if pool]
 
 
@@ -353,19 +360,18 @@ def _answers(
     numbers: Sequence[int],
 ) -> Sounding:
     """What somebody says who is asked something, between silence and silence."""
+
+    def said(text: str, generator: random.Random) -> Sound:
+        sound = say(draw(generator), text)
+        around = [int(generator.uniform(0.0, s) * SAMPLE_RATE_HZ) for s in ROUND_FEW_S]
+        return np.pad(sound, around)
+
     for number in numbers if few else ():
         generator = random.Random(f"{seed}/{name}/{number}")
         text = generator.choice(generator.choice(few))
-        try:
-            sound = say(draw(generator), text)
-        except SynthesisError as error:
-            sys.stderr.write(f"left out: {error}\n")
-            continue
-        before, after = (int(generator.uniform(0.0, s) * SAMPLE_RATE_HZ) for s in ROUND_FEW_S)
-        key, texts = f"{name}-{number}", {SOURCE_LANGUAGE: captioned(text)}
-        clip = Clip(key, "few words", "train", condition="synthesised", texts=texts)
-        padded = np.pad(sound, (before, after))
-        yield clip, worsened(padded, voices, _generator(seed, key), **MILDER)
+        texts = {SOURCE_LANGUAGE: captioned(text)}
+        clip = Clip(f"{name}-{number}", "few words", "train", condition="synthesised", texts=texts)
+        yield from _synthesised(clip, partial(said, text, generator), voices, seed)
 
 
 def _espeak(tag: str, generator: random.Random) -> Voice:

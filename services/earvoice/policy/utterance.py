@@ -224,10 +224,14 @@ def agreement(words: Sequence[Word], transcript: str) -> float:
 
     Of "Bye." the encoder may hear "f hie"; of a word of another language it hears nothing.
     """
-    written = _letters(written_text((word.starts_word, word.utf8) for word in words))
-    if not written or len(written) > FEW_LETTERS:
+    count = len(_letters(_text_of(words)))
+    if not 0 < count <= FEW_LETTERS:
         return likeness(words, transcript)
-    return len(_letters(transcript)) / len(written)
+    return len(_letters(transcript)) / count
+
+
+def _text_of(words: Sequence[Word]) -> str:
+    return written_text((word.starts_word, word.utf8) for word in words)
 
 
 def _letters(text: str) -> str:
@@ -246,7 +250,7 @@ def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> 
             there are letters, and where a number leaves too few of these, 1 is returned if
             anything was heard.
     """
-    text = written_text((word.starts_word, word.utf8) for word in words)
+    text = _text_of(words)
     before = _FIGURES.split(text, maxsplit=1)[0]
     ours, theirs = (
         _letters(each)[:MOST_LETTERS] for each in (text if whole else before, transcript)
