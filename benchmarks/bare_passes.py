@@ -95,6 +95,9 @@ class _TapedModel:
     def open_voice_activity(self) -> Any:
         return _Stream(self._model.open_voice_activity, self._tape)
 
+    def open_encoding(self) -> Any:
+        return _Stream(self._model.open_encoding, self._tape)
+
     def encode(self, features: Any) -> Any:
         kept = features.copy()
         self._tape.add("encoder", lambda: self._model.encode(kept))

@@ -60,6 +60,9 @@ class TimedModel:
     def open_features(self) -> Any:
         return self._watch.wrap("features", self._model.open_features())
 
+    def open_encoding(self) -> Any:
+        return self._watch.wrap("network", self._model.open_encoding())
+
     def open_voice_activity(self) -> Any:
         return self._watch.wrap("voice activity", self._model.open_voice_activity())
 

@@ -290,6 +290,9 @@ class FakeNetwork:
             frame_labels=labels,
         )
 
+    def open_encoding(self) -> Callable[[Samples], Encoding]:
+        return self.encode
+
     def transcribe(self, labels: Sequence[int]) -> str:
         return " ".join(str(label) for label in labels)
 

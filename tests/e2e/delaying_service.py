@@ -53,6 +53,9 @@ class StateNetwork:
         states = bytes(count * self._network.dimension * 4)
         return Encoding(states, label * count, (1,) * count, label * count)
 
+    def open_encoding(self):
+        return self.encode
+
 
 class WordStrategy:
     """Says one word and ends the sentence, whatever it is given, and takes its time for it."""

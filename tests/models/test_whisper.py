@@ -208,6 +208,51 @@ def test_prepared_for_inference_it_gives_the_same(dtype: torch.dtype, frames: in
         torch.testing.assert_close(logits[0], expected[row], atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_growing_utterance_keeps_what_has_heard_enough(prepared: bool) -> None:
+    """Until then it is heard whole; then early states stay, and only their ends are heard on."""
+    network = random_network(_config(tail_ms=100, lookahead_ms=640, compression="none"))
+    if prepared:
+        network.prepare_inference(torch.float32)
+    features, encode = _features(SOUND), network.encoder.open_utterance()
+    # Two steps of 640 ms complete 127 frames of 10 ms, of which 63 have heard as much: 15 states.
+    for frames in (60, 127):
+        early, is_whole = encode(features[:frames])
+        assert is_whole
+        whole = network.encoder.encode(features[:frames])
+        torch.testing.assert_close(early.states, whole.states, atol=1e-5, rtol=0)
+        torch.testing.assert_close(early.ctc_log_probs, whole.ctc_log_probs, atol=1e-4, rtol=0)
+    late, is_whole = encode(features[:180])
+    assert not is_whole
+    assert late.states.shape == (45, 32)
+    assert torch.equal(late.states[:15], early.states[:15])
+    assert torch.equal(late.ctc_log_probs[:15], early.ctc_log_probs[:15])
+    assert not torch.allclose(late.states[15:31], early.states[15:31], atol=1e-3)
+
+
+@pytest.mark.parametrize("cut", [7, 64, 127, 300])
+def test_what_a_growing_utterance_keeps_is_a_function_of_its_sound(cut: int) -> None:
+    """However often it was asked for, and where: after a resume all of the sound comes at once."""
+    encoder = random_network(_config(tail_ms=100, lookahead_ms=640, compression="none")).encoder
+    features, encode = _features(SOUND), encoder.open_utterance()
+    at_once, _ = encoder.open_utterance()(features)
+    for frames in range(cut, len(features), cut):
+        encode(features[:frames])
+    grown, _ = encode(features)
+    torch.testing.assert_close(grown.states, at_once.states, atol=1e-5, rtol=0)
+    assert grown.labels.tolist() == at_once.labels.tolist()
+
+
+def test_without_lookahead_all_is_heard_anew() -> None:
+    """As every other family does."""
+    encoder = random_network(_config(tail_ms=100)).encoder
+    features, encode = _features(SOUND), encoder.open_utterance()
+    for frames in (127, 320):
+        grown, is_whole = encode(features[:frames])
+        assert is_whole
+        assert torch.equal(grown.states, encoder.encode(features[:frames]).states)
+
+
 def test_a_hypothesis_is_as_long_as_there_are_positions() -> None:
     """Learned positions end, and the decoder says so instead of repeating one."""
     decoder = random_network(_config()).decoder

@@ -215,8 +215,8 @@ BEAMS = ((1, 1), (5, 1), (5, 5))
 def run(options: argparse.Namespace) -> None:
     """Train with each weight of the lag on some hundred spoken turns; a row for each."""
     parts = read_parts(options.model)
-    checkpoint, device = load_checkpoint(options.model), torch.device("cpu")
-    network = EncoderModel(checkpoint, load_speech_detector(), device=device)
+    checkpoint = load_checkpoint(options.model)
+    network = EncoderModel(checkpoint, load_speech_detector())
     turns = read_turns(options.data / "text", "train", TURNS)
     held_out = read_turns(options.data / "text", "dev", HELD_OUT)
     heard, heard_dev = (

@@ -101,8 +101,8 @@ def _loss(
 def run(options: argparse.Namespace) -> None:
     """Every training, written with every k, and what offline training gains at each."""
     parts = read_parts(options.model)
-    checkpoint, device = load_checkpoint(options.model), torch.device("cpu")
-    network = EncoderModel(checkpoint, load_speech_detector(), device=device)
+    checkpoint = load_checkpoint(options.model)
+    network = EncoderModel(checkpoint, load_speech_detector())
     text = options.data / "text"
     turns = read_turns(text, "train", TURNS, MOST_WORDS)
     held_out = read_turns(text, "dev", HELD_OUT, MOST_WORDS)

@@ -16,6 +16,7 @@ from earvoice.encoder.text import TextNetwork
 from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
+from earvoice.models.ctc import Encoded
 from earvoice.models.errors import ModelError
 from earvoice.models.frontend import SHIFT_SAMPLES, feature_stream, frame_count
 from earvoice.models.serving import load_served
@@ -51,7 +52,6 @@ class EncoderModel:
         checkpoint: Checkpoint,
         detector: SpeechDetector,
         *,
-        device: torch.device,
         name: str = "",
     ) -> None:
         config = checkpoint.config
@@ -65,7 +65,6 @@ class EncoderModel:
             _label_kind(self._vocabulary, label) for label in range(len(self._vocabulary))
         ]
         self._encoder = checkpoint.network.encoder
-        self._device = device
         self._analysis = checkpoint.family.open_analysis()
         self.feature_context_frames = -(-self._analysis.lead_samples // SHIFT_SAMPLES)
         self._normalisation = checkpoint.normalisation
@@ -82,16 +81,29 @@ class EncoderModel:
         return speech_stream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
-        output = self._encoder.encode(torch.from_numpy(features).to(self._device))
-        return Encoding(
-            states=output.states.float().cpu().numpy().astype("<f4", copy=False).tobytes(),
-            labels=tuple(output.labels.tolist()),
-            run_lengths=tuple(output.run_lengths.tolist()),
-            frame_labels=tuple(output.frame_labels.tolist()),
-        )
+        return _encoding(self._encoder.encode(torch.from_numpy(features)))
+
+    def open_encoding(self) -> Callable[[Samples], Encoding]:
+        encode_growing = self._encoder.open_utterance()
+
+        def encode(features: Samples) -> Encoding:
+            encoded, is_whole = encode_growing(torch.from_numpy(features))
+            return _encoding(encoded, is_whole=is_whole)
+
+        return encode
 
     def transcribe(self, labels: Sequence[int]) -> str:
         return self._vocabulary.decode(labels)
+
+
+def _encoding(encoded: Encoded, *, is_whole: bool = True) -> Encoding:
+    return Encoding(
+        states=encoded.states.float().cpu().numpy().astype("<f4", copy=False).tobytes(),
+        labels=tuple(encoded.labels.tolist()),
+        run_lengths=tuple(encoded.run_lengths.tolist()),
+        frame_labels=tuple(encoded.frame_labels.tolist()),
+        is_whole=is_whole,
+    )
 
 
 def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:
@@ -163,6 +175,9 @@ class WrappedNetwork:
         data = states.cpu().numpy().astype("<f4", copy=False).tobytes()
         return Encoding(data, labels=(), run_lengths=(1,) * len(states), frame_labels=())
 
+    def open_encoding(self) -> Callable[[Samples], Encoding]:
+        return self.encode
+
     def transcribe(self, labels: Sequence[int]) -> str:
         del labels
         return ""
@@ -178,7 +193,7 @@ def load_model(settings: EncoderSettings) -> Network | TextNetwork:
         if loaded.family.reads_words:
             network = TextModel(loaded, device=device, name=name)
         else:
-            network = EncoderModel(loaded, load_speech_detector(), device=device, name=name)
+            network = EncoderModel(loaded, load_speech_detector(), name=name)
         computed = {"device": str(device), "dtype": str(loaded.dtype)}
     else:
         check_utterance_limit(loaded, settings)
@@ -231,9 +246,11 @@ def _pass_s(network: Network | TextNetwork, clock_s: Callable[[], float]) -> flo
     noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
     segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
     features_of, speech_in = network.open_features(), network.open_voice_activity()
+    encode = network.open_encoding()
     earlier = features_of(noise[:-segment])
     speech_in(noise[:-segment])
+    encode(earlier)
     began_s = clock_s()
     speech_in(noise[-segment:])
-    network.encode(np.concatenate([earlier, features_of(noise[-segment:])]))
+    encode(np.concatenate([earlier, features_of(noise[-segment:])]))
     return clock_s() - began_s

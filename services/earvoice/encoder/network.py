@@ -23,6 +23,8 @@ class Encoding:
     """Encoder frames behind each state."""
     frame_labels: tuple[int, ...]
     """Greedy CTC label of every encoder frame; none where the model has no CTC head."""
+    is_whole: bool = True
+    """Whether each state has heard all of the sound; else some are as they were before."""
 
 
 NO_STATES = Encoding(b"", (), (), ())
@@ -74,6 +76,12 @@ class Network(Protocol):
 
     def encode(self, features: Samples) -> Encoding:
         """Encode [frames, bins] float32, frames ≥ 1."""
+
+    def open_encoding(self) -> Callable[[Samples], Encoding]:
+        """What encodes a fresh utterance again and again as it grows.
+
+        It takes all features so far, each time more of them. What it gives may not be whole.
+        """
 
     def transcribe(self, labels: Sequence[int]) -> str:
         """The text of a row of labels without blanks and repeats."""

@@ -25,9 +25,9 @@ Element = TypeVar("Element", bound=np.generic)
 class Utterance:
     """Audio since a position, its features and speech probabilities.
 
-    What is heard is a function of the samples alone: the resampler and the features carry nothing
-    that depends on how the audio was cut, the network sees the whole utterance each time, and an
-    end in the past gives what would have been heard had the rest never come.
+    What is heard is a function of the samples alone: the resampler, the features and what a network
+    keeps of earlier states carry nothing that depends on how the audio was cut. An end lets the
+    network hear the whole utterance, one in the past as if the rest had never come.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Utterance:
         self._features = GrowingArray(np.empty((0, network.feature_bins), np.float32))
         self._speech_in = network.open_voice_activity()
         self._probabilities: list[float] = []
+        self._encode_growing = network.open_encoding()
         self._encoded_frames = 0
         self._encoding = NO_STATES
 
@@ -79,7 +80,7 @@ class Utterance:
         spans = self._spans_until(self.received_count)
         frame_count = len(self._features)
         rests = skip_silence and not spans
-        encoding = NO_STATES if rests else self._encode(self._features.rows, frame_count)
+        encoding = NO_STATES if rests else self._encode()
         end_sample = self.end_sample
         return self.message(
             encoding, spans, frame_count, end_sample, final=False, transcribe=transcribe
@@ -93,12 +94,12 @@ class Utterance:
         """
         sample_count = end_sample - self.start_sample
         kept, tail = self._features_until(sample_count)
-        features = self._features.rows[:kept]
-        if len(tail):
-            encoding = self._network.encode(np.concatenate([features, tail]))
-        else:
-            encoding = self._encode(features, kept)
-        spans, frame_count = self._spans_until(sample_count), kept + len(tail)
+        frame_count, encoding = kept + len(tail), NO_STATES
+        if not len(tail) and kept == self._encoded_frames and self._encoding.is_whole:
+            encoding = self._encoding
+        elif frame_count:
+            encoding = self._network.encode(np.concatenate([self._features.rows[:kept], tail]))
+        spans = self._spans_until(sample_count)
         return self.message(
             encoding, spans, frame_count, end_sample, final=True, transcribe=transcribe
         )
@@ -116,13 +117,11 @@ class Utterance:
         tail = self._resampler.outputs(samples, begin, self._resampler.total_count(sample_count))
         return kept, self._network.open_features()(tail)[context:]
 
-    def _encode(self, features: Samples, frame_count: int) -> Encoding:
-        """Encode frames that no later audio changes; the same frames are not encoded twice."""
-        if frame_count == 0:
-            return NO_STATES
-        if frame_count != self._encoded_frames:
-            self._encoding = self._network.encode(features)
-            self._encoded_frames = frame_count
+    def _encode(self) -> Encoding:
+        """Encode the frames so far; the same ones are not encoded twice."""
+        if len(self._features) != self._encoded_frames:
+            self._encoding = self._encode_growing(self._features.rows)
+            self._encoded_frames = len(self._features)
         return self._encoding
 
     def _spans_until(self, sample_count: int) -> list[Span]:

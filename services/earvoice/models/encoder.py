@@ -1,6 +1,7 @@
 """The speech encoder: subsampler, layers, CTC head, compression in the middle."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import torch
@@ -15,10 +16,14 @@ from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
 from earvoice.models.inference import InferenceLinear, prepare_linears, rounded_rows
 from earvoice.models.relative_attention import position_rows
-from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer
+from earvoice.models.transformer import Dropout, EarlierRows, TokenPositions, TransformerLayer
 
 PLAIN_ROW_STEP = 8
 """Rows are rounded to it where no product compiles for their number, but the convolution does."""
+
+GrowingEncoder = Callable[[torch.Tensor], tuple[Encoded, bool]]
+"""From all features so far, as of `SpeechEncoder.encode`, to what it returns, and whether each of
+its states has heard all of them."""
 
 
 class SpeechEncoder(nn.Module):
@@ -52,14 +57,20 @@ class SpeechEncoder(nn.Module):
         Returns:
             Tensors without the axis of a batch, on the network's device.
         """
+        return alone(self(self.one_batch(features)))
+
+    def one_batch(self, features: torch.Tensor) -> torch.Tensor:
+        """[T, mel] → [1, T, mel] on the network's device."""
         if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != self.mel_bins:  # noqa: PLR2004 - two axes
             raise ModelError(
                 f"features have shape {tuple(features.shape)}; allowed: [T ≥ 1, {self.mel_bins}]"
             )
         # A network that is prepared for inference may have buffers alone.
-        device = next(chain(self.parameters(), self.buffers())).device
-        batch = self(features[None].to(device))
-        return Encoded(*(getattr(batch, field.name)[0] for field in dataclasses.fields(batch)))
+        return features[None].to(next(chain(self.parameters(), self.buffers())).device)
+
+    def open_utterance(self) -> GrowingEncoder:
+        """What encodes one utterance again and again as it grows."""
+        return lambda features: (self.encode(features), True)
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: see `earvoice.models.inference`."""
@@ -73,20 +84,30 @@ class SpeechEncoder(nn.Module):
         layers: nn.ModuleList,
         hidden: torch.Tensor,
         lengths: torch.Tensor | None,
+        earlier: Sequence[EarlierRows] = (),
         **positions: torch.Tensor | None,
     ) -> torch.Tensor:
         """[B, T, d] → [B, T, d]; for inference an utterance's rows are rounded once for all layers.
 
         Not where its length is given: masks are of T frames.
+
+        Args:
+            earlier: of each layer, rows that these follow; none if they are the first.
         """
         frames = hidden.shape[1]
         valid = None if lengths is None else valid_frames(lengths, frames)
         if self._prepared and hidden.shape[0] == 1 and lengths is None:
             rows = rounded_rows(frames) if self._packed else frames + -frames % PLAIN_ROW_STEP
             hidden = functional.pad(hidden, (0, 0, 0, rows - frames))
-        for layer in layers:
-            hidden = layer(hidden, valid, frames=frames, **positions)
+        for index, layer in enumerate(layers):
+            before = {"earlier": earlier[index]} if earlier else {}
+            hidden = layer(hidden, valid, frames=frames, **before, **positions)
         return hidden[:, :frames]
+
+
+def alone(batch: Encoded) -> Encoded:
+    """A batch of one utterance without the batch's axis."""
+    return Encoded(*(getattr(batch, field.name)[0] for field in dataclasses.fields(batch)))
 
 
 class PaperEncoder(SpeechEncoder):

@@ -151,6 +151,26 @@ class TokenPositions:
         return self._rows[:count]
 
 
+class EarlierRows:
+    """Keys and values of a layer's first rows, which stay as they are while others follow them."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[torch.Tensor, ...] = ()
+        self._all: tuple[torch.Tensor, ...] = ()
+
+    def followed_by(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """[B, heads, n, d_head] of the rows behind those kept → keys and values of all rows."""
+        self._all = (keys, values)
+        if self._kept:
+            pairs = zip(self._kept, self._all, strict=True)
+            self._all = tuple([torch.cat(pair, dim=2) for pair in pairs])
+        return self._all
+
+    def keep(self, rows: int) -> None:
+        """Keep the first rows of those told last."""
+        self._kept = tuple([part[:, :, :rows] for part in self._all])
+
+
 class TransformerLayer(nn.Module):
     """Self-attention, cross-attention, feed-forward; LayerNorm before each.
 
@@ -196,8 +216,9 @@ class TransformerLayer(nn.Module):
         frames: int | None = None,
         memory: torch.Tensor | None = None,
         seen: torch.Tensor | None = None,
+        earlier: EarlierRows | None = None,
     ) -> torch.Tensor:
-        """Compute the layer over whole utterances or texts.
+        """Compute the layer over whole utterances or texts, or over what follows earlier rows.
 
         Args:
             hidden: [B, R, d] residual stream.
@@ -205,6 +226,7 @@ class TransformerLayer(nn.Module):
             frames: rows from there on mean nothing; None for no such.
             memory: [B, S, d], the source.
             seen: [B, 1, 1 or R, S] bool, what each row sees of it.
+            earlier: rows before these, to which they attend too.
 
         Returns:
             [B, R, d] float32.
@@ -214,6 +236,8 @@ class TransformerLayer(nn.Module):
             # Padding is on the right, so what is seen one way is never padded.
             allowed = None if valid is None or self.causal else valid[:, None, None, :]
             keys, values = keys[:, :, :frames], values[:, :, :frames]
+            if earlier is not None:
+                keys, values = earlier.followed_by(keys, values)
             attended = self.self_attn.attend(query, keys, values, allowed, causal=self.causal)
             hidden = self.add_self(hidden, attended)
         if self.to_source and memory is not None:

@@ -7,6 +7,7 @@ averages, so nothing of the branch flows into what it reads.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -22,11 +23,11 @@ from earvoice.models.config import (
 )
 from earvoice.models.conformer import valid_frames
 from earvoice.models.ctc import Encoded, compress
-from earvoice.models.encoder import SpeechEncoder
+from earvoice.models.encoder import GrowingEncoder, SpeechEncoder, alone
 from earvoice.models.families import EncoderFamily
-from earvoice.models.frontend import MEL_BINS, SHIFT_SAMPLES, WINDOW_SAMPLES
+from earvoice.models.frontend import MEL_BINS, SHIFT_SAMPLES, WINDOW_SAMPLES, frame_count
 from earvoice.models.inference import StridedConvolution
-from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer
+from earvoice.models.transformer import Dropout, EarlierRows, TokenPositions, TransformerLayer
 from earvoice.runtime.parameter import ParameterError, parameter
 
 STATE_FRAMES = 2
@@ -35,6 +36,8 @@ DYNAMIC_RANGE = 8.0
 """Powers of ten below the utterance's loudest value that are heard."""
 PRETRAINED_MS = 30_000
 """What the pretrained network has heard at most; behind it labels and states are worth nothing."""
+KEEPING_STEP_MS = 640
+"""So often states of a growing utterance are kept: as often as segments end by default."""
 LOWEST = -10.0
 """Logarithm of the least energy that is told, that of digital silence."""
 
@@ -65,6 +68,11 @@ class WhisperConfig(FamilyConfig):
 
     The pretrained network has heard `PRETRAINED_MS` each time, most of them silent.
     """
+    lookahead_ms: int = parameter(0, minimum=0, maximum=30_000)
+    """Later sound that a state of a growing utterance has heard at least when it is kept as it is.
+
+    0 lets all of it be heard anew each time.
+    """
     ctc: CtcBranchConfig = dataclasses.field(default_factory=CtcBranchConfig)
 
     def check_together(self) -> None:
@@ -76,9 +84,14 @@ class WhisperConfig(FamilyConfig):
                 raise ParameterError(name, heads, f"divisors of {width}")
 
     @property
+    def joined_frames(self) -> int:
+        """Feature frames of one frame of joined states."""
+        return STATE_FRAMES * self.ctc.join_frames
+
+    @property
     def frame_shift_ms(self) -> int:
         """Time between two frames of joined states, in milliseconds."""
-        return FRAME_SHIFT_MS * STATE_FRAMES * self.ctc.join_frames
+        return FRAME_SHIFT_MS * self.joined_frames
 
     @property
     def longest_utterance_ms(self) -> int:
@@ -178,18 +191,39 @@ class WhisperEncoder(SpeechEncoder):
     def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         """See `SpeechEncoder.forward`; the features are those of `WhisperFilterbank`."""
         states, state_lengths = self.hear(features, lengths)
-        join = self.config.ctc.join_frames
-        joined = states.view(len(states), -1, join, self.config.d_model)
-        heard = None if lengths is None else state_lengths // join
-        ctc_log_probs = self.label(joined.flatten(2), heard)
+        joined = self.joined(states)
+        heard = None if lengths is None else state_lengths // self.config.ctc.join_frames
+        ctc_log_probs = self.label(joined, heard)
         if lengths is None:
             lengths = state_lengths.new_full(state_lengths.shape, features.shape[1])
+        return self.compressed(joined, ctc_log_probs, lengths)
+
+    def open_utterance(self) -> GrowingEncoder:
+        return (
+            GrowingUtterance(self).encode if self.config.lookahead_ms else super().open_utterance()
+        )
+
+    def joined(self, states: torch.Tensor) -> torch.Tensor:
+        """[B, S, d] → [B, T', join · d]."""
+        join = self.config.ctc.join_frames
+        return states.reshape(len(states), -1, join * self.config.d_model)
+
+    def compressed(
+        self, joined: torch.Tensor, ctc_log_probs: torch.Tensor, lengths: torch.Tensor
+    ) -> Encoded:
+        """What the decoder reads of the sound, without the silence after it.
+
+        Args:
+            joined: [B, T', join · d].
+            ctc_log_probs: [B, T', V+1].
+            lengths: [B] int64 feature frames of each utterance.
+        """
         # What looks at the last states, as EDAtt does, is to see the sound's end and no silence.
-        frame_lengths = -(-lengths // (STATE_FRAMES * join))
+        frame_lengths = -(-lengths // self.config.joined_frames)
         frames = int(frame_lengths.max())
-        ctc_log_probs = ctc_log_probs[:, :frames]
-        states = joined[:, :frames].mean(2)
-        return compress(states, frame_lengths, ctc_log_probs, self.config.compression)
+        parts = joined[:, :frames].reshape(len(joined), frames, -1, self.config.d_model)
+        log_probs = ctc_log_probs[:, :frames]
+        return compress(parts.mean(2), frame_lengths, log_probs, self.config.compression)
 
     def hear(
         self, features: torch.Tensor, lengths: torch.Tensor | None = None
@@ -217,10 +251,44 @@ class WhisperEncoder(SpeechEncoder):
         hidden = self.layer_norm(self._through(self.layers, self.dropout(hidden), heard))
         return hidden if valid is None else hidden * valid[..., None], state_lengths
 
-    def label(self, joined: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
-        """[B, T', join · d] states and [B] frames of each → [B, T', V+1] log-probabilities."""
-        hidden = self._through(self.ctc.layers, self.dropout(self.ctc.join(joined)), lengths)
-        return self._log_probs(hidden)
+    def hear_on(
+        self, features: torch.Tensor, first_frame: int, earlier: Sequence[EarlierRows]
+    ) -> torch.Tensor:
+        """As `hear`, from a frame of joined states on.
+
+        Args:
+            features: [1, T, 80], from the utterance's beginning.
+            earlier: of each layer, what it made of the states before.
+
+        Returns:
+            [1, S, d] float32.
+        """
+        sound, _ = self._with_tail(
+            features, features.new_full((1,), features.shape[1], dtype=torch.long)
+        )
+        # The first state reads two frames of features before its own; the convolutions' own states
+        # of these, which would need still earlier ones, are dropped.
+        begin = max(0, (first_frame - 1) * self.config.joined_frames)
+        first_state = first_frame * self.config.ctc.join_frames
+        hidden = self._convolved(sound[:, begin:], sound.new_empty(0), None)
+        hidden = hidden[:, first_state - begin // STATE_FRAMES :]
+        rows = self._positions.up_to(first_state + hidden.shape[1], hidden.device)
+        hidden = self._through(self.layers, hidden + rows[first_state:], None, earlier)
+        states: torch.Tensor = self.layer_norm(hidden)
+        return states
+
+    def label(
+        self,
+        joined: torch.Tensor,
+        lengths: torch.Tensor | None = None,
+        earlier: Sequence[EarlierRows] = (),
+    ) -> torch.Tensor:
+        """[B, T', join · d] states and [B] frames of each → [B, T', V+1] log-probabilities.
+
+        `earlier` is of each layer what it made of the frames before.
+        """
+        read = self.dropout(self.ctc.join(joined))
+        return self._log_probs(self._through(self.ctc.layers, read, lengths, earlier))
 
     def label_half_way(
         self, joined: torch.Tensor, lengths: torch.Tensor
@@ -249,7 +317,7 @@ class WhisperEncoder(SpeechEncoder):
 
         The number of frames becomes a multiple of what one joined frame takes.
         """
-        unit = STATE_FRAMES * self.config.ctc.join_frames
+        unit = self.config.joined_frames
         frames = features.shape[1]
         sound = valid_frames(lengths, frames)[..., None]
         loudest = features.masked_fill(~sound, LOWEST).amax((1, 2), keepdim=True)
@@ -273,6 +341,69 @@ class WhisperEncoder(SpeechEncoder):
         if valid is not None:
             hidden = hidden * valid_frames(lengths, hidden.shape[2])[:, None]
         return functional.gelu(self.conv2(hidden)).transpose(1, 2).float()
+
+
+def _frames_after_steps(count: int) -> int:
+    """Feature frames that so many steps of sound complete: then a segment ends, most often."""
+    samples = count * KEEPING_STEP_MS * SAMPLE_RATE_HZ // 1000
+    return frame_count(samples, WhisperFilterbank.lead_samples)
+
+
+class GrowingUtterance:
+    """An utterance that is heard again and again as it grows, and not all of it anew.
+
+    Every state hears all of the sound, so each changes with whatever follows; what comes seconds
+    later changes little. So every `KEEPING_STEP_MS` of sound states are kept as they are that have
+    heard `lookahead_ms` after them, with what each layer attends to. Later ones attend to these.
+    What is kept is a function of the sound alone, and not of when it was asked for.
+    """
+
+    def __init__(self, encoder: WhisperEncoder) -> None:
+        self._encoder = encoder
+        self._earlier = [EarlierRows() for _ in encoder.layers]
+        self._earlier_labelled = [EarlierRows() for _ in encoder.ctc.layers]
+        self._kept: tuple[torch.Tensor, ...] = ()
+        """[1, F, join · d] joined states and [1, F, V+1] log-probabilities."""
+        self._step_count = 0
+
+    @torch.inference_mode()
+    def encode(self, features: torch.Tensor) -> tuple[Encoded, bool]:
+        """See `GrowingEncoder`; another call has more features than the last."""
+        batch, config = self._encoder.one_batch(features), self._encoder.config
+        frames = batch.shape[1]
+        while (end := _frames_after_steps(self._step_count + 1)) <= frames:
+            self._step_count += 1
+            count = (end - config.lookahead_ms // FRAME_SHIFT_MS) // config.joined_frames
+            if count <= 0:
+                continue
+            is_whole = not self._kept
+            heard = self._hear(batch[:, :end])
+            self._kept = tuple([rows[:, :count] for rows in heard])
+            for layer in self._earlier:
+                layer.keep(count * config.ctc.join_frames)
+            for layer in self._earlier_labelled:
+                layer.keep(count)
+            if end == frames:
+                return self._encoded(heard, frames), is_whole
+        return self._encoded(self._hear(batch), frames), not self._kept
+
+    def _hear(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """[1, T, 80] → joined states and log-probabilities, what is kept of them included."""
+        encoder = self._encoder
+        count = self._kept[0].shape[1] if self._kept else 0
+        joined = encoder.joined(encoder.hear_on(features, count, self._earlier))
+        heard = (joined, encoder.label(joined, earlier=self._earlier_labelled))
+        if not self._kept:
+            return heard
+        return tuple([torch.cat(pair, dim=1) for pair in zip(self._kept, heard, strict=True)])
+
+    def _encoded(self, heard: tuple[torch.Tensor, ...], frames: int) -> Encoded:
+        joined, log_probs = heard
+        return alone(
+            self._encoder.compressed(
+                joined, log_probs, joined.new_full((1,), frames, dtype=torch.long)
+            )
+        )
 
 
 FAMILY = EncoderFamily(config=WhisperConfig, encoder=WhisperEncoder, analysis=WhisperFilterbank)

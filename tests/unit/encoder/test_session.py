@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,18 @@ def test_unchanged_audio_is_not_encoded_again(session, network):
     session.apply(audio(2))
     session.apply(finish(3, 1600))
     assert network.encoded_frames == [8]
+
+
+def test_an_end_lets_all_be_heard(network):
+    """What a growing utterance has kept of its states is no part of the final ones."""
+    encode = network.encode
+    network.open_encoding = lambda: lambda features: replace(encode(features), is_whole=False)
+    session = EncodeSession(network, 10_000)
+    session.apply(open_session())
+    session.apply(audio(1, silence(100)))
+    session.apply(audio(2))
+    session.apply(finish(3, 1600))
+    assert network.encoded_frames == [8, 8]
 
 
 def test_finish_in_the_past_hears_what_it_would_have_heard(network):
