@@ -169,6 +169,7 @@ class EarlierRows:
     def keep(self, rows: int) -> None:
         """Keep the first rows of those told last."""
         self._kept = tuple([part[:, :, :rows] for part in self._all])
+        self._all = ()
 
 
 class TransformerLayer(nn.Module):
