@@ -226,17 +226,23 @@ class WhisperEncoder(SpeechEncoder):
         return compress(parts.mean(2), frame_lengths, log_probs, self.config.compression)
 
     def hear(
-        self, features: torch.Tensor, lengths: torch.Tensor | None = None
+        self,
+        features: torch.Tensor,
+        lengths: torch.Tensor | None = None,
+        first_frame: int = 0,
+        earlier: Sequence[EarlierRows] = (),
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The pretrained part.
 
         Args:
             features: [B, T, 80] float32 of `WhisperFilterbank`.
             lengths: [B] int64 frames of each utterance, or None when nothing is padded.
+            first_frame: of joined states, from which on they are wanted; nothing is padded.
+            earlier: of each layer, what it made of the states before.
 
         Returns:
-            [B, S, d] float32 states of 20 ms, zero where padded, and their numbers [B] int64; the
-            silence after the sound included, S a multiple of what is joined.
+            [B, S, d] float32 states of 20 ms, zero where padded, and the utterances' numbers of
+            them [B] int64; the silence after the sound included, S a multiple of what is joined.
         """
         frames = features.shape[1]
         full = features.new_full(features.shape[:1], frames, dtype=torch.long)
@@ -245,37 +251,17 @@ class WhisperEncoder(SpeechEncoder):
         valid = None
         if lengths is not None:
             valid = valid_frames(state_lengths, hidden.shape[1] // STATE_FRAMES)
-        hidden = self._convolved(hidden, frame_lengths, valid)
-        hidden = hidden + self._positions.up_to(hidden.shape[1], hidden.device)
-        heard = None if lengths is None else state_lengths
-        hidden = self.layer_norm(self._through(self.layers, self.dropout(hidden), heard))
-        return hidden if valid is None else hidden * valid[..., None], state_lengths
-
-    def hear_on(
-        self, features: torch.Tensor, first_frame: int, earlier: Sequence[EarlierRows]
-    ) -> torch.Tensor:
-        """As `hear`, from a frame of joined states on.
-
-        Args:
-            features: [1, T, 80], from the utterance's beginning.
-            earlier: of each layer, what it made of the states before.
-
-        Returns:
-            [1, S, d] float32.
-        """
-        sound, _ = self._with_tail(
-            features, features.new_full((1,), features.shape[1], dtype=torch.long)
-        )
-        # The first state reads two frames of features before its own; the convolutions' own states
-        # of these, which would need still earlier ones, are dropped.
+        # The first state reads two frames of features before its own; what the convolutions make
+        # of these, which would need still earlier ones, is dropped.
         begin = max(0, (first_frame - 1) * self.config.joined_frames)
-        first_state = first_frame * self.config.ctc.join_frames
-        hidden = self._convolved(sound[:, begin:], sound.new_empty(0), None)
-        hidden = hidden[:, first_state - begin // STATE_FRAMES :]
-        rows = self._positions.up_to(first_state + hidden.shape[1], hidden.device)
-        hidden = self._through(self.layers, hidden + rows[first_state:], None, earlier)
-        states: torch.Tensor = self.layer_norm(hidden)
-        return states
+        first = first_frame * self.config.ctc.join_frames
+        hidden = self._convolved(hidden[:, begin:], frame_lengths, valid)
+        hidden = hidden[:, first - begin // STATE_FRAMES :]
+        hidden = hidden + self._positions.up_to(first + hidden.shape[1], hidden.device)[first:]
+        heard = None if lengths is None else state_lengths
+        hidden = self._through(self.layers, self.dropout(hidden), heard, earlier)
+        hidden = self.layer_norm(hidden)
+        return hidden if valid is None else hidden * valid[..., None], state_lengths
 
     def label(
         self,
@@ -391,7 +377,8 @@ class GrowingUtterance:
         """[1, T, 80] → joined states and log-probabilities, what is kept of them included."""
         encoder = self._encoder
         count = self._kept[0].shape[1] if self._kept else 0
-        joined = encoder.joined(encoder.hear_on(features, count, self._earlier))
+        states, _ = encoder.hear(features, first_frame=count, earlier=self._earlier)
+        joined = encoder.joined(states)
         heard = (joined, encoder.label(joined, earlier=self._earlier_labelled))
         if not self._kept:
             return heard
@@ -399,11 +386,8 @@ class GrowingUtterance:
 
     def _encoded(self, heard: tuple[torch.Tensor, ...], frames: int) -> Encoded:
         joined, log_probs = heard
-        return alone(
-            self._encoder.compressed(
-                joined, log_probs, joined.new_full((1,), frames, dtype=torch.long)
-            )
-        )
+        lengths = torch.full((1,), frames, device=joined.device)
+        return alone(self._encoder.compressed(joined, log_probs, lengths))
 
 
 FAMILY = EncoderFamily(config=WhisperConfig, encoder=WhisperEncoder, analysis=WhisperFilterbank)
