@@ -45,7 +45,7 @@ ATTUNED_SHARE = 0.2
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LEAST_EMPTY_PROBABILITY = 0.97
 """Of the sounds in which nobody says anything in English nearly all are surer."""
-TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12"
+TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12,held_words=1"
 CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
 SEGMENT_MS = 640
 """Words come earlier than with 800 ms, and are as good."""

@@ -75,7 +75,8 @@ class AgreementPolicy(DecisionPolicy):
 class LocalAgreement(AgreementPolicy):
     """LA-n (Liu 2020): the longest common prefix of n hypotheses (Polák 2022, equation 2).
 
-    What it compares of each may be limited; the decoder is halted there.
+    What it compares of each may be limited; the decoder is halted there. Their last words may be
+    held, for what a decoder writes where the sound breaks off is invented.
     """
 
     name: ClassVar[str] = "local_agreement"
@@ -89,6 +90,13 @@ class LocalAgreement(AgreementPolicy):
         default_text="all",
         help="how many behind the committed ones are compared, and the rest of a word",
     )
+    held_words: int = parameter(
+        0,
+        minimum=0,
+        maximum=64,
+        unit="words",
+        help="how many last ones of a hypothesis wait, though they are agreed on",
+    )
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
         # The beginning of the next word has to be seen, or this one could not be committed.
@@ -100,7 +108,15 @@ class LocalAgreement(AgreementPolicy):
         new = enumerate(hypothesis.tokens)
         ends = (index for index, token in new if self.is_decided(token, index))
         count = len(hypothesis.prefix) + next(ends, len(hypothesis.tokens))
-        return Decision(self.agree(hypothesis.prefix, hypothesis.token_ids[:count]))
+        agreed = self.agree(hypothesis.prefix, hypothesis.token_ids[:count])
+        return Decision(min(agreed, self._let_go(hypothesis)))
+
+    def _let_go(self, hypothesis: Hypothesis) -> int:
+        """Return how many new tokens stand before the words that are held."""
+        if not self.held_words:
+            return len(hypothesis.tokens)
+        starts = [index for index, token in enumerate(hypothesis.tokens) if token.starts_word]
+        return starts[-self.held_words] if len(starts) >= self.held_words else 0
 
 
 @dataclass(frozen=True)

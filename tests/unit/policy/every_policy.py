@@ -31,6 +31,7 @@ PARAMETERS = [
     LocalAgreement(2),
     LocalAgreement(3),
     LocalAgreement(2, compared_tokens=2),
+    LocalAgreement(2, held_words=1),
     SharedPrefix(1),
     SharedPrefix(3),
     WaitK(2),

@@ -112,6 +112,18 @@ def test_a_word_of_more_tokens_than_are_compared_is_committed():
     assert committable_count(hypothesis, decision.new_token_count, "word") == len(long)
 
 
+@pytest.mark.parametrize(
+    ("held_words", "later", "count"),
+    [(0, [], 4), (1, [], 3), (2, [], 1), (3, [], 0), (4, [], 0), (1, words(30, 31), 4)],
+)
+def test_local_agreement_holds_last_words_of_a_hypothesis(held_words, later, count):
+    """Though agreed on; where agreement stops before them nothing else is held."""
+    policy = LocalAgreement(n=2, held_words=held_words)
+    said = [make_token(5), make_token(6), make_token(7, starts=False), make_token(8)]
+    policy.decide(HEARD, make_hypothesis(said))
+    assert policy.decide(HEARD, make_hypothesis([*said, *later])).new_token_count == count
+
+
 def test_local_agreement_forgets_hypotheses_of_another_prefix():
     """After a change of prefix the past says nothing, and agreement starts anew."""
     policy = LocalAgreement(n=2)
