@@ -86,9 +86,12 @@ def test_a_language_may_have_layers_of_its_own(config: ModelConfig, prepared: bo
         decoder.prefill(TOKENS, decoder.open_cache(states, other), 1)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
+@pytest.mark.parametrize(
+    ("dtype", "kept_in_8_bits"),
+    [(torch.bfloat16, False), (torch.int8, False), (torch.float32, True), (torch.bfloat16, True)],
+)
 def test_the_likeliest_pieces_are_told_apart_where_products_round(
-    config: ModelConfig, dtype: torch.dtype
+    config: ModelConfig, dtype: torch.dtype, kept_in_8_bits: bool
 ) -> None:
     """Two that differ by a thousandth: in fewer bits their logits would be equal."""
     config = replace(config, decoder=replace(config.decoder, tied_embeddings=True))
@@ -97,6 +100,10 @@ def test_the_likeliest_pieces_are_told_apart_where_products_round(
     likeliest = int(decoder.prefill(TOKENS, decoder.open_cache(states), 1)[0][-1].argmax())
     unread = next(piece for piece in range(EOS + 1, 64) if piece not in (*TOKENS, likeliest))
     with torch.no_grad():
+        if kept_in_8_bits:
+            largest = decoder.embed_tokens.weight.abs().amax(1, keepdim=True)
+            scales = largest.clamp(min=1e-6) / 127
+            decoder.embed_tokens.weight.div_(scales).round_().mul_(scales)
         decoder.embed_tokens.weight[unread] = 1.001 * decoder.embed_tokens.weight[likeliest]
     network.prepare_inference(dtype)
     cache = decoder.open_cache(states)

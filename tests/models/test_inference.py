@@ -11,6 +11,7 @@ from earvoice.models.inference import (
     Activation,
     DepthwiseConvolution,
     InferenceLinear,
+    RoundedProduct,
     StridedConvolution,
     rounded_rows,
 )
@@ -95,6 +96,19 @@ def test_int8_hides_no_overflow(wrong: float) -> None:
     output = layer(inputs)
     assert not output[1].isfinite().any()
     assert torch.equal(output[[0, 2]], expected[[0, 2]])
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_weights_in_8_bits_are_multiplied_as_they_are(rows: int) -> None:
+    """What is rounded are inputs and products, to 8 bits of mantissa; other weights are refused."""
+    weight, inputs = _linear().weight, torch.randn(rows, 48)
+    scales = weight.abs().amax(1, keepdim=True) / 127
+    kept = (weight / scales).round() * scales
+    product = RoundedProduct.of(kept)
+    assert product is not None
+    expected = inputs @ kept.T
+    torch.testing.assert_close(product(inputs), expected, atol=0.02, rtol=0.01)
+    assert RoundedProduct.of(weight) is None
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 8, 41])

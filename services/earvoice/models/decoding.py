@@ -10,7 +10,12 @@ import torch
 from torch.nn import functional
 
 from earvoice.models.errors import ModelError
-from earvoice.models.inference import InferenceLinear, prepare_linears
+from earvoice.models.inference import (
+    FEW_ROWS_IN_8_BITS,
+    InferenceLinear,
+    RoundedProduct,
+    prepare_linears,
+)
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
 from earvoice.models.vocabulary import EOS
 
@@ -197,24 +202,59 @@ def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
         text, source = text + layer.to_itself, source + layer.to_source
 
 
+class TiedProjection:
+    """Logits as products with embeddings, of all pieces or of some, packed for inference.
+
+    Where products round, as fewer bits do, the likeliest pieces have the logit of float32 all the
+    same. In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of
+    them would be taken.
+    """
+
+    def __init__(
+        self, embeddings: torch.Tensor, dtype: torch.dtype, pieces: torch.Tensor | None = None
+    ) -> None:
+        """`embeddings` [V, d] float32, which are kept as they are; `pieces` [n] int64, or all."""
+        self._embeddings, self.pieces = embeddings, pieces
+        rows = embeddings.detach() if pieces is None else embeddings.detach()[pieces]
+        self._linear = InferenceLinear(rows, None, dtype)
+        self._few_rows = RoundedProduct.of(rows)
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[R, d] → [R, n] float32."""
+        if len(hidden) > FEW_ROWS_IN_8_BITS or self._few_rows is None:
+            product: torch.Tensor = self._linear(hidden)
+            return product if self._linear.dtype == torch.float32 else self._exact(product, hidden)
+        return self._exact(self._few_rows(hidden), hidden)
+
+    def _exact(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+        """With the likeliest computed anew, in place."""
+        best = logits.topk(min(EXACT_LOGITS, logits.shape[1])).indices
+        rows = self._embeddings[best if self.pieces is None else self.pieces[best]]
+        exact: torch.Tensor = rows @ hidden[:, :, None]
+        return logits.scatter_(1, best, exact[:, :, 0])
+
+
 class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
-    _listed: torch.Tensor | None = None
-    """Pieces on the shortlist, [n] int64, once their rows are packed."""
-    _rounds = False
-    """Whether products round logits, as fewer bits do; the embeddings are float32 all the same."""
+    _all: TiedProjection | None = None
+    _listed: TiedProjection | None = None
+    """Of the pieces on the shortlist."""
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: what is on the shortlist is a product of its own."""
-        self._rounds = dtype != torch.float32 and self.config.decoder.tied_embeddings
         if self.config.decoder.shortlist:
             if not self.shortlist[EOS]:
                 raise ModelError("shortlist lacks the end of a sentence; allowed: one that has it")
-            self._listed = self.shortlist.nonzero()[:, 0]
-            rows = self.embed_tokens.weight[self._listed]
-            self.listed_projection = InferenceLinear(rows, None, dtype)
+            pieces = self.shortlist.nonzero()[:, 0]
+            self._listed = TiedProjection(self.embed_tokens.weight, dtype, pieces)
+        if self.config.decoder.tied_embeddings:
+            self._all = TiedProjection(self.embed_tokens.weight, dtype)
+            del self.output_projection
         prepare_linears(self, dtype)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return super().logits(hidden) if self._all is None else self._all(hidden)
 
     @property
     def is_transducer(self) -> bool:
@@ -376,35 +416,17 @@ class CachedDecoder(TransformerDecoder):
         it translates: names and numbers are the same in every language.
         """
         if caches[0][0].pivot is None or not self.config.decoder.shortlist:
-            return self._exact_where_best(self.logits(hidden), hidden)
+            return self.logits(hidden)
         if self._listed is None:
             logits = self.logits(hidden).masked_fill_(self.shortlist == 0, -torch.inf)
         else:
             logits = hidden.new_full((len(hidden), self.config.target_pieces), -torch.inf)
-            listed = self._exact_where_best(self.listed_projection(hidden), hidden, self._listed)
-            logits[:, self._listed] = listed
+            logits[:, self._listed.pieces] = self._listed(hidden)
         for cache, rows in caches:
             if cache.pivot is not None and cache.pivot.copied is not None:
                 copied = cache.pivot.copied
                 logits[rows, copied] = hidden[rows] @ self.embed_tokens.weight[copied].T
         return logits
-
-    def _exact_where_best(
-        self, logits: torch.Tensor, hidden: torch.Tensor, pieces: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """[R, n] in place: what is likeliest has the logit of float32.
-
-        In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of
-        them would be taken.
-
-        Args:
-            pieces: [n], which the logits are of; None for all.
-        """
-        if not self._rounds:
-            return logits
-        best = logits.topk(min(EXACT_LOGITS, logits.shape[1])).indices
-        rows = self.embed_tokens.weight[best if pieces is None else pieces[best]]
-        return logits.scatter_(1, best, (rows @ hidden[:, :, None])[:, :, 0])
 
     def _step_through(
         self,
