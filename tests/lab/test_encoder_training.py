@@ -144,29 +144,25 @@ def test_the_branch_learns_from_states_and_a_run_goes_on(
     assert (again.learn(both, 1.0) < untaught).all()
 
 
-def test_what_this_encoder_hears_has_recordings_in_other_ways(tmp_path: Path) -> None:
-    """Worsened, cut, at other paces and in phrases."""
+def test_what_this_encoder_hears_has_recordings_worsened_cut_and_in_phrases(tmp_path: Path) -> None:
     source, target = vocabularies()
     encoder = WhisperEncoder(config(source, target)).eval()
-    sounds = tones(tmp_path, seconds=4)
+    sounds = tones(tmp_path, seconds=2)
     heard_by(encoder, sounds, tmp_path / "heard", seed=1)
     # What is there is read.
     clips = heard_by(encoder, sounds, tmp_path / "heard", seed=2)
-    each = ("", "/worse", "/cut", "/paced-0", "/paced-1", "/phrase-0", "/phrase-1")
+    each = ("", "/worse", "/cut", "/phrase-0", "/phrase-1")
     ways = [f"{key}{way}" for key in ("c0", "c1") for way in each]
     assert [clip.key for clip in clips] == [*ways, "c2", "c2/cut"]
     for clip in clips:
         key, _, way = clip.key.partition("/")
-        ((states, frames),) = encode([tone(int(key[1:]), seconds=4)], encoder)
+        ((states, frames),) = encode([tone(int(key[1:]), seconds=2)], encoder)
         own = clip.shard[clip.begin :][: clip.states]
         is_part = way == "cut" or way.startswith("phrase")
         assert clip.is_cut == is_part
-        if way in {"worse", "paced-0", "paced-1"}:
-            assert clip.frames != frames or not np.allclose(own, states, atol=0.05)
-            continue
         assert (clip.frames < frames) == is_part
         if not is_part:
-            assert np.allclose(own, states, atol=0.05)
+            assert np.allclose(own, states, atol=0.05) == (way == "")
     with torch.no_grad():
         encoder.layer_norm.bias += 1.0
     other = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()

@@ -68,10 +68,6 @@ class Clip:
     def worsened(self) -> Self:
         return replace(self, key=f"{self.key}/worse")
 
-    def paced(self, number: int) -> Self:
-        """At another pace and pitch, worsened."""
-        return replace(self, key=f"{self.key}/paced-{number}")
-
     def cut(self) -> Self:
         return replace(self, key=f"{self.key}/cut", condition="cut")
 
@@ -82,10 +78,6 @@ class Clip:
     @property
     def is_worsened(self) -> bool:
         return self.key.endswith("/worse")
-
-    @property
-    def is_paced(self) -> bool:
-        return "/paced-" in self.key
 
     @property
     def is_cut(self) -> bool:

@@ -183,14 +183,11 @@ def run_english(options: argparse.Namespace) -> None:
 
 
 def to_write(clips: Sequence[Heard]) -> list[Heard]:
-    """Those from which the layers for English learn: heard from the beginning, at their pace."""
+    """Those from which the layers for English learn: all are heard from the beginning."""
     return [
         clip
         for clip in clips
-        if clip.english is not None
-        and not clip.key.startswith(BRANCH)
-        and not clip.begin_frame
-        and not clip.is_paced
+        if clip.english is not None and not clip.key.startswith(BRANCH) and not clip.begin_frame
     ]
 
 

@@ -43,9 +43,6 @@ PHRASES = 2
 """Of each recording whose words are known."""
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
 """In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
-PACES = 2
-"""Of each recording whose words are known, as if others read it."""
-PACED = {"pace_share": 1.0, "noise_share": 0.5, "least_snr_db": 2.0}
 
 
 @dataclass(kw_only=True)
@@ -161,24 +158,9 @@ class Sounds:
             return sound
         return worsened(sound, self._voices, generator, **WORSE)
 
-    def made(self, index: int, clip: Heard, generator: np.random.Generator) -> tuple[Heard, Sound]:
-        """What is made of a clip, and how it sounds."""
-        if clip.is_phrase:
-            begin, sound = phrase(self.undisturbed(index), generator, FRAME_SAMPLES)
-            return replace(clip, begin_frame=begin // FRAME_SAMPLES), sound
-        if clip.is_paced:
-            return clip, worsened(self.undisturbed(index), self._voices, generator, **PACED)
-        if clip.is_cut:
-            return clip, cut_short(self.undisturbed(index), generator)
-        if clip.is_worsened:
-            return clip, self.drawn(index, generator)
-        return clip, self.undisturbed(index)
-
 
 def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
-    """The clips with this encoder's states, as they are and cut.
-
-    Of recordings also worsened, at other paces, in phrases.
+    """The clips with this encoder's states: as they are and cut; recordings worsened, in phrases.
 
     Args:
         folder: where the states are kept, part by part; those of another encoder, or of other
@@ -193,7 +175,6 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
         if clip.said:
             yield clip.cut()
             if sounds.is_recording(index):
-                yield from map(clip.paced, range(PACES))
                 yield from map(clip.phrase, range(PHRASES))
 
     todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]
@@ -203,7 +184,15 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     def made(number: int) -> Iterator[tuple[Clip, Sound]]:
         generator = np.random.default_rng((seed, number))
         for index, clip in todo[number * SHARD_CLIPS :][:SHARD_CLIPS]:
-            yield sounds.made(index, clip, generator)
+            if clip.is_phrase:
+                begin, sound = phrase(sounds.undisturbed(index), generator, FRAME_SAMPLES)
+                yield replace(clip, begin_frame=begin // FRAME_SAMPLES), sound
+            elif clip.is_cut:
+                yield clip, cut_short(sounds.undisturbed(index), generator)
+            elif clip.is_worsened:
+                yield clip, sounds.drawn(index, generator)
+            else:
+                yield clip, sounds.undisturbed(index)
 
     numbers = range(-(-len(todo) // SHARD_CLIPS))
     shards = [(f"{number:03d}", partial(made, number)) for number in numbers]
