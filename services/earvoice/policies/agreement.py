@@ -90,11 +90,12 @@ class LocalAgreement(AgreementPolicy):
         default_text="all",
         help="how many behind the committed ones are compared, and the rest of a word",
     )
-    held_words: int = parameter(
-        0,
-        minimum=0,
+    held_words: int | None = parameter(
+        None,
+        minimum=1,
         maximum=64,
         unit="words",
+        default_text="none",
         help="how many last ones of a hypothesis wait, though they are agreed on",
     )
 
@@ -113,7 +114,7 @@ class LocalAgreement(AgreementPolicy):
 
     def _let_go(self, hypothesis: Hypothesis) -> int:
         """Return how many new tokens stand before the words that are held."""
-        if not self.held_words:
+        if self.held_words is None:
             return len(hypothesis.tokens)
         starts = [index for index, token in enumerate(hypothesis.tokens) if token.starts_word]
         return starts[-self.held_words] if len(starts) >= self.held_words else 0

@@ -114,7 +114,7 @@ def test_a_word_of_more_tokens_than_are_compared_is_committed():
 
 @pytest.mark.parametrize(
     ("held_words", "later", "count"),
-    [(0, [], 4), (1, [], 3), (2, [], 1), (3, [], 0), (4, [], 0), (1, words(30, 31), 4)],
+    [(None, [], 4), (1, [], 3), (2, [], 1), (3, [], 0), (4, [], 0), (1, words(30, 31), 4)],
 )
 def test_local_agreement_holds_last_words_of_a_hypothesis(held_words, later, count):
     """Though agreed on; where agreement stops before them nothing else is held."""
