@@ -101,7 +101,7 @@ def test_int8_hides_no_overflow(wrong: float) -> None:
 @pytest.mark.parametrize("rows", [1, 4])
 def test_weights_in_8_bits_are_multiplied_as_they_are(rows: int) -> None:
     """What is rounded are inputs and products, to 8 bits of mantissa; other weights are refused."""
-    weight, inputs = _linear().weight, torch.randn(rows, 48)
+    weight, inputs = _linear(inputs=64).weight, torch.randn(rows, 64)
     scales = weight.abs().amax(1, keepdim=True) / 127
     kept = (weight / scales).round() * scales
     product = RoundedProduct.of(kept)
@@ -109,6 +109,14 @@ def test_weights_in_8_bits_are_multiplied_as_they_are(rows: int) -> None:
     expected = inputs @ kept.T
     torch.testing.assert_close(product(inputs), expected, atol=0.02, rtol=0.01)
     assert RoundedProduct.of(weight) is None
+
+
+@pytest.mark.parametrize(("inputs", "taken"), [(32, True), (33, False), (48, False), (64, True)])
+def test_what_would_be_read_beyond_the_end_is_not_multiplied_in_8_bits(
+    inputs: int, taken: bool
+) -> None:
+    """The product reads several inputs at once, whether they are there or not."""
+    assert (RoundedProduct.of(torch.ones(5, inputs)) is not None) == taken
 
 
 @pytest.mark.parametrize("frames", [1, 2, 3, 8, 41])

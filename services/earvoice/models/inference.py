@@ -47,6 +47,8 @@ STEPS_AN_OCTAVE = 4
 
 FEW_ROWS_IN_8_BITS = 4
 """Up to so many rows a product takes the time of reading its weights from memory."""
+INPUTS_AT_ONCE = 32
+"""What the product in 8 bits reads at once, on any processor; of a rest it reads beyond the end."""
 ALIKE = 1e-4
 """Of the distance of two numbers in 8 bits, what rounding to float32 may have moved them by."""
 
@@ -282,7 +284,7 @@ class RoundedProduct:
     @classmethod
     def of(cls, weight: torch.Tensor) -> "RoundedProduct | None":
         """For an [out, in] float32 weight, or None where it is none of such numbers."""
-        if weight.device.type != "cpu":
+        if weight.device.type != "cpu" or weight.shape[1] % INPUTS_AT_ONCE:
             return None
         values, scales = _quantised(weight)
         difference = (values * scales).sub_(weight).abs_().amax(1, keepdim=True)
