@@ -35,6 +35,7 @@ from earvoice.models.config import Compression, Confidence, ModelConfig, PolicyD
 from earvoice.models.errors import CheckpointError
 from earvoice.models.families import EncoderFamily, family_of
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream, feature_stream
+from earvoice.models.inference import quantised
 from earvoice.models.loaders.fairseq import read_fairseq
 from earvoice.models.precision import (
     ELEMENT_TYPES,
@@ -58,7 +59,6 @@ SOURCE_FILE = "source.model"
 TARGET_FILE = "target.model"
 HASHED_FILES = (WEIGHTS_FILE, SOURCE_FILE, TARGET_FILE)
 STORAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-LARGEST_INT8 = 127
 WEIGHT, SCALES = ".weight", ".scales"
 """Ends of the names of a matrix in 8 bits, and of its rows' scales."""
 
@@ -95,10 +95,8 @@ def save_checkpoint(
     for name, tensor in tensors.items():
         check_finite(name, tensor)
     for name in in_int8:
-        rows = state_dict[name].detach().cpu().float()
-        scales = rows.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / LARGEST_INT8
-        tensors[name] = (rows / scales[:, None]).round().to(torch.int8)
-        tensors[name.removesuffix(WEIGHT) + SCALES] = scales
+        tensors[name], scales = quantised(state_dict[name].detach().cpu().float())
+        tensors[name.removesuffix(WEIGHT) + SCALES] = scales[:, 0].contiguous()
     tensors["normalisation.mean"] = normalisation.mean.float().contiguous()
     tensors["normalisation.deviation"] = normalisation.deviation.float().contiguous()
     contents = {

@@ -221,10 +221,10 @@ class TiedProjection:
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """[R, d] → [R, n] float32."""
-        if len(hidden) > FEW_ROWS_IN_8_BITS or self._few_rows is None:
-            product: torch.Tensor = self._linear(hidden)
-            return product if self._linear.dtype == torch.float32 else self._exact(product, hidden)
-        return self._exact(self._few_rows(hidden), hidden)
+        if self._few_rows is not None and len(hidden) <= FEW_ROWS_IN_8_BITS:
+            return self._exact(self._few_rows(hidden), hidden)
+        product: torch.Tensor = self._linear(hidden)
+        return product if self._linear.dtype == torch.float32 else self._exact(product, hidden)
 
     def _exact(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """With the likeliest computed anew, in place."""
@@ -238,8 +238,9 @@ class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
     _all: TiedProjection | None = None
+    """Once it is packed, of all pieces, where embeddings are tied."""
     _listed: TiedProjection | None = None
-    """Of the pieces on the shortlist."""
+    """Once it is packed, of the pieces on the shortlist."""
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: what is on the shortlist is a product of its own."""

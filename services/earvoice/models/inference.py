@@ -21,15 +21,16 @@ LARGEST = 127
 
 
 def _scales(rows: torch.Tensor) -> torch.Tensor:
-    """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of zeros.
+    """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of next to nothing.
 
     No number for a row that holds NaN or infinity, which 8 bits cannot say: so the result has it.
     """
     largest = rows.abs().amax(1, keepdim=True)
-    return torch.where(largest == 0, torch.ones_like(largest), largest / LARGEST)
+    least = torch.finfo(largest.dtype).tiny
+    return torch.where(largest < least, torch.ones_like(largest), largest / LARGEST)
 
 
-def _quantised(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def quantised(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """[n, m] → the same in int8, and [n, 1] one scale for each row (symmetric)."""
     scales = _scales(rows)
     return (rows / scales).round_().to(torch.int8), scales
@@ -94,7 +95,7 @@ class InferenceLinear(nn.Module):
         self.bias = None if bias is None else nn.Buffer(bias.detach().to(kept), persistent=False)
         self.plain_bias: torch.Tensor | None = self.bias
         if dtype == torch.int8:
-            values, scales = _quantised(weight.detach())
+            values, scales = quantised(weight.detach())
             # [in, out] by strides, as the product takes it.
             self.quantised = values.T, scales.T.contiguous()
         else:
@@ -150,7 +151,7 @@ class InferenceLinear(nn.Module):
     def _quantised_product(
         self, inputs: torch.Tensor, weight: torch.Tensor, weight_scales: torch.Tensor
     ) -> torch.Tensor:
-        values, scales = _quantised(inputs.reshape(-1, inputs.shape[-1]).float())
+        values, scales = quantised(inputs.reshape(-1, inputs.shape[-1]).float())
         sums = torch._int_mm(values, weight)  # noqa: SLF001 - it has no public name
         product = (sums * scales).mul_(weight_scales)
         if self.bias is not None:
@@ -286,7 +287,7 @@ class RoundedProduct:
         """For an [out, in] float32 weight, or None where it is none of such numbers."""
         if weight.device.type != "cpu" or weight.shape[1] % INPUTS_AT_ONCE:
             return None
-        values, scales = _quantised(weight)
+        values, scales = quantised(weight)
         difference = (values * scales).sub_(weight).abs_().amax(1, keepdim=True)
         same = bool((difference <= ALIKE * scales).all())
         return cls(values, scales[:, 0].contiguous()) if same else None
