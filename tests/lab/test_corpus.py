@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from earvoice.corpus import build, clips, sound
 from earvoice.corpus.clips import nothing, plan_spoken, say
 from earvoice.corpus.espeak_library import phonemes, speak_with_espeak_timed
 from earvoice.corpus.held_out import write_joined, write_languages
+from earvoice.corpus.pico import speak_with_pico
 from earvoice.corpus.spoken import said_words
 from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.corpus.texts import Pair, captioned, comparison_key, fits, read_pairs
@@ -97,6 +99,26 @@ def test_unseen_voices_are_none_of_training() -> None:
     for _ in range(200):
         assert draw_unseen_voice(generator).name.partition("+")[2] not in variants
         assert draw_pico(generator).engine == "pico"
+
+
+def test_an_engine_of_pico_that_has_failed_is_loaded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails with whatever follows a sentence that was too long for it."""
+    loaded: list[str] = []
+
+    @cache
+    def engine(name: str) -> tuple[None, None]:
+        loaded.append(name)
+        return None, None
+
+    class Library:
+        pico_putTextUtf8 = staticmethod(lambda *_: -200)  # noqa: N815 - Pico's name
+
+    monkeypatch.setattr("earvoice.corpus.pico._engine", engine)
+    monkeypatch.setattr("earvoice.corpus.pico._library", Library)
+    for _ in range(2):
+        with pytest.raises(SynthesisError, match="status -200"):
+            speak_with_pico(Voice("pico", "de-DE"), "Hallo")
+    assert loaded == ["de-DE", "de-DE"]
 
 
 def test_joined_sentences_are_of_one_conversation() -> None:

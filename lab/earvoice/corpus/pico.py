@@ -53,8 +53,17 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
         SynthesisError: Pico is not installed, or failed.
     """
     said = f'<speed level="{round(100 * voice.rate)}">{_escaped(text)}</speed>'
-    pending = said.encode() + b"\0"
-    engine, _ = _engine(voice.name)
+    try:
+        sound = _said(voice.name, said.encode() + b"\0")
+    except SynthesisError:
+        _engine.cache_clear()  # one that has failed once fails with every text that follows
+        raise
+    samples = np.frombuffer(sound, np.int16).astype(np.float32) / np.float32(INT16_SCALE)
+    return level(samples, SAMPLE_RATE_HZ, voice)
+
+
+def _said(name: str, pending: bytes) -> bytes:
+    engine, _ = _engine(name)
     taken, buffer = ctypes.c_int16(), ctypes.create_string_buffer(_BUFFER_BYTES)
     size, kind = ctypes.c_int16(), ctypes.c_int16()
     sound = bytearray()
@@ -69,8 +78,7 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
             sound += buffer.raw[: size.value]
         if status != _IDLE:
             _check(status)
-    samples = np.frombuffer(bytes(sound), np.int16).astype(np.float32) / np.float32(INT16_SCALE)
-    return level(samples, SAMPLE_RATE_HZ, voice)
+    return bytes(sound)
 
 
 def _find_library() -> str | None:
