@@ -15,6 +15,7 @@ ENGLISH_MINUTES ?= 75
 TRANSLATION_MINUTES ?= 240
 ENCODER_MINUTES ?= 100
 LABELS_MINUTES ?= 190
+UPPER_MINUTES ?= 60
 ATTUNE_MINUTES ?= 35
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
@@ -170,6 +171,8 @@ model: setup neural-voices unseen-engine recogniser ## make the shipped model an
 		--minutes $(ENCODER_MINUTES)
 	$(TRAINING) labels --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
 		--minutes $(LABELS_MINUTES)
+	$(TRAINING) upper --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
+		--minutes $(UPPER_MINUTES)
 	$(TRAINING) attune --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
 		--minutes $(ATTUNE_MINUTES)
 	$(TRAINING) export --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)

@@ -14,12 +14,12 @@ import torch
 
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.sound import Sound, as_int16
-from earvoice.corpus.states import SOUND_SUFFIX, encode
+from earvoice.corpus.states import SOUND_SUFFIX, encode, features_of
 from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranchConfig, WhisperConfig, WhisperEncoder
-from earvoice.training.ctc import CtcTrainer, labelled, piece_frames
+from earvoice.training.ctc import CtcTrainer, labelled, piece_frames, with_upper_layers
 from earvoice.training.data import D_MODEL, Heard, Sounds, heard_by, read_clips
 from earvoice.training.decoder import memory_of
 from earvoice.training.encoder import EncoderRecipe, EncoderTrainer, Utterance
@@ -167,6 +167,35 @@ def test_what_this_encoder_hears_has_recordings_worsened_cut_and_in_phrases(tmp_
         encoder.layer_norm.bias += 1.0
     other = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()
     assert not np.allclose(other, clips[0].load(), atol=0.5)
+
+
+def test_a_branch_learns_with_layers_of_the_encoder_for_itself(tmp_path: Path) -> None:
+    """From what is read below them; the encoder's own, and so its states, stay as they are."""
+    source, target = vocabularies()
+    torch.manual_seed(4)
+    plain = WhisperEncoder(config(source, target)).eval()
+    encoder = with_upper_layers(plain, count=1).eval()
+    sounds = tones(tmp_path, seconds=2)
+    folder = tmp_path / "read-by-branch"
+    clips = heard_by(encoder, sounds, folder, seed=1, for_branch=True)
+    whole = clips[0]
+    with torch.inference_mode():
+        features = features_of(tone(0, seconds=2))
+        expected = encoder.encode(features).ctc_log_probs
+        states, read, _ = encoder.hear(features[None])
+    given = whole.load()
+    torch.testing.assert_close(given, encoder.joined(read)[0], atol=0.05, rtol=0)
+    assert not torch.allclose(given, encoder.joined(states)[0], atol=0.05)
+    with torch.inference_mode():
+        found = encoder.label(given[None])[0, : whole.frames]
+    torch.testing.assert_close(found, expected, atol=0.05, rtol=0)
+    trainer = CtcTrainer(encoder, labelled(clips, source))
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    trainer.learn([(given, source.encode(SOURCE_TEXT[0])[:5])], 0.5)
+    moved = {n for n, tensor in encoder.state_dict().items() if not torch.equal(tensor, before[n])}
+    assert "ctc.upper.0.fc1.weight" in moved
+    assert "ctc.head.weight" in moved
+    assert all(name.startswith("ctc.") for name in moved)
 
 
 def test_of_what_is_cut_the_pieces_are_labelled_that_are_heard_before() -> None:

@@ -26,6 +26,7 @@ from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.models.whisper import CtcBranchConfig
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.training.address import familiar
+from earvoice.training.ctc import UPPER_LAYERS
 from earvoice.training.data import Heard, batches, read_clips
 from earvoice.training.decoder import (
     PART_ROOM,
@@ -48,10 +49,12 @@ from earvoice.training.decoder import (
 from earvoice.training.evaluate import first_words
 from earvoice.training.export import (
     ATTUNED_SHARE,
+    UPPER_SHARE,
     adopt,
     english_decoder,
     export,
     exported_decoder,
+    exported_encoder,
     model_config,
     shortlist_of,
     with_pivot,
@@ -599,6 +602,25 @@ def test_english_is_partly_what_the_taught_encoder_has_taught_it(tmp_path: Path)
         for name, tensor in state.items():
             moved = difference if name == changed else 0.0
             assert torch.allclose(decoder[name], tensor + moved, atol=1e-6), name
+
+
+def test_the_branch_is_partly_what_upper_layers_of_its_own_have_taught_it(tmp_path: Path) -> None:
+    """They begin as the encoder's, which stay as they are."""
+    run, changed = tmp_path / "run", "upper.0.fc1.bias"
+    run.mkdir()
+    adopt(shipped_model_path(), tmp_path, run)
+    vocabulary = read_directory(shipped_model_path()).source_vocabulary
+    (run / "upper.pt").unlink()
+    before = exported_encoder(run, vocabulary)
+    for own, copied in zip(before.layers[-UPPER_LAYERS:], before.ctc.upper, strict=True):
+        assert all(map(torch.equal, own.parameters(), copied.parameters()))
+    learned = before.ctc.state_dict()
+    learned[changed] = learned[changed] + 2.0
+    torch.save({"average": learned, "step": 5}, run / "upper.pt")
+    after = exported_encoder(run, vocabulary).state_dict()
+    for name, tensor in before.state_dict().items():
+        moved = 2.0 * UPPER_SHARE if name == f"ctc.{changed}" else 0.0
+        assert torch.allclose(after[name], tensor + moved, atol=1e-6), name
 
 
 def test_a_run_does_not_go_on_from_another_branch(

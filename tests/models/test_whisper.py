@@ -22,6 +22,7 @@ from earvoice.models.whisper import (
     WhisperEncoder,
     WhisperFilterbank,
 )
+from earvoice.training.ctc import with_upper_layers
 from tests.tiny_model import random_network, save_network
 
 transformers = pytest.importorskip("transformers", reason="the extra 'hf' is not installed")
@@ -46,6 +47,10 @@ SHAPE = {
 }
 
 
+def _branch(upper_layers: int = 0) -> CtcBranchConfig:
+    return CtcBranchConfig(2, 16, 2, 32, 1, upper_layers)
+
+
 def _config(pieces: int = 60, **encoder: object) -> ModelConfig:
     return ModelConfig(
         name="tiny",
@@ -61,7 +66,7 @@ def _config(pieces: int = 60, **encoder: object) -> ModelConfig:
                 "ffn_width": 64,
                 "layers": 2,
                 "tail_ms": 0,
-                "ctc": CtcBranchConfig(2, 16, 2, 32, 1),
+                "ctc": _branch(),
                 **encoder,  # type: ignore[dict-item]
             }
         ),
@@ -107,7 +112,8 @@ def _assert_equal(ours: SpeechTranslationModel, theirs: torch.nn.Module, tokens:
     scaled, lengths = ours.encoder._with_tail(features[None], torch.tensor([3000]))
     assert lengths.tolist() == [3000]
     torch.testing.assert_close(scaled, expected.transpose(1, 2), atol=2e-5, rtol=0)
-    states, _ = ours.encoder.hear(features[None])
+    states, read, _ = ours.encoder.hear(features[None])
+    assert read is states
     hidden = theirs.model.encoder(expected).last_hidden_state  # type: ignore[union-attr, operator]
     torch.testing.assert_close(states, hidden, atol=1e-4, rtol=0)
     logits = theirs(encoder_outputs=(hidden,), decoder_input_ids=torch.tensor([tokens])).logits
@@ -169,10 +175,10 @@ def test_features_do_not_depend_on_cuts(cuts: int) -> None:
     torch.testing.assert_close(later, features[100:], atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("tail_ms", [0, 500])
-def test_a_batch_equals_each_alone(tail_ms: int) -> None:
+@pytest.mark.parametrize(("tail_ms", "upper_layers"), [(0, 0), (500, 0), (100, 1), (100, 2)])
+def test_a_batch_equals_each_alone(tail_ms: int, upper_layers: int) -> None:
     """Padding changes nothing, whatever the lengths; each has its own loudest value and tail."""
-    network = random_network(_config(tail_ms=tail_ms))
+    network = random_network(_config(tail_ms=tail_ms, ctc=_branch(upper_layers)))
     parts = [_features(SOUND), 1.0 + _features(SOUND)[:101], _features(SOUND)[:4]]
     padded = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
     lengths = torch.tensor([len(part) for part in parts])
@@ -185,6 +191,8 @@ def test_a_batch_equals_each_alone(tail_ms: int) -> None:
         assert alone.run_lengths.tolist() == batch.run_lengths[index, :count].tolist()
         assert int(alone.run_lengths.sum()) == frames
         torch.testing.assert_close(alone.states, batch.states[index, :count], atol=1e-5, rtol=0)
+        labelled = batch.ctc_log_probs[index, :frames]
+        torch.testing.assert_close(alone.ctc_log_probs, labelled, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
@@ -208,10 +216,13 @@ def test_prepared_for_inference_it_gives_the_same(dtype: torch.dtype, frames: in
         torch.testing.assert_close(logits[0], expected[row], atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize("upper_layers", [0, 1])
 @pytest.mark.parametrize("prepared", [False, True])
-def test_a_growing_utterance_keeps_what_has_heard_enough(prepared: bool) -> None:
+def test_a_growing_utterance_keeps_what_has_heard_enough(prepared: bool, upper_layers: int) -> None:
     """Until then it is heard whole; then early states stay, and only their ends are heard on."""
-    network = random_network(_config(tail_ms=100, lookahead_ms=640, compression="none"))
+    network = random_network(
+        _config(tail_ms=100, lookahead_ms=640, compression="none", ctc=_branch(upper_layers))
+    )
     if prepared:
         network.prepare_inference(torch.float32)
     features, encode = _features(SOUND), network.encoder.open_utterance()
@@ -230,10 +241,14 @@ def test_a_growing_utterance_keeps_what_has_heard_enough(prepared: bool) -> None
     assert not torch.allclose(late.states[15:31], early.states[15:31], atol=1e-3)
 
 
-@pytest.mark.parametrize("cut", [7, 64, 127, 300])
-def test_what_a_growing_utterance_keeps_is_a_function_of_its_sound(cut: int) -> None:
+@pytest.mark.parametrize(("cut", "upper_layers"), [(7, 0), (64, 1), (127, 2), (300, 0)])
+def test_what_a_growing_utterance_keeps_is_a_function_of_its_sound(
+    cut: int, upper_layers: int
+) -> None:
     """However often it was asked for, and where: after a resume all of the sound comes at once."""
-    encoder = random_network(_config(tail_ms=100, lookahead_ms=640, compression="none")).encoder
+    encoder = random_network(
+        _config(tail_ms=100, lookahead_ms=640, compression="none", ctc=_branch(upper_layers))
+    ).encoder
     features, encode = _features(SOUND), encoder.open_utterance()
     at_once, _ = encoder.open_utterance()(features)
     for frames in range(cut, len(features), cut):
@@ -241,6 +256,22 @@ def test_what_a_growing_utterance_keeps_is_a_function_of_its_sound(cut: int) -> 
     grown, _ = encode(features)
     torch.testing.assert_close(grown.states, at_once.states, atol=1e-5, rtol=0)
     assert grown.labels.tolist() == at_once.labels.tolist()
+
+
+def test_layers_of_the_branchs_own_change_what_is_labelled_and_nothing_else() -> None:
+    """While they are those of the encoder, not even that."""
+    plain = random_network(_config(tail_ms=100, compression="none")).encoder
+    assert isinstance(plain, WhisperEncoder)
+    grown = with_upper_layers(plain, count=1).eval()
+    features = _features(SOUND)
+    expected, found = plain.encode(features), grown.encode(features)
+    assert torch.equal(found.states, expected.states)
+    torch.testing.assert_close(found.ctc_log_probs, expected.ctc_log_probs)
+    with torch.no_grad():
+        grown.ctc.upper[0].fc1.bias += 1.0
+    changed = grown.encode(features)
+    assert torch.equal(changed.states, expected.states)
+    assert not torch.allclose(changed.ctc_log_probs, expected.ctc_log_probs, atol=0.01)
 
 
 def test_without_lookahead_all_is_heard_anew() -> None:
@@ -285,6 +316,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     """Fields and weights that describe no network are named."""
     with pytest.raises(ModelError, match=r"heads = 5 is not allowed; allowed: divisors"):
         _config(heads=5)
+    with pytest.raises(ModelError, match=r"ctc\.upper_layers = 3 is not allowed; allowed: 0 to 2"):
+        _config(ctc=_branch(upper_layers=3))
     with pytest.raises(ModelError, match=r"encoder\.architecture = 'wav' .*allowed: conformer"):
         ModelConfig.from_dict({**_config().to_dict(), "encoder": {"architecture": "wav"}})
     with pytest.raises(CheckpointError, match=r"has no model\.bin and no model\.safetensors"):

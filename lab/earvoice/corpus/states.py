@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -36,6 +37,7 @@ SHORTEST_S, LONGEST_S = 0.1, 28.0
 COMPRESSION: Compression = "none"
 """Of what the decoder reads."""
 BRANCH = CtcBranchConfig(layers=4)
+"""Without upper layers, which it gets when the encoder has learned."""
 SOUND_KEPT = ("spoken-", "nothing-", "branch-")
 """Shards whose sound is nowhere else: the encoder's own training hears it again."""
 SOUND_SUFFIX = ".sound.npy"
@@ -91,10 +93,15 @@ def features_of(sound: Sound) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def encode(sounds: Sequence[Sound], encoder: WhisperEncoder) -> Iterator[tuple[np.ndarray, int]]:
+def encode(
+    sounds: Sequence[Sound], encoder: WhisperEncoder, *, for_branch: bool = False
+) -> Iterator[tuple[np.ndarray, int]]:
     """Each sound's [S, d] float16 states of 20 ms and the number of its joined frames.
 
     The silence after the sound is among the states, not among the frames.
+
+    Args:
+        for_branch: what the CTC branch reads of it, instead of what the decoder does.
     """
     features = [features_of(sound) for sound in sounds]
     unit = 2 * encoder.config.ctc.join_frames
@@ -107,9 +114,13 @@ def encode(sounds: Sequence[Sound], encoder: WhisperEncoder) -> Iterator[tuple[n
             lengths = torch.tensor([len(features[j]) for j in batch])
             padded = torch.nn.utils.rnn.pad_sequence([features[j] for j in batch], batch_first=True)
             with mixed_precision():
-                states, counts = encoder.hear(padded, lengths)
+                states, read, counts = encoder.hear(padded, lengths)
+            states = read if for_branch else states
             for j, each, count in zip(batch, states, counts, strict=True):
-                out[j] = (each[: int(count)].half().numpy(), -(-len(features[j]) // unit))
+                out[j] = (
+                    each[: int(count)].half().contiguous().numpy(),
+                    -(-len(features[j]) // unit),
+                )
             batch = []
         batch.append(i)
     return (out[i] for i in range(len(sounds)))
@@ -120,24 +131,30 @@ def write_shards(
     shards: Sequence[Shard],
     encoder: Callable[[], WhisperEncoder],
     processes: int = 1,
+    *,
+    for_branch: bool = False,
 ) -> None:
     """Compute what is missing; a shard is complete or absent.
 
     Args:
         encoder: returns the encoder, the same each time.
+        for_branch: see `encode`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     missing = [shard for shard in shards if not (folder / f"{shard[0]}.jsonl").exists()]
     if processes == 1:
         for shard in missing:
-            _write_shard(folder, shard, encoder)
+            _write_shard(folder, shard, encoder, for_branch=for_branch)
         return
     with ProcessPoolExecutor(processes, get_context("fork")) as pool:
-        for done in [pool.submit(_write_shard, folder, shard, encoder) for shard in missing]:
+        write = partial(_write_shard, encoder=encoder, for_branch=for_branch)
+        for done in [pool.submit(write, folder, shard) for shard in missing]:
             done.result()
 
 
-def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncoder]) -> None:
+def _write_shard(
+    folder: Path, shard: Shard, encoder: Callable[[], WhisperEncoder], *, for_branch: bool
+) -> None:
     torch.set_num_threads(1)
     name, make = shard
     clips, sounds = [], []
@@ -146,7 +163,7 @@ def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncode
             clips.append(clip)
             sounds.append(sound)
     rows, arrays, begin, first_sample = [], [], 0, 0
-    encoded = encode(sounds, encoder())
+    encoded = encode(sounds, encoder(), for_branch=for_branch)
     for clip, sound, (states, frames) in zip(clips, sounds, encoded, strict=True):
         rows.append(
             {each.name: getattr(clip, each.name) for each in fields(Clip)}
@@ -161,6 +178,14 @@ def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncode
     np.save(folder / f"{name}.npy", np.concatenate(arrays))
     with atomic_write(folder / f"{name}.jsonl") as path:
         path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    _give_memory_back()
     seconds = sum(map(len, sounds)) / SAMPLE_RATE_HZ
     sys.stdout.write(f"{name}: {len(clips)} clips, {seconds / 60:.0f} min\n")
     sys.stdout.flush()
+
+
+def _give_memory_back() -> None:
+    """What glibc keeps of tensors that have had every size: without it gigabytes in the end."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

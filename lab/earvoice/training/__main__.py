@@ -22,7 +22,15 @@ from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, 
 from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.vocabulary import Vocabulary
-from earvoice.training.ctc import DROPOUT, LAST_PEAK_RATE, CtcTrainer, labelled, with_branch
+from earvoice.training.ctc import (
+    DROPOUT,
+    JOINT_PEAK_RATE,
+    LAST_PEAK_RATE,
+    CtcTrainer,
+    labelled,
+    with_branch,
+    with_upper_layers,
+)
 from earvoice.training.data import Sounds, heard_by, read_clips
 from earvoice.training.decoder import (
     ATTUNING_RECIPE,
@@ -45,6 +53,7 @@ from earvoice.training.export import (
     LABELS_FILE,
     TAGS,
     TRANSLATIONS_FILE,
+    UPPER_FILE,
     adopt,
     english_decoder,
     export,
@@ -63,7 +72,7 @@ if TYPE_CHECKING:
     from earvoice.training.data import Heard
 
 SHORT_WORDS = 5
-NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "attune", "export")
+NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "upper", "attune", "export")
 NEED_NO_RUN = ("hear", "vocabulary")
 
 
@@ -78,6 +87,7 @@ def main() -> None:
         "translations": run_translations,
         "encoder": run_encoder,
         "labels": run_labels,
+        "upper": run_upper,
         "attune": run_attune,
         "export": run_export,
         "scores": run_scores,
@@ -238,6 +248,16 @@ def run_labels(options: argparse.Namespace) -> None:
     clips = heard_by(encoder, sounds_of(options, BRANCH), options.run / "heard", options.seed)
     trainer = CtcTrainer(encoder, labelled(clips, source, encoder), LAST_PEAK_RATE)
     trainer.train(options.run / LABELS_FILE, 60 * options.minutes, options.seed)
+
+
+def run_upper(options: argparse.Namespace) -> None:
+    """The branch at last, with the upper layers of the encoder for itself."""
+    source, _ = vocabularies(options.corpus)
+    encoder = with_upper_layers(trained_encoder(options.run, source), DROPOUT)
+    sounds, folder = sounds_of(options, BRANCH), options.run / "heard-below"
+    clips = heard_by(encoder, sounds, folder, options.seed, for_branch=True)
+    trainer = CtcTrainer(encoder, labelled(clips, source, encoder), JOINT_PEAK_RATE)
+    trainer.train(options.run / UPPER_FILE, 60 * options.minutes, options.seed)
 
 
 def run_attune(options: argparse.Namespace) -> None:

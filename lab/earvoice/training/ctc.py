@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.corpus.states import mixed_precision, pretrained_encoder
+from earvoice.models.transformer import MultiHeadAttention
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.whisper import CtcBranch, WhisperEncoder
 from earvoice.training.data import batches
@@ -26,6 +28,10 @@ ROOM_FRAMES = 2500
 PEAK_RATE = 1.2e-3
 LAST_PEAK_RATE = 6e-4
 """When the branch knows its labels already."""
+UPPER_PEAK_RATE, JOINT_PEAK_RATE = 1.5e-4, 4e-4
+"""Of the upper layers, when they stand in the branch, and of the others then."""
+UPPER_LAYERS = 2
+"""Of the encoder, which the branch has for itself in the end."""
 HALF_WAY_SHARE = 0.3
 """Of the loss, what half of the layers label (Lee & Watanabe 2021)."""
 LATE_FRAMES = 3
@@ -39,6 +45,19 @@ def with_branch(vocabulary: Vocabulary, dropout: float = 0.0) -> WhisperEncoder:
     encoder = copy.deepcopy(pretrained_encoder())
     encoder.ctc = CtcBranch(encoder.config, len(vocabulary) + 1, dropout)
     return encoder
+
+
+def with_upper_layers(
+    encoder: WhisperEncoder, dropout: float = 0.0, count: int = UPPER_LAYERS
+) -> WhisperEncoder:
+    """The same encoder, whose branch has the last of its layers, as they are, for itself."""
+    grown = copy.deepcopy(encoder)
+    grown.config = replace(encoder.config, ctc=replace(encoder.config.ctc, upper_layers=count))
+    grown.ctc = CtcBranch(grown.config, encoder.ctc.head.out_features, dropout)
+    grown.ctc.load_state_dict(encoder.ctc.state_dict(), strict=False)
+    grown.ctc.upper.load_state_dict(encoder.layers[-count:].state_dict())
+    grown.ctc.upper_layer_norm.load_state_dict(encoder.layer_norm.state_dict())
+    return grown
 
 
 Labelled = tuple["Heard", list[int]]
@@ -119,7 +138,7 @@ class CtcTrainer(Trainer["Sequence[Drawn]"]):
 
     Args:
         encoder: with a branch for these pieces; the clips' states are its own.
-        peak_rate: the highest at which it learns.
+        peak_rate: the highest at which it learns, but for upper layers that are its own.
     """
 
     losses: ClassVar[tuple[str, ...]] = ("half way", "CTC")
@@ -128,8 +147,14 @@ class CtcTrainer(Trainer["Sequence[Drawn]"]):
         self, encoder: WhisperEncoder, clips: Sequence[Labelled], peak_rate: float = PEAK_RATE
     ) -> None:
         self.encoder, self.branch, self.known = encoder, encoder.ctc.train(), clips
+        for module in self.branch.modules():
+            if isinstance(module, MultiHeadAttention):
+                module.dropout = 0.0  # with it, attention on a CPU takes half as long again
         parameters = dict(self.branch.named_parameters())
-        super().__init__(parameters, [(parameters.values(), peak_rate)], AVERAGE)
+        upper = [p for name, p in parameters.items() if name.startswith("upper")]
+        rest = [p for name, p in parameters.items() if not name.startswith("upper")]
+        peaks = [(rest, peak_rate), *([(upper, UPPER_PEAK_RATE)] if upper else [])]
+        super().__init__(parameters, peaks, AVERAGE)
 
     def steps(self, generator: np.random.Generator) -> Iterator[Sequence[Drawn]]:
         sizes = [clip.joined for clip, _ in self.known]

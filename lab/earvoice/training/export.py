@@ -17,18 +17,18 @@ from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder
-from earvoice.training.ctc import with_branch
+from earvoice.training.ctc import UPPER_LAYERS, with_branch, with_upper_layers
 from earvoice.training.decoder import first_decoder, for_one_language, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "22"
+VERSION = "23"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Of Whisper's layers in those for English."""
@@ -37,9 +37,12 @@ ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
 ENCODER_FILE = "encoder.pt"
 LABELS_FILE = "labels.pt"
+UPPER_FILE = "upper.pt"
 ATTUNED_FILE = "attuned.pt"
 TAUGHT_SHARE = 0.8
 """Of the taught encoder in what is exported; the rest is the pretrained one."""
+UPPER_SHARE = 0.6
+"""Of the branch that has learned with upper layers of its own; the rest is the one before."""
 ATTUNED_SHARE = 0.2
 """Of the decoder for English that has read the taught encoder; the rest is the one before."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
@@ -67,7 +70,11 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
         LANGUAGES,
         source_pieces,
         target_pieces,
-        encoder=WhisperConfig(compression=COMPRESSION, lookahead_ms=LOOKAHEAD_MS, ctc=BRANCH),
+        encoder=WhisperConfig(
+            compression=COMPRESSION,
+            lookahead_ms=LOOKAHEAD_MS,
+            ctc=replace(BRANCH, upper_layers=UPPER_LAYERS),
+        ),
         decoder=replace(WHISPER_DECODER, least_empty_probability=LEAST_EMPTY_PROBABILITY),
         policy_defaults=PolicyDefaults(attention_layer=3, segment_ms=SEGMENT_MS),
     )
@@ -92,8 +99,8 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
         CheckpointError: the checkpoint is damaged, or of another shape.
         FileExistsError: the run has begun.
     """
-    files = CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE, LABELS_FILE, ATTUNED_FILE
-    for name in files:
+    steps = CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE
+    for name in (*steps, LABELS_FILE, UPPER_FILE, ATTUNED_FILE):
         if (run / name).exists():
             message = f"{run / name} is there: adopt wants a run that has not begun"
             raise FileExistsError(message)
@@ -101,18 +108,22 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     if not parts.config.decoder.pivot_layers:
         raise CheckpointError(f"{model.name} has no pivot_layers; allowed: a model that has some")
     branch_shape = getattr(parts.config.encoder, "ctc", None)
-    if branch_shape != BRANCH:
-        raise CheckpointError(f"{model.name} has encoder.ctc = {branch_shape}; allowed: {BRANCH}")
+    shapes = [replace(BRANCH, upper_layers=count) for count in (0, UPPER_LAYERS)]
+    if branch_shape not in shapes:
+        message = f"{model.name} has encoder.ctc = {branch_shape}; allowed: {shapes}"
+        raise CheckpointError(message)
     folder = corpus / "vocabulary"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "source.model").write_bytes(parts.source_vocabulary.model)
     (folder / "target.model").write_bytes(parts.target_vocabulary.model)
     network = build_network(parts.config, parts.tensors)
     branch = network.encoder.get_submodule("ctc").state_dict()
-    _begin(run / CTC_FILE, "branch", branch)
+    _begin(run / CTC_FILE, "branch", _without_upper(branch))
+    if branch_shape == shapes[-1]:
+        _begin(run / UPPER_FILE, "branch", branch)
     given = network.decoder.state_dict()
     # Taught already, and nearer to the pretrained one, as it is exported.
-    _begin(run / ENCODER_FILE, "encoder", network.encoder.state_dict())
+    _begin(run / ENCODER_FILE, "encoder", _without_upper(network.encoder.state_dict()))
     (start,) = (f"own.{token}." for token in parts.config.decoder.own_layers)
     given.pop("shortlist", None)
     translations = {name: tensor for name, tensor in given.items() if not name.startswith(start)}
@@ -120,6 +131,15 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     own = {name.removeprefix(start): given[name] for name in given if name.startswith(start)}
     shared = {name: given[name] for name in given if is_shared(name)}
     _begin(run / ENGLISH_FILE, "decoder", shared | own)
+
+
+def _without_upper(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What a branch, or an encoder, has without the layers that are the branch's own."""
+    return {
+        name: tensor
+        for name, tensor in state.items()
+        if not name.removeprefix("ctc.").startswith("upper")
+    }
 
 
 def _begin(path: Path, part: str, state: dict[str, torch.Tensor]) -> None:
@@ -221,6 +241,18 @@ def trained_encoder(
     return encoder.eval()
 
 
+def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
+    """The same, its branch partly what it has learned with upper layers of its own."""
+    encoder = with_upper_layers(trained_encoder(run, source))
+    if (run / UPPER_FILE).exists():
+        kept = torch.load(run / UPPER_FILE, weights_only=True)
+        first, share = encoder.ctc.state_dict(), 1.0 if _is_adopted(kept) else UPPER_SHARE
+        encoder.ctc.load_state_dict(
+            {name: torch.lerp(first[name], kept["average"][name], share) for name in first}
+        )
+    return encoder.eval()
+
+
 def shortlist_of(texts: Iterable[str], target: Vocabulary) -> torch.Tensor:
     """[V] 1 for the pieces of these translations, for bytes and the end; 0 for others."""
     listed = {EOS, *(i for i, piece in enumerate(target.pieces) if piece.startswith("<0x"))}
@@ -246,7 +278,7 @@ def export(
     config = with_pivot(model_config(len(source), len(target)), target)
     decoder = exported_decoder(run, target, config, also).state_dict()
     config = with_shortlist(config)
-    tensors = {f"encoder.{n}": v for n, v in trained_encoder(run, source).state_dict().items()}
+    tensors = {f"encoder.{n}": v for n, v in exported_encoder(run, source).state_dict().items()}
     decoder["shortlist"] = shortlist_of(translations, target)
     tensors |= {f"decoder.{n}": v for n, v in decoder.items()}
     save_checkpoint(

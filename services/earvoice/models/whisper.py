@@ -2,7 +2,8 @@
 
 Its states at 50 Hz are what the pretrained network computes. They are joined to frames; a branch of
 a few small layers labels these by CTC, and runs of one label are averaged. The decoder reads the
-averages, so nothing of the branch flows into what it reads.
+averages, so nothing of the branch flows into what it reads. The branch may have the last of the
+encoder's layers once more for itself, which have learned to be labelled instead of read.
 """
 
 import dataclasses
@@ -52,6 +53,8 @@ class CtcBranchConfig(ModelRecord):
     heads: int = parameter(4, minimum=1, maximum=64)
     ffn_width: int = parameter(1024, minimum=1, maximum=65536)
     layers: int = parameter(2, minimum=0, maximum=24)
+    upper_layers: int = parameter(0, minimum=0, maximum=96)
+    """So many of the encoder's last layers stand in the branch once more, for what it labels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +85,8 @@ class WhisperConfig(FamilyConfig):
         ):
             if width % heads:
                 raise ParameterError(name, heads, f"divisors of {width}")
+        if self.ctc.upper_layers > self.layers:
+            raise ParameterError("ctc.upper_layers", self.ctc.upper_layers, f"0 to {self.layers}")
 
     @property
     def joined_frames(self) -> int:
@@ -99,10 +104,12 @@ class WhisperConfig(FamilyConfig):
 
     @property
     def description(self) -> str:
+        upper = f"{self.ctc.upper_layers} such layers and " if self.ctc.upper_layers else ""
         return (
             f"whisper, {self.layers} layers, {self.d_model} wide, {self.heads} heads, "
-            f"{self.tail_ms} ms of silence after the sound, CTC beside it in {self.ctc.layers} "
-            f"layers {self.ctc.width} wide, {self.compression}, {self.frame_shift_ms} ms a frame"
+            f"{self.tail_ms} ms of silence after the sound, CTC beside it in {upper}"
+            f"{self.ctc.layers} layers {self.ctc.width} wide, {self.compression}, "
+            f"{self.frame_shift_ms} ms a frame"
         )
 
 
@@ -144,12 +151,31 @@ def _slaney_mel() -> torch.Tensor:
     return (triangles * 2 / (right - left)).float()
 
 
+def _layers(config: WhisperConfig, count: int, dropout: float) -> nn.ModuleList:
+    return nn.ModuleList(
+        TransformerLayer(
+            config.d_model,
+            config.heads,
+            config.ffn_width,
+            dropout,
+            activation="gelu",
+            key_bias=False,
+        )
+        for _ in range(count)
+    )
+
+
 class CtcBranch(nn.Module):
-    """Join, layers, LayerNorm, head; the blank is the last label."""
+    """Upper layers of its own, join, layers, LayerNorm, head; the blank is the last label.
+
+    The upper ones are of the encoder's shape and read what its layers of that place read.
+    """
 
     def __init__(self, config: WhisperConfig, labels: int, dropout: float) -> None:
         super().__init__()
         ctc = config.ctc
+        self.upper = _layers(config, ctc.upper_layers, dropout)
+        self.upper_layer_norm = nn.LayerNorm(config.d_model) if ctc.upper_layers else nn.Identity()
         self.join = nn.Linear(ctc.join_frames * config.d_model, ctc.width)
         self.layers = nn.ModuleList(
             TransformerLayer(
@@ -171,17 +197,7 @@ class WhisperEncoder(SpeechEncoder):
         width = self.config.d_model
         self.conv1 = nn.Conv1d(config.mel_bins, width, 3, padding=1)
         self.conv2 = nn.Conv1d(width, width, 3, stride=STATE_FRAMES, padding=1)
-        self.layers = nn.ModuleList(
-            TransformerLayer(
-                width,
-                self.config.heads,
-                self.config.ffn_width,
-                dropout,
-                activation="gelu",
-                key_bias=False,
-            )
-            for _ in range(self.config.layers)
-        )
+        self.layers = _layers(self.config, self.config.layers, dropout)
         self.layer_norm = nn.LayerNorm(width)
         self.ctc = CtcBranch(self.config, config.source_pieces + 1, dropout)
         self.dropout = Dropout(dropout)
@@ -190,10 +206,10 @@ class WhisperEncoder(SpeechEncoder):
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
         """See `SpeechEncoder.forward`; the features are those of `WhisperFilterbank`."""
-        states, state_lengths = self.hear(features, lengths)
+        states, read, state_lengths = self.hear(features, lengths)
         joined = self.joined(states)
         heard = None if lengths is None else state_lengths // self.config.ctc.join_frames
-        ctc_log_probs = self.label(joined, heard)
+        ctc_log_probs = self.label(self.joined(read), heard)
         if lengths is None:
             lengths = state_lengths.new_full(state_lengths.shape, features.shape[1])
         return self.compressed(joined, ctc_log_probs, lengths)
@@ -231,7 +247,7 @@ class WhisperEncoder(SpeechEncoder):
         lengths: torch.Tensor | None = None,
         first_frame: int = 0,
         earlier: Sequence[EarlierRows] = (),
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The pretrained part.
 
         Args:
@@ -241,8 +257,10 @@ class WhisperEncoder(SpeechEncoder):
             earlier: of each layer, what it made of the states before.
 
         Returns:
-            [B, S, d] float32 states of 20 ms, zero where padded, and the utterances' numbers of
-            them [B] int64; the silence after the sound included, S a multiple of what is joined.
+            [B, S, d] float32 states of 20 ms, zero where padded; of the same shape what the branch
+            reads, which is below its upper layers or, where it has none, the states; and the
+            utterances' numbers of states [B] int64. The silence after the sound is included, S a
+            multiple of what is joined.
         """
         frames = features.shape[1]
         full = features.new_full(features.shape[:1], frames, dtype=torch.long)
@@ -259,9 +277,13 @@ class WhisperEncoder(SpeechEncoder):
         hidden = hidden[:, first - begin // STATE_FRAMES :]
         hidden = hidden + self._positions.up_to(first + hidden.shape[1], hidden.device)[first:]
         heard = None if lengths is None else state_lengths
-        hidden = self._through(self.layers, self.dropout(hidden), heard, earlier)
-        hidden = self.layer_norm(hidden)
-        return hidden if valid is None else hidden * valid[..., None], state_lengths
+        upper = self.config.ctc.upper_layers
+        below = self.config.layers - upper
+        hidden = self._through(self.layers[:below], self.dropout(hidden), heard, earlier[:below])
+        states = self.layer_norm(self._through(self.layers[below:], hidden, heard, earlier[below:]))
+        if valid is not None:
+            hidden, states = hidden * valid[..., None], states * valid[..., None]
+        return states, hidden if upper else states, state_lengths
 
     def label(
         self,
@@ -269,21 +291,44 @@ class WhisperEncoder(SpeechEncoder):
         lengths: torch.Tensor | None = None,
         earlier: Sequence[EarlierRows] = (),
     ) -> torch.Tensor:
-        """[B, T', join · d] states and [B] frames of each → [B, T', V+1] log-probabilities.
+        """[B, T', join · d] and [B] frames of each → [B, T', V+1] log-probabilities.
 
-        `earlier` is of each layer what it made of the frames before.
+        `joined` is what the branch reads of `hear`; `earlier` is of each of its layers, the upper
+        ones first, what it made of the frames before.
         """
-        read = self.dropout(self.ctc.join(joined))
-        return self._log_probs(self._through(self.ctc.layers, read, lengths, earlier))
+        upper = self.config.ctc.upper_layers
+        read = self._read_by_branch(joined, lengths, earlier[:upper])
+        return self._log_probs(self._through(self.ctc.layers, read, lengths, earlier[upper:]))
 
     def label_half_way(
         self, joined: torch.Tensor, lengths: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """As `label`, and before that as if the branch ended with half of its layers."""
         half = len(self.ctc.layers) // 2
-        first = self._through(self.ctc.layers[:half], self.dropout(self.ctc.join(joined)), lengths)
+        read = self._read_by_branch(joined, lengths)
+        first = self._through(self.ctc.layers[:half], read, lengths)
         last = self._through(self.ctc.layers[half:], first, lengths)
         return self._log_probs(first), self._log_probs(last)
+
+    def _read_by_branch(
+        self,
+        joined: torch.Tensor,
+        lengths: torch.Tensor | None,
+        earlier: Sequence[EarlierRows] = (),
+    ) -> torch.Tensor:
+        """[B, T', join · d] → [B, T', width]."""
+        if self.config.ctc.upper_layers:
+            join = self.config.ctc.join_frames
+            states = joined.reshape(len(joined), -1, self.config.d_model)
+            counts = None if lengths is None else join * lengths
+            states = self.ctc.upper_layer_norm(
+                self._through(self.ctc.upper, states, counts, earlier)
+            )
+            if counts is not None:
+                states = states * valid_frames(counts, states.shape[1])[..., None]
+            joined = self.joined(states)
+        read: torch.Tensor = self.dropout(self.ctc.join(joined))
+        return read
 
     def _log_probs(self, hidden: torch.Tensor) -> torch.Tensor:
         log_probs: torch.Tensor = self.ctc.head(self.ctc.layer_norm(hidden)).float().log_softmax(-1)
@@ -347,6 +392,7 @@ class GrowingUtterance:
     def __init__(self, encoder: WhisperEncoder) -> None:
         self._encoder = encoder
         self._earlier = [EarlierRows() for _ in encoder.layers]
+        self._earlier_upper = [EarlierRows() for _ in encoder.ctc.upper]
         self._earlier_labelled = [EarlierRows() for _ in encoder.ctc.layers]
         self._kept: tuple[torch.Tensor, ...] = ()
         """[1, F, join · d] joined states and [1, F, V+1] log-probabilities."""
@@ -365,7 +411,7 @@ class GrowingUtterance:
             is_whole = not self._kept
             heard = self._hear(batch[:, :end])
             self._kept = tuple([rows[:, :count] for rows in heard])
-            for layer in self._earlier:
+            for layer in (*self._earlier, *self._earlier_upper):
                 layer.keep(count * config.ctc.join_frames)
             for layer in self._earlier_labelled:
                 layer.keep(count)
@@ -377,9 +423,10 @@ class GrowingUtterance:
         """[1, T, 80] → joined states and log-probabilities, what is kept of them included."""
         encoder = self._encoder
         count = self._kept[0].shape[1] if self._kept else 0
-        states, _ = encoder.hear(features, first_frame=count, earlier=self._earlier)
-        joined = encoder.joined(states)
-        heard = (joined, encoder.label(joined, earlier=self._earlier_labelled))
+        states, read, _ = encoder.hear(features, first_frame=count, earlier=self._earlier)
+        earlier = (*self._earlier_upper, *self._earlier_labelled)
+        labelled = encoder.label(encoder.joined(read), earlier=earlier)
+        heard = (encoder.joined(states), labelled)
         if not self._kept:
             return heard
         return tuple([torch.cat(pair, dim=1) for pair in zip(self._kept, heard, strict=True)])
