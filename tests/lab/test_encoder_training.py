@@ -174,7 +174,8 @@ def test_a_branch_learns_with_layers_of_the_encoder_for_itself(tmp_path: Path) -
     source, target = vocabularies()
     torch.manual_seed(4)
     plain = WhisperEncoder(config(source, target)).eval()
-    encoder = with_upper_layers(plain, count=1).eval()
+    encoder = with_upper_layers(plain, count=1)
+    assert not with_upper_layers(plain, dropout=0.5, count=1).ctc.training
     sounds = tones(tmp_path, seconds=2)
     folder = tmp_path / "read-by-branch"
     clips = heard_by(encoder, sounds, folder, seed=1, for_branch=True)

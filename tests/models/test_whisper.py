@@ -262,7 +262,7 @@ def test_layers_of_the_branchs_own_change_what_is_labelled_and_nothing_else() ->
     """While they are those of the encoder, not even that."""
     plain = random_network(_config(tail_ms=100, compression="none")).encoder
     assert isinstance(plain, WhisperEncoder)
-    grown = with_upper_layers(plain, count=1).eval()
+    grown = with_upper_layers(plain, count=1)
     features = _features(SOUND)
     expected, found = plain.encode(features), grown.encode(features)
     assert torch.equal(found.states, expected.states)

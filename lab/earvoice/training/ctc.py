@@ -57,7 +57,7 @@ def with_upper_layers(
     grown.ctc.load_state_dict(encoder.ctc.state_dict(), strict=False)
     grown.ctc.upper.load_state_dict(encoder.layers[-count:].state_dict())
     grown.ctc.upper_layer_norm.load_state_dict(encoder.layer_norm.state_dict())
-    return grown
+    return grown.eval()
 
 
 Labelled = tuple["Heard", list[int]]

@@ -250,7 +250,7 @@ def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
         encoder.ctc.load_state_dict(
             {name: torch.lerp(first[name], kept["average"][name], share) for name in first}
         )
-    return encoder.eval()
+    return encoder
 
 
 def shortlist_of(texts: Iterable[str], target: Vocabulary) -> torch.Tensor:
