@@ -178,7 +178,7 @@ def test_a_branch_learns_with_layers_of_the_encoder_for_itself(tmp_path: Path) -
     assert not with_upper_layers(plain, dropout=0.5, count=1).ctc.training
     sounds = tones(tmp_path, seconds=2)
     folder = tmp_path / "read-by-branch"
-    clips = heard_by(encoder, sounds, folder, seed=1, for_branch=True)
+    clips = heard_by(encoder, sounds, folder, seed=1)
     whole = clips[0]
     with torch.inference_mode():
         features = features_of(tone(0, seconds=2))

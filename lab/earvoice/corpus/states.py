@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
-from functools import cache, partial
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -93,15 +93,11 @@ def features_of(sound: Sound) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def encode(
-    sounds: Sequence[Sound], encoder: WhisperEncoder, *, for_branch: bool = False
-) -> Iterator[tuple[np.ndarray, int]]:
+def encode(sounds: Sequence[Sound], encoder: WhisperEncoder) -> Iterator[tuple[np.ndarray, int]]:
     """Each sound's [S, d] float16 states of 20 ms and the number of its joined frames.
 
-    The silence after the sound is among the states, not among the frames.
-
-    Args:
-        for_branch: what the CTC branch reads of it, instead of what the decoder does.
+    The silence after the sound is among the states, not among the frames. Of an encoder whose CTC
+    branch has upper layers, what that one reads instead.
     """
     features = [features_of(sound) for sound in sounds]
     unit = 2 * encoder.config.ctc.join_frames
@@ -114,9 +110,8 @@ def encode(
             lengths = torch.tensor([len(features[j]) for j in batch])
             padded = torch.nn.utils.rnn.pad_sequence([features[j] for j in batch], batch_first=True)
             with mixed_precision():
-                states, read, counts = encoder.hear(padded, lengths)
-            states = read if for_branch else states
-            for j, each, count in zip(batch, states, counts, strict=True):
+                _, read, counts = encoder.hear(padded, lengths)
+            for j, each, count in zip(batch, read, counts, strict=True):
                 out[j] = (
                     each[: int(count)].half().contiguous().numpy(),
                     -(-len(features[j]) // unit),
@@ -131,30 +126,24 @@ def write_shards(
     shards: Sequence[Shard],
     encoder: Callable[[], WhisperEncoder],
     processes: int = 1,
-    *,
-    for_branch: bool = False,
 ) -> None:
     """Compute what is missing; a shard is complete or absent.
 
     Args:
         encoder: returns the encoder, the same each time.
-        for_branch: see `encode`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     missing = [shard for shard in shards if not (folder / f"{shard[0]}.jsonl").exists()]
     if processes == 1:
         for shard in missing:
-            _write_shard(folder, shard, encoder, for_branch=for_branch)
+            _write_shard(folder, shard, encoder)
         return
     with ProcessPoolExecutor(processes, get_context("fork")) as pool:
-        write = partial(_write_shard, encoder=encoder, for_branch=for_branch)
-        for done in [pool.submit(write, folder, shard) for shard in missing]:
+        for done in [pool.submit(_write_shard, folder, shard, encoder) for shard in missing]:
             done.result()
 
 
-def _write_shard(
-    folder: Path, shard: Shard, encoder: Callable[[], WhisperEncoder], *, for_branch: bool
-) -> None:
+def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncoder]) -> None:
     torch.set_num_threads(1)
     name, make = shard
     clips, sounds = [], []
@@ -163,7 +152,7 @@ def _write_shard(
             clips.append(clip)
             sounds.append(sound)
     rows, arrays, begin, first_sample = [], [], 0, 0
-    encoded = encode(sounds, encoder(), for_branch=for_branch)
+    encoded = encode(sounds, encoder())
     for clip, sound, (states, frames) in zip(clips, sounds, encoded, strict=True):
         rows.append(
             {each.name: getattr(clip, each.name) for each in fields(Clip)}

@@ -254,8 +254,8 @@ def run_upper(options: argparse.Namespace) -> None:
     """The branch at last, with the upper layers of the encoder for itself."""
     source, _ = vocabularies(options.corpus)
     encoder = with_upper_layers(trained_encoder(options.run, source), DROPOUT)
-    sounds, folder = sounds_of(options, BRANCH), options.run / "heard-below"
-    clips = heard_by(encoder, sounds, folder, options.seed, for_branch=True)
+    sounds = sounds_of(options, BRANCH)
+    clips = heard_by(encoder, sounds, options.run / "heard-below", options.seed)
     trainer = CtcTrainer(encoder, labelled(clips, source, encoder), JOINT_PEAK_RATE)
     trainer.train(options.run / UPPER_FILE, 60 * options.minutes, options.seed)
 

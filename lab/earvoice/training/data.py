@@ -159,13 +159,10 @@ class Sounds:
         return worsened(sound, self._voices, generator, **WORSE)
 
 
-def heard_by(
-    encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int, *, for_branch: bool = False
-) -> list[Heard]:
+def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
     """The clips with this encoder's states: as they are and cut; recordings worsened, in phrases.
 
     Args:
-        for_branch: what the CTC branch reads, instead of what the decoder does.
         folder: where the states are kept, part by part; those of another encoder, or of other
             clips, make way.
     """
@@ -199,7 +196,7 @@ def heard_by(
 
     numbers = range(-(-len(todo) // SHARD_CLIPS))
     shards = [(f"{number:03d}", partial(made, number)) for number in numbers]
-    write_shards(folder / "states", shards, lambda: encoder, for_branch=for_branch)
+    write_shards(folder / "states", shards, lambda: encoder)
     return read_clips(folder, "train")
 
 

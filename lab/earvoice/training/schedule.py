@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from earvoice.models.transformer import MultiHeadAttention
 from earvoice.runtime.files import atomic_write
 
 if TYPE_CHECKING:
@@ -39,6 +40,13 @@ def rate(step: int, share: float) -> float:
     """
     cosine = 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
     return min(1.0, (step + 1) / WARMUP_STEPS) * cosine
+
+
+def without_attention_dropout(network: nn.Module) -> None:
+    """With it, attention on a CPU takes half as long again, in a decoder three times as long."""
+    for module in network.modules():
+        if isinstance(module, MultiHeadAttention):
+            module.dropout = 0.0
 
 
 def report(line: str) -> None:
