@@ -151,6 +151,13 @@ def _is_adopted(kept: dict[str, Any]) -> bool:
     return not kept["step"]
 
 
+def between(
+    first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], share: float
+) -> dict[str, torch.Tensor]:
+    """Weights on the way from the first to the second, this share of it (Wortsman 2022)."""
+    return {name: torch.lerp(first[name], second[name], share) for name in first}
+
+
 def english_decoder(
     run: Path,
     target: Vocabulary,
@@ -158,7 +165,7 @@ def english_decoder(
     attuned_share: float = ATTUNED_SHARE,
     dropout: float = 0.0,
 ) -> TransformerDecoder:
-    """For English alone, its layers nearer to the pretrained ones than was learned (Wortsman 2022).
+    """For English alone, its layers nearer to the pretrained ones than was learned.
 
     Args:
         config: `model_config`.
@@ -174,7 +181,7 @@ def english_decoder(
                 state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
     if attuned_share and (run / ATTUNED_FILE).exists():
         attuned = torch.load(run / ATTUNED_FILE, weights_only=True)["average"]
-        state = {name: torch.lerp(state[name], attuned[name], attuned_share) for name in state}
+        state = between(state, attuned, attuned_share)
     return _decoder(config, state, dropout)
 
 
@@ -222,20 +229,17 @@ def trained_encoder(
     """What the run has learned: the branch, and the encoder if it was taught.
 
     Args:
-        taught_share: how far from the pretrained weights to the taught ones (Wortsman 2022); with 0
-            the branch is the one that has learned from the pretrained encoder's states.
+        taught_share: how far from the pretrained weights to the taught ones; with 0 the branch is
+            the one that has learned from the pretrained encoder's states.
         dropout: of the branch.
     """
     encoder = with_branch(source, dropout)
     encoder.ctc.load_state_dict(torch.load(run / CTC_FILE, weights_only=True)["average"])
     if (run / ENCODER_FILE).exists():
         kept = torch.load(run / ENCODER_FILE, weights_only=True)
-        taught, first = kept["average"], encoder.state_dict()
         if taught_share and _is_adopted(kept):
             taught_share = 1.0
-        encoder.load_state_dict(
-            {name: torch.lerp(first[name], taught[name], taught_share) for name in first}
-        )
+        encoder.load_state_dict(between(encoder.state_dict(), kept["average"], taught_share))
     if taught_share and (run / LABELS_FILE).exists():
         encoder.ctc.load_state_dict(torch.load(run / LABELS_FILE, weights_only=True)["average"])
     return encoder.eval()
@@ -246,10 +250,8 @@ def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
     encoder = with_upper_layers(trained_encoder(run, source))
     if (run / UPPER_FILE).exists():
         kept = torch.load(run / UPPER_FILE, weights_only=True)
-        first, share = encoder.ctc.state_dict(), 1.0 if _is_adopted(kept) else UPPER_SHARE
-        encoder.ctc.load_state_dict(
-            {name: torch.lerp(first[name], kept["average"][name], share) for name in first}
-        )
+        share = 1.0 if _is_adopted(kept) else UPPER_SHARE
+        encoder.ctc.load_state_dict(between(encoder.ctc.state_dict(), kept["average"], share))
     return encoder
 
 
