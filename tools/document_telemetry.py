@@ -19,9 +19,9 @@ INTRODUCTION = """\
 # Telemetry
 
 This page is generated from `services/earvoice/telemetry/schema.py` by
-`tools/document_telemetry.py`; a test fails when it is stale, and others hold the spans and metrics
-of running services against it. What the numbers mean is in [latency](latency.md), the settings are
-in [configuration](configuration.md).
+`tools/document_telemetry.py`; a test fails when it is stale, and others compare the spans and metrics
+of running services with it. [Latency](latency.md) says what the numbers mean,
+[configuration](configuration.md) lists the settings.
 
 Audio and text are never exported.
 
@@ -35,30 +35,30 @@ Audio and text are never exported.
 | metrics for Prometheus, at `/metrics` | `EARVOICE_…_METRICS_PORT` |
 | a share of the sessions only | `EARVOICE_POLICY_TRACE_RATIO`, `EARVOICE_GATEWAY_TRACE_RATIO` |
 
-The other `OTEL_EXPORTER_OTLP_*` variables of OpenTelemetry (headers, certificates, time-out) count
-too, and `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL` and
+The other `OTEL_EXPORTER_OTLP_*` variables of OpenTelemetry (headers, certificates, time-out) work
+too, as do `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_METRIC_EXPORT_INTERVAL` and
 `OTEL_SDK_DISABLED`.
 
-Exporting never makes a session wait or fail. Spans wait in a queue for a thread of their own; what
-the queue or the collector does not take is lost, counted in `earvoice.telemetry.dropped`, and
-logged once until it goes out again.
+Exporting never makes a session wait or fail. A thread of its own exports queued spans; what the
+queue or the collector does not take is lost, counted in `earvoice.telemetry.dropped`, and logged
+once until export works again.
 
 ## How spans hang together
 
-A session is traced whole or not at all: the policy service draws once a session, and a sampled
-trace in the client's `trace_context` decides for yes. Of a session that is not traced only an error
-leaves its `session` span.
+A session is traced whole or not at all: the policy service samples once a session, and always traces
+one whose client sends a sampled trace in `trace_context`. A session that is not traced leaves only
+its `session` span, and only if it ends with an error.
 
-A gateway draws for its streams. The sessions of a stream that it traces hang on the stream's span,
-and are traced whatever the policy service's own ratio; where both have one, set both. A caller's
-trace comes by the header `traceparent`, or by `trace_context` in the config.
+A gateway samples its own streams. The sessions of a stream that it traces are children of the
+stream's span, and are traced whatever the policy service's ratio; where both have one, set both. A
+caller passes its trace in the header `traceparent`, or in `trace_context` in the config.
 
 Each segment is a trace of its own, linked to the session's span. Its context travels inside the
-messages to encoder and decoder. Numbers come from durations and attributes: no start of one
-process is compared with that of another, whose wall clock may differ by seconds. Of an encoder that
-is asked twice for a segment, because an utterance ends in it, there are two spans of each kind.
+messages to encoder and decoder. Numbers come from durations and attributes: start times of different
+processes are never compared, because their wall clocks may differ by seconds. If an utterance ends
+in a segment, the encoder is asked twice, and there are two of each of its spans.
 
-Exemplars lead from the histograms that go to an OTLP collector to the traces of segments. The
+Exemplars in the histograms sent to an OTLP collector lead to the traces of segments. The
 Prometheus endpoint has none: `opentelemetry-exporter-prometheus` 0.66b2 does not write them.
 """
 
