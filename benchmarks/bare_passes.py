@@ -1,4 +1,4 @@
-"""The forward passes of a stream, recorded once, then computed again with nothing around them.
+"""The forward passes of a stream, recorded once, then computed again on their own.
 
 The recording drives the policy's own session with an encoder and a decoder in this process, so that
 segments, prefixes and drafts are those of the services; the replay calls the networks only:
@@ -61,7 +61,7 @@ class Tape:
 
 
 class _Stream:
-    """Features or voice activity of one utterance; each replay opens them afresh."""
+    """Features or voice activity of one utterance; each replay opens a new stream."""
 
     def __init__(self, open_stream: Callable[[], Any], tape: Tape) -> None:
         self._open = open_stream
@@ -188,7 +188,7 @@ class _LocalDecoder:
         known = tuple(states.source_text)
 
         def begin_again() -> None:
-            # A copy, because the strategy keeps what it has computed of states that it knows.
+            # A copy, because the strategy caches what it has computed from a block of states.
             copy = StateBlock(states.message, [*known])
             self._run, _ = self._strategy.begin(copy, opening)
 

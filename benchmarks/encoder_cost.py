@@ -1,8 +1,8 @@
 """What one live stream costs the encoder, by stage: `python benchmarks/encoder_cost.py`.
 
 Feeds noisy speech-like sound segment by segment into one session, as the policy service does, and
-prints the mean milliseconds of each stage and the share of a core. It counts processor time of the
-one computing thread, so that other processes on the machine matter little.
+prints the mean milliseconds of each stage and the share of a core. It counts the processor time of
+the one computing thread, so other processes on the machine matter little.
 """
 
 from __future__ import annotations

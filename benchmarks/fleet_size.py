@@ -1,7 +1,7 @@
 """How large a fleet is on paper: `python benchmarks/fleet_size.py --streams 1000 100000`.
 
-Nothing is measured here. What a live stream costs comes from `benchmarks/live_streams.py` on the
-machine that the fleet will be made of; the defaults are those of docs/operations.md.
+Nothing is measured here. Measure what a live stream costs with `benchmarks/live_streams.py` on the
+kind of machine that the fleet will use; the defaults are those of docs/operations.md.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import math
 from dataclasses import dataclass
 
 BYTES_PER_SAMPLE, BYTES_PER_STATE_VALUE = 2, 4
-# Of a core of the test machine, by live_streams.py.
+# Share of a core of the test machine, from live_streams.py.
 POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.013, 0.081, 0.141
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What one live stream takes.
+    """Resources that one live stream needs.
 
     Attributes:
         policy_cores, encoder_cores, decoder_cores: share of a core of each service.
         sample_rate_hz: of its audio, LINEAR16.
-        states_per_s: of the encoder's, without compression.
-        state_width: numbers of a state.
+        states_per_s: encoder states, without compression.
+        state_width: numbers in a state.
         utterance_s: mean length of an utterance.
         segment_s: time between two decisions.
     """
@@ -46,7 +46,7 @@ class Stream:
     def state_bytes_per_s(self) -> float:
         """From encoder to policy service, and from there to a decoder.
 
-        Each segment has the states of its whole utterance so far: of half of it, in the mean.
+        Each segment carries the states of its whole utterance so far: on average half of it.
         """
         bytes_per_s_of_audio = self.states_per_s * self.state_width * BYTES_PER_STATE_VALUE
         return bytes_per_s_of_audio * self.utterance_s / 2 / self.segment_s

@@ -1,10 +1,10 @@
 """What the gateway adds: `python benchmarks/gateway.py`.
 
-A policy service that answers each audio message with a word at once, a gateway and the readers are
-processes of their own; the speakers are here, at real time. The time from a message to its word is
-measured: straight by gRPC, through the gateway, and through it with readers of the same stream.
-Rounds take turns, so that a machine that slows down slows all of them. With `--page` it is the lag
-that the page shows in a real Chromium, compared with the service's own for the same words.
+A policy service that answers each audio message with a word at once, a gateway, and the readers run
+as separate processes; the speakers run here, in real time. It measures the time from a message to
+its word: directly over gRPC, through the gateway, and through the gateway with readers of the same
+stream. The kinds alternate, so that a machine that slows down slows all of them. With `--page` it
+measures the lag shown by the page in a real Chromium, against the service's own for the same words.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from earvoice.policy.audio_buffer import ArrivalClock
 
 CHUNK_MS = 400
 CHUNK = bytes(CHUNK_MS * 32)
-"""As often as words come in speech."""
+"""One chunk, and so one word, as often as words come in speech."""
 STREAM = "hall"
 Response = api.StreamingTranslateResponse
 
@@ -114,7 +114,7 @@ async def read_streams(address: str, count: int) -> None:
 
 @asynccontextmanager
 async def process(*command: str, **environment: str) -> AsyncIterator[tuple[psutil.Process, str]]:
-    """Give a process of Python and the first line that it prints."""
+    """Start a Python process; yield it and the first line that it prints."""
     started = await asyncio.create_subprocess_exec(
         *(sys.executable, *command),
         env={**os.environ, **environment},
@@ -166,7 +166,7 @@ async def speak_grpc(address: str, seconds: float) -> list[float]:
 async def speak_socket(
     address: str, seconds: float, publish: str = "", begin: Callable[[], object] | None = None
 ) -> list[float]:
-    """The same through the gateway; ``begin`` is awaited once the stream is there."""
+    """The same through the gateway; awaits ``begin`` once the stream exists."""
     config = {
         "audioEncoding": "AUDIO_ENCODING_LINEAR16",
         "sampleRateHertz": 16_000,
@@ -247,7 +247,7 @@ async def measure(options: argparse.Namespace) -> None:
 
 
 async def measure_page(seconds: float) -> None:
-    """Print how much later than the service's own a word's lag on the page is."""
+    """Print how much larger a word's lag on the page is than the service's own."""
     async with (
         process(__file__, "--echo") as (_, server),
         gateway(server) as (_, address),

@@ -1,17 +1,18 @@
 """What only a GPU can show, in nine minutes: `make gpu`, or `python benchmarks/gpu.py`.
 
 Each step prints its rows as they come and writes them to the JSON file, so that the first minutes
-give numbers even if a later one fails. Those that no time is left for are told.
+give numbers even if a later step fails. Steps for which no time is left are listed.
 
-* **same words**: the shipped model's words for a recording, from services on the device, against
-  those from services on the CPU in fp32. In fp32 on the device they must be equal.
+* **same words**: the shipped model's words for a recording, from services on the device, compared
+  with those from services on the CPU in fp32. In fp32 on the device they must be equal.
 * **device tests**: `tests/models/test_device.py`.
 * **golden run**: `earvoice verify run` of the papers' model through services on the device, where
   `EARVOICE_SHARED_DATA` names the reference data.
-* **sessions**: audio seconds a second of so many at full speed, every segment decided; then live:
-  how late a segment's decision comes after its audio, and the words of the shipped model. Presets
-  such as `paper` have random weights, so that their words mean nothing and are not counted.
-* **training**: steps a second of the preset, cross-entropy and CTC, forwards, backwards and AdamW.
+* **sessions**: seconds of audio a second for a number of sessions at full speed, every segment
+  decided; then live: how late a segment's decision comes after its audio, and the words of the
+  shipped model. Presets such as `paper` have random weights, so their words mean nothing and are
+  not counted.
+* **training**: steps a second of the preset: cross-entropy and CTC, forward, backward and AdamW.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from earvoice.runtime.settings import shipped_model_path
 
 ROOT = Path(__file__).parents[1]
 NO_DEVICE = 69
-"""Exit status where there is no such device: EX_UNAVAILABLE of sysexits.h."""
+"""Exit status if there is no such device: EX_UNAVAILABLE of sysexits.h."""
 SHIPPED = "shipped"
 GOLDEN_RUN = "v11_avg_streamatt_w8.json.gz"
 TRAINING_BATCH, TRAINING_FRAMES, TRAINING_TOKENS = 16, 1000, 40
@@ -83,14 +84,14 @@ class Report:
         print(f"{step:28} {told}", flush=True)
 
     def try_out(self, step: str, work: Callable[[], Iterator[Row]]) -> None:
-        """Take a step's rows; a failure is a row, too, and the next step comes."""
+        """Take a step's rows; a failure becomes a row, too, and does not stop the next step."""
         if time.monotonic() > self.deadline_s:
             self.take(step, left_out="no time is left")
             return
         try:
             for row in work():
                 self.take(step, **row)
-        except Exception as error:  # noqa: BLE001 - told, and the exit status says so
+        except Exception as error:  # noqa: BLE001 - reported, and the exit status says so
             traceback.print_exc()
             self.take(step, failed=f"{type(error).__name__}: {error}")
 
@@ -101,7 +102,7 @@ def _short(value: object) -> str:
 
 @dataclass
 class Heard:
-    """What came of some streams."""
+    """The results of some streams."""
 
     words: list[str] = field(default_factory=list)
     word_lags_ms: list[float] = field(default_factory=list)
@@ -120,7 +121,7 @@ class Plan:
 
 @contextmanager
 def settings(device: str, precision: str, model: Path) -> Iterator[None]:
-    """Have services that start now compute so."""
+    """Make services that start now use this device, precision and model."""
     wanted = {"EARVOICE_POLICY_SESSION_LIMIT": "1000"}
     for service in ("ENCODER", "DECODER"):
         wanted |= {
@@ -274,7 +275,7 @@ async def _measured(address: str, name: str, count: int, seconds: float) -> Row:
 
 
 def written_model(name: str, folder: Path) -> Path:
-    """A preset's sizes with random weights, and the shipped model's pieces."""
+    """A model of a preset's sizes with random weights, and the shipped model's pieces."""
     shipped = shipped_model_path()
     pieces = [(shipped / f"{side}.model").read_bytes() for side in ("source", "target")]
     known = load_config(shipped)
@@ -298,7 +299,7 @@ def written_model(name: str, folder: Path) -> Path:
 
 
 def training(plan: Plan, name: str) -> Iterator[Row]:
-    """Random clips of 10 s, on a processor of 1 s: what is learnt does not matter to the clock."""
+    """Train on random clips of 10 s (1 s on a CPU); what is learnt does not matter to the clock."""
     batch, frames = TRAINING_BATCH, TRAINING_FRAMES
     if plan.device == "cpu":
         batch, frames = 1, TRAINING_FRAMES // 10

@@ -1,8 +1,8 @@
 """What live streams cost and how late their words are: `python benchmarks/live_streams.py`.
 
-Starts the services, sends some streams at real time as the client of this project does, each from
-another place of the recording on, and prints the services' share of a core a stream, the word lag
-(release less the end of the audio that the word is about) and how many segments were merged away.
+Starts the services, sends some streams in real time with this project's client, each from another
+place in the recording, and prints the services' share of a core per stream, the word lag (release
+minus the end of the audio that the word is about) and how many segments were merged into others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from earvoice.client.audio import REALTIME_CHUNK_MS, pace
 DEMO = Path(__file__).parents[1] / "demo" / "librispeech_1995-1837-0001.wav"
 SILENCE_S = 1.0
 BEGIN_SPREAD_S = 8.0
-"""Streams that begin together would end all their segments together, too."""
+"""Streams that begin together would also end all their segments together."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Heard:
 
 
 def read_streams(path: Path, count: int, seconds: float) -> tuple[AudioFormat, list[bytes]]:
-    """As many stretches of a repeated recording, each beginning elsewhere, LINEAR16 mono."""
+    """``count`` stretches of a repeated recording, each from another place, LINEAR16 mono."""
     data, rate_hertz = soundfile.read(path, dtype="int16", always_2d=True)
     once = np.concatenate([data[:, 0], np.zeros(int(SILENCE_S * rate_hertz), np.int16)])
     length = int(seconds * rate_hertz)
@@ -73,7 +73,7 @@ async def listen(
 async def carry(
     client: TranslationClient, audio_format: AudioFormat, streams: Sequence[bytes]
 ) -> Heard:
-    """Send all streams at real time, side by side; return what they gave."""
+    """Send all streams in real time, side by side; return their results."""
     target = (await client.list_models()).models[0].target_languages[0]
     options = TranslationOptions((target,), audio_format, catch_up="merge", paced=True)
     heard = Heard()
@@ -90,7 +90,7 @@ def begin_delays_s(count: int) -> list[float]:
 
 
 def chunks(audio: bytes, audio_format: AudioFormat) -> AsyncIterator[bytes]:
-    """The audio as it comes into being."""
+    """The audio, in real time."""
     size = 2 * audio_format.sample_rate_hz * REALTIME_CHUNK_MS // 1000
     return pace((audio[at : at + size] for at in range(0, len(audio), size)), audio_format)
 
@@ -107,7 +107,7 @@ async def measure(services: ServiceProcesses, arguments: argparse.Namespace) -> 
 
 
 def print_cost(spent_s: dict[str, float], stream_s: float, stream_count: int) -> None:
-    """Cores used while all streams run, all together and a stream."""
+    """Print the cores used while all streams run, in total and per stream."""
     print(f"{stream_count} streams of {stream_s:.1f} s")
     for service, seconds in spent_s.items():
         share = seconds / stream_s

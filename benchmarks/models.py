@@ -1,11 +1,11 @@
-"""What the networks cost on this machine, and how near that is to its products' ceiling.
+"""What the networks cost on this machine, and how close they come to its peak in matrix products.
 
     python benchmarks/models.py --quick
     python benchmarks/models.py --presets paper shipped --threads 1 2 --json models.json
 
-Each network, number format and number of threads is a process of its own, so that memory is its
-own. Weights are random; `network_cost.py` says what is done so that the work is that of trained
-ones. One thread is measured in processor time, more on the wall.
+Each combination of network, number format and number of threads runs in its own process, so that
+its memory can be measured. Weights are random; `network_cost.py` says how the work is made that of
+trained ones. One thread is measured in processor time, more in wall time.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _print_table(preset: str, columns: Mapping[str, Mapping[str, float]]) -> Non
 
 
 def _precisions() -> list[str]:
-    """Those that this machine computes natively: others only say how slow imitation is."""
+    """Those that this machine computes natively: others only show how slow emulation is."""
     fast_bfloat16 = torch.cpu._is_avx512_bf16_supported()  # noqa: SLF001 - it has no public name
     return ["fp32", *["bf16"] * fast_bfloat16, "int8"]
 

@@ -1,18 +1,18 @@
-"""What one network costs in one number format with so many threads.
+"""What one network costs in one number format with a given number of threads.
 
-Random weights do not compress, commit, or agree with a draft by themselves. So that the work is
-that of trained ones:
+With random weights, nothing would be compressed or committed, and no draft accepted. To make the
+work that of trained ones:
 
-* **CTC labels.** The CTC head computes its product; then the label of frame t is raised to be
-  t // 3 modulo 2. So every run has three frames and all work of the compression is done.
-* **Tokens.** A hypothesis of the audio up to second s has 3.5 · s tokens. Which ones is the model's
-  own greedy choice, found out beforehand, untimed: so a draft of these is accepted, and one with
-  other tokens is not.
-* **EDAtt.** After each segment all tokens of the audio up to the segment before are committed, and
-  one more token was predicted: the one whose attention ended the decoder's work. It is the next
+* **CTC labels.** The CTC head computes its product; then the logit of label t // 3 modulo 2 is
+  raised in frame t. So every run has three frames and all work of the compression is done.
+* **Tokens.** A hypothesis of the audio up to second s has 3.5 · s tokens. They are the model's own
+  greedy choice, determined beforehand, untimed: so a draft of these is accepted, and one with other
+  tokens is not.
+* **EDAtt.** After each segment all tokens of the audio up to the previous segment are committed,
+  and one more token was predicted: the one whose attention ended the decoder's work. It is the next
   draft, and is accepted.
 * **LA-2.** A hypothesis is completed in each segment, end of sentence included. Its last two tokens
-  change in the next; what two hypotheses agree on is committed.
+  change in the next; the tokens on which two hypotheses agree are committed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from earvoice.models.translation import SpeechTranslationModel
 from earvoice.runtime.settings import shipped_model_path
 
 SHAPES = ((512, 512), (512, 2048), (2048, 512))
-"""Inputs and outputs of the papers' layers."""
+"""Inputs and outputs of the papers' linear layers."""
 ROWS = (64, 256, 512)
 TOKENS_PER_S = 3.5
 RUN_FRAMES = 3
@@ -65,8 +65,8 @@ POLICIES: tuple[Policy, ...] = ("edatt", "la2", "la2 without drafts")
 def best_ms(compute: Callable[[], object], rounds: int) -> float:
     """The shortest of some rounds, after one that does not count, in milliseconds.
 
-    With one thread the processor's time is counted, so that other processes disturb less; with
-    more, time on the wall.
+    With one thread this is processor time, so that other processes disturb less; with more, wall
+    time.
     """
     clock_s = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     compute()
@@ -79,10 +79,10 @@ def best_ms(compute: Callable[[], object], rounds: int) -> float:
 
 
 def ceiling_gflops(dtype: torch.dtype, rounds: int = 5) -> float:
-    """The most that packed oneDNN products of the papers' sizes reach, in 10⁹ operations a second.
+    """The peak speed of packed oneDNN products of the papers' sizes, in 10⁹ operations a second.
 
     A multiplication and an addition count as two. The best of all shapes and rounds; for int8 it
-    is the bare product, without what turns numbers into integers and back.
+    is the bare product, without quantising and dequantising.
     """
     return max(_gflops(dtype, shape, rows, rounds) for shape in SHAPES for rows in ROWS)
 
@@ -126,8 +126,8 @@ class Segment:
 
     Attributes:
         prefix: committed tokens, forced.
-        draft_right: tokens of the draft that the model chooses too.
-        draft_wrong: tokens of the draft after them.
+        draft_right: tokens of the draft that the model also chooses.
+        draft_wrong: tokens of the draft after them, which it does not choose.
         steps: steps after the prefill, which itself predicts a token.
     """
 
@@ -144,7 +144,7 @@ def segments(policy: Policy, seconds: float, segment_s: float) -> list[Segment]:
     work = []
     for index in range(len(ends)):
         before = known[index - 1] if index else 0
-        # The end of the sentence is a token, too.
+        # Plus one for the end-of-sentence token.
         tokens = known[index + 1] + 1
         if policy == "edatt":
             tokens = tokens if index == len(ends) - 1 else known[index] + 1
@@ -160,7 +160,7 @@ def segments(policy: Policy, seconds: float, segment_s: float) -> list[Segment]:
 
 @dataclass(frozen=True)
 class RunCost:
-    """Seconds of computation: features and encoder, decoder, and both by a second of audio."""
+    """Seconds of computation: features and encoder, decoder, and both per second of audio."""
 
     encoder_s: float
     decoder_s: float
@@ -209,7 +209,7 @@ class SimultaneousRun:
         opening = self._opening(block, segment)
         best_s = float("inf")
         for _ in range(rounds):
-            # A copy is new to the strategy: it computes keys and values of the states anew.
+            # The strategy does not know a copy: it computes the states' keys and values again.
             fresh = replace(block)
             began_s = self._clock_s()
             run, progress = self._strategy.begin(fresh, opening)
@@ -236,17 +236,17 @@ class SimultaneousRun:
             stood = len(progress.tokens) - 1
             if stood >= segment.draft_right:
                 return opening
-            # Random weights choose between near ties, and 8 bits round a row beside others anew.
+            # Random weights give near ties, and in 8 bits a row's rounding depends on its batch.
             chosen[stood] = progress.tokens[stood].token
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long is measured.
+    """How much is measured.
 
     Attributes:
         prefixes_s: lengths of encoder passes, in seconds.
-        run_s: length of the utterance that is translated; 0 leaves it out.
+        run_s: length of the utterance that is translated, in seconds; 0 leaves it out.
         rounds: of each measurement; the best counts.
     """
 
@@ -281,7 +281,7 @@ class NetworkCost:
         facts |= self._decoder_facts()
         if self._effort.run_s:
             facts |= self._run_facts()
-        # Before and after, because another process may slow a part of the run down.
+        # Measured before and after, because another process may slow down part of the run.
         ceiling = max(ceiling, ceiling_gflops(self._dtype))
         facts["ceiling_gflops"] = ceiling
         for seconds in self._gflop:
@@ -318,7 +318,7 @@ class NetworkCost:
             facts[f"{name}_rtf"] = cost.real_time_factor
             facts[f"{name}_decoder_s"] = cost.decoder_s
             facts.setdefault("run_encoder_s", cost.encoder_s)
-        # The encoder's work is the same: its own scatter would hide the difference.
+        # One encoder time for both, whose work is the same: its noise would hide the difference.
         encoder_s = facts["run_encoder_s"]
         whole_s = {name: encoder_s + facts[f"{name}_decoder_s"] for name in ("edatt", "la2")}
         facts["la2_to_edatt"] = whole_s["la2"] / whole_s["edatt"]

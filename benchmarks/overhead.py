@@ -1,9 +1,9 @@
-"""What the services cost beside their forward passes: `python benchmarks/overhead.py`.
+"""What the services cost beyond their forward passes: `python benchmarks/overhead.py`.
 
 Streams a recording through the three services at full speed, every segment decided, and computes
-the same forward passes (features, voice activity, encoder, decoder) in this process alone, round
-by round in turn; prints both in processor seconds (user and system) and the ratio of their
-medians. Then each service's import time and its memory before the first stream.
+the same forward passes (features, voice activity, encoder, decoder) in this process alone, in
+alternate rounds; prints both in processor seconds (user and system) and the ratio of their medians.
+Then prints each service's import time and its memory before the first stream.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ async def predicted_tokens(services: ServiceProcesses) -> int:
 
 
 def print_ratio(running: Sequence[dict[str, float]], bare: Sequence[dict[str, float]]) -> None:
-    """Processor seconds of every round's services and bare passes: medians and their ratio."""
+    """Print the processor seconds of services and bare passes: medians and their ratio."""
     for service in SERVICES:
         with_it = statistics.median(spent[service] for spent in running)
         without = statistics.median(spent.get(service, 0.0) for spent in bare)
@@ -146,7 +146,7 @@ def print_memory(services: ServiceProcesses) -> None:
 
 
 def print_import_times() -> None:
-    """Best wall time of a few, beside that of the interpreter alone."""
+    """Print each import's best wall time of a few, and that of the interpreter alone."""
     bare_s = import_seconds("pass")
     print(f"python   alone {bare_s:.2f} s")
     for service, statement in IMPORTS.items():
@@ -154,7 +154,7 @@ def print_import_times() -> None:
 
 
 def import_seconds(statement: str) -> float:
-    """Seconds of a fresh interpreter that runs one statement."""
+    """Seconds that a fresh interpreter takes to run one statement."""
     taken = []
     for _ in range(IMPORT_ROUNDS):
         began = time.perf_counter()

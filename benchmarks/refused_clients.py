@@ -1,8 +1,8 @@
-"""What refused clients cost those who are served: `python benchmarks/refused_clients.py`.
+"""What refused clients cost those that are served: `python benchmarks/refused_clients.py`.
 
 Starts the services, fills them with live streams up to their capacity, and measures the word lag:
 alone, and while as many more clients ask, are refused, wait as long as they are told, and ask
-again. Rounds take turns, so that a machine that slows down slows both.
+again. The two kinds of round alternate, so that a machine that slows down slows both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BACKENDS = ("ENCODER", "DECODER")
 
 @dataclass
 class Side:
-    """What the streams of all rounds of one kind gave, and how often somebody was refused."""
+    """Results of the streams in all rounds of one kind, and how often a client was refused."""
 
     heard: Heard = field(default_factory=Heard)
     refused: int = 0
@@ -43,7 +43,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Plan:
-    """The streams that are in: how they are translated, and each one's audio."""
+    """The admitted streams: how they are translated, and each one's audio."""
 
     options: TranslationOptions
     streams: Sequence[bytes]
@@ -63,7 +63,7 @@ async def find_capacity(client: TranslationClient, options: TranslationOptions) 
 
 
 async def silence() -> AsyncIterator[bytes]:
-    """Audio of somebody who never says anything, and never hangs up."""
+    """Audio that never comes and never ends."""
     await asyncio.Event().wait()
     yield b""
 
@@ -71,7 +71,7 @@ async def silence() -> AsyncIterator[bytes]:
 async def ask_again(
     client: TranslationClient, audio: bytes, options: TranslationOptions, side: Side
 ) -> None:
-    """Ask for a session again and again, as a client does that is told when to."""
+    """Ask for a session again and again, each time after the wait that the server asks for."""
     while True:
         try:
             async with aclosing(client.translate(chunks(audio, options.audio), options)) as events:
@@ -90,13 +90,13 @@ async def fill(client: TranslationClient, plan: Plan, side: Side, refused_count:
             group.create_task(listen(client, audio, plan.options, delay_s, side.heard))
             for audio, delay_s in zip(plan.streams, delays_s, strict=True)
         ]
-        # All streams are in before anybody else asks.
+        # All streams are admitted before other clients ask.
         await asyncio.sleep(max(delays_s) + HEAD_START_S)
         refused = [
             group.create_task(ask_again(client, plan.streams[0], plan.options, side))
             for _ in range(refused_count)
         ]
-        # Whoever is let in from then on would add load that the other rounds do not have.
+        # Clients admitted after that would add load that the other rounds do not have.
         await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
         for one in refused:
             one.cancel()

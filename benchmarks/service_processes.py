@@ -1,4 +1,4 @@
-"""The three services as processes of their own, and what they cost."""
+"""The three services as separate processes, and their processor time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICES = ("policy", "encoder", "decoder")
 
 @dataclass(frozen=True)
 class ServiceProcesses:
-    """Services that run."""
+    """Running services."""
 
     address: str
     log_folder: Path

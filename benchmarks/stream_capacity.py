@@ -1,9 +1,9 @@
 """How many live streams this machine carries: `python benchmarks/stream_capacity.py`.
 
-Starts the services without a limit of sessions and sends more and more streams at real time, until
-the 95th percentile of word lag has moved by more than a tenth from that of few streams. All say the
-same, so that their lags can be compared, and each begins when it likes, so that none waits for
-another's segments more than strangers do.
+Starts the services without a session limit and sends more and more streams in real time, until the
+95th percentile of word lag differs by more than a tenth from that of few streams. All have the same
+audio, so that their lags can be compared, and each begins at a random time, so that streams wait
+for each other's segments no more than independent ones do.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ UNLIMITED = "1000"
 
 @dataclass(frozen=True)
 class Load:
-    """What so many streams gave.
+    """Results of a number of streams.
 
     Attributes:
-        cores: that the three services used, all together, while all streams ran.
-        client_cores: that the senders of this process used, on the same machine.
-        merged_share: of the segments: the machine was late, and two became one.
+        cores: cores that the three services used together, while all streams ran.
+        client_cores: cores that the senders in this process used, on the same machine.
+        merged_share: share of segments merged into another because the machine was late.
     """
 
     count: int

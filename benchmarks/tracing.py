@@ -1,9 +1,9 @@
 """What tracing everything costs: `python benchmarks/tracing.py`.
 
-Starts the services once, with a trace file each and a ratio of 0, and sends ten streams at once at
-full speed, every segment decided: in turn with a sampled trace of the client's, which traces the
-whole session, and without one. Prints the processor seconds of both: medians, and minima, which
-other programs on the machine disturb least.
+Starts the services once, each with a trace file and a trace ratio of 0, and sends ten streams at
+once at full speed, every segment decided: alternately with a sampled trace from the client, which
+traces the whole session, and without one. Prints the processor seconds of both: medians, and
+minima, which other programs on the machine disturb least.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from earvoice.client import TranslationClient, TranslationOptions, connect
 
 CHUNK_BYTES = 6400
 EXPORT_S = 5.5
-"""Spans wait up to five seconds for their export, which belongs to the round that made them."""
+"""Spans are exported within five seconds; the export counts for the round that made them."""
 
 
 async def listen(client: TranslationClient, audio: bytes, options: TranslationOptions) -> None:

@@ -112,7 +112,7 @@ def configuration_page() -> str:
 
 
 def _is_overridden(name: str) -> bool:
-    """Whether a service, or what it shares with one other, has a default of its own."""
+    """Whether a service, or a base class that it shares with one other, overrides the default."""
     return any(
         name in parent.__annotations__
         for settings in SERVICES.values()
@@ -137,7 +137,7 @@ def _service_section(service: str, shared: Iterable[str]) -> str:
 
 
 def _gateway_section() -> str:
-    """Return the gateway's settings: it is no gRPC service, and shares none of theirs."""
+    """Return the gateway's settings; it is not a gRPC service, and shares none of theirs."""
     fields = GatewaySettings.model_fields.items()
     rows = [_row(_prefix(GatewaySettings), name, field) for name, field in fields]
     return f"## Gateway\n\n{_table(rows)}"

@@ -19,8 +19,8 @@ INTRODUCTION = """\
 # Telemetry
 
 This page is generated from `services/earvoice/telemetry/schema.py` by
-`tools/document_telemetry.py`; a test fails when it is stale, and others compare the spans and metrics
-of running services with it. [Latency](latency.md) says what the numbers mean,
+`tools/document_telemetry.py`; a test fails when it is stale, and others compare the spans and
+metrics of running services with it. [Latency](latency.md) says what the numbers mean,
 [configuration](configuration.md) lists the settings.
 
 Audio and text are never exported.
@@ -45,18 +45,18 @@ once until export works again.
 
 ## How spans hang together
 
-A session is traced whole or not at all: the policy service samples once a session, and always traces
-one whose client sends a sampled trace in `trace_context`. A session that is not traced leaves only
-its `session` span, and only if it ends with an error.
+A session is traced whole or not at all: the policy service samples once a session, and always
+traces one whose client sends a sampled trace in `trace_context`. A session that is not traced
+leaves only its `session` span, and only if it ends with an error.
 
 A gateway samples its own streams. The sessions of a stream that it traces are children of the
 stream's span, and are traced whatever the policy service's ratio; where both have one, set both. A
 caller passes its trace in the header `traceparent`, or in `trace_context` in the config.
 
 Each segment is a trace of its own, linked to the session's span. Its context travels inside the
-messages to encoder and decoder. Numbers come from durations and attributes: start times of different
-processes are never compared, because their wall clocks may differ by seconds. If an utterance ends
-in a segment, the encoder is asked twice, and there are two of each of its spans.
+messages to encoder and decoder. Numbers come from durations and attributes: start times of
+different processes are never compared, because their wall clocks may differ by seconds. If an
+utterance ends in a segment, the encoder is asked twice, and there are two of each of its spans.
 
 Exemplars in the histograms sent to an OTLP collector lead to the traces of segments. The
 Prometheus endpoint has none: `opentelemetry-exporter-prometheus` 0.66b2 does not write them.

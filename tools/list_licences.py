@@ -1,6 +1,6 @@
 """List everything that EarVoice needs at run time, with its licence: `make licences`.
 
-Reads what is installed. Exits with 1 where a package does not say its licence.
+Reads the installed packages. Exits with 1 if one does not state its licence.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-# All that is ours to run; not the tools that it is made with.
+# Everything that runs in production; not the development tools.
 PRODUCT = "earvoice[policy,auth,gateway,encoder,decoder,hf,cli,lab]"
 CLASSIFIER = "License :: "
 
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def needed_by(wanted: str) -> list[Distribution]:
-    """Return what a requirement needs and is installed, by name; ours is not among them."""
+    """Return the installed packages that a requirement needs, by name, without our own."""
     found: dict[str, Distribution] = {}
     seen: set[str] = set()
     left = [Requirement(wanted)]
@@ -62,7 +62,7 @@ def licence_of(item: Distribution) -> str:
     told = [text for text in metadata.get_all("Classifier") or () if text.startswith(CLASSIFIER)]
     if told:
         return "; ".join(text.rpartition(" :: ")[2] for text in told)
-    # Some put the whole text there.
+    # Some packages put the whole licence text there.
     return (metadata.get("License") or "").strip().partition("\n")[0]
 
 

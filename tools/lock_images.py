@@ -1,7 +1,7 @@
 """Write what the images install, with hashes, into `deploy/docker/locked/`: `make locks`.
 
-Versions are those of constraints.txt; what that does not name is resolved anew. The torch without
-CUDA comes from where pip finds it (`PIP_FIND_LINKS`, or `PIP_EXTRA_INDEX_URL`).
+Versions come from constraints.txt; packages that it does not name are resolved afresh. The torch
+without CUDA comes from where pip finds it (`PIP_FIND_LINKS`, or `PIP_EXTRA_INDEX_URL`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKED = ROOT / "deploy" / "docker" / "locked"
-# torch has builds for one kind of processor at a time; the others' hashes would be of no use.
+# Each build of torch is for one kind of processor; the others' hashes would be of no use.
 PLATFORM = "x86_64-manylinux_2_28"
 PYTHON = "3.11"
-# What makes the wheel and the bill of materials; nothing of it is shipped.
+# Tools that make the wheel and the bill of materials; none of them is shipped.
 BUILD = ("hatchling", "grpcio-tools", "mypy-protobuf", "cyclonedx-bom==7.5.0")
 EXTRAS = {"policy": ("policy", "auth"), "gateway": ("gateway",)}
 ENGINES = ("encoder", "decoder")
@@ -30,7 +30,7 @@ def main() -> int:
         for name, extras in EXTRAS.items():
             lock(name, extras)
         for name, torch in TORCH.items():
-            # Without the links, lest the build without CUDA is taken for the other.
+            # No links for the others, or they would get the build without CUDA.
             lock(name, ENGINES, torch, links=name == "engine")
         lock("build", (), *BUILD)
     except subprocess.CalledProcessError as error:
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def lock(name: str, extras: tuple[str, ...], *wanted: str, links: bool = False) -> None:
-    """Write `NAME.txt`: what the extras of EarVoice need, and what is wanted besides."""
+    """Write `NAME.txt`: the requirements of EarVoice's extras, and the ``wanted`` packages."""
     command = [str(Path(sys.executable).parent / "uv"), "pip", "compile", "--quiet"]
     command += ["--generate-hashes", "--python-version", PYTHON, "--python-platform", PLATFORM]
     command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]

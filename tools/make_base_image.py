@@ -1,7 +1,7 @@
 """Make a stand-in for the images' base, `python:3.11-slim`, from this machine's packages.
 
-For machines that reach Debian's packages and Python's, but no registry of images. It takes this
-machine's certificates, configuration of pip and wheels along: only for trying the images out.
+For machines that can reach Debian's and Python's packages, but no image registry. It copies this
+machine's certificates, pip configuration and wheels into the image: only for trying the images out.
 Uses the standard library only. `python3 tools/make_base_image.py [IMAGE]`
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 IMAGE = "docker.io/library/python:3.11-slim"
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates"
-# A release whose python3 is the one that the images want.
+# A release whose python3 has the images' version.
 RELEASE = "bookworm"
 HOST_FILES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
 WHEELS = Path("/opt/wheels")
@@ -35,7 +35,7 @@ def main() -> int:
 
 
 def build(image: str, folder: Path) -> None:
-    """Make a root file system of Debian's packages, and add what pip needs here."""
+    """Make a root file system from Debian's packages, and add what pip needs on this machine."""
     root = folder / "root.tar"
     run("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", RELEASE, str(root))
     run("podman", "import", "--quiet", str(root), f"{image}-bare")

@@ -1,7 +1,7 @@
 """Print the size of the house: modules, lines and classes of the product, and of all Python.
 
-`python3 tools/measure_house.py [--ref COMMIT]` counts the files that git knows
-today, or knew at a commit.
+`python3 tools/measure_house.py [--ref COMMIT]` counts the files that git tracks now, or tracked at
+a commit.
 """
 
 from __future__ import annotations

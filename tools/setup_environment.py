@@ -1,4 +1,4 @@
-"""Build `.venv/` with everything the project needs; run again at will.
+"""Build `.venv/` with everything the project needs; safe to run again.
 
 Uses the standard library only. `python3 tools/setup_environment.py [--system-packages NAME ...]`
 """
@@ -63,7 +63,7 @@ def build_environment() -> None:
 
 
 def install_system_packages(names: list[str]) -> None:
-    """Install Debian packages that are missing: as root by apt-get, else say what to do."""
+    """Install missing Debian packages with apt-get if we are root; otherwise say what to do."""
     missing = [name for name in names if not _is_installed(name)]
     if not missing:
         return
@@ -79,7 +79,7 @@ def install_system_packages(names: list[str]) -> None:
 
 
 def has_cuda_device() -> bool:
-    """Say whether this machine has an NVIDIA device that its driver can see."""
+    """Say whether this machine has an NVIDIA device that the driver sees."""
     if shutil.which("nvidia-smi") is None:
         return False
     return subprocess.run(["nvidia-smi", "-L"], check=False, capture_output=True).returncode == 0
@@ -90,7 +90,7 @@ def mend_torchaudio() -> None:
 
     torchaudio's package links its compiled parts against CUDA. Beside a torch without CUDA its
     import fails on libc10_cuda.so, although the Python parts that EarVoice uses (Kaldi
-    filterbank, resampling) do without them. Only then are they moved out of the way.
+    filterbank, resampling) do not need the compiled ones. Only then are those moved out of the way.
 
     Raises:
         SetupError: the import fails for another reason.

@@ -1,8 +1,8 @@
-"""Count what one segment of live audio crosses: `python tools/trace_segment.py`.
+"""Count the functions that one segment of live audio runs: `python tools/trace_segment.py`.
 
-Runs the client and the policy service in this process, on scripted encoders and decoders, and
-traces every call of a Python function of ours. A segment begins when the client has read the
-`SegmentDone` of the one before, and ends with its own. Then prints the shapes that a token has on
+Runs the client and the policy service in this process, on a scripted encoder and decoder, and
+traces every call of our own Python functions. A segment begins when the client has read the
+`SegmentDone` of the one before, and ends with its own. Then prints the types that a token has on
 its way from the decoder's step to the client's word.
 """
 
@@ -42,7 +42,7 @@ from earvoice.runtime.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Some distributions bring a package of the name `tests`, so ours is found by its place.
+# Some distributions contain a package named `tests`, so ours is found by its path.
 sys.path.insert(0, str(ROOT / "tests" / "integration" / "policy"))
 scripted_backends = importlib.import_module("scripted_backends")
 
@@ -60,7 +60,7 @@ OURS = tuple(folder for folders in AREAS.values() for folder in folders)
 COMPREHENSION = re.compile(r"\.<locals>\.<(list|set|dict)comp>|\.<locals>\.<genexpr>")
 
 Function = tuple[str, str]
-"""File, from the repository's root, and qualified name."""
+"""File, relative to the repository's root, and qualified name."""
 
 TOKEN_SHAPES = (
     ("decoder", "PredictedToken"),
@@ -72,7 +72,7 @@ TOKEN_SHAPES = (
 
 
 class CallTrace:
-    """Counts the calls of functions of ours, in every thread; a coroutine's each resumption."""
+    """Counts the calls of our functions in every thread; resuming a coroutine counts as a call."""
 
     def __init__(self) -> None:
         self.calls: Counter[Function] = Counter()
@@ -102,7 +102,7 @@ class CallTrace:
 
 
 def _function(filename: str, name: str) -> Function | None:
-    # Whether a comprehension has a frame of its own is the interpreter's affair.
+    # Whether a comprehension has its own frame depends on the interpreter's version.
     name = COMPREHENSION.sub("", name)
     path = filename.removeprefix(f"{ROOT}/")
     is_ours = path != filename and path.startswith(OURS)
@@ -110,8 +110,8 @@ def _function(filename: str, name: str) -> Function | None:
 
 
 async def trace_segments(segment_count: int) -> list[Counter[Function]]:
-    """The calls of each segment that released words, the first one left out."""
-    # They tell their health, as the services do: without it they would be asked for all the time.
+    """The calls of each segment that released words, without an utterance's first and last."""
+    # These answer health checks, as the services do; otherwise they would be asked all the time.
     encoder, decoder = map(scripted_backends.scripted_replica, ("encoder", "decoder"))
     await encoder.start()
     await decoder.start()
@@ -163,7 +163,7 @@ def _free_port() -> int:
 
 
 def rows(calls: Counter[Function]) -> Iterator[tuple[str, int, int, int]]:
-    """Area, files, functions and calls; all areas first."""
+    """Area, files, functions and calls; the total of all areas first."""
     areas = {"all three": OURS, **AREAS}
     for area, folders in areas.items():
         inside = {function: n for function, n in calls.items() if function[0].startswith(folders)}

@@ -1,1 +1,1 @@
-"""The field's own evaluation tools before our services: SimulEval and simulstream."""
+"""Adapters that let the field's evaluation tools, SimulEval and simulstream, use our services."""

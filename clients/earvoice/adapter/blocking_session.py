@@ -1,7 +1,7 @@
-"""Sessions for callers that wait: a piece of audio in, the words that it brought out.
+"""Blocking sessions: a piece of audio in, its words out.
 
-The asynchronous client runs in an event loop of its own, in a thread. A piece is answered once
-every segment that it completes has been decided.
+The asynchronous client runs in its own event loop, in a thread. A piece is answered once every
+segment that it completes has been decided.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from earvoice.client.options import TranslationOptions
 from earvoice.client.translation_client import TranslationClient, connect
 
 _SETTLING_S = 5.0
-"""How long gRPC may take to tell the end of calls to a loop that is closing."""
+"""How long gRPC may take to report the end of calls to a loop that is closing."""
 
 _MOVING_SEGMENTS = ("local_agreement", "shared_prefix")
-"""Policies whose target lag is held by the segments' duration."""
+"""Policies that hold a target lag by changing the segments' duration."""
 
 Result = TypeVar("Result")
 
 
 class SegmentGrid:
-    """Which segments of a session that decides each are due for the audio sent so far.
+    """Tells which segments are due for the audio sent so far, if the session decides every one.
 
-    Segment k of an utterance ends k segment durations after its start, all later by the initial
-    wait; the next utterance begins where it ended.
+    Segment k of an utterance ends k segment durations plus the initial wait after the utterance's
+    start; the next utterance begins where this one ends.
     """
 
     def __init__(self, sample_rate_hz: int, segment_ms: int, initial_wait_ms: int) -> None:
@@ -66,7 +66,7 @@ class SegmentGrid:
 
 
 class PushedSession:
-    """One stream of audio. Every call must come from the event loop of the client."""
+    """One stream of audio. Call it only from the client's event loop."""
 
     def __init__(self, client: TranslationClient, options: TranslationOptions) -> None:
         self._frame_bytes = options.audio.frame_bytes
@@ -97,7 +97,7 @@ class PushedSession:
 
     async def leave(self) -> None:
         if self._waiting is not None:
-            # A call that was interrupted has not ended yet, or one still waits in another thread.
+            # An interrupted call may not have ended yet, or one may still wait in another thread.
             self._waiting.cancel()
             await asyncio.wait({self._waiting})
         await self._events.aclose()
@@ -143,18 +143,18 @@ def _grid(started: Started) -> SegmentGrid:
 
 
 class BlockingConnection:
-    """A connection that is waited on; it closes when it is collected or the program ends.
+    """A blocking connection; it closes when it is garbage-collected or the program ends.
 
     Raises:
-        ValueError: the address is none.
+        ValueError: the address is not valid.
     """
 
     def __init__(self, address: str) -> None:
         loop, ended = asyncio.new_event_loop(), threading.Event()
-        # A daemon, because these tools have no hook for their end: the finalizer stops it.
+        # A daemon thread, because these tools have no shutdown hook: the finalizer stops it.
         thread = threading.Thread(target=_run, args=(loop, ended), name="earvoice", daemon=True)
         thread.start()
-        # At the program's end the younger finalizer comes first: what it closes is waited for.
+        # At exit the younger finalizer, which closes the connection, runs first; this one waits.
         weakref.finalize(thread, ended.wait, 2 * _SETTLING_S)
         self._loop = loop
         try:
@@ -162,7 +162,7 @@ class BlockingConnection:
         except BaseException:
             loop.call_soon_threadsafe(loop.stop)
             raise
-        # What nobody ended or left ends with the connection.
+        # Sessions that were neither finished nor left end with the connection.
         self._sessions: set[PushedSession] = set()
         self.close = weakref.finalize(self, _close, loop, self._client, self._sessions)
 
@@ -229,14 +229,15 @@ def _wait(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) ->
         future.cancel()
         raise
     finally:
-        # An error's traceback would hold the future that holds the error, and the connection too.
+        # Breaks a cycle: an error's traceback would hold the future, which holds the error; the
+        # connection would stay alive, too.
         del future
 
 
 def _close(
     loop: asyncio.AbstractEventLoop, client: TranslationClient, sessions: Iterable[PushedSession]
 ) -> None:
-    # Garbage is collected in any thread, under any lock, in the loop's own thread too: never wait.
+    # Garbage collection may run this in any thread, even the loop's, under any lock: never wait.
     asyncio.run_coroutine_threadsafe(_shut_down(loop, client, sessions), loop)
 
 
@@ -253,6 +254,6 @@ async def _shut_down(
 
 
 async def _settle() -> None:
-    # gRPC tells the end of a call to the loop of the call, and that must not be closed by then.
+    # gRPC reports the end of a call to the call's loop, which must not be closed before that.
     if rest := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(rest, timeout=_SETTLING_S)

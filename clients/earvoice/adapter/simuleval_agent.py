@@ -1,7 +1,7 @@
 """Our services as an agent of SimulEval 1.1: ``--agent-class earvoice.adapter.simuleval_agent.…``.
 
-SimulEval hands over a piece of source and waits for the text that it brings. Delays are those of
-the services where a piece is as long as a segment (``--source-segment-size``).
+SimulEval hands over a piece of source and waits for the text that results. Delays are those of the
+services if a piece is as long as a segment (``--source-segment-size``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has n
         )
 
     def reset(self) -> None:
-        """Begin anew with the next recording."""
+        """Start over with the next recording."""
         super().reset()
         if self._session is not None:
             self._session.leave()
@@ -52,7 +52,7 @@ class EarvoiceAgent(SpeechToTextAgent):  # type: ignore[misc]  # SimulEval has n
         self._sent_samples = 0
 
     def policy(self, states: AgentStates | None = None) -> Action:
-        """Send the newest piece; write what it brings."""
+        """Send the newest piece; write the words that result."""
         states = states or self.states
         samples = states.source[self._sent_samples :]
         self._sent_samples += len(samples)

@@ -40,7 +40,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         """Load nothing: the services have the model."""
 
     def process_chunk(self, waveform: Any) -> IncrementalOutput:
-        """Send ``[n]`` float32 at 16 kHz; give what it brings."""
+        """Send ``[n]`` float32 at 16 kHz; return the words that result."""
         if self._session is None:
             self._session = self._connection.open(self._options)
         return self._output(self._session.push(waveform.astype("<f4").tobytes()))
@@ -53,7 +53,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         return self._output(words)
 
     def set_source_language(self, language: str) -> None:
-        """Check nothing: the services know what their model hears."""
+        """Check nothing: the services know their model's source languages."""
 
     def set_target_language(self, language: str) -> None:
         self._options = replace(self._options, target_languages=(language,))
@@ -62,7 +62,7 @@ class EarvoiceProcessor(SpeechProcessor):  # type: ignore[misc]  # simulstream h
         return " ".join(tokens)
 
     def clear(self) -> None:
-        """Begin anew with the next recording."""
+        """Start over with the next recording."""
         if self._session is not None:
             self._session.leave()
         self._session = None

@@ -1,4 +1,4 @@
-"""What the tools say and hear: arguments of our command line in, words as text and tokens out."""
+"""The tools' input and output: our command-line arguments in, words as text and tokens out."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from earvoice.runtime.audio_format import AudioFormat
 
 DEFAULT_SERVER = "127.0.0.1:50051"
 AUDIO = AudioFormat("float32")
-"""What the tools hand over, unless their recording has another rate."""
+"""The audio that the tools hand over, unless their recording has another rate."""
 
 
 def choose_session(text: str) -> tuple[str, TranslationOptions]:
-    """Return the server and the options that arguments of ``earvoice evaluate`` stand for.
+    """Return the server and options given by arguments of ``earvoice evaluate``.
 
     Args:
         text: such as ``--server localhost:50051 --to de --policy edatt:alpha=0.2``.
@@ -46,20 +46,20 @@ def choose_session(text: str) -> tuple[str, TranslationOptions]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises where a command line would exit."""
+    """Raises an error where a command line would exit."""
 
     def error(self, message: str) -> Never:
         raise ValueError(f"in the options for earvoice, {message}")
 
 
 def write_tokens(before: str, words: Sequence[CommittedWord]) -> tuple[list[str], list[str], str]:
-    """Write a token for each word; a later piece of a word writes its token anew.
+    """Write a token for each word; a later piece of a word rewrites its token.
 
     Args:
         before: the last token written; empty before the first.
 
     Returns:
-        The tokens taken back from the end, those written then, and the last of all.
+        The tokens removed from the end, the tokens written after that, and the last token.
     """
     new = [before] if before else []
     for word in words:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    # gRPC's core writes to standard error of connections that end well.
+    # gRPC's core writes to standard error even about connections that end normally.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
-        # Ctrl-C while this is imported, too, ends the command in a line.
+        # Imported here, so that Ctrl-C during the import also ends the command with one line.
         from earvoice.cli.command_line import run  # noqa: PLC0415
 
         return run(sys.argv[1:] if arguments is None else arguments)

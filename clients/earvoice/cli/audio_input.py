@@ -35,7 +35,7 @@ _HEAD_BYTES = 4096
 CHANNEL_CHECK_MS = 2000
 CHANNEL_LIKENESS = 0.4
 AUDIBLE = 20
-"""Mean step between samples, of 32768, under which nothing is said of the channels."""
+"""Mean step between samples, of 32768, below which the channels are not judged."""
 SPEED_CHECK_S = 5.0
 HIGHEST_SPEED = 1.5
 _CONTAINERS = (
@@ -65,11 +65,11 @@ Speed = Literal["realtime", "fast"]
 
 @dataclass(frozen=True)
 class AudioInput:
-    """A source of one stream.
+    """The audio of one stream.
 
     Attributes:
-        paced: whether it yields audio as it comes into being.
-        stop: ends the audio now; None where it ends by itself.
+        paced: whether it yields audio in real time.
+        stop: ends the audio now; None if it ends by itself.
     """
 
     name: str
@@ -82,7 +82,7 @@ class AudioInput:
 
 @contextmanager
 def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
-    """What the libraries of the extra ``cli`` do not know is read by the installed ffmpeg."""
+    """Open a recording; formats that libsndfile does not know are read by the installed ffmpeg."""
     # Only recordings need the libraries of the extra "cli".
     from earvoice.client.audio_file import AudioFile, UnknownFormatError  # noqa: PLC0415
 
@@ -105,7 +105,7 @@ def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
 
 
 def open_address(address: str, speed: Speed, tell: Callable[[str], None]) -> AudioInput:
-    """Return the sound of an address, as it comes: whoever sends it paces it."""
+    """Return the sound at an address, as it comes: its sender paces it."""
     source = FfmpegAudio(address, AudioFormat(), address)
     return _as_it_comes(address, AudioFormat(), speed, tell, source.chunks, source.stop)
 
@@ -113,12 +113,12 @@ def open_address(address: str, speed: Speed, tell: Callable[[str], None]) -> Aud
 def read_standard_input(
     audio: AudioFormat, speed: Speed, tell: Callable[[str], None]
 ) -> AudioInput:
-    """Return the audio of standard input, as it comes: whoever writes it paces it.
+    """Return the audio of standard input, as it comes: its writer paces it.
 
     Args:
-        audio: what raw audio is, and what the sound of a container is made.
+        audio: format of raw audio, and the format that a container is decoded to.
         speed: ``realtime`` for a microphone.
-        tell: gets a line about audio that is not likely what it was said to be.
+        tell: gets a line if the audio's format is probably not the one given.
     """
     stream = ByteStream(sys.stdin.buffer)
 
@@ -146,7 +146,7 @@ def _as_it_comes(
     read: Callable[[int], AsyncIterator[bytes]],
     stop: Callable[[], None],
 ) -> AudioInput:
-    """Return audio whose sender paces it; its ``chunks`` raise AudioSourceError for none at all."""
+    """Return audio that its sender paces; ``chunks`` raises AudioSourceError if none comes."""
     paced = speed == "realtime"
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -163,7 +163,7 @@ def _as_it_comes(
 
 
 def open_text(source: str) -> AudioInput:
-    """Return the words of a text: all of a file's, those of standard input as they come."""
+    """Return the words of a text: a file's all at once, those of standard input as they come."""
     if source != STANDARD_INPUT:
         try:
             text = Path(source).read_text(encoding="utf8")
@@ -195,7 +195,7 @@ async def check_speed(
     tell: Callable[[str], None],
     now_s: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[bytes]:
-    """Hand audio on; tell once if it comes faster than anybody speaks."""
+    """Pass audio on; say once if it comes faster than real time."""
     begin_s: float | None = None
     received_bytes, is_checked = 0, False
     async for chunk in chunks:
@@ -217,7 +217,7 @@ async def check_speed(
 async def check_channels(
     chunks: AsyncIterator[bytes], audio: AudioFormat, tell: Callable[[str], None]
 ) -> AsyncIterator[bytes]:
-    """Hand raw audio on; tell once if it sounds like two channels read as one."""
+    """Pass raw audio on; say once if it sounds like two channels read as one."""
     is_mono = audio.channel_count == 1 and audio.encoding == "linear16"
     head: bytes | None = b"" if is_mono else None
     async for chunk in chunks:
@@ -242,7 +242,7 @@ def container_of(head: bytes) -> str | None:
 
 
 def _is_mp3(head: bytes) -> bool:
-    """Look for two frames of MPEG audio, layer III: a single header may be raw audio as well."""
+    """Look for two frames of MPEG audio, layer III: a single header may also occur in raw audio."""
     place = 0
     for _ in range(2):
         header = int.from_bytes(head[place : place + 4], "big")
@@ -259,7 +259,7 @@ def _is_mp3(head: bytes) -> bool:
 
 
 def sounds_like_two_channels(linear16: bytes) -> bool:
-    """Say whether every second sample is much nearer to the one before than the others are."""
+    """Say whether every second sample is much closer to its predecessor than the others are."""
     samples = array("h", linear16[: len(linear16) - len(linear16) % 4])
     if sys.byteorder == "big":
         samples.byteswap()
@@ -320,7 +320,7 @@ def _recording_behind(stream: TextIO) -> Path | None:
         return None
     path = Path("/dev/fd", str(descriptor)).resolve()
     if path.is_relative_to("/dev") or not path.is_file() or path.stat().st_ino != status.st_ino:
-        return None  # it has no name any more, or the system tells none
+        return None  # it no longer has a name, or the system does not give it
     return path if container_of(os.pread(descriptor, _HEAD_BYTES, 0)) else None
 
 
@@ -328,11 +328,11 @@ def _recording_behind(stream: TextIO) -> Path | None:
 def open_input(
     source: str, options: argparse.Namespace, tell: Callable[[str], None] = print
 ) -> Iterator[AudioInput]:
-    """Open a source for one translation; ``tell`` gets a line about audio that is not likely.
+    """Open a source for one translation; ``tell`` gets a line if its format is probably wrong.
 
     Raises:
         AudioSourceError: a recording cannot be read.
-        CommandError: the format of raw audio is not allowed, or nobody can have meant it.
+        CommandError: the format of raw audio is not allowed, or the source makes no sense.
     """
     if not source:
         raise CommandError("FILE = '' is not allowed; allowed: a recording, an address, -")

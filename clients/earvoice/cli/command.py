@@ -71,8 +71,8 @@ class Command:
     """One subcommand; ``run`` returns its exit status.
 
     Attributes:
-        summary: what it does, for ``--help``; a string as it stands, since it is read from the
-            source of a module that is not imported.
+        summary: what it does, for ``--help``; a plain string literal, since it is read from the
+            module's source without importing it.
     """
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
@@ -81,7 +81,7 @@ class Command:
 
 
 class CommandError(Exception):
-    """A command that cannot go on; the message tells who typed it what is wrong and what to do."""
+    """A command cannot go on; the message tells its user what is wrong and what to do."""
 
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
@@ -97,7 +97,7 @@ class SignalledError(Exception):
 
 
 def number_from(least: float, most: float, kind: type[Number]) -> Callable[[str], Number]:
-    """What reads a number for `argparse`, which tells the argument's name if it is not allowed."""
+    """Return a `type` for `argparse` that reads a number between ``least`` and ``most``."""
 
     def read(text: str) -> Number:
         try:
@@ -123,7 +123,7 @@ def require_extra(extra: str) -> None:
 
 
 class Interruption:
-    """What a signal does to the running command: it cancels its task, and so lets it clean up."""
+    """What a signal does to the running command: cancel its task, so that it can clean up."""
 
     def __init__(self) -> None:
         self._task = asyncio.current_task()
@@ -165,7 +165,7 @@ def run_async(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> in
 
 
 def run_until_signalled(command: Callable[[Interruption], Coroutine[Any, Any, int]]) -> int:
-    """Run a command that a signal ends as it should."""
+    """Run a command whose normal end is a signal."""
     try:
         return run_async(command)
     except SignalledError:
@@ -173,9 +173,9 @@ def run_until_signalled(command: Callable[[Interruption], Coroutine[Any, Any, in
 
 
 async def gather(works: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """Do all at once and return what they return; the first failure ends the others, and is told.
+    """Run all at once and return their results; the first failure ends the others and is raised.
 
-    What is told of a ``TaskGroup`` is a group of failures, even of one.
+    A ``TaskGroup`` alone would raise an exception group, even for one failure.
     """
     try:
         async with asyncio.TaskGroup() as group:

@@ -47,7 +47,7 @@ _ADVICE = {
 
 
 def summary_of(entry: EntryPoint) -> str:
-    """Return what a command says of itself, from its source: importing all takes seconds."""
+    """Return a command's summary from its source: importing all commands takes seconds."""
     try:
         found = importlib.util.find_spec(entry.module)
         source = Path(found.origin or "").read_text(encoding="utf8") if found else ""
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="earvoice: %(message)s", level=logging.WARNING)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A letter that the terminal's encoding does not have is written as its escape.
+            # A character that the terminal's encoding lacks is written as its escape.
             stream.reconfigure(errors="backslashreplace")
     try:
         status = _run(arguments)
@@ -131,12 +131,12 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Let what is left in the buffer go nowhere, so that the interpreter's end does not fail."""
+    """Discard what is left in the buffer, so that the interpreter can exit without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _ArgumentParser(argparse.ArgumentParser):
-    """Says what is wrong in a line, and where to read more."""
+    """Reports an error in one line, and where to read more."""
 
     def error(self, message: str) -> Never:
         self.exit(ExitCode.USAGE, f"earvoice: {message} (see {self.prog} --help)\n")

@@ -1,4 +1,4 @@
-"""``earvoice demo``: a recording at real time, its words, and where the time goes."""
+"""``earvoice demo``: a recording in real time, its words, and where the time goes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def find_recording() -> Path:
 async def _show(recording: AudioInput, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="earvoice-spans-") as folder:
         await _translate(recording, options, Path(folder) if options.html else None)
-        # The services have stopped, and so have written all their spans.
+        # The services have stopped, so all their spans are written.
         if options.html:
             _write_page(options.html, Path(folder))
     return ExitCode.DONE
@@ -139,7 +139,7 @@ def _word_line(word: CommittedWord) -> str:
 def stage_table(words: Sequence[CommittedWord], clock: ElapsedClock) -> str:
     """Return the table: mean and maximum of each stage over the words, in milliseconds."""
     timings = [word.stage_timings for word in words if word.stage_timings is not None]
-    # A later piece of a word has a time of its own, and is no other word.
+    # A later piece of a word has its own times, but is not another word.
     count = sum(word.starts_word for word in words)
     lines = [f"{f'where the time of {count} words went':{_WIDTH}}  mean ms   max ms"]
     for stage in (*SEGMENT_STAGES, HOLD):

@@ -25,7 +25,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes",
         type=number_from(0.1, LONGEST_MINUTES, float),
         default=60.0,
-        help="how long it is good (%(default)g)",
+        help="how long it is valid (%(default)g)",
     )
 
 

@@ -16,9 +16,9 @@ from earvoice.latency.span import SpanError, TraceStore, read_span_file
 from earvoice.latency.span_receiver import receive_spans
 
 REFRESH_S = 2.0
-# However long a table takes to compute, nine tenths of the time are left to receive spans.
+# However long a table takes to compute, nine tenths of the time remain for receiving spans.
 PAUSE_PER_WORK = 9.0
-# Some hours of one session, or some minutes of ten: a segment's spans take some 15 kB.
+# A few hours of one session, or a few minutes of ten: a segment's spans take some 15 kB.
 MOST_TRACES = 10_000
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 

@@ -21,7 +21,7 @@ START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
 SERVICES = ("encoder", "decoder", "policy")
 GATEWAY = "gateway"
-# Over the grace that a service gives its sessions, before it is killed.
+# Added to the grace that a service gives its sessions, before it is killed.
 _STOP_MARGIN_S = 5.0
 _KEY_BYTES = 32
 
@@ -56,20 +56,20 @@ def plan_service(
 
     Args:
         port: to listen on; 0 takes a free one, None leaves it to the service's own settings.
-        settings: further settings, by their names without the prefix; they outrank the
+        settings: further settings, by their names without the prefix; they override the
             environment.
-        defaults: the same for those that the environment outranks.
+        defaults: the same, but the environment overrides them.
     """
     prefix = variable_prefix_of(service)
     environment = {f"{prefix}{name}": value for name, value in (defaults or {}).items()}
     environment |= os.environ
-    # Two busy pools of threads on a small machine run many times slower than one.
+    # Two busy thread pools on a small machine run many times slower than one.
     environment.setdefault("OMP_NUM_THREADS", "1")
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     environment.update({f"{prefix}{name}": value for name, value in (settings or {}).items()})
     return ChildPlan(
         name=service,
-        # -P: the folder one happens to stand in must not hide a module.
+        # -P: a file in the current folder must not hide a module.
         program=(sys.executable, "-P", "-m", module_of(service)),
         environment=environment,
         variable_prefix=prefix,
@@ -81,7 +81,7 @@ def plan_service(
 
 
 def _drain_grace_s(environment: Mapping[str, str], prefix: str) -> float:
-    # A command that asks a given server needs no service's libraries.
+    # A command that uses a given server does not need the services' libraries.
     from earvoice.runtime.settings import ServiceSettings  # noqa: PLC0415
 
     name = f"{prefix}DRAIN_GRACE_MS"
@@ -98,12 +98,12 @@ class ServiceChoices:
 
     Attributes:
         ports: by service; a service that is not named takes a free port, one whose port is None
-            what its own settings say.
+            that of its own settings.
         policy_settings: further settings of the policy service, without their prefix.
-        backend_settings: the same of both the encoder and the decoder.
-        measures_capacity: whether encoder and decoder measure at their start how many live
-            sessions they bear, where the environment does not say it. What runs for one command
-            need not wait for that.
+        backend_settings: the same for both the encoder and the decoder.
+        measures_capacity: whether encoder and decoder measure at start how many live sessions
+            they can carry, unless the environment says it. Services for a single command need not
+            wait for that.
         trace_folder: where each writes its spans, complete once it has stopped; None leaves it to
             their own settings.
     """
@@ -119,7 +119,7 @@ class ServiceChoices:
 
     def default_settings(self, service: str) -> Mapping[str, str]:
         if service == "policy":
-            # One that is started again takes the tokens of the one that died.
+            # A restarted policy service accepts the tokens of the one that died.
             return {"RESUME_KEYS": secrets.token_hex(_KEY_BYTES)}
         if self.measures_capacity or service == GATEWAY:
             return {}
@@ -135,7 +135,7 @@ class LocalServices:
     """The three services as children, and the order of their starts and stops.
 
     Attributes:
-        addresses: ``host:port`` by service, of those that serve; clients use ``policy``.
+        addresses: ``host:port`` of each service that is up; clients use ``policy``.
     """
 
     def __init__(self, choices: ServiceChoices, logs: ServiceLogs, folder: Path) -> None:
@@ -157,12 +157,12 @@ class LocalServices:
             await self._start(GATEWAY, {"SERVER": self.addresses["policy"]})
 
     async def watch(self) -> None:
-        """Return never; raise what ends the supervision unexpectedly."""
+        """Never return; raise whatever ends the supervision unexpectedly."""
         await asyncio.gather(*(child.watch() for child in self._children.values()))
 
     async def stop(self) -> None:
         try:
-            # Each ends before those that it calls.
+            # Each service stops before those that it calls.
             for name in (GATEWAY, "policy"):
                 if (caller := self._children.pop(name, None)) is not None:
                     await caller.stop()
@@ -185,7 +185,7 @@ class LocalServices:
 
 @asynccontextmanager
 async def run_services(choices: ServiceChoices, logs: ServiceLogs) -> AsyncIterator[LocalServices]:
-    """Run encoder, decoder and policy; give them when all serve, and stop the policy first."""
+    """Run encoder, decoder and policy; yield them once all are up, and stop the policy first."""
     for extra in ("encoder", "decoder", *([GATEWAY] if choices.gateway else [])):
         require_extra(extra)
     with sweeping() as sweep, tempfile.TemporaryDirectory(prefix="earvoice-") as folder:

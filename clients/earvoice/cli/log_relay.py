@@ -1,4 +1,4 @@
-"""The services' log lines: passed on, and the last ones kept for the case that one dies."""
+"""The services' log lines: passed on, and the last ones kept in case a service dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_LIMIT_BYTES = 256 * 1024
 
 
 class LogRelay:
-    """Passes on one child's lines; without a sink it keeps the last ones only."""
+    """Passes on one child's lines; without a sink it only keeps the last ones."""
 
     def __init__(self, prefix: str = "", sink: LogSink | None = None) -> None:
         self._prefix = prefix
@@ -28,7 +28,7 @@ class LogRelay:
         return "\n".join(self._tail)
 
     async def pump(self, source: asyncio.StreamReader) -> None:
-        """Pass lines on until the source ends; never waits for who reads them."""
+        """Pass lines on until the source ends; never waits for their reader."""
         rest = b""
         while block := await source.read(_READ_BYTES):
             *lines, rest = (rest + block).split(b"\n")
@@ -48,17 +48,17 @@ class LogRelay:
 
 
 class ServiceLogs:
-    """Where the services on this machine log to, and where is told what becomes of them.
+    """Where the services on this machine log to, and where news about them is printed.
 
     Args:
-        shown: pass the services' lines to standard error, behind their names.
-        folder: a folder that gets ``NAME.log`` for each instead, appended to.
+        shown: pass the services' lines to standard error, each after its service's name.
+        folder: append them to ``NAME.log`` in this folder instead.
     """
 
     def __init__(self, *, shown: bool = False, folder: Path | None = None) -> None:
         self._shown = shown
         self._folder = folder
-        # Without standard error its descriptor may be another file's by now.
+        # If standard error was closed, another file may have its descriptor by now.
         self._console = LogSink(sys.stderr.fileno()) if sys.stderr is not None else None
         self._files: dict[int, LogSink] = {}
 
@@ -76,9 +76,9 @@ class ServiceLogs:
             self._console.write(f"earvoice: {message}")
 
     def close(self) -> None:
-        """Write what is left, if that goes at once."""
+        """Write what is left, as far as that is possible at once."""
         if self._console is not None:
             self._console.close()
         for sink in self._files.values():
-            # The descriptor stays open for a write that hangs; it goes with this process.
+            # The descriptor stays open for a write that hangs; it closes with this process.
             sink.close()

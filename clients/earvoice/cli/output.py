@@ -1,4 +1,4 @@
-"""How a command shows a translation: text, JSON lines, captions, and how far it is."""
+"""How a command shows a translation: text, JSON lines, captions, and its progress."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FORMATS = ("text", "jsonl", "srt", "vtt", "txt", "json")
 class TextWriter:
     """Writes flowing text: a line for every utterance, each word as soon as it is released.
 
-    Interim tails are drawn behind the text and taken back, so they need a terminal.
+    Interim tails are drawn after the text and erased again, so they need a terminal.
     """
 
     def __init__(self, output: TextIO, options: TranslationOptions, width: int = 80) -> None:
@@ -97,7 +97,7 @@ class TextWriter:
 
 
 class LabelledTextWriter:
-    """Writes a line for every utterance and language, behind the language's tag."""
+    """Writes a line for every utterance and language, each after the language's tag."""
 
     def __init__(self, output: TextIO, options: TranslationOptions) -> None:
         self._output = output
@@ -125,7 +125,7 @@ class LabelledTextWriter:
 
 
 class JsonLineWriter:
-    """Writes an object a line as soon as it is known; docs/protocol.md lists their fields."""
+    """Writes JSON objects, one a line, as soon as they are known; fields: docs/protocol.md."""
 
     def __init__(self, output: TextIO, file: str, options: TranslationOptions) -> None:
         self._output = output
@@ -271,11 +271,11 @@ class JsonWriter:
 
 
 EventWriter = TextWriter | LabelledTextWriter | JsonLineWriter | SubtitleWriter | JsonWriter
-"""Takes events; ``close`` writes what is left, also after a translation that failed."""
+"""Takes events; ``close`` writes what is left, even after a failed translation."""
 
 
 class Progress:
-    """How far a long translation is: a line that counts up and is erased at the end.
+    """Progress of a long translation: a line that counts up and is erased at the end.
 
     Args:
         width: columns of the terminal; 0 shows nothing.
@@ -300,7 +300,7 @@ class Progress:
         self._replace(f"{name}: {line}"[: self._width - 1])
 
     def say(self, message: str) -> None:
-        """Write a line of its own, wherever the count stands."""
+        """Write a message on a line of its own, replacing the count."""
         self.close()
         self._output.write(f"earvoice: {self._name}: {message}\n")
         self._output.flush()

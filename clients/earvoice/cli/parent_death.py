@@ -1,10 +1,10 @@
-"""Run as a script beside `earvoice up`: what is left to do when it is killed and can do nothing.
+"""Run as a script beside `earvoice up`: cleans up when that is killed and cannot do so itself.
 
 * ``parent_death.py exec PARENT_PID PROGRAM ARGUMENT…`` asks Linux for SIGTERM at the parent's death
   and becomes the program; without it, killing ``earvoice up`` with SIGKILL would leave services
-  that hold the ports. Elsewhere it only becomes the program.
-* ``parent_death.py sweep`` reads paths from standard input, each ended by a NUL, and removes those
-  that are still there when it ends: the parent's end closes the pipe, whatever it died of.
+  that hold the ports. On other systems it only becomes the program.
+* ``parent_death.py sweep`` reads paths from standard input, each ended by a NUL, and when the input
+  ends it removes those that still exist: the parent's end closes the pipe, however it died.
 
 Imports nothing of ours, so that it costs a few milliseconds.
 """

@@ -31,11 +31,11 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_start_argument(group)
     group = parser.add_argument_group("connection to --server")
-    group.add_argument("--tls", action="store_true", help="encrypt; the system's authorities count")
+    group.add_argument("--tls", action="store_true", help="encrypt; trust the system's authorities")
+    group.add_argument("--ca-file", type=Path, help="encrypt; trust only these authorities (PEM)")
     group.add_argument(
-        "--ca-file", type=Path, help="encrypt; authorities (PEM) that the server comes from"
+        "--certificate", type=Path, help="client certificate (PEM), if it is asked for"
     )
-    group.add_argument("--certificate", type=Path, help="ours (PEM), where the server asks for one")
     group.add_argument("--key", type=Path, help="its private key (PEM)")
     group.add_argument(
         "--token-file",
@@ -48,7 +48,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 async def choose_server(
     options: argparse.Namespace, trace_folder: Path | None = None
 ) -> AsyncIterator[str]:
-    """Give the address of the server to use; what was started for it is stopped at the end.
+    """Yield the address of the server to use; services started for the run are stopped at the end.
 
     With a trace folder, services started for the run write their spans there.
     """

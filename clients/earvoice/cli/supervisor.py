@@ -21,13 +21,13 @@ SCRIPT = (sys.executable, "-I", "-S", str(parent_death.__file__))
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 30.0
 CALM_S = 60.0
-"""A child that lived this long starts the row of deaths anew."""
+"""A child that lived this long resets the count of deaths in a row."""
 _POLL_S = 0.02
 _LAST_LINES_S = 1.0
 
 
 def count_death(deaths_in_a_row: int, lived_s: float) -> int:
-    """Return the length of the row with one more death, after a life of ``lived_s``."""
+    """Return the count of deaths in a row after one more, of a child that lived ``lived_s``."""
     return 1 if lived_s >= CALM_S else deaths_in_a_row + 1
 
 
@@ -43,7 +43,7 @@ class ChildPlan:
 
     Attributes:
         environment: all of its environment but the port and the address file.
-        variable_prefix: before ``PORT`` and ``ADDRESS_FILE`` in its environment.
+        variable_prefix: prefix of ``PORT`` and ``ADDRESS_FILE`` in its environment.
         address_file: the child writes ``host:port`` there once it serves.
         port: to listen on; 0 takes a free one, None leaves it to the child.
         stop_timeout_s: how long it may take to end after SIGTERM before it is killed.
@@ -61,7 +61,7 @@ class ChildPlan:
 
 @contextmanager
 def sweeping() -> Iterator[Callable[[Path], None]]:
-    """Give what a file or folder is named to that must not outlive this process, killed or not."""
+    """Yield a function that has a file or folder removed when this process ends, even if killed."""
     with subprocess.Popen(
         [*SCRIPT, "sweep"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
@@ -100,12 +100,12 @@ class SupervisedChild:
         return address
 
     async def watch(self) -> None:
-        """Return never; raise what ends the supervision unexpectedly."""
+        """Never return; raise whatever ends the supervision unexpectedly."""
         if self._keeper is not None:
             await asyncio.shield(self._keeper)
 
     async def stop(self) -> None:
-        """Send SIGTERM and wait; kill the child when it takes too long or nobody waits any more."""
+        """Send SIGTERM and wait; kill the child if it takes too long or the wait is cancelled."""
         try:
             if self._keeper is not None:
                 self._keeper.cancel()
@@ -134,7 +134,7 @@ class SupervisedChild:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            # Ctrl-C reaches the whole foreground group; the order of stopping is ours to keep.
+            # Ctrl-C would reach the whole foreground group, but we stop the children in order.
             start_new_session=True,
         )
         assert process.stdout is not None  # noqa: S101 - spawned with a pipe
@@ -170,11 +170,11 @@ class SupervisedChild:
 
     async def _wait(self, process: asyncio.subprocess.Process) -> int:
         """Return the exit status once the child has ended and its lines are passed on."""
-        # A grandchild may hold the pipe open, and until that ends asyncio's own wait does not.
+        # asyncio's own wait also waits for the pipe, which a grandchild may hold open.
         while (status := process.returncode) is None:  # noqa: ASYNC110 - another process
             await asyncio.sleep(_POLL_S)
         if self._pump is not None:
-            # Its lines are not waited for either.
+            # For the same reason, wait only briefly for the last lines.
             await asyncio.wait({self._pump}, timeout=_LAST_LINES_S)
         return status
 

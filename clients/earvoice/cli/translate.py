@@ -52,7 +52,7 @@ from earvoice.client.translation_client import TranslationClient
 
 _CAPTION_FORMATS = ("srt", "vtt", "json")
 SILENCE_MS = 120_000
-"""So much audio without a word is told of while it goes on."""
+"""After this much audio without a word the command says so, while the audio goes on."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,11 +76,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--not-understood",
         metavar="TEXT",
         default="",
-        help="captions: shown where something was said that was not understood, such as "
-        "'[not understood]' (nothing)",
+        help="captions: text shown where speech was not understood, such as '[not understood]' "
+        "(nothing)",
     )
-    parser.add_argument("--interim", action="store_true", help="also the tail that may change")
-    parser.add_argument("--transcript", action="store_true", help="also what was understood")
+    parser.add_argument("--interim", action="store_true", help="show the tail that may change")
+    parser.add_argument("--transcript", action="store_true", help="show the source transcript")
     parser.add_argument(
         "--stage-timings", action="store_true", help="where each word's time went (jsonl)"
     )
@@ -142,7 +142,7 @@ async def _translate_all(options: argparse.Namespace, interruption: Interruption
 
 
 async def _share(client: TranslationClient, targets: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the targets of each session: all in one, where the server takes so many."""
+    """Return the targets of each session: all in one, if the server takes that many."""
     if len(targets) == 1:
         return [targets]
     limit = max(1, (await client.list_models()).max_target_languages)
@@ -150,7 +150,7 @@ async def _share(client: TranslationClient, targets: tuple[str, ...]) -> list[tu
 
 
 async def find_target(client: TranslationClient, model: str) -> str:
-    """Return the first target language of a model; of the server's first for an empty name."""
+    """Return a model's first target language; an empty name means the server's first model."""
     models = (await client.list_models()).models
     for description in models:
         if description.name == (model or models[0].name) and description.target_languages:
@@ -194,7 +194,7 @@ async def _translate(
 async def _until_broken(
     audio: AudioInput, failures: list[AudioSourceError]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield what can be read; what came before a fault is translated before that is told."""
+    """Yield what can be read; keep a fault for later, so that the audio before is translated."""
     has_begun = False
     try:
         async for chunk in audio.chunks():
@@ -234,7 +234,7 @@ async def _show(
 
 
 def _tell_of_cuts(summary: Summary, progress: Progress) -> None:
-    """Tell that text was held back; without evidence there was nothing to say."""
+    """Report held-back text, but not cuts by the guard `evidence`: there was nothing to say."""
     cuts = {guard: count for guard, count in summary.guards_hit.items() if guard != "evidence"}
     if summary.utterances_not_understood:
         progress.say(

@@ -1,4 +1,4 @@
-"""The choices of a translation on the command line."""
+"""The command-line arguments of a translation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def read_targets(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
-    """What is not given takes the model's calibrated value."""
+    """Declare the policy's arguments; those not given take the model's calibrated values."""
     group = parser.add_argument_group("decision policy (default: the model's own)")
     names = ", ".join(name.replace("_", "-") for name in POLICIES)
     group.add_argument(
@@ -101,11 +101,13 @@ def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stream")
     group.add_argument("--segment-ms", type=int, help="length of a segment, 200 to 10000")
-    group.add_argument("--initial-wait-ms", type=int, help="longer first segment, 0 to 10000")
+    group.add_argument(
+        "--initial-wait-ms", type=int, help="extra length of the first segment, 0 to 10000"
+    )
     group.add_argument(
         "--target-lag-ms",
         type=int,
-        help="mean word lag to hold by moving the policy's parameter, 500 to 20000 (none)",
+        help="mean word lag to hold by adjusting the policy's parameter, 500 to 20000 (none)",
     )
     group.add_argument(
         "--beam-size",
@@ -116,12 +118,12 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--catch-up",
         choices=get_args(CatchUp),
-        help="when the machine is late (every-segment at full speed, else merge)",
+        help="if the machine falls behind (every-segment at full speed, else merge)",
     )
     group.add_argument(
         "--no-endpointing",
         action="store_true",
-        help="one utterance, however long the pauses, as far as the model hears",
+        help="end utterances only with the audio, or at the model's longest input",
     )
     group.add_argument(
         "--no-guards", action="store_true", help="no limits on commits, to reproduce released code"
@@ -136,18 +138,18 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--history",
         metavar="WORDS|sentence",
-        help="of an utterance that goes on without end keep the last 1 to 200 words, or what "
-        "follows the last end of a sentence (all)",
+        help="in an utterance that never ends, keep the last 1 to 200 words, or what follows the "
+        "last sentence end (all)",
     )
     group.add_argument(
         "--reconnect-limit-s",
         type=number_from(0, 86_400, float),
-        help="how long to try to go on when the server is lost; 0 never tries (60)",
+        help="how long to try to reconnect to a lost server; 0 never tries (60)",
     )
 
 
 def read_policy(options: argparse.Namespace) -> DecisionPolicy | None:
-    """Return the policy that was asked for; None for the model's own."""
+    """Return the requested policy; None for the model's own."""
     values = {name: getattr(options, name) for name in _POLICY_PARAMETERS}
     given = {name: value for name, value in values.items() if value is not None}
     preset = read_preset(options)
@@ -202,7 +204,7 @@ def read_translation_options(
 
 
 def _stream_choices(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what was said of the stream; it outranks a preset."""
+    """Return the stream arguments that were given; they override a preset."""
     choices = {
         "segment_ms": options.segment_ms,
         "initial_wait_ms": options.initial_wait_ms,

@@ -1,6 +1,6 @@
 """``earvoice up``: all services on this machine until Ctrl-C or SIGTERM.
 
-``live`` is the same with the page in a browser, ``serve`` one of them.
+``live`` does the same and opens the page in a browser; ``serve`` runs a single service.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _add_up_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"port of the {backend}; 0: a free one",
         )
     parser.add_argument(
-        "--gateway", action="store_true", help="also the gateway: WebSocket, readers, the page"
+        "--gateway", action="store_true", help="also start the gateway: WebSocket, readers, page"
     )
     parser.add_argument(
         "--gateway-port",
@@ -61,9 +61,9 @@ def _add_up_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ready-file",
         type=Path,
-        help="JSON with the addresses, written when the public service serves",
+        help="JSON file for the addresses, written once the public service is ready",
     )
-    parser.add_argument("--log-dir", type=Path, help="a log file each, instead of standard error")
+    parser.add_argument("--log-dir", type=Path, help="log to files here, not to standard error")
     add_start_argument(parser)
 
 
@@ -98,7 +98,7 @@ async def _serve(options: argparse.Namespace) -> int:
 
 
 def clear_ready_file(path: Path) -> None:
-    """Remove what an earlier run left, so that nobody takes its addresses for ours."""
+    """Remove the file of an earlier run, so that nobody takes its addresses for ours."""
     if not path.parent.is_dir():
         raise CommandError(f"--ready-file {path}: there is no folder {path.parent}")
     path.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def clear_ready_file(path: Path) -> None:
 def publish_addresses(path: Path, addresses: Mapping[str, str]) -> Iterator[None]:
     """Keep a JSON object of ``service: "host:port"`` at ``path``; ``address`` is the public one.
 
-    It appears whole or not at all, and goes when the services stop.
+    It appears whole or not at all, and is removed when the services stop.
     """
     content = {"address": addresses["policy"], **addresses}
     with atomic_write(path) as partial:
@@ -124,7 +124,7 @@ def _add_live_arguments(parser: argparse.ArgumentParser) -> None:
         "--to", action="append", metavar="TAG[,TAG...]", help="languages chosen on the page"
     )
     parser.add_argument(
-        "--port", type=read_port, default=8080, help="of the page (%(default)s; 0: any)"
+        "--port", type=read_port, default=8080, help="port of the page (%(default)s; 0: any)"
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
 
@@ -136,7 +136,7 @@ def _run_live(options: argparse.Namespace) -> int:
 async def _show_page(options: argparse.Namespace) -> int:
     choices = ServiceChoices(ports={GATEWAY: options.port}, gateway=True)
     async with run_services(choices, ServiceLogs(shown=False)) as services:
-        # A browser trusts this name with a microphone.
+        # Browsers allow this host name to use the microphone.
         address = f"http://localhost:{services.addresses[GATEWAY].rpartition(':')[2]}/"
         if options.to:
             address += f"?{urlencode({'to': ','.join(options.to)}, safe=',')}"
@@ -156,7 +156,7 @@ def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (the service's own setting)")
     parser.add_argument("--port", type=read_port, help="port to listen on; 0 takes a free one")
     parser.add_argument(
-        "--address-file", type=Path, help="gets host:port once the service is ready"
+        "--address-file", type=Path, help="file that gets host:port once the service is ready"
     )
 
 

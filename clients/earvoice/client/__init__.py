@@ -6,11 +6,11 @@
                 case Committed(words=words):
                     print(*(word.text for word in words))
 
-A session outlives its server: it goes on at the next address, or at the same once it is back, and
-``Reconnected`` tells of it.
+A session outlives its server: it continues at the next address, or at the same one once it is back,
+and ``Reconnected`` reports it.
 
-Audio comes from anywhere that yields bytes; ``earvoice.client.audio_file`` reads recordings,
-``earvoice.client.audio`` raw audio from a pipe, and sends at real time.
+Audio comes from anything that yields bytes: ``earvoice.client.audio_file`` reads recordings;
+``earvoice.client.audio`` reads raw audio from a pipe, and paces audio in real time.
 """
 
 from earvoice.client.errors import (

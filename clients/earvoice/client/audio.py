@@ -1,4 +1,4 @@
-"""The pace at which a session's audio is sent, and audio that comes as bytes."""
+"""Pacing a session's audio, and reading audio from byte streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def pace(
 ) -> AsyncIterator[bytes]:
     """Yield each chunk when its last sample exists; the first sample exists at the first request.
 
-    A late consumer is not waited for: the chunks after catch up, as a microphone's buffer would.
+    It does not wait for a late consumer: later chunks catch up, as a microphone's buffer would.
     """
     origin_s = now_s()
     sent_bytes = 0
@@ -56,9 +56,9 @@ async def _one_by_one(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
 async def tee(
     source: AsyncIterable[bytes], count: int
 ) -> AsyncIterator[Sequence[AsyncIterable[bytes]]]:
-    """Give the same audio to several readers; the slowest says how fast it is taken.
+    """Give the same audio to several readers, at the pace of the slowest.
 
-    The source is asked when the first of them asks, and what it raises reaches all.
+    The source is first read when one of them reads, and an error of it reaches all.
     """
     if count == 1:
         yield [source]
@@ -98,9 +98,9 @@ async def _fill(queues: Sequence[_Queue], source: AsyncIterable[bytes]) -> None:
 
 
 async def whole_frames(blocks: AsyncIterable[bytes], audio: AudioFormat) -> AsyncIterator[bytes]:
-    """Yield raw audio that was cut anywhere as whole frames, as soon as they are whole.
+    """Yield raw audio that was cut anywhere as whole frames, as soon as they are complete.
 
-    A last, unfinished frame (a recorder that was killed) is dropped with a warning.
+    An incomplete last frame (of a recorder that was killed) is dropped with a warning.
     """
     rest = b""
     async for block in blocks:
@@ -117,7 +117,7 @@ class ByteStream:
     """Bytes as they come: ``arecord -t raw … | earvoice translate -``.
 
     Args:
-        source: an open binary file, such as ``sys.stdin.buffer``; its descriptor is read.
+        source: an open binary file, such as ``sys.stdin.buffer``; read through its descriptor.
     """
 
     def __init__(self, source: BinaryIO) -> None:
@@ -125,14 +125,14 @@ class ByteStream:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """End them now; what was read already is still yielded."""
+        """End the bytes now; what was already read is still yielded."""
         self._stopped.set()
 
     async def blocks(self, limit_bytes: int) -> AsyncIterator[bytes]:
-        """Yield the bytes, at most so many at a time, until the source or ``stop`` ends them."""
+        """Yield up to ``limit_bytes`` at a time, until the source or ``stop`` ends them."""
         descriptor = self._source.fileno()
         if not _can_be_waited_for(descriptor):
-            # Regular files, /dev/null and the like never keep one waiting either.
+            # Regular files, /dev/null and the like never block.
             while not self._stopped.is_set() and (block := os.read(descriptor, limit_bytes)):
                 yield block
             return
@@ -152,7 +152,7 @@ class ByteStream:
 def _can_be_waited_for(descriptor: int) -> bool:
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISCHR(mode):
-        # Terminals and sound devices can, memory's devices cannot: asking is the only way.
+        # Terminals and sound devices can, memory devices cannot: trying is the only way to know.
         with selectors.DefaultSelector() as selector:
             try:
                 selector.register(descriptor, selectors.EVENT_READ)

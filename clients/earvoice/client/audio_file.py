@@ -24,7 +24,7 @@ except ImportError as error:
     ) from error
 
 RESAMPLED_RATE_HZ = 16_000
-# libsndfile's: unrecognised format, unsupported encoding.
+# libsndfile's codes: unrecognised format, unsupported encoding.
 _UNKNOWN_FORMAT_CODES = (1, 4)
 
 

@@ -1,4 +1,4 @@
-"""What has been sent and may have to be sent again."""
+"""Audio and updates that were sent and may have to be sent again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from earvoice.client.options import TranslationUpdate
 # The server refuses audio messages above 1 MiB.
 MESSAGE_LIMIT_BYTES = 1024 * 1024
 UPDATE_BYTES = 256
-"""What an update is held to take."""
+"""Size that an update is counted as."""
 
 
 class HalfFrameError(AudioSourceError):
-    """Audio that ends inside a frame: it was cut, or its format is another."""
+    """Audio that ends inside a frame: it was cut off, or has another format."""
 
 
 async def cut_messages(
@@ -27,7 +27,7 @@ async def cut_messages(
     """Yield audio that is cut anywhere as messages of whole frames, and updates in their place.
 
     Raises:
-        HalfFrameError: behind the whole frames.
+        HalfFrameError: after the whole frames, if the audio ends inside a frame.
     """
     limit_bytes -= limit_bytes % frame_bytes
     rest = b""
@@ -45,29 +45,29 @@ async def cut_messages(
 
 
 def held_bytes(content: bytes | TranslationUpdate) -> int:
-    """Return what keeping audio or an update counts as."""
+    """Return how many bytes audio or an update counts as."""
     return len(content) if isinstance(content, bytes) else UPDATE_BYTES
 
 
 class AudioLog:
     """A session's audio and updates since the position that the server has acknowledged.
 
-    One task adds, one at a time reads. While all goes well they keep pace; while nobody reads, or
-    the reader is behind, what comes is kept up to the limit.
+    One task adds, and one at a time reads. Normally they keep pace; while nobody reads, or the
+    reader is behind, new content is kept up to the limit.
 
     Args:
-        limit_bytes: audio and updates kept, 0 or more; past it what has been sent already is given
-            up, oldest first.
-        start_sample: position of the first frame that comes.
+        limit_bytes: audio and updates kept, 0 or more; beyond it, content already sent is dropped,
+            oldest first.
+        start_sample: position of the first frame to be added.
 
     Attributes:
-        start_sample: position of the first frame that is kept.
+        start_sample: position of the first frame still kept.
     """
 
     def __init__(self, frame_bytes: int, limit_bytes: int, start_sample: int = 0) -> None:
         self._frame_bytes = frame_bytes
         self._limit_bytes = limit_bytes
-        # Each with the position of its end.
+        # Each entry has the position of its end.
         self._entries: deque[tuple[int, bytes | TranslationUpdate]] = deque()
         self._first_index = 0
         self._next_index = 0
@@ -79,7 +79,7 @@ class AudioLog:
         self.start_sample = start_sample
 
     async def add(self, content: bytes | TranslationUpdate) -> None:
-        """Add whole frames or an update, and wait until more may come."""
+        """Add whole frames or an update, and wait until there is room for more."""
         async with self._changed:
             if isinstance(content, bytes):
                 self._end_sample += len(content) // self._frame_bytes
@@ -100,7 +100,7 @@ class AudioLog:
             self._changed.notify_all()
 
     async def read(self, start_sample: int) -> AsyncIterator[bytes | TranslationUpdate]:
-        """Yield audio and updates from a position on, as they come, to their end."""
+        """Yield audio and updates from a position on, as they come, until the end."""
         self._next_index = self._first_index
         self._keeps_pace = False
         position = start_sample
@@ -117,7 +117,7 @@ class AudioLog:
                 yield content
 
     async def stop_reading(self) -> None:
-        """Say that nobody reads now: what comes is kept."""
+        """Note that nobody reads now: new content is kept up to the limit."""
         async with self._changed:
             self._keeps_pace = False
             self._changed.notify_all()
@@ -125,7 +125,7 @@ class AudioLog:
     async def _next(self) -> tuple[int, bytes | TranslationUpdate] | None:
         async with self._changed:
             if not self._has_more():
-                # The reader has caught up: from here on it says how fast audio may come.
+                # The reader has caught up: from here on it sets the pace.
                 self._keeps_pace = True
                 self._changed.notify_all()
             while not self._has_more():
@@ -154,5 +154,8 @@ class AudioLog:
 
 
 def _is_before(end_sample: int, content: bytes | TranslationUpdate, sample: int) -> bool:
-    """Updates at the position itself are kept: the server may not have taken them."""
+    """Say whether content lies before a sample; updates at the sample itself do not.
+
+    The server may not have taken those.
+    """
     return end_sample <= sample if isinstance(content, bytes) else end_sample < sample

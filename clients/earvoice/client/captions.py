@@ -1,6 +1,6 @@
-"""Released words as captions: cues that fit a screen, and that nobody has to take back.
+"""Released words as captions: cues that fit a screen and never change.
 
-A cue is a function of the words before it and of the one that follows, so live streams and
+A cue depends only on the words up to its end and the one that follows, so live streams and
 recordings get the same cues. Lengths, times and reading speed are those of the usual guidelines
 for subtitles (BBC, Netflix: two lines of 37 to 42 characters, 1 to 7 s, 17 characters a second).
 """
@@ -30,7 +30,7 @@ PAUSE_MS = 1000
 SENTENCE_COLUMNS = 21
 """A sentence shorter than this shares its cue with the next one."""
 DELAY_LIMIT_MS = 2000
-"""A cue that begins later than its source by more than this is not held for its readers."""
+"""A cue that begins later than its source by more than this is not shown longer for reading."""
 
 _SENTENCE_ENDS = tuple(".?!…。?!")
 _CLAUSE_ENDS = (*_SENTENCE_ENDS, *",;:\N{EN DASH}—、,;:")
@@ -48,7 +48,7 @@ class Cue:
 
 @dataclass
 class _Unit:
-    """What no line break may divide: a word, or a letter of a script that writes no blanks."""
+    """Text that no line break may divide: a word, or a character of a script without spaces."""
 
     text: str
     blank: str
@@ -59,19 +59,19 @@ class _Unit:
 
 @dataclass(frozen=True)
 class CaptionMarks:
-    """What captions tell of words that may be wrong.
+    """How captions mark words that may be wrong.
 
     Attributes:
-        below: words with less confidence are followed by ``(?)``.
-        not_understood: shown where something was said that was not understood, such as ``[not
-            understood]``; empty shows nothing.
+        below: words with less confidence than this are followed by ``(?)``.
+        not_understood: shown where speech was not understood, such as ``[not understood]``; empty
+            shows nothing.
     """
 
     below: float = 0.0
     not_understood: str = ""
 
     def text(self, word: CommittedWord) -> str:
-        """Return a word's text; a mark stands behind its last letter, before a full stop."""
+        """Return a word's text; a mark goes after its last letter, before a full stop."""
         if word.confidence >= self.below:
             return word.text
         return _LAST_LETTER.sub(r"\1(?)", word.text, count=1)
@@ -105,7 +105,7 @@ class CaptionWriter:
         return cues
 
     def end_utterance(self, not_understood: NotUnderstood | None = None) -> list[Cue]:
-        """Return the cues of all words that are left: no later piece belongs to them.
+        """Return the cues of all remaining words: no later piece belongs to them.
 
         Args:
             not_understood: of the utterance.
@@ -132,7 +132,7 @@ class CaptionWriter:
             units[-1].columns += columns_of(text)
             units[-1].start_ms = min(units[-1].start_ms, start_ms)
             units[-1].end_ms = max(units[-1].end_ms, end_ms)
-        # A word that fits no line is divided wherever the line ends.
+        # A word longer than a line is divided wherever the line ends.
         if units[-1].columns > self._line_columns:
             long = units.pop()
             for part in cut_to_lines(long.text, self._line_columns):
@@ -140,7 +140,7 @@ class CaptionWriter:
                 long.blank = ""
 
     def _take_full(self) -> list[Cue]:
-        """Return the cues that nothing can be added to; the last unit may yet grow."""
+        """Return the cues that are complete; the last unit may still grow."""
         cues: list[Cue] = []
         while self._units and (count := self._full_count()) is not None:
             cues.append(self._take(count))
@@ -215,7 +215,7 @@ class CaptionWriter:
         lines = self._lay_out(shown)
         reading_ms = 0.0
         if start_ms - source_ms <= DELAY_LIMIT_MS:
-            # A line's end takes an eye as long as a blank, also where it cuts a word.
+            # Reading on across a line's end takes as long as a space, even within a word.
             reading_ms = 1000 * columns_of(" ".join(lines)) / COLUMNS_PER_SECOND
         wanted_ms = max(max(unit.end_ms for unit in shown) - start_ms, reading_ms, SHORTEST_MS)
         end_ms = start_ms + round(min(wanted_ms, LONGEST_MS))
@@ -298,12 +298,12 @@ def _ends(unit: _Unit, ends: tuple[str, ...]) -> bool:
 
 
 def columns_of(text: str) -> int:
-    """Return how much room a text takes: two columns for a wide letter of Chinese or Japanese."""
+    """Return a text's width in columns: a wide character of Chinese or Japanese takes two."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 def cut_to_lines(text: str, columns: int) -> Iterator[str]:
-    """Yield parts that fill a line each, and the rest; at least one character each."""
+    """Yield parts that each fill a line, then the rest; each has at least one character."""
     begin, filled = 0, 0
     for place, letter in enumerate(text):
         width = columns_of(letter)

@@ -6,7 +6,7 @@ TranslationError
 │   ├── NotServedError       NOT_FOUND, UNIMPLEMENTED
 │   └── AccessDeniedError    UNAUTHENTICATED, PERMISSION_DENIED
 ├── ServerBusyError          RESOURCE_EXHAUSTED
-├── ServerUnavailableError   UNAVAILABLE; INTERNAL and UNKNOWN that only the transport tells
+├── ServerUnavailableError   UNAVAILABLE; INTERNAL and UNKNOWN that come from the transport alone
 ├── SessionEndedError        OUT_OF_RANGE, DEADLINE_EXCEEDED, CANCELLED, ABORTED
 ├── ServerFaultError         INTERNAL, UNKNOWN, DATA_LOSS
 │   └── ProtocolError        the server broke the protocol (no status of its own)
@@ -30,7 +30,7 @@ from grpc_status import rpc_status
 
 _LOG = logging.getLogger("earvoice.client")
 _DOMAIN = "earvoice"
-# In the metadata of a session that was ended because its own audio may be what ends servers.
+# In the metadata of a session that was ended because its own audio may be crashing servers.
 _REPLAYED = "replays"
 
 
@@ -38,7 +38,7 @@ class Advice(Enum):
     """What the caller should do after an error."""
 
     RETRY = "retry"
-    """Nothing had begun: send the same again, after ``retry_after_s`` where it is given."""
+    """Nothing had begun: send the same again, after ``retry_after_s`` if that is given."""
     RESUME = "resume"
     """The session had begun: keep its words, open a new one, send audio from
     ``acknowledged_samples`` on."""
@@ -82,7 +82,7 @@ class TranslationError(Exception):
 
     @property
     def advice(self) -> Advice:
-        """What to do now: a failure that may pass is retried, or resumed once words may be out."""
+        """What to do: after a failure that may pass, retry, or resume if the session had begun."""
         if not self.passing:
             return Advice.GIVE_UP
         return Advice.RESUME if self.session_started else Advice.RETRY
@@ -93,7 +93,7 @@ class RequestRefusedError(TranslationError):
 
 
 class InvalidRequestError(RequestRefusedError):
-    """A field, an order of messages or an audio message that the server does not take."""
+    """A field, an order of messages or an audio message that the server does not accept."""
 
 
 class NotServedError(RequestRefusedError):
@@ -151,7 +151,7 @@ ERROR_BY_STATUS: dict[StatusCode, type[TranslationError]] = {
     StatusCode.DATA_LOSS: ServerFaultError,
 }
 
-# Without a reason of ours these tell of a connection that broke or of a proxy whose server is gone.
+# Without a reason of ours these mean a broken connection, or a proxy whose server is gone.
 _BROKEN_WAY = (StatusCode.INTERNAL, StatusCode.UNKNOWN)
 
 # Whether the same request may succeed later, by the server's reason.

@@ -1,4 +1,4 @@
-"""What a translation tells while it runs, read from the wire's responses.
+"""A translation's events, read from the server's responses.
 
 All times are milliseconds of audio or of wall clock.
 """
@@ -60,7 +60,7 @@ class Started:
         policy_name: of the effective decision policy.
         elapsed_clock: the clock of every ``elapsed_ms``: wall clock, or computation replayed on
             a machine that is never late for the audio.
-        next_sample: position from which audio is wanted.
+        next_sample: position from which to send audio.
     """
 
     session_id: str
@@ -78,14 +78,13 @@ class CommittedWord:
 
     Attributes:
         text: without surrounding blanks.
-        starts_word: whether a blank belongs before it.
+        starts_word: whether a space belongs before it.
         utterance: from 0.
         delay_ms: audio received by the server when it was released.
         elapsed_ms: from the first sample to its release, on the session's clock.
         received_ms: wall clock from the first sample to its arrival here.
-        confidence: how likely it is that it was said like this, 0 to 1: of words with this
-            confidence, that share is right, as far as the model was calibrated. 1 where the server
-            does not tell.
+        confidence: how likely the word is to be right, 0 to 1: of words with this confidence, that
+            share is right, as far as the model was calibrated. 1 if the server does not send it.
     """
 
     text: str
@@ -107,13 +106,13 @@ class CommittedWord:
 
     @property
     def client_network_ms(self) -> float:
-        """Arrival here minus the server's release: meaningful on the live clock only."""
+        """Arrival here minus release by the server: meaningful on the live clock only."""
         return self.received_ms - self.elapsed_ms
 
 
 @dataclass(frozen=True)
 class Committed:
-    """Words are released together.
+    """Words that are released together.
 
     Attributes:
         acknowledged_samples: audio before this position is never needed again.
@@ -135,16 +134,16 @@ class Tentative:
 
 @dataclass(frozen=True)
 class SegmentDone:
-    """A segment has been worked on, words or none: the heartbeat.
+    """A segment is done, with words or without: the heartbeat.
 
     Attributes:
         utterance: from 0.
         segment: within the utterance, from 1.
         end_ms: where it ends in the audio.
-        queue_ms: waiting for engines.
+        queue_ms: time spent waiting for engines.
         merged_segments: grid segments merged into it beyond the first.
-        hypothesis_tokens: if asked for, ids of the segment's hypothesis, forced prefix included,
-            end of sentence not; empty when nothing was decoded.
+        hypothesis_tokens: if asked for, token ids of the segment's hypothesis, with the forced
+            prefix but without the end of sentence; empty when nothing was decoded.
         ends_utterance: the utterance ends with it: ``EndOfUtterance`` follows.
     """
 
@@ -163,7 +162,7 @@ class SegmentDone:
 
 @dataclass(frozen=True)
 class NotUnderstood:
-    """Something was said here that was not understood: none of its words was released."""
+    """Speech that was not understood: none of its words was released."""
 
     start_ms: float
     end_ms: float
@@ -176,7 +175,7 @@ class EndOfUtterance:
     Attributes:
         utterance: from 0.
         resume_token: to resume from here; empty when the server gives none.
-        not_understood: where its words were held back to its end; None where they were not.
+        not_understood: the span whose words were held back until its end; None if none were.
     """
 
     utterance: int
@@ -199,11 +198,11 @@ class GoAway:
 
 @dataclass(frozen=True)
 class Reconnected:
-    """The session was lost, or its server leaves, and it goes on elsewhere: nothing is missing.
+    """The session was lost, or its server is leaving, and continues elsewhere: nothing is missing.
 
     Attributes:
-        gap_ms: from when that was known to when the session went on.
-        attempt_count: how often it was tried, 1 or more.
+        gap_ms: from when the loss was noticed until the session continued.
+        attempt_count: attempts that this took, 1 or more.
     """
 
     reason: str
@@ -217,10 +216,10 @@ class Summary:
     """The session ended well; the last event.
 
     Attributes:
-        merged_segments: grid segments merged away.
+        merged_segments: grid segments merged into others.
         guards_hit: how often each guard cut a commit, by its name.
-        replays: how often the server lost an encoder or decoder and did its work again elsewhere.
-        utterances_not_understood: of the utterances, those that ended so.
+        replays: how often the server lost an encoder or decoder and redid its work elsewhere.
+        utterances_not_understood: how many of the utterances were not understood.
     """
 
     audio_ms: float
@@ -241,7 +240,7 @@ TranslationEvent = (
 
 
 def join_words(words: Sequence[CommittedWord]) -> str:
-    """Return words as one text; a later piece of a word stands right behind it."""
+    """Return words as one text; a later piece of a word follows it without a space."""
     return "".join(f" {word.text}" if word.starts_word else word.text for word in words).strip()
 
 
@@ -250,7 +249,7 @@ class EventReader:
 
     Args:
         received_ms: wall clock since the first sample, read when a response has arrived.
-        last_seq: of a session that goes on, the number of the response that its token came with.
+        last_seq: of a resumed session, the number of the response that its token came with.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Sound out of whatever the installed ffmpeg reads: videos, containers, addresses of streams."""
+"""Audio from whatever the installed ffmpeg reads: videos, containers, addresses of streams."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SAMPLE_FORMATS: dict[AudioEncoding, str] = {
 }
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SPEAKER = re.compile(r"\[[\w, ./-]+ @ 0x[0-9a-f]+\] ")
-"""The part of ffmpeg that writes a line, and where it lies in memory: no use to anybody."""
+"""The component of ffmpeg that writes a line, and its memory address: noise in a message."""
 _PROBE_TIMEOUT_S = 30.0
 _TOLD_BYTES = 2_000
-"""Of what ffmpeg writes about an input; its last words say most."""
+"""Bytes kept of ffmpeg's messages about an input; the last ones say most."""
 STDIN_PATH = "/dev/stdin"
-"""An open file without a name of its own, which ffmpeg can seek in, other than in a pipe."""
+"""An open file without a name; unlike in a pipe, ffmpeg can seek in it."""
 _LOG = logging.getLogger("earvoice.client")
 
 
 def is_address(source: str) -> bool:
-    """Say whether a source is an address, such as ``rtmp://…``, and no file."""
+    """Say whether a source is an address, such as ``rtmp://…``, rather than a file."""
     return _ADDRESS.match(source) is not None
 
 
@@ -55,10 +55,10 @@ def find_program(name: str, source: str) -> str:
 def probe_file(
     path: str, options: Sequence[str] = (), stdin: IO[bytes] | None = None
 ) -> float | None:
-    """Return how long a file's sound is in milliseconds; None where the file does not say.
+    """Return how long a file's sound is in milliseconds; None if the file does not say.
 
     Args:
-        options: of ffprobe for its input.
+        options: input options of ffprobe.
         stdin: what `STDIN_PATH` stands for.
 
     Raises:
@@ -91,9 +91,9 @@ class FfmpegAudio:
 
     Args:
         source: name for ffmpeg (``file:…`` or an address), or the bytes of a container.
-        audio: what ffmpeg is asked to make of it.
+        audio: format that ffmpeg converts it to.
         name: for errors.
-        options: of ffmpeg for its input.
+        options: input options of ffmpeg.
         stdin: what `STDIN_PATH` stands for in the source's name.
     """
 
@@ -114,7 +114,7 @@ class FfmpegAudio:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """End the audio now; what was decoded already is still yielded."""
+        """End the audio now; what was already decoded is still yielded."""
         self._is_stopped = True
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
@@ -123,7 +123,7 @@ class FfmpegAudio:
         """Yield whole frames, at most ``chunk_ms`` at a time; ffmpeg reads no further ahead.
 
         Raises:
-            AudioSourceError: ffmpeg is not installed, or cannot read it.
+            AudioSourceError: ffmpeg is not installed, or cannot read the source.
         """
         program = find_program("ffmpeg", self._name)
         if self._is_stopped:
@@ -139,7 +139,7 @@ class FfmpegAudio:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             limit=limit_bytes,
-            start_new_session=True,  # Ctrl-C is ours to pass on
+            start_new_session=True,  # ffmpeg must not get our Ctrl-C
         )
         if self._is_stopped:  # while it was being started
             self.stop()
@@ -160,7 +160,7 @@ class FfmpegAudio:
                 process.kill()
             feeding.cancel()
             await asyncio.wait({feeding, telling})
-            # Until its pipes have been read to their ends, asyncio does not say that it has ended.
+            # asyncio reports the end of a process only once its pipes are read to their ends.
             async for _ in _read(process, limit_bytes):
                 pass
             await process.wait()
@@ -169,7 +169,7 @@ class FfmpegAudio:
         pipe = process.stdin
         if pipe is None or isinstance(self._source, str):
             return
-        # An end before the source's is told by ffmpeg's status.
+        # If ffmpeg ends before the source does, its exit status says why.
         with suppress(BrokenPipeError, ConnectionResetError):
             try:
                 async for block in self._source:
@@ -194,7 +194,7 @@ async def _read(process: asyncio.subprocess.Process, limit_bytes: int) -> AsyncI
 
 
 async def _read_last_words(process: asyncio.subprocess.Process) -> str:
-    """Return the last of what ffmpeg writes, and let it write as much as it likes."""
+    """Read all that ffmpeg writes to standard error, and return the last part."""
     assert process.stderr is not None  # noqa: S101 - started with a pipe
     told = b""
     while block := await process.stderr.read(_TOLD_BYTES):

@@ -26,11 +26,11 @@ class ModelDescription:
         default_lambda_states: how many of the last states EDAtt adds up.
         default_attention_layer: decoder layer whose cross-attention is read, from 1.
         default_frames: AlignAtt's distance from the last state, in states.
-        default_policies: by target language, where another than ``default_policy`` suits it better;
-            as ``parse_policy`` reads them, or as a newer server tells of them.
+        default_policies: by target language, if another than ``default_policy`` suits it better;
+            as ``parse_policy`` reads them, or as a newer server sends them.
         default_min_confidence: mean confidence that an utterance's words must reach.
         default_attention_heads: heads whose mean is read, from 1; empty means all.
-        reads_words: its source is text, and no sound.
+        reads_words: its source is text, not sound.
     """
 
     name: str
@@ -67,7 +67,7 @@ class ModelCatalog:
 
 
 def read_fields(kind: type[Read], message: Message, **given: Any) -> Read:
-    """Return a dataclass filled from the message's fields of the same names, but for ``given``."""
+    """Return a dataclass filled from ``given`` and the message's fields of the same names."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type] # a dataclass
     same = {name: getattr(message, name) for name in names if name not in given}
     return kind(**same, **given)

@@ -1,4 +1,4 @@
-"""What a caller can choose for one translation, and how it stands on the wire."""
+"""What a caller can choose for one translation, and how it is written on the wire."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Endpointing:
 
 @dataclass(frozen=True)
 class HistorySelection:
-    """What is kept of an utterance that goes on without end (StreamAtt, Papi 2024).
+    """What is kept of an utterance that never ends (StreamAtt, Papi 2024).
 
     Attributes:
-        words: the last so many words, 1 to 200; None keeps what follows the last end of a sentence.
+        words: how many of the last words, 1 to 200; None keeps what follows the last sentence end.
     """
 
     words: int | None = None
@@ -62,9 +62,9 @@ class HistorySelection:
 
 @dataclass(frozen=True)
 class TranslationUpdate:
-    """A change in mid-stream; what is None stays as it was.
+    """A change in mid-stream; fields that are None stay as they were.
 
-    It holds from the first segment on that ends after the audio sent before it.
+    It takes effect with the first segment that ends after the audio sent before it.
     """
 
     policy: AnyPolicy | None = None
@@ -74,27 +74,27 @@ class TranslationUpdate:
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """One translation's choices; what is None or empty takes the model's or the server's default.
+    """One translation's choices; None or empty takes the model's or the server's default.
 
     Attributes:
         target_languages: BCP-47 tags; servers take exactly one today.
         segment_ms: length of a segment, 200 to 10000.
-        initial_wait_ms: by how much the first segment of an utterance is longer, 0 to 10000.
-        catch_up: what happens when the machine is late: merge segments, or decide every one.
+        initial_wait_ms: extra length of an utterance's first segment, 0 to 10000.
+        catch_up: what to do when the machine falls behind: merge segments, or decide every one.
         interim: ask for the tail that may still change.
         disable_guards: switch off the server's guards, to reproduce released code.
-        paced: the audio is sent as it comes into being, so that time zero is when its first
-            sample existed; False for a recording sent at full speed (``received_ms`` then counts
-            from when the first message was sent).
+        paced: the audio is sent in real time, so that time zero is when its first sample existed;
+            False for a recording sent at full speed (``received_ms`` then counts from when the
+            first message was sent).
         beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
-        history_selection: what is kept of an utterance that goes on without end; None keeps all.
-        target_lag_ms: mean word lag that the server is to hold by moving the policy's own
+        history_selection: what is kept of an utterance that never ends; None keeps all.
+        target_lag_ms: mean word lag that the server is to hold by adjusting the policy's own
             parameter, 500 to 20000.
         min_confidence: mean confidence that an utterance's words must reach before they are
-            released, 0 to 1; of a translation the words that it translates, where the model writes
+            released, 0 to 1; for a translation, that of the source words, if the model writes
             them. 0 releases all, None takes the model's.
-        reconnect_limit_s: how long to try to go on with a session that is lost; 0 never tries.
-        stall_timeout_s: how late an answer may be before the server is asked whether it is there.
+        reconnect_limit_s: how long to try to resume a lost session; 0 never tries.
+        stall_timeout_s: how late an answer may be before the server is asked for its health.
     """
 
     target_languages: tuple[str, ...]
@@ -123,7 +123,7 @@ class TranslationOptions:
 
 
 def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:
-    """Return the first message of a session; what the options leave open stays unset."""
+    """Return the first message of a session; what the options do not choose stays unset."""
     return api.StreamingConfig(
         audio_encoding=_ENCODINGS[options.audio.encoding],
         sample_rate_hertz=options.audio.sample_rate_hz,
@@ -154,10 +154,11 @@ def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.
 
 
 def read_config(config: api.StreamingConfig, *, is_effective: bool = False) -> TranslationOptions:
-    """Return the options that a config stands for (``paced`` is not on the wire).
+    """Return a config's options (``paced`` is not on the wire).
 
     Args:
-        is_effective: it is what a server tells of, whose policy may have values not allowed here.
+        is_effective: the config comes from a server, so its policy may have values not allowed
+            here.
     """
     read_policy = told_policy if is_effective else read_any_policy
     return TranslationOptions(
@@ -193,7 +194,7 @@ def read_config(config: api.StreamingConfig, *, is_effective: bool = False) -> T
 
 
 def write_update(update: TranslationUpdate) -> api.StreamingUpdate:
-    """Return the message of a change; what it leaves open stays unset."""
+    """Return a change as a message; what it does not change stays unset."""
     return api.StreamingUpdate(
         policy=write_policy(update.policy) if update.policy else None,
         segment_duration=_duration(update.segment_ms),

@@ -20,13 +20,13 @@ from earvoice.runtime.parameter import (
 
 @dataclass(frozen=True)
 class Preset:
-    """One setting of one paper; what is None is the model's or the server's.
+    """One setting of one paper; None takes the model's or the server's default.
 
     Attributes:
         policy: with the paper's parameters. The attention layer is always left to the model: the
             papers' "4 of 6" means nothing to a decoder of another depth.
-        is_released_code: goes by the papers' released agents: no guards, and utterances end with
-            the audio only.
+        is_released_code: as in the papers' released agents: no guards, and utterances end only
+            with the audio.
     """
 
     name: str
@@ -75,7 +75,7 @@ def _presets(
 
     Args:
         name, summary: with ``{parameter}`` and ``{segment_ms}`` where they differ.
-        policy: as text; a parameter's values are divided by ``/``.
+        policy: as text; alternative values of a parameter are separated by ``/``.
     """
     policy_name, _, parameters = policy.partition(":")
     for chosen, segment_ms in product(alternatives(parameters), segments_ms):
@@ -98,7 +98,7 @@ def _presets(
 def _with_released(
     name: str, summary: str, policy: str, segment_ms: int, further_parameters: str = ""
 ) -> Iterator[Preset]:
-    """Yield presets, and those of the released agent, whose policy has further parameters."""
+    """Yield presets, then those of the released agent, whose policy has further parameters."""
     yield from _presets(name, summary, policy, (segment_ms,))
     released = f"{policy}{further_parameters}"
     yield from _presets(name, summary, released, (segment_ms,), is_released_code=True)
@@ -208,7 +208,7 @@ PAPERS = {
     "nguyen-2021": "Nguyen 2021: End-to-End Simultaneous Speech Translation Decoding Strategies",
     "han-2020": "Han 2020: End-to-End Simultaneous Translation System for IWSLT 2020",
 }
-"""What a preset's ``paper`` stands for."""
+"""The papers' titles, by a preset's ``paper``."""
 
 
 def find_preset(text: str) -> Preset:

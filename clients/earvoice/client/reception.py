@@ -1,4 +1,4 @@
-"""When a session's audio went out and its answers came in, and which answers are missed."""
+"""When a session's audio went out and its answers came in, and which answers are overdue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from earvoice.client.event import SegmentDone, Started, TranslationEvent
 from earvoice.runtime.audio_format import AudioFormat
 
 LONGEST_SILENCE_S = 60.0
-"""A server that only tells its health is slow, or somebody else answers for it."""
+"""A server that only answers health checks may be slow, or something else answers for it."""
 
 
 class ReceptionClock:
@@ -34,7 +34,7 @@ class ReceptionClock:
         self._origin_s: float | None = None
 
     def note_sending(self, byte_count: int) -> None:
-        """Note that a message of so many bytes is about to be sent; the first one counts."""
+        """Note that a message of ``byte_count`` is about to be sent; only the first one counts."""
         if self._origin_s is None:
             existed_ms = self._audio.duration_ms(byte_count) if self._paced else 0.0
             self._origin_s = self._now_s() - (self._start_ms + existed_ms) / 1000
@@ -45,9 +45,9 @@ class ReceptionClock:
 
 
 class StallWatch:
-    """Notices a server that has stopped answering although the connection seems to stand.
+    """Notices a server that has stopped answering although the connection seems to be up.
 
-    Every segment is answered; one that is not is missed.
+    Every segment is answered, so a missing answer is noticed.
 
     Args:
         timeout_s: seconds that an answer may be late before the server is asked for its health.
@@ -65,7 +65,7 @@ class StallWatch:
         self._segment_ms = 0
         self._done_ms = 0.0
         self._sent_ms = 0.0
-        # Due since then; None while nothing is. The session's start is due from the beginning.
+        # Since when an answer is due; None if none is. The session's start is due at once.
         self._due_s: float | None = now_s()
         self._asked_s = now_s()
 
@@ -74,7 +74,7 @@ class StallWatch:
         return self._timeout_s / 5
 
     def note_sent(self, end_ms: float) -> None:
-        """Audio has been sent up to a position; infinite when it has ended: all is due then."""
+        """Note that audio was sent up to a position; infinite at its end: then all are due."""
         self._sent_ms = end_ms
         if self._due_s is None and self._is_due():
             self._due_s = self._asked_s = self._now_s()
@@ -83,7 +83,7 @@ class StallWatch:
         match event:
             case Started():
                 waits_ms = (event.options.segment_ms or 0) + (event.options.initial_wait_ms or 0)
-                # A held lag may make segments as long as they may be.
+                # Holding a target lag may make segments as long as is allowed.
                 self._segment_ms = 10_000 if event.options.target_lag_ms else waits_ms
                 self._done_ms = event.options.audio.position_ms(event.next_sample)
             case SegmentDone():
@@ -98,7 +98,7 @@ class StallWatch:
         return self._sent_ms >= self._done_ms + self._segment_ms
 
     async def is_stalled(self) -> bool:
-        """Say whether an answer is due and the server does not even tell its health."""
+        """Say whether an answer is overdue and the server does not even answer a health check."""
         now_s = self._now_s()
         if self._due_s is None or now_s - self._asked_s < self._timeout_s:
             return False

@@ -1,4 +1,4 @@
-"""The connections of a client to its server: one in use, another when that is lost."""
+"""A client's connections to its server: one in use, and a new one when that is lost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _SERVICE = api.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 _DNS = "dns:///"
 _SERVING = 1
 _SCHEMES = ("dns", "ipv4", "ipv6", "vsock", "xds")
-"""Of gRPC's targets; before another colon stands a host."""
+"""URI schemes of gRPC targets; any other text before a colon is a host."""
 _SILENT = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 Target = tuple[str, str]
-"""An address of the server, ``host:port`` or any gRPC target, and the name that its certificate
-bears, where the address does not say it; else empty."""
+"""An address of the server, ``host:port`` or any gRPC target, and the name in its certificate if
+that is not in the address; else empty."""
 
 
 def split_address(address: str) -> tuple[str, ...]:
@@ -40,16 +40,16 @@ def split_address(address: str) -> tuple[str, ...]:
     for part in parts:
         host, _, port = part.rpartition(":")
         if host in ("", *_SCHEMES) or part.startswith("unix") or part.endswith("]"):
-            continue  # there is none
+            continue  # there is no port
         if not (port.isdecimal() and 0 < int(port) <= HIGHEST_PORT):
             raise ValueError(f"server = {part!r}: port {port} is not allowed; allowed: 1 to 65535")
     return parts
 
 
 async def find_targets(parts: tuple[str, ...]) -> list[Target]:
-    """Return all addresses now: a name given as ``dns:///name:port`` stands for all of its own.
+    """Return all current addresses; ``dns:///name:port`` stands for all addresses of the name.
 
-    One that is not known now is left to gRPC, which says what is wrong with it.
+    A name that cannot be resolved is left to gRPC, which says what is wrong with it.
     """
     targets: list[Target] = []
     for part in parts:
@@ -88,11 +88,11 @@ class ServerChannel:
         return await self._health() == _SERVING
 
     async def answers(self) -> bool:
-        """Say whether somebody is there, be it only to say no."""
+        """Say whether anything answers there, if only to refuse."""
         return await self._health() is not None
 
     async def _health(self) -> int | None:
-        """Return what the server says of its health; 0 where it says something else."""
+        """Return the server's health status; 0 for another answer, None for none."""
         # HealthCheckRequest and HealthCheckResponse have one field each, number 1: on the wire
         # they are the same as protobuf's own wrappers, which need no further package.
         check = self.channel.unary_unary(
@@ -109,9 +109,9 @@ class ServerChannel:
 
 
 class ServerChannels:
-    """All calls share one connection. Who lost it gets another: a new one, to the next address.
+    """All calls share one connection. A call that loses it gets a new one, to the next address.
 
-    A new connection to the same address may lead elsewhere, too: behind it there may be a balancer.
+    Even a new connection to the same address may lead elsewhere, through a load balancer.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ServerChannels:
 
     @asynccontextmanager
     async def use(self, lost: ServerChannel | None = None) -> AsyncIterator[ServerChannel]:
-        """Give the connection, another one than ``lost``, which was given before.
+        """Yield the connection: another one than ``lost``, which was yielded before.
 
         Raises:
             SessionEndedError: all connections have been closed.
@@ -135,7 +135,7 @@ class ServerChannels:
             if not self.is_closed and (self._current is None or self._current is lost):
                 self._replace(opened)
             else:
-                # Another session was faster, while a name was looked up.
+                # Another session was faster, while we looked a name up.
                 await opened.channel.close()
             if lost is not None:
                 await self._close_if_done(lost)
@@ -154,7 +154,7 @@ class ServerChannels:
         return len(await find_targets(self._parts))
 
     async def find_other(self, leaving: ServerChannel) -> bool:
-        """Look for another place that takes sessions than ``leaving``, and go there from now on."""
+        """Look for another server that takes sessions; if found, use it instead of ``leaving``."""
         if self._current is not leaving:
             return True
         target = leaving.target
@@ -165,7 +165,7 @@ class ServerChannels:
                     self._replace(candidate)
                     return True
             finally:
-                # The search may end with its session, too.
+                # The search may also be cancelled, with its session.
                 if self._current is not candidate:
                     await candidate.channel.close()
             if self._current is not leaving:
@@ -176,7 +176,7 @@ class ServerChannels:
 
     async def close(self) -> None:
         self.is_closed = True
-        # Calls that end with it let go of connections that are no longer used.
+        # Calls that this ends remove their connections meanwhile.
         for channel in tuple(self._channels):
             await channel.channel.close()
         self._channels.clear()

@@ -11,7 +11,7 @@ SENTENCE_END = b"\n"
 
 
 def write_words(text: str) -> bytes:
-    """Return the words of a text, a frame each; the end of a line is that of a sentence.
+    """Return the words of a text, one frame each; the end of a line ends a sentence.
 
     Raises:
         AudioSourceError: a word is too long.
@@ -34,9 +34,9 @@ def _frame(word: bytes) -> bytes:
 
 
 async def words_as_they_come(blocks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the words of a text that was cut anywhere, each as soon as a blank shows its end.
+    """Yield the words of a text that was cut anywhere, each as soon as white space shows its end.
 
-    A line's end counts where it follows the word at once, or comes with it.
+    A line's end counts if it follows the word directly, or comes in the same block.
     """
     rest = b""
     async for block in blocks:

@@ -36,10 +36,10 @@ class TranslationClient:
     """A connection to a SpeechTranslationService; any number of translations may share it.
 
     Args:
-        read_token: gives the bearer token to show with the next call; None shows none.
+        read_token: returns the bearer token for the next call; None sends none.
 
     Attributes:
-        keeps_secrets: nobody on the way can read what is sent; without that no token is shown.
+        keeps_secrets: the connection is encrypted or local; otherwise no token is sent.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TranslationClient:
         await self._channels.close()
 
     def with_token(self, token: str) -> TranslationClient:
-        """Return a client of the same connection that shows another token; it is not closed.
+        """Return a client on the same connection that sends another token; do not close it.
 
         Raises:
             ValueError: the token would leave this machine in the clear.
@@ -93,8 +93,8 @@ class TranslationClient:
         """Return a session that can be changed while it runs: ``update``; read its ``events``.
 
         The audio comes in ``options.audio``'s format, cut anywhere, with updates in their place;
-        its end ends the session. With the ``resume_point`` of a session that somebody else had, it
-        is that session's audio from ``acknowledged_samples`` on.
+        its end ends the session. With the ``resume_point`` of another client's session, it is that
+        session's audio from ``acknowledged_samples`` on.
         """
         return TranslationStream(
             self._channels, self._call, audio, options, self._now_s, resume_point
@@ -156,9 +156,9 @@ def connect(
     Args:
         address: ``host:port``, or any gRPC target; several, separated by commas, or
             ``dns:///name:port``, which stands for all addresses of the name. When one is lost,
-            its sessions go on at the next.
-        tls: what to know the server by; None speaks plain HTTP/2.
-        token: the bearer token to show, or what gives it anew for each call.
+            its sessions continue at the next.
+        tls: how to authenticate the server; None speaks plain HTTP/2.
+        token: the bearer token to send, or a function that returns it for each call.
 
     Raises:
         TlsFileError: a certificate, key or authority cannot be used.

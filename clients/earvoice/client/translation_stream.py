@@ -1,4 +1,4 @@
-"""One session, over as many calls as it takes: what is lost goes on where it was."""
+"""One session, over as many calls as it takes: a lost one resumes where it was."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LOG = logging.getLogger("earvoice.client")
 Call = grpc.aio.StreamStreamCall[api.StreamingTranslateRequest, api.StreamingTranslateResponse]
 
 REPLAY_LIMIT_BYTES = 32 * 1024 * 1024
-"""Audio kept to be sent again, and taken from its source while nobody is there to send it to: a
+"""Audio kept to be sent again, including what the source yields while no server is reachable: a
 quarter of an hour at 16 kHz. Servers acknowledge every half minute at the latest."""
 
 
@@ -59,20 +59,20 @@ _TRANSPORT_CODES = ("UNAVAILABLE", "CANCELLED", "INTERNAL", "UNKNOWN", "ABORTED"
 _BUSY_REASON = "SESSION_LIMIT"
 _TOKEN_REASON = "INVALID_RESUME_TOKEN"  # noqa: S105 - an error's name
 _OTHER_REPLICA = ("model", "version")
-"""Causes for which another replica may take the token: servers are being replaced by newer ones."""
+"""Causes after which another replica may accept the token: servers are being replaced."""
 _PLACE = struct.Struct(">5q")
-"""Of a resume point: response, sample, utterance and segment told last, utterance ended last."""
+"""A resume point's fields: response, sample, last utterance and segment, last ended utterance."""
 _MADE_UP = "Internal error from Core"
-"""Details of the status that grpc.aio makes up."""
+"""Details text of the status that grpc.aio invents."""
 LOOK_INTERVAL_S = 1.0
 UTTERANCE_WAIT_SHARE = 0.7
-"""Share of the grace in which the end of an utterance is waited for: it is the best place to go."""
+"""Share of the grace spent waiting for an utterance's end: the best place to move a session."""
 
 
 def is_loss(error: TranslationError) -> bool:
-    """Say whether a session may go on elsewhere after an error: the server or the way is gone.
+    """Say whether a session may continue elsewhere after an error: the server or the path is lost.
 
-    A proxy reports a server that died with any of several statuses, none with a reason of ours.
+    A proxy reports a dead server with any of several statuses, without a reason of ours.
     """
     if error.reason:
         return error.passing and error.reason in _PASSING_REASONS
@@ -80,18 +80,18 @@ def is_loss(error: TranslationError) -> bool:
 
 
 def _may_pass(error: TranslationError) -> bool:
-    """Say whether a session that is lost already may yet go on after an error."""
+    """Say whether a session that is already lost may still resume after an error."""
     if error.reason == _TOKEN_REASON:
         return error.metadata.get("cause") in _OTHER_REPLICA
     return error.reason == _BUSY_REASON or is_loss(error)
 
 
 class Reconnection:
-    """Counts attempts since the session made progress last.
+    """Counts attempts since the session last made progress.
 
     Args:
         limit_s: seconds to try for; 0 never tries.
-        spread: gives a factor between 0 and 1, so that not all clients come back at once.
+        spread: returns a factor between 0 and 1, so that not all clients come back at once.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Reconnection:
         self.attempt_count = 0
 
     def note_progress(self) -> None:
-        """The session runs, and has come further than where it was lost."""
+        """Note that the session runs and has got past the point where it was lost."""
         self.loss = None
         self.attempt_count = 0
 
@@ -116,7 +116,7 @@ class Reconnection:
         """Return how long to wait before the next attempt; None: do not try again.
 
         Args:
-            error: that ended the session or the last attempt.
+            error: what ended the session or the last attempt.
         """
         if not (_may_pass(error) if self.loss else is_loss(error)):
             return None
@@ -133,7 +133,7 @@ class Reconnection:
         return self._now_s() - self._lost_s
 
     def _next_pause_s(self, asked_s: float | None) -> float:
-        """The first attempt is made at once: most often another server stands ready."""
+        """Return the pause; 0 before the first attempt: usually another server is ready."""
         if not self.attempt_count:
             return 0.0
         doubled_s = FIRST_PAUSE_S * 2.0 ** min(self.attempt_count - 1, 10)
@@ -142,13 +142,13 @@ class Reconnection:
 
 
 class ResumePoint:
-    """Where an interrupted session can go on, and what its caller has been told.
+    """Where an interrupted session can resume, and which events its caller already has.
 
     Attributes:
-        token: to go on with; empty before the first, when a session can only begin anew.
-        seq: of the response that it came with.
+        token: to resume with; empty before the first, when a session can only start over.
+        seq: number of the response that the token came with.
         acknowledged_samples: audio before this is never needed again.
-        is_valid: whether there is a place to go on from: not after words without a token.
+        is_valid: whether the session can resume: not after words without a token.
     """
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class ResumePoint:
         return point
 
     def note(self, event: TranslationEvent, seq: int) -> bool:
-        """Take note of an event; return whether it is news and not told a second time."""
+        """Take note of an event; return whether it is new and not a repetition."""
         if isinstance(event, Committed | EndOfUtterance):
             self.token, self.seq = event.resume_token, seq
             self.is_valid = bool(self.token)
@@ -195,7 +195,7 @@ class ResumePoint:
 
 
 class Departure:
-    """Looks for another server once this one has said that it goes away."""
+    """Looks for another server once this one has announced that it is going away."""
 
     def __init__(
         self, channels: ServerChannels, leaving: ServerChannel, now_s: Callable[[], float]
@@ -229,17 +229,17 @@ class Departure:
         try:
             return await self._channels.find_other(self._leaving)
         except OSError as error:
-            # A name that is not found, a certificate that is being replaced: the session goes on
-            # where it is, and this is looked for again.
+            # A name is not found, or a certificate is being replaced: the session stays where it
+            # is, and we look again.
             _LOG.warning("no other server is found: %s", error)
             return False
 
 
 def _note_status(call: Call) -> list[grpc.aio.AioRpcError]:
-    """Return what gets the call's status, and that alone, as soon as the server has told it.
+    """Return a list that gets the call's status as soon as the server has sent it.
 
-    A write that meets the end of its call makes grpc.aio put an INTERNAL of its own in the status'
-    place (grpc/grpc#36066).
+    When a write meets the end of its call, grpc.aio replaces the status by an INTERNAL of its own
+    (grpc/grpc#36066).
     """
     noted: list[grpc.aio.AioRpcError] = []
 
@@ -257,14 +257,14 @@ def _note_status(call: Call) -> list[grpc.aio.AioRpcError]:
 
 
 def _raise_as_told(failure: grpc.aio.AioRpcError, noted: Sequence[grpc.aio.AioRpcError]) -> None:
-    """Raise what the server told of a call's end, unless it ended well."""
+    """Raise the server's own status of a call, unless that is OK."""
     told = noted[0] if noted and failure.details() == _MADE_UP else failure
     if told.code() is not grpc.StatusCode.OK:
         raise translate_failure(told) from failure
 
 
 async def _status_of(call: Call) -> grpc.aio.AioRpcError:
-    """Return the status of a call that has ended; nothing is waited for then."""
+    """Return the status of a call that has ended; does not wait."""
     trailing = await call.trailing_metadata()
     return grpc.aio.AioRpcError(
         await call.code(), grpc.aio.Metadata(), trailing, details=await call.details()
@@ -275,13 +275,14 @@ class TranslationStream:
     """One session. It outlives its server: see `Reconnected`.
 
     Args:
-        open_call: opens a call on one, and tells balancers which calls belong together.
-        audio: the session's bytes, and updates in their place; asked for only after the session
-            has started, so that a refused session never opens a microphone.
-        resume_point: of a session that goes on here.
+        open_call: opens a call on a channel; its second argument, the same for all calls of the
+            session, tells balancers which calls belong together.
+        audio: the session's bytes, and updates in their place; read only after the session has
+            started, so that a refused session never opens a microphone.
+        resume_point: of a session that is resumed here.
 
     Attributes:
-        resume_point: where the session could go on elsewhere: what has been told until now.
+        resume_point: where the session could resume elsewhere, after the events so far.
     """
 
     def __init__(
@@ -314,19 +315,19 @@ class TranslationStream:
         self._fault: HalfFrameError | None = None
 
     def update(self, update: TranslationUpdate) -> None:
-        """Change the session: it is sent before the next audio.
+        """Change the session: the update is sent before the next audio.
 
-        So it holds from the first segment on that ends after the audio sent until now. A caller
-        who must know the place to the sample puts the update among the audio. One that comes
-        after the last audio holds for the final segment only.
+        So it takes effect with the first segment that ends after the audio sent so far. A caller
+        that needs the place exact to the sample puts the update among the audio. One that comes
+        after the last audio affects only the final segment.
         """
         self._updates.append(update)
 
     async def events(self) -> AsyncGenerator[TranslationEvent, None]:
-        """Yield what the server tells until its summary; nothing twice, and nothing left out.
+        """Yield the server's events up to its summary; none twice, and none left out.
 
         Raises:
-            AudioSourceError: the audio ends inside a frame; what came before has been told.
+            AudioSourceError: the audio ends inside a frame; the audio before is translated first.
             TranslationError: the session failed and cannot go on, or the server broke the protocol.
             Exception: what the audio raised, as it is.
         """
@@ -358,7 +359,7 @@ class TranslationStream:
             pumping.cancel()
             await asyncio.wait({pumping})
             if not pumping.cancelled():
-                # Looked at: who ended the session for another reason need not hear of it.
+                # Retrieved, so that asyncio does not log it if the session ended otherwise.
                 pumping.exception()
 
     async def _pump(self) -> None:
@@ -369,7 +370,7 @@ class TranslationStream:
                 await self._add_updates()
                 await self._log.add(message)
         except HalfFrameError as error:
-            self._fault = error  # all that can be translated has come
+            self._fault = error  # all audio that can be translated is in the log
         await self._add_updates()
         await self._log.end()
 
@@ -380,13 +381,13 @@ class TranslationStream:
     async def _attempt(
         self, channel: ServerChannel, pumping: asyncio.Task[None]
     ) -> AsyncGenerator[TranslationEvent, None]:
-        """Yield what one call tells; audio goes out in a task meanwhile."""
+        """Yield the events of one call; a task sends the audio meanwhile."""
         watch = StallWatch(self._options.stall_timeout_s, self._now_s, channel.answers)
         reader = EventReader(self._options.audio, self._clock.read_ms, self.resume_point.seq)
         departure = Departure(self._channels, channel, self._now_s)
         call = self._open_call(channel, self._affinity)
         noted = _note_status(call)
-        # Iterated over: of a call whose status is lost, `read` leaves out what was still unread.
+        # Iterate instead of `read`, which drops unread responses if the call's status is lost.
         responses = aiter(call)
         next_sample = asyncio.get_running_loop().create_future()
         sender = asyncio.create_task(self._send(call, watch, next_sample))
@@ -397,7 +398,7 @@ class TranslationStream:
                 await _wait(reading, pumping, sender, timeout_s=watch.interval_s)
                 event: TranslationEvent | None = None
                 if reading.cancelled():
-                    # Nobody here has done that: the connections were closed under it.
+                    # Not cancelled by us: the connections were closed meanwhile.
                     raise connections_closed()
                 if reading.done():
                     response, reading = reading.result(), None
@@ -446,22 +447,22 @@ class TranslationStream:
             await call.done_writing()
             watch.note_sent(float("inf"))
         except (grpc.aio.AioRpcError, grpc.aio.InternalError, asyncio.InvalidStateError):
-            # The call is over; the reading side has its status.
+            # The call is over; the reading side gets its status.
             return
 
     async def _end(
         self, call: Call, sender: asyncio.Future[Any], reading: asyncio.Future[Any] | None
     ) -> None:
         waiting = {sender} if reading is None else {sender, reading}
-        # Tasks are cancelled themselves: a write that waits for its connection does not hear of it
-        # when the call is.
+        # Cancel the tasks, too: cancelling the call does not reach a write that waits for its
+        # connection.
         for task in waiting:
             task.cancel()
         call.cancel()
         await asyncio.wait(waiting)
         await self._log.stop_reading()
         for ended in waiting:
-            # Looked at, so that what ends with the call is not reported as lost.
+            # Retrieved, so that asyncio does not log it.
             if not ended.cancelled():
                 ended.exception()
 
@@ -471,13 +472,13 @@ class TranslationStream:
             await self._log.acknowledge(self.resume_point.acknowledged_samples)
             self._reconnection.note_progress()
         if news and isinstance(event, SegmentDone):
-            # Silence, too, is progress: nothing is committed in it.
+            # Silence is progress, too, although nothing is committed in it.
             self._reconnection.note_progress()
         self._is_told = isinstance(event, Summary)
         return news
 
     def _told(self, event: TranslationEvent) -> TranslationEvent:
-        """The start of a session that goes on is told as that."""
+        """Return the event; the start of a resumed session becomes ``Reconnected``."""
         if not isinstance(event, Started):
             return event
         self._is_audio_wanted.set()
@@ -517,7 +518,7 @@ class TranslationStream:
 async def _wait(
     reading: asyncio.Future[Any], *failing: asyncio.Future[None], timeout_s: float
 ) -> None:
-    """Wait for an answer for so long; raise what has failed meanwhile."""
+    """Wait for an answer up to ``timeout_s``; raise whatever has failed meanwhile."""
     working = {future for future in failing if not future.done()}
     await asyncio.wait({reading, *working}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     for future in failing:

@@ -1,1 +1,1 @@
-"""Doors for those who cannot open a gRPC stream: WebSocket, a page, readers, other dialects."""
+"""Access without a gRPC stream: a WebSocket, a web page, readers, other dialects."""

@@ -26,7 +26,7 @@ _GONE_MS = 40_000
 
 
 class _DrainingServer(uvicorn.Server):
-    """Lets running streams end, for as long as the grace lasts, before it stops."""
+    """Gives running streams the drain grace to end before it stops."""
 
     def __init__(self, config: uvicorn.Config, door: Door) -> None:
         super().__init__(config)
@@ -42,7 +42,7 @@ class _DrainingServer(uvicorn.Server):
     def _end(self) -> None:
         if self._draining is None:
             self._draining = asyncio.create_task(self._drain())
-        else:  # a second signal: now
+        else:  # a second signal stops it at once
             self.should_exit = True
 
     async def _drain(self) -> None:
@@ -61,7 +61,7 @@ async def _serve(settings: GatewaySettings) -> None:
     address = address_of(*listener.getsockname()[:2])
     logging.getLogger(__name__).info("listening", extra={"address": address})
     if settings.address_file is not None:
-        # The socket listens already: who comes early waits in its backlog.
+        # The socket listens already: early callers wait in its backlog.
         with atomic_write(settings.address_file) as partial:
             partial.write_text(f"{address}\n", encoding="utf8")
     asyncio.get_running_loop().set_exception_handler(_loop_faults())
@@ -74,7 +74,7 @@ def server_config(door: Door) -> uvicorn.Config:
         build_app(door),
         ws="websockets-sansio",
         ws_max_size=settings.max_message_bytes,
-        # A pong would wait behind audio that the services are not ready for: see `_listen`.
+        # A pong would queue behind audio that the services are not ready for: see `_listen`.
         ws_ping_timeout=None,
         timeout_graceful_shutdown=1,
         log_config=None,
@@ -86,10 +86,10 @@ def server_config(door: Door) -> uvicorn.Config:
 
 
 def _loop_faults() -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Make what tells of the loop's faults.
+    """Return an exception handler for the event loop.
 
-    That no descriptor is left asyncio tells for each place of the backlog, and tries again after a
-    second; this, once a second and in a line.
+    When no file descriptor is left, asyncio reports it for each place of the backlog and tries
+    again after a second; this handler logs one line a second.
     """
     told_s = 0.0
 
@@ -118,7 +118,7 @@ def _listen(settings: GatewaySettings) -> socket.socket:
             f"{settings.variable('port')}: cannot listen on {address}: {reason}"
         ) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its connections inherit it
-        # A caller whose machine acknowledges nothing has gone.
+        # A caller whose machine acknowledges nothing counts as gone.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _GONE_MS)
     return listener
 

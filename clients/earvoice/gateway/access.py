@@ -1,4 +1,4 @@
-"""Who may come in: the origins of pages, and the gateway's own short-lived access tokens."""
+"""Who may connect: allowed page origins, and the gateway's own short-lived access tokens."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Admission:
 
 
 class Gatekeeper:
-    """Lets callers in.
+    """Checks callers' origins and tokens.
 
     Args:
-        hands_on: callers' tokens can be shown to the policy service, which judges them where the
+        hands_on: callers' tokens may be passed on to the policy service, which checks them if the
             gateway signs none of its own.
     """
 
@@ -52,7 +52,7 @@ class Gatekeeper:
         self._hands_on = hands_on
 
     def check_origin(self, connection: HTTPConnection) -> None:
-        """Check the page that a browser's script comes from; who is no browser names none."""
+        """Check the origin of a browser's page; other clients send no origin."""
         origin = connection.headers.get("origin")
         if origin is None or "*" in self._allowed_origins or origin in self._allowed_origins:
             return
@@ -60,7 +60,7 @@ class Gatekeeper:
             raise PermissionDeniedError(f"pages of {origin} may not come in (ALLOWED_ORIGINS)")
 
     def admit(self, token: str, scope: Scope | None = None) -> Admission:
-        """Check a caller's token, and that it is good for ``scope``; without one for anything."""
+        """Check a caller's token, and that it covers ``scope``; None accepts any scope."""
         if not is_showable(token):
             raise UnauthenticatedError("the access token has other characters than printable ASCII")
         if not self._token_key:
@@ -89,7 +89,7 @@ class Gatekeeper:
 
 
 def read_address(address: str) -> SplitResult:
-    """Split a caller's address; one that is none has no part."""
+    """Split a caller's address; an invalid one yields empty parts."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -109,7 +109,7 @@ def issue_token(token_key: str, scope: Scope, stream: str, lifetime: timedelta) 
 
 
 def shown_token(connection: HTTPConnection) -> str:
-    """Return the token that a connection shows; empty for none.
+    """Return the token that a connection carries; empty for none.
 
     A header `Authorization: Bearer …`, a query parameter `access_token`, or, from a browser that
     speaks the OpenAI dialect, the subprotocol that its SDK hides the key in.

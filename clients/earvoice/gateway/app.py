@@ -1,4 +1,4 @@
-"""The gateway's application: which address leads to which dialect, the page and the readers."""
+"""The gateway's application: routes to the dialects, the page and the readers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
     async def is_ready(_: Request) -> Response:
         if door.is_draining:
             return PlainTextResponse("draining", status_code=503)
-        with suppress(AccessDeniedError):  # a service that asks for a token is there
+        with suppress(AccessDeniedError):  # a service that asks for a token is up
             await door.client.list_models(_READY_TIMEOUT_S)
         return PlainTextResponse("ready")
 
@@ -131,7 +131,7 @@ def build_app(door: Door) -> Starlette:  # noqa: C901 - one small function for e
 
 
 class _Page(StaticFiles):
-    """The page's files: asked for again at each visit, so that a new version is seen at once."""
+    """The page's files: browsers revalidate them at each visit, so a new version shows at once."""
 
     def file_response(self, *args: Any, **options: Any) -> Response:
         response = super().file_response(*args, **options)
@@ -141,7 +141,7 @@ class _Page(StaticFiles):
 
 async def _serve_reader(connection: Connection, stream: PublishedStream) -> None:
     async def listen() -> None:
-        while True:  # what a reader says is not looked at; it says when it has gone
+        while True:  # ignore what a reader sends; this raises once it has gone
             await connection.receive(None, "the reader's end")
 
     languages = languages_of(connection.websocket)
@@ -163,7 +163,7 @@ def _answer_failure(_: Request, error: Exception) -> Response:
 
 
 def _answer_nobody(_: Request, error: Exception) -> Response:
-    """Who has gone in the middle of a request reads no answer, and is no fault of ours."""
+    """A caller that left in mid-request reads no answer, and that is no fault of ours."""
     del error
     return Response(status_code=400)
 

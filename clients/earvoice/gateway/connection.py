@@ -1,4 +1,4 @@
-"""A WebSocket with limits: who says nothing, reads nothing or sends too much is sent away."""
+"""A WebSocket with limits: a caller that is silent, does not read or sends too much is closed."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Connection:
 
     @property
     def traceparent(self) -> str:
-        """Of the request that it began with; empty where that has none."""
+        """The traceparent of the request that opened the connection; empty where that has none."""
         return self.websocket.headers.get("traceparent", "")
 
     async def receive(self, timeout_ms: int | None, what: str) -> str | bytes:
-        """Return the next message; ``what`` it is stands in the error of one that is late."""
+        """Return the next message; ``what`` names it in the error if it is late."""
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 message = await self.websocket.receive()
@@ -67,14 +67,14 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._is_writing:
                 if self.websocket.application_state is WebSocketState.DISCONNECTED:
-                    # Another message has found that out.
+                    # Sending another message has already found the caller gone.
                     raise WebSocketDisconnect(_CLOSE_ABNORMAL)
                 await self.websocket.send_text(text)
         except TimeoutError as error:
             raise SlowReaderError(f"an answer was not read within {timeout_ms} ms") from error
 
     async def close(self, code: int, reason: str) -> None:
-        """Close, unless the caller has; a caller that does not read is left to the server."""
+        """Close, unless the caller has; if it does not read, leave the rest to the server."""
         socket = self.websocket
         open_both_ways = (socket.client_state, socket.application_state)
         if any(state is WebSocketState.DISCONNECTED for state in open_both_ways):
@@ -84,7 +84,7 @@ class Connection:
             async with asyncio.timeout(self._settings.write_timeout_ms / 1000):
                 await socket.close(code, shortened)
         except (TimeoutError, WebSocketDisconnect):
-            return  # it reads nothing, or has gone
+            return  # the caller does not read, or has gone
 
 
 @asynccontextmanager
@@ -111,7 +111,7 @@ async def telling_failures(
         logger.error("a connection failed", exc_info=error)
         error = InternalError("a fault of the gateway's; its log has the details")
     if not isinstance(error, SlowReaderError):
-        with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or reads nothing
+        with suppress(SlowReaderError, WebSocketDisconnect):  # it has gone, or does not read
             await connection.send(dump(describe(error)))
     await connection.close(_close_code(error), error.message)
 
@@ -120,7 +120,7 @@ CANCELLED = "CANCELLED"
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a stream ended, as an error's reason; `CANCELLED` where its caller went."""
+    """Return why a stream ended, as an error's reason; `CANCELLED` if its caller left."""
     first = _first_of(error)
     if isinstance(first, EarvoiceError | TranslationError):
         return first.reason
@@ -129,13 +129,13 @@ def reason_of(error: BaseException) -> str:
 
 
 def has_closed(error: BaseException) -> bool:
-    """Say whether a caller has ended its connection in due form, as a page does that is closed."""
+    """Say whether the caller closed its connection properly, as a page does when it is closed."""
     first = _first_of(error)
     return isinstance(first, WebSocketDisconnect) and first.code in _CLOSED_BY_CALLER
 
 
 def _first_of(error: BaseException) -> BaseException:
-    """Of several that ended together there is one to tell: a caller's going comes last."""
+    """Return the error to report of several at once: a disconnect only if there is no other."""
     if not isinstance(error, ExceptionGroup):
         return error
     leaves = [_first_of(inner) for inner in error.exceptions]

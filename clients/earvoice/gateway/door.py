@@ -37,13 +37,13 @@ _LOG = logging.getLogger(__name__)
 def _stream_span(
     telemetry: ServiceTelemetry, traceparent: str
 ) -> Iterator[tuple[str, dict[str, str | float | Sequence[str]]]]:
-    """Trace a speaker's stream: the policy service's sessions hang on its span.
+    """Trace a speaker's stream: its span is the parent of the policy service's sessions.
 
     Args:
         traceparent: of the caller, or empty.
 
     Yields:
-        the traceparent that the policy service is told, and the span's attributes, to be filled in.
+        the traceparent to send to the policy service, and the span's attributes, to be filled in.
     """
     tracer = telemetry.tracer
     if tracer is None or not draw_traced(traceparent, telemetry.trace_ratio):
@@ -75,12 +75,12 @@ class Door:
     """Opens streams for callers.
 
     Raises:
-        SettingsError: the policy service cannot be called like this.
+        SettingsError: the policy service cannot be called with these settings.
 
     Attributes:
-        socket_count: connections that are open.
-        speaker_count: of these, how many speak.
-        is_draining: nobody new is let in.
+        socket_count: open connections.
+        speaker_count: how many of them speak.
+        is_draining: no new connection is accepted.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -101,7 +101,7 @@ class Door:
         observe("earvoice.gateway.refused", lambda: {"": self.refused_count})
 
     async def drain(self) -> None:
-        """Let nobody in, and running connections end for as long as the grace lasts."""
+        """Accept nobody new, and give running connections the drain grace to end."""
         self.is_draining = True
         if self._sockets:
             await asyncio.wait(self._sockets, timeout=self.settings.drain_grace_ms / 1000)
@@ -136,7 +136,7 @@ class Door:
         except asyncio.CancelledError as error:
             if task in self._sockets:
                 raise
-            # The grace is over: whoever called is told, and the server has no fault to log.
+            # The grace is over: the caller gets an error, and the server has no fault to log.
             task.uncancel()
             raise _going_away() from error
         finally:
@@ -150,10 +150,10 @@ class Door:
         admission: Admission,
         traceparent: str = "",
     ) -> AsyncIterator[Speaker]:
-        """Give a stream; it ends with the context.
+        """Open a stream; it ends with the context.
 
         Args:
-            traceparent: of the caller's request; that of its config comes first.
+            traceparent: of the caller's request; one in its config takes precedence.
         """
         publication = None
         if start.publish:

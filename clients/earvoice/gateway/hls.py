@@ -12,12 +12,12 @@ from earvoice.runtime.errors import Code, InvalidFieldError
 
 SEGMENT_MS = 6_000
 LIVE_SEGMENTS = 30
-"""Listed while the stream is on: three minutes."""
+"""Segments listed while the stream is live: three minutes."""
 _HIGHEST_TICKS = 1 << 33
 
 
 def master_playlist(video: str, languages: Sequence[str], bandwidth: int, query: str) -> str:
-    """Return a playlist that pairs a video's own with the captions of every language.
+    """Return a playlist that pairs a video's playlist with the captions in every language.
 
     Args:
         video: address of the video's media playlist.
@@ -37,11 +37,11 @@ def master_playlist(video: str, languages: Sequence[str], bandwidth: int, query:
 
 
 def caption_playlist(settled_ms: float, query: str, *, is_over: bool) -> str:
-    """Return the list of the caption segments that there are.
+    """Return the playlist of the caption segments so far.
 
     Args:
         settled_ms: no new cue begins before this.
-        is_over: nothing comes any more.
+        is_over: the stream has ended.
     """
     count = _segment_count(settled_ms, is_over=is_over)
     first = 0 if is_over else max(0, count - LIVE_SEGMENTS)
@@ -59,12 +59,12 @@ def caption_playlist(settled_ms: float, query: str, *, is_over: bool) -> str:
 def caption_segment(
     number: int, cues: Sequence[Cue], settled_ms: float, first_ticks: int, *, is_over: bool
 ) -> str:
-    """Return a segment: every cue that is seen in it.
+    """Return a segment: every cue shown during it.
 
     Args:
         settled_ms: no new cue begins before this.
         first_ticks: the video's time, at 90 kHz, at which the stream's audio began.
-        is_over: nothing comes any more.
+        is_over: the stream has ended.
     """
     count = _segment_count(settled_ms, is_over=is_over)
     if number >= count:

@@ -1,4 +1,4 @@
-"""The native WebSocket's messages: JSON from the caller read and checked, our events as JSON."""
+"""The native WebSocket's messages: reads and checks the caller's JSON, and writes our events."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from earvoice.runtime.parameter import ParameterError
 
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LONGEST_WORD_LETTERS = 1_000
-"""Of captions that are made for a caller: laying a word out takes longer the longer it is."""
+"""Limit for captions made on request: the longer a word, the longer its layout takes."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_NUMBER = 1 << 53
-"""Up to here every whole number has a JSON number of its own."""
+"""Up to here JSON numbers represent every integer exactly."""
 _STREAM_NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
 _KINDS: dict[type[TranslationEvent], str] = {
     Started: "started",
@@ -54,7 +54,7 @@ _KINDS: dict[type[TranslationEvent], str] = {
     Reconnected: "reconnected",
     Summary: "summary",
 }
-# Options are known to whoever gave them; a token is told with its place, as ``resume_point``.
+# The caller knows its own options; a token is sent as part of ``resume_point``.
 _NOT_TOLD = frozenset({"options", "model", "resume_token"})
 
 
@@ -64,10 +64,10 @@ class StartMessage:
 
     Attributes:
         publish: name under which others may read the stream; empty for nobody.
-        resume_points: by language, where an interrupted stream goes on.
-        container: the audio's bytes are those of a container, such as WebM; ``config`` says what
-            becomes of them.
-        marks: what the published captions tell of words that may be wrong.
+        resume_points: by language, where an interrupted stream resumes.
+        container: the audio comes in a container, such as WebM; ``config`` has the format that it
+            is decoded to.
+        marks: how the published captions mark words that may be wrong.
     """
 
     options: TranslationOptions
@@ -99,7 +99,7 @@ def read_start(text: str) -> StartMessage:
     if not isinstance(container, bool):
         raise InvalidFieldError("container", container, "true or false")
     if container and content.get("resume"):
-        # Where a container's bytes stand in its sound nobody knows.
+        # Nobody knows which byte of a container belongs to which sample.
         raise InvalidFieldError("resume", "given", "none with a container")
     resume_points = _read_resume_points(content.get("resume", {}), options.target_languages)
     marks = _read_marks(content.get("captions", {}))
@@ -107,7 +107,7 @@ def read_start(text: str) -> StartMessage:
 
 
 def check_stream_name(field_name: str, name: object) -> None:
-    """Check that streams can be published under a name."""
+    """Check that a stream can be published under this name."""
     if not isinstance(name, str) or not STREAM_NAME.fullmatch(name):
         raise InvalidFieldError(field_name, name, _STREAM_NAME_RULE)
 
@@ -126,7 +126,7 @@ def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
 
 
 def read_captions(body: bytes) -> list[Cue]:
-    """Make cues of what a stream told: ``{"words": […], "utterances": […], "captions": {…}}``.
+    """Make cues from a stream's messages: ``{"words": […], "utterances": […], "captions": {…}}``.
 
     ``words`` are those of `words` messages, ``utterances`` are `utterance_end` messages.
     """
@@ -174,7 +174,7 @@ class _Fields:
 
     def take(self, name: str, *kinds: type, default: object = None) -> Any:
         value = self.content.get(name, default)
-        # Infinity, as 1e999 is read, is more.
+        # Rejects infinity, too, which is what 1e999 parses to.
         is_told = not isinstance(value, int | float) or abs(value) <= _LARGEST_NUMBER
         is_other = isinstance(value, bool) and bool not in kinds
         if not isinstance(value, kinds) or is_other or not is_told:
@@ -208,7 +208,7 @@ def read_object(text: str | bytes) -> dict[str, Any]:
         if isinstance(text, bytes):
             text = text.decode(json.detect_encoding(text))
         if _SURROGATE.search(text):
-            json.dumps(content, ensure_ascii=False).encode()  # half of a pair is no letter
+            json.dumps(content, ensure_ascii=False).encode()  # a lone surrogate is no character
     except (ValueError, RecursionError) as error:
         raise MalformedMessageError(f"the message is not JSON: {error}") from error
     if not isinstance(content, dict):
@@ -252,7 +252,7 @@ def _wrong_policy(parent: str, error: ParameterError) -> InvalidFieldError:
 
 
 def _check_choices(config: api.StreamingConfig) -> None:
-    """Check enums by their names on the wire: JSON may have them as numbers, too."""
+    """Check enums by their wire names: JSON may also have them as numbers."""
     for name in ("audio_encoding", "catch_up", "commit_unit"):
         field = config.DESCRIPTOR.fields_by_name[name]
         assert field.enum_type is not None  # noqa: S101 - these are enums
@@ -285,11 +285,10 @@ def _read_resume_points(content: object, languages: tuple[str, ...]) -> dict[str
 def describe_event(
     language: str, event: TranslationEvent, resume_point: bytes = b""
 ) -> dict[str, Any]:
-    """Return an event as what its JSON holds: ``type``, ``language``, and its own fields.
+    """Return an event as a JSON object: ``type``, ``language``, and its own fields.
 
     Args:
-        resume_point: where the session could go on after this; empty where the event gives no such
-            place.
+        resume_point: where the session can resume after this event; empty if it cannot.
     """
     content = {
         item.name: _plain(getattr(event, item.name))

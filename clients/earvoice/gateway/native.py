@@ -47,7 +47,7 @@ async def _listen(door: Door, connection: Connection, audio: Speaker | Container
         except IdleError:
             if had_started:
                 raise
-            continue  # it waits for us: no session has begun yet
+            continue  # the caller waits for us: no session has begun yet
         if isinstance(message, bytes):
             await audio.send(message)
             continue

@@ -1,6 +1,6 @@
 """The OpenAI realtime translations dialect, for SDKs that speak it already: text out, no speech.
 
-The caller appends 24 kHz PCM16 in base64 and gets append-only deltas that carry their own blanks.
+The caller appends 24 kHz PCM16 in base64 and gets append-only deltas with their own spaces.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
 
 
 class _Session:
-    """What the caller has chosen, and what it is told."""
+    """What the caller has chosen, and the messages it is sent."""
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection = connection
@@ -112,7 +112,7 @@ class _Session:
         await self._connection.send(dump(message))
 
     async def tell_event(self, event: TranslationEvent) -> None:
-        """Send what the dialect has words for."""
+        """Send an event if the dialect has a message for it."""
         match event:
             case Committed():
                 for word in event.words:
@@ -134,7 +134,7 @@ class _Session:
 
 
 async def _configure(door: Door, connection: Connection, session: _Session) -> bytes | None:
-    """Take messages until the first audio; return it, or None when the caller closes before."""
+    """Take messages up to the first audio; return it, or None if the caller closes before it."""
     while True:
         message = await connection.receive(door.settings.idle_timeout_ms, "a message")
         content = read_object(message)
@@ -180,7 +180,7 @@ async def _take(content: Mapping[str, Any], session: _Session) -> bytes | None:
 
 
 async def _own_models(door: Door, token: str) -> set[str]:
-    """Return the names of our models; a name of somebody else's stands for the default."""
+    """Return the names of our models; any other name selects the default."""
     catalog = await door.client.with_token(token).list_models()
     return {model.name for model in catalog.models}
 

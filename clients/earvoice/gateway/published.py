@@ -27,13 +27,13 @@ from earvoice.gateway.messages import describe_event, dump
 from earvoice.runtime.errors import Code, InvalidFieldError, OutOfOrderError, SlowReaderError
 
 WAITING_MESSAGES = 256
-"""Of one reader; who is further behind is sent away, and gets the last lines when it comes back."""
+"""Per reader; one further behind is disconnected, and gets the last lines when it returns."""
 READERS_AT_ONCE = 16
-"""Woken together; between them the speaker has its turn."""
+"""Readers woken together; between such groups the speaker gets a turn."""
 LAST_LINES = 20
-"""Told to a reader that comes late."""
+"""Lines sent to a reader that joins late."""
 KEPT_PLACES = 1_000
-"""Of one language: a speaker goes on from the newest that has reached it."""
+"""Resume points kept per language: a speaker resumes from the newest one that reached it."""
 LOST_S = 60.0
 """How long readers wait for a speaker whose connection was lost."""
 _FOR_READERS = (Committed, Tentative, EndOfUtterance)
@@ -93,10 +93,10 @@ class Captions:
 
 
 class _Told:
-    """What readers have been told in one language, so that nothing is told them twice.
+    """What readers have been sent in one language, so that nothing is sent twice.
 
-    A speaker whose connection was lost goes on from a place before the words that did not reach it;
-    these come again.
+    A speaker whose connection was lost resumes before the words that did not reach it, so these
+    come again.
     """
 
     def __init__(self) -> None:
@@ -109,14 +109,14 @@ class _Told:
         return _digest(point.token) in self._places
 
     def go_on(self, point: ResumePoint | None) -> None:
-        """Expect what comes after a place; after None, all of it from the beginning."""
+        """Expect what follows a resume point; None means everything from the beginning."""
         counted = 0 if point is None else self._places.get(_digest(point.token))
         if counted is None:  # of another gateway, or too old
             counted, self._ended_utterance = self._word_count, -1
         self._repeated_words = self._word_count - counted
 
     def news(self, event: TranslationEvent) -> TranslationEvent | None:
-        """Return what of an event is new."""
+        """Return the new part of an event; None if there is none."""
         match event:
             case Committed():
                 known = min(self._repeated_words, len(event.words))
@@ -152,14 +152,14 @@ class StreamNotFoundError(InvalidFieldError):
 
 
 class PublishedStream:
-    """One stream's lines, and who reads them.
+    """One stream's lines, and its readers.
 
     Args:
         kept_lines: in each language.
-        marks: what its captions tell of words that may be wrong.
+        marks: how its captions mark words that may be wrong.
 
     Attributes:
-        publication: of who speaks now, if anybody does.
+        publication: the current speaker's, if there is one.
     """
 
     def __init__(self, name: str, kept_lines: int, marks: CaptionMarks = NO_MARKS) -> None:
@@ -187,17 +187,17 @@ class PublishedStream:
         return self._captions[language]
 
     def is_of(self, points: Mapping[str, ResumePoint]) -> bool:
-        """Say whether one of these places was told to who spoke into this stream."""
+        """Say whether one of these resume points was given to a speaker of this stream."""
         return any(
             language in self._told and self._told[language].knows(point)
             for language, point in points.items()
         )
 
     def begin(self, points: Mapping[str, ResumePoint]) -> Publication:
-        """Return what a speaker publishes by; another one's is good no longer.
+        """Return the publication of a new speaker; the one before is no longer valid.
 
         Args:
-            points: by language, where the speaker goes on.
+            points: by language, where the speaker resumes.
         """
         self.is_over, self.ended_at_s = False, None
         for language, told in self._told.items():
@@ -206,7 +206,7 @@ class PublishedStream:
         return self.publication
 
     def publish(self, language: str, event: TranslationEvent) -> None:
-        """Tell the readers of an event; never waits for one of them."""
+        """Send an event to the readers, without waiting for any of them."""
         if isinstance(event, Started) and language not in self._lines:
             self.languages.append(language)
             self._lines[language] = deque(maxlen=self._kept_lines)
@@ -231,7 +231,7 @@ class PublishedStream:
             self._tell(language, dump(describe_event(language, event)))
 
     def end(self, now_s: float) -> None:
-        """The speaker has ended; readers are told, and let go."""
+        """Note that the speaker has ended: tell the readers and release them."""
         self.is_over, self.ended_at_s = True, now_s
         self.publication = None
         self._tell("", dump({"type": "end"}))
@@ -243,10 +243,10 @@ class PublishedStream:
     ) -> AsyncIterator[str]:
         """Yield messages: the last lines first, then what comes, until the stream is over.
 
-        An empty one comes when there has been none for ``heartbeat_s``.
+        An empty message comes when there has been none for ``heartbeat_s``.
 
         Raises:
-            SlowReaderError: too much had come since the reader took its last message.
+            SlowReaderError: the reader fell too far behind.
         """
         lines = dump({"type": "lines", "stream": self.name, "lines": self._last_lines(languages)})
         if self.is_over:
@@ -254,7 +254,7 @@ class PublishedStream:
             yield dump({"type": "end"})
             return
         reader = _Reader(languages)
-        # Before the lines are sent: what comes meanwhile comes after them.
+        # Registered before the lines are sent, so that what arrives meanwhile follows them.
         self._readers.add(reader)
         try:
             yield lines
@@ -286,7 +286,7 @@ class PublishedStream:
             self._waking = asyncio.create_task(self._wake_readers())
 
     async def _wake_readers(self) -> None:
-        """A thousand that write at once would keep the speaker waiting until all have written."""
+        """Wake them in groups: a thousand writing at once would keep the speaker waiting."""
         while self._has_news:
             self._has_news = False
             for number, reader in enumerate(tuple(self._readers), 1):
@@ -302,10 +302,10 @@ class Publication:
         self.stream = stream
 
     def publish(self, language: str, event: TranslationEvent) -> None:
-        """Tell the stream's readers of an event.
+        """Send an event to the stream's readers.
 
         Raises:
-            OutOfOrderError: the speaker goes on by another connection.
+            OutOfOrderError: the speaker has continued on another connection.
         """
         if self.stream.publication is not self:
             message = f"the stream {self.stream.name!r} goes on by another connection"
@@ -353,7 +353,7 @@ class _Reader:
 
 
 class StreamDirectory:
-    """The published streams by their names; one that is over can be read a while longer.
+    """The published streams by name; one that is over can be read a while longer.
 
     Args:
         kept_lines: of each stream, in each language.
@@ -370,7 +370,7 @@ class StreamDirectory:
 
     @property
     def reader_count(self) -> int:
-        # Asked by the thread of the metrics, too, while streams open and end.
+        # The metrics thread asks, too, while streams open and end.
         return sum(stream.reader_count for stream in tuple(self._streams.values()))
 
     def open(
@@ -379,12 +379,12 @@ class StreamDirectory:
         marks: CaptionMarks = NO_MARKS,
         points: Mapping[str, ResumePoint] = MappingProxyType({}),
     ) -> Publication:
-        """Return what to speak into a stream by.
+        """Return a publication to speak into a stream.
 
         Args:
-            marks: of a new one's captions.
-            points: by language, where a speaker goes on: the lines that are kept stay, and a
-                connection whose loss we have not noticed yet is not waited for.
+            marks: for the captions of a new stream.
+            points: by language, where a speaker resumes: kept lines stay, and this takes over from
+                a connection whose loss has not been noticed yet.
         """
         self._forget_old()
         known = self._streams.get(name)
@@ -393,7 +393,7 @@ class StreamDirectory:
         if known is not None and known.publication is not None:
             raise InvalidFieldError("publish", name, "a name under which nobody speaks")
         if known is not None and not known.is_over:
-            known.end(self._now_s())  # who spoke there has not come back
+            known.end(self._now_s())  # its former speaker has not come back
         self._streams[name] = PublishedStream(name, self._kept_lines, marks)
         return self._streams[name].begin({})
 
@@ -406,10 +406,10 @@ class StreamDirectory:
         return self._streams[name]
 
     def close(self, publication: Publication, *, lost: bool) -> None:
-        """End a stream, unless its speaker goes on by another connection.
+        """End a stream, unless its speaker has continued on another connection.
 
         Args:
-            lost: the speaker may yet do that.
+            lost: the connection was lost, so the speaker may yet do that.
         """
         stream = publication.stream
         if stream.publication is not publication:

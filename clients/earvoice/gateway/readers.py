@@ -1,4 +1,4 @@
-"""What is read over HTTP: published streams as server-sent events, subtitles and HLS playlists."""
+"""Reading over HTTP: published streams as server-sent events, subtitles and HLS playlists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECURITY_HEADERS = {
 }
 _SUBTITLE_TYPES: dict[SubtitleForm, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
-# Players are pages of other origins; what they may read is a matter of tokens.
+# Players are pages of other origins; tokens decide what they may read.
 _FOR_PLAYERS = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-cache"}
 _LONGEST_BODY_BYTES = 16 << 20
 """A day of words."""
@@ -88,7 +88,7 @@ def _playlist_routes(door: Door) -> list[Route]:
         if not video.isprintable() or read_address(video).scheme not in {"http", "https"}:
             raise InvalidFieldError("video", video, "the address of a video's playlist")
         bandwidth = _number(request, "bandwidth", 2_000_000)
-        _number(request, "mpegts", 0)  # a player would be told of it with its first captions
+        _number(request, "mpegts", 0)  # else a player would get the error with its first captions
         passed_on = {
             name: request.query_params[name]
             for name in ("mpegts", "access_token")
@@ -125,7 +125,7 @@ def _playlist_routes(door: Door) -> list[Route]:
 
 
 class _EventStream(Response):
-    """Server-sent events of a published stream; a page's `EventSource` comes back by itself."""
+    """Server-sent events of a published stream; a page's `EventSource` reconnects by itself."""
 
     media_type = "text/event-stream"
 
@@ -170,7 +170,7 @@ class _EventStream(Response):
                 leaving.cancel()
                 await asyncio.wait({telling, leaving})
             if is_sent_away:
-                with suppress(TimeoutError):  # it reads nothing
+                with suppress(TimeoutError):  # the reader does not read
                     async with asyncio.timeout(write_timeout_s):
                         await end()
             if not telling.cancelled():

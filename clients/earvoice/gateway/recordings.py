@@ -1,4 +1,4 @@
-"""Recordings and containers of any kind, by the installed ffmpeg: what browsers cannot read."""
+"""Recordings and containers that browsers cannot read, decoded by the installed ffmpeg."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from earvoice.gateway.speaker import Speaker
 from earvoice.runtime.errors import IdleError, InvalidAudioError, NotReadyError, OutOfOrderError
 
 DECODED = AudioFormat()
-"""What a recording is answered as."""
+"""Format in which a recording's sound is returned."""
 LONGEST_MS = 4 * 3_600_000
 WAITING_MESSAGES = 8
 _CHUNK_MS = 80
 _BLOCK_BYTES = 1 << 16
 _DECODERS = 2
-# A playlist would have ffmpeg open what its author names: containers alone are let in.
+# A playlist could make ffmpeg open any address in it: only containers are allowed.
 _KNOWN = "aac,aiff,amr,asf,avi,caf,flac,flv,matroska,mov,mp3,mpeg,mpegts,ogg,wav"
 _CONTAINERS = ("-format_whitelist", _KNOWN)
 _FROM_FILE = ("-protocol_whitelist", "file", *_CONTAINERS)
@@ -44,9 +44,9 @@ def recording_route(door: Door) -> Route:
         admission = door.gatekeeper.admit(shown_token(request), "speak")
         with ExitStack() as held:
             held.enter_context(door.counted())
-            # Who may not translate has nothing decoded either.
+            # A caller that may not translate may not decode either.
             await door.client.with_token(admission.server_token).list_models()
-            # Files without a name: a gateway that is killed leaves none.
+            # Unnamed files: a gateway that is killed leaves none behind.
             sound = held.enter_context(tempfile.TemporaryFile())
             with tempfile.TemporaryFile() as recording:
                 await _receive(request, recording, door.settings)
@@ -95,10 +95,10 @@ def _check_length(decoded_bytes: int) -> None:
 
 
 class _SoundAnswer(Response):
-    """A file as an answer; who does not read it is let go.
+    """A file as an answer; a caller that does not read it is dropped.
 
     Args:
-        held: what is let go of once it is sent.
+        held: what to release once it is sent.
     """
 
     media_type = "audio/L16;rate=16000"
@@ -110,7 +110,7 @@ class _SoundAnswer(Response):
         self._write_timeout_s = write_timeout_s
 
     async def __call__(self, _: Scope, __: Receive, send: Send) -> None:
-        # It reads nothing, or the gateway is going away: what is missing tells it.
+        # If the caller does not read, or the gateway is going away, the short body shows it.
         with suppress(TimeoutError, NotReadyError), self._held:
             headers = {"status": self.status_code, "headers": self.raw_headers}
             await send({"type": "http.response.start", **headers})
@@ -125,7 +125,7 @@ class _SoundAnswer(Response):
 
 
 class ContainerAudio:
-    """Takes a container's bytes in a speaker's place, and gives the speaker the sound in them."""
+    """Takes a container's bytes in a speaker's place, and gives the speaker the decoded sound."""
 
     def __init__(self, speaker: Speaker, audio: AudioFormat) -> None:
         self._speaker = speaker
@@ -152,9 +152,9 @@ class ContainerAudio:
             await self._messages.put(None)
 
     async def run(self) -> None:
-        """Decode until the container's end, which is the speaker's.
+        """Decode until the container ends, then end the speaker.
 
-        From the session's start on: who may not translate has nothing decoded either.
+        Starts with the session: a caller that may not translate may not decode either.
         """
         await self._speaker.started.wait()
         heard, fault = False, None

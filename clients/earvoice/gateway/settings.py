@@ -15,7 +15,7 @@ SIGNING_KEY_BYTES = 32
 
 
 class GatewaySettings(ProcessSettings):
-    """What the gateway can be told by its environment."""
+    """The gateway's settings, read from its environment."""
 
     model_config = SettingsConfigDict(env_prefix="EARVOICE_GATEWAY_")
 

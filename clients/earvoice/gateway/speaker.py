@@ -27,7 +27,7 @@ from earvoice.telemetry.metering import Meters
 
 WAITING_AUDIO_MS = 2_000
 Tell = Callable[[str, TranslationEvent, bytes], Awaitable[None]]
-"""Takes a language, an event of its session, and where that could go on after it; else empty."""
+"""Takes a language, an event of its session, and the resume point after it; empty if none."""
 
 
 class _AudioQueue:
@@ -50,7 +50,7 @@ class _AudioQueue:
             self._has_room.clear()
 
     def close(self) -> None:
-        """Let go of who waits: the session is over, and what still comes is not for it."""
+        """Release whoever waits in `put`: the session is over and takes no more."""
         self._limit_bytes = 1 << 62
         self._has_room.set()
 
@@ -66,16 +66,16 @@ class Speaker:
     """A session for each target language, all of the same audio.
 
     Args:
-        options: of the caller; the sessions differ in their target language alone.
-        resume_points: by language, where the sessions go on that another gateway had; the audio
-            then begins at the earliest of their ``acknowledged_samples``; 0 for a language without.
+        options: of the caller; the sessions differ only in their target language.
+        resume_points: by language, where to resume sessions of another gateway; the audio then
+            begins at the earliest of their ``acknowledged_samples`` (0 for a language without).
         publication: gets every event, for readers.
         meters: of the gateway.
 
     Attributes:
         session_ids: of the sessions until now, for logs.
-        started: set once one of them has begun.
-        longest_relay_ms: from a word's coming to its being written to the caller.
+        started: set once one of the sessions has begun.
+        longest_relay_ms: longest time from a word's arrival until it was written to the caller.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Speaker:
         return tuple(self._audio)
 
     async def send(self, audio: bytes | TranslationUpdate) -> None:
-        """Give audio, cut anywhere, or a change; waits while the services are behind."""
+        """Send audio, cut anywhere, or a change; waits while the services are behind."""
         if self.has_ended:
             raise OutOfOrderError("audio came after the end")
         if audio == b"":
@@ -117,7 +117,7 @@ class Speaker:
             await queue.put(audio)
 
     async def end(self, fault: Exception | None = None) -> None:
-        """The audio is over; a fault of it is told when all before it has been translated."""
+        """End the audio; `run` raises a fault in it once everything before is translated."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -126,10 +126,10 @@ class Speaker:
             await queue.put(None)
 
     async def run(self, tell: Tell) -> None:
-        """Translate until all sessions have ended; each waits until what it told is taken.
+        """Translate until all sessions have ended; each waits until ``tell`` has taken its event.
 
         Raises:
-            Exception: what `end` was told.
+            Exception: the fault given to `end`.
         """
         async with asyncio.TaskGroup() as group:
             for language in self._audio:
@@ -151,7 +151,7 @@ class Speaker:
         options = replace(self._options, target_languages=(language,), paced=True)
         queue = self._audio[language]
         point = self._resume_points.get(language)
-        # What the sessions do not all want is dropped here: they may stand at different places.
+        # Sessions may resume at different places: drop the audio that this one does not need.
         skipped_samples = point.acknowledged_samples - self._start_sample if point else 0
         audio = _without_start(aiter(queue), skipped_samples * options.audio.frame_bytes)
         stream = self._client.open(audio, options, point)
@@ -167,7 +167,7 @@ class Speaker:
                     if isinstance(event, Committed):
                         self._note_relay(1000 * (time.perf_counter() - came_s))
         except AudioSourceError as error:
-            # The other languages are to be told to their end, too.
+            # Let the other languages finish first.
             self._fault = self._fault or InvalidAudioError(error.message)
         finally:
             queue.close()

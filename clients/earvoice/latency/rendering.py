@@ -1,4 +1,4 @@
-"""Reports for people and programs: text for a terminal, plain values for JSON, one page."""
+"""Reports for people and programs: text for a terminal, plain values for JSON, an HTML page."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _rounded(value: Any) -> Any:
         case float():
             return round(value, _DECIMALS)
         case dict():
-            # A policy's parameters are told as they are.
+            # A policy's parameters are not rounded.
             return {n: v if n == "parameters" else _rounded(v) for n, v in value.items()}
         case list() | tuple():
             return [_rounded(inner) for inner in value]

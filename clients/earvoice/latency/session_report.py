@@ -1,6 +1,6 @@
 """The numbers of one session: lag on each clock, stages, and what made the slowest words slow.
 
-They are plain values, as the page and ``--format json`` have them; docs/latency.md names them.
+They are plain values, as in the page and ``--format json``; docs/latency.md explains them.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Spread = dict[str, float]
 
 
 def report_session(session: TracedSession) -> Record:
-    """Return what is told of a session.
+    """Return the report of a session.
 
     ``word_lag_ms`` and ``laal_star_ms`` are by clock: ``ideal``; the session's own; and ``true``
-    where it can be told of a live one. LAAL* is the mean over utterances; None if none with words
-    has ended.
+    if it can be computed for a live one. LAAL* is the mean over utterances; None if no utterance
+    with words has ended.
     """
     clocks: dict[str, Callable[[TracedWord], float]] = {
         "ideal": lambda word: word.delay_ms,
@@ -110,8 +110,8 @@ def _stages(words: Sequence[TracedWord]) -> list[Record]:
 def slowest_words(words: Sequence[TracedWord], count: int = 10) -> list[Record]:
     """Return the words with the largest lag, the slowest first, and what made each slow.
 
-    The largest stage would nearly always be the policy's wait for audio. The cause is the stage
-    that is furthest above the median that it has in the session, ``usual_ms``.
+    The largest stage would nearly always be the policy's wait for audio. The cause is therefore the
+    stage furthest above its median in the session, ``usual_ms``.
     """
     usual_ms = {
         stage.name: median(word.stages[stage.name] for word in words)
@@ -166,8 +166,8 @@ def true_times_ms(segments: Sequence[TracedSegment]) -> Mapping[Place, float] | 
         segments: of one session, in order.
 
     Returns:
-        by the segment's place; None where segments were merged or are missing: a faster machine
-        would have decided others.
+        by the segment's place; None if segments were merged or are missing: a faster machine
+        would have decided other segments.
     """
     if not _is_complete(segments):
         return None

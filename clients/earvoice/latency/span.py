@@ -116,7 +116,7 @@ def spans_of(
 
 
 def _span(span: Mapping[str, Any], trace_id: str) -> Span:
-    # What has the default value is left out in protobuf's JSON.
+    # protobuf's JSON leaves out fields that have their default value.
     start_ns = int(span.get("startTimeUnixNano", 0))
     return Span(
         name=span.get("name", ""),
@@ -168,10 +168,10 @@ class TraceStore:
     """Keeps the spans of the newest traces.
 
     Args:
-        most_traces: the oldest ones are dropped beyond it; None keeps all.
+        most_traces: beyond this the oldest are dropped; None keeps all.
 
     Attributes:
-        span_count: spans of ours that were taken.
+        span_count: spans of ours that were added.
     """
 
     def __init__(self, most_traces: int | None = None) -> None:
@@ -193,7 +193,7 @@ class TraceStore:
         self._drop_oldest()
 
     def sessions(self) -> Iterator[Span]:
-        """Yield the spans of those that have ended."""
+        """Yield the spans of sessions that have ended."""
         yield from self._sessions.values()
 
     def segments(self) -> Iterator[Sequence[Span]]:

@@ -23,7 +23,7 @@ _LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024
 
 @asynccontextmanager
 async def receive_spans(address: str, take: Callable[[Iterable[Span]], None]) -> AsyncIterator[int]:
-    """Give the port at which spans are received, and hand them on until the end."""
+    """Yield the port at which spans are received; pass them on until the context ends."""
 
     async def answer(request: ExportTraceServiceRequest, _: object) -> ExportTraceServiceResponse:
         take(spans_of_message(request))

@@ -1,4 +1,4 @@
-"""The stages of a word's time: their names in the order in which they pass, and their times."""
+"""The stages of a word's time, in order: their names and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Stage:
 
     Attributes:
         name: without unit, as in ``earvoice.stage.NAME_ms``.
-        blame: what is said of a word that is late because of it.
+        blame: text for a word that is late because of this stage.
     """
 
     name: str
@@ -55,8 +55,8 @@ def said_stages(emit: Span) -> StageTimes:
 def spanned_stages(segment: Span, spans: Sequence[Span], clock: str) -> StageTimes:
     """Return where the time of a segment that committed nothing went.
 
-    Network is a round trip less what the other side says it took; the service's own work is what is
-    left. On the clock ``true`` only computation takes time.
+    Network is a round trip minus the time that the other side reports; the service's own work is
+    the rest. On the clock ``true`` only computation takes time.
     """
     stages = dict.fromkeys((stage.name for stage in SEGMENT_STAGES), 0.0)
     for round_trip, engine in (("encode", "encoder.compute"), ("decode", "decoder.steps")):
@@ -80,7 +80,7 @@ def _wait_ms(segment: Span, spans: Sequence[Span]) -> float:
 def _hop(spans: Sequence[Span], round_trip: str, engine: str) -> tuple[float, float, float]:
     """Return the (queue, compute, network) ms of a segment's requests to one service.
 
-    The engine's own numbers count: a span of many steps holds waits between them too.
+    The engine's own numbers count: a span of many steps also includes the waits between them.
     """
     service = engine.partition(".")[0]
     inside_ms = _sum(spans, f"{service}.queue", f"{service}.prefill", engine)

@@ -27,7 +27,7 @@ last token's commit to its release (all ms), and the segment of that commit, in 
 
 @dataclass(frozen=True)
 class TracedSegment:
-    """A segment, as its trace tells it.
+    """A segment, read from its trace.
 
     Attributes:
         segment: its number within the utterance, from 1.
@@ -35,7 +35,7 @@ class TracedSegment:
         merged: grid segments merged into it beyond the first.
         duration_ms: arrival of its last sample to the end of all work on it.
         utterance_start_ms: audio position.
-        utterance_end_ms: audio position; None unless it is its utterance's last.
+        utterance_end_ms: audio position; None unless it is its utterance's last segment.
         stages: where the time went until its commit, or until its end if it committed nothing.
     """
 
@@ -104,7 +104,7 @@ def _items(emit: Span) -> list[ReleasedItem]:
         raise SpanError(f"span emit of trace {emit.trace_id}", "lists differ in length") from error
 
 
-# Written without blanks: there each item counts by itself.
+# Written without spaces: each item counts as a word.
 _UNSPACED_LANGUAGES = ("zh", "ja")
 
 
@@ -152,14 +152,14 @@ def words_of_segments(
                 yield word
             elif word is not None:
                 end_ms = max(end_ms, word.source_end_ms)
-            # A held word's time went by in the segment that committed it.
+            # A held word spent its time in the segment that committed it.
             committed = by_place.get((segment.utterance, commit_segment), segment)
             later_ms = {
                 LATENESS.name: committed.lateness_ms,
                 **committed.stages,
                 HOLD.name: hold_ms,
             }
-            # What is left: the audio had to come, and the policy chose to wait for it.
+            # The rest: the audio had to arrive, and the policy chose to wait for it.
             wait_ms = word_lag_ms(elapsed_ms, end_ms) - sum(later_ms.values())
             stages = {AUDIO_WAIT.name: wait_ms, **later_ms}
             word = TracedWord(*segment.place, delay_ms, elapsed_ms, end_ms, stages)
@@ -173,7 +173,7 @@ class TracedSession:
 
     Attributes:
         clock: of ``elapsed_ms``: ``live`` or ``true``.
-        status: how it ended; ``running`` while its span is not there.
+        status: how it ended; ``running`` until its span is there.
         trace_id: of its own span.
     """
 
@@ -196,7 +196,7 @@ class TracedSession:
         return sum(segment.computation_ms for segment in self.segments)
 
     def utterances(self) -> list[tuple[float, float, Sequence[TracedWord]]]:
-        """Return start, end, both in ms of the session, and words of each that has ended."""
+        """Return start and end (ms of the session) and words of each utterance that has ended."""
         words = {
             number: list(group) for number, group in groupby(self.words, lambda w: w.utterance)
         }
