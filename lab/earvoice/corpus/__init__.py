@@ -1,1 +1,1 @@
-"""Speech and text for training: what there is, who says it, and the encoder's states of it."""
+"""Training data: the speech and text there is, who says it, and the encoder states of it."""

@@ -1,8 +1,8 @@
 """`python -m earvoice.corpus STEP`.
 
-`states` computes what training hears, `held-out` writes test sets: real readers, synthesised
-sentences by an engine that nothing which writes has heard, and conversations with the time of each
-word.
+`states` computes the encoder's states of the training clips. `held-out` writes test sets: real
+readers, sentences by a synthesiser on which no decoder was trained, and conversations with the time
+of each word.
 """
 
 from __future__ import annotations

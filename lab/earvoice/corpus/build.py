@@ -1,4 +1,4 @@
-"""All clips as shards of states: real ones as they are and worsened, spoken ones, nothing."""
+"""All clips as shards of states: recordings clean and degraded, synthesised speech, no speech."""
 
 from __future__ import annotations
 
@@ -69,33 +69,33 @@ Sounding = Iterator[tuple[Clip, Sound]]
 Recorded = Sequence[tuple[Clip, Path]]
 Saying = Callable[[Sequence[Pair], random.Random], Sound]
 Drawing = Callable[[str, random.Random], "Voice | None"]
-"""From a language and luck to a voice, if there is one."""
+"""Draws a voice for a language; None if there is none."""
 DrawingEnglish = Callable[[random.Random], Voice]
 Item = TypeVar("Item")
 
 SHARD_CLIPS = 250
 BRANCH = "branch-"
-"""So begin the keys of clips that are for the CTC branch alone, and their shards."""
+"""Prefix of the keys and shards of clips that only the CTC branch trains on."""
 BABBLING_CLIPS = 60
 LEAST_HELD_OUT_WORDS = 4
 MILDER = {"pace_share": 0.2, "noise_share": 0.25, "babble_share": 0.08, "telephone_share": 0.2}
-"""For synthesised speech."""
+"""Milder degradation, for synthesised speech."""
 SNR_DB = 10.0
 LONG_NOTHING_PLACES = (4, 5, 4, 5, 4, 2, 5, 4, 5, 4, 5, 3)
-"""In `NOTHING_KINDS`, of the long clips one after another."""
+"""Indices into `NOTHING_KINDS`: the kinds of the long clips, in turn."""
 LONG_NOTHING_S = (8.0, 20.0)
 FOREIGN_TALK_S, SHORT_TALK_S, SHORT_TALK_SHARE = (1.0, 14.0), (0.8, 4.0), 0.4
 CHAT_SHARE, OTHER_LANGUAGE_SHARE = 0.5, 0.25
 ALIKE_SHARE, LEAST_ALIKE_LETTERS = 0.5, 5
 MOST_WORDS_OF_FEW = 3
 ROUND_FEW_S = (0.35, 0.6)
-"""Of silence at most before and after few words."""
+"""Longest silence before and after a clip of few words."""
 MOST_DRAWS = 200
-"""Of pieces for one long clip; each has 0.3 s at least."""
+"""Most pieces drawn for one long clip; each lasts at least 0.3 s."""
 
 
 def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
-    """What `earvoice.corpus.states` computes."""
+    """The shards that `earvoice.corpus.states` computes."""
     people = read_people(speech)
     random.Random(seed).shuffle(people)
     train = [(clip, path) for clip, path in people if clip.split == "train"]
@@ -212,7 +212,7 @@ def _spoken(
 
 
 def _synthesised(clip: Clip, make: Callable[[], Sound], voices: list[Sound], seed: int) -> Sounding:
-    """The clip as it may arrive; nothing if it could not be said."""
+    """The clip, degraded as it may arrive; nothing if synthesis failed."""
     try:
         sound = make()
     except SynthesisError as error:
@@ -226,7 +226,7 @@ def _by_pico(sentences: Sequence[Pair], generator: random.Random) -> Sound:
 
 
 def _unseen(part: Sequence[Pair], *, seed: int) -> Sounding:
-    """By voices of a known engine that training never uses."""
+    """Sentences by held-out voices of an engine that training does use."""
     for index, pair in enumerate(part):
         voice = draw_unseen_voice(random.Random(f"{seed}/{pair.english}"))
         key = f"{pair.split}-{pair.source}-{index}"
@@ -247,7 +247,7 @@ def _nothing(
 def _long(
     voices: list[Sound], pairs: Sequence[Pair], seed: int, numbers: Sequence[int]
 ) -> Sounding:
-    """One piece after another of the same kind."""
+    """Long clips, each joined from pieces of one kind."""
     translations = _foreign_texts(pairs)
     for number in numbers:
         generator = _generator(seed, "long", number)
@@ -266,14 +266,14 @@ class ForeignTalk:
     """Texts in the target languages, by tag."""
 
     chat: dict[str, list[str]]
-    """What people say to each other."""
+    """Conversational texts."""
     all: dict[str, list[str]]
     alike: dict[str, list[int]]
-    """Places in `chat` of what begins with a word that English chat begins with as well."""
+    """Indices of `chat` texts whose first word also begins English chat."""
 
 
 def foreign_talk(pairs: Sequence[Pair]) -> ForeignTalk:
-    """What the train texts have."""
+    """Collect it from the train texts."""
     said, chat = _said_and_chat(pairs)
     english = {_first_word(pair.english) for pair in chat}
     talk = _by_language(chat)
@@ -285,7 +285,7 @@ def foreign_talk(pairs: Sequence[Pair]) -> ForeignTalk:
 
 
 def _said_and_chat(pairs: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """The train texts that are learned from, and of these what people say to each other."""
+    """The train texts that are used for training, and the conversational ones among them."""
     said = [pair for pair in pairs if pair.split == "train" and TEXT_WEIGHTS.get(pair.source, 1)]
     return said, [pair for pair in said if pair.source in TALK_SOURCES]
 
@@ -298,10 +298,9 @@ def _foreign_talk(
     seed: int,
     numbers: Sequence[int],
 ) -> Sounding:
-    """One sentence after another in a target language, as it may arrive.
+    """Sentences in a target language, joined and degraded as they may arrive.
 
-    Half is what people say to each other, and half of that begins with a word that English begins
-    with as well.
+    Half is conversation, and half of that begins with a word that English also begins with.
     """
 
     def spoken(tag: str, voice: Voice, text: str) -> tuple[str, Sound]:
@@ -329,9 +328,9 @@ def _foreign_talk(
 
 
 def few_words(pairs: Sequence[Pair]) -> list[list[str]]:
-    """English of one to three words up to a stop, in pools from which as much is drawn.
+    """English phrases of one to three words, in pools that are drawn from equally often.
 
-    Two are what people say to each other, one is of other texts, one has the words of that talk.
+    Two pools are from conversations, one from other texts, one has single words of conversations.
     """
     said, chat = _said_and_chat(pairs)
     other = _phrases(pair.english for pair in said if pair.source not in TALK_SOURCES)
@@ -359,7 +358,7 @@ def _answers(
     seed: int,
     numbers: Sequence[int],
 ) -> Sounding:
-    """What somebody says who is asked something, between silence and silence."""
+    """Short answers between two stretches of silence."""
 
     def said(text: str, generator: random.Random) -> Sound:
         sound = say(draw(generator), text)
@@ -375,7 +374,7 @@ def _answers(
 
 
 def _espeak(tag: str, generator: random.Random) -> Voice:
-    """A quarter of it reads with the mouth of another language."""
+    """Draw an espeak-ng voice; a quarter of the time one of another language than the text's."""
     others = sorted({*FOREIGN_LANGUAGES, *MORE_FOREIGN_LANGUAGES}.difference(TARGET_LANGUAGES))
     language = generator.choice(others) if generator.random() < OTHER_LANGUAGE_SHARE else tag
     return draw_foreign_voice(language, generator, is_plain=False)
@@ -394,7 +393,7 @@ def _first_word(text: str) -> str:
 
 
 def _sounds_like_one_of(word: str, others: Collection[str]) -> bool:
-    """Whether it is one of them, or all but a letter of one ("hallo")."""
+    """Whether the word is one of the others, or differs from one by a letter ("hallo")."""
     if word in others or len(word) < LEAST_ALIKE_LETTERS:
         return bool(word) and word in others
     return any(
@@ -406,10 +405,10 @@ def _sounds_like_one_of(word: str, others: Collection[str]) -> bool:
 def one_after_another(
     pieces: Iterable[Callable[[], tuple[str, Sound]]], seconds: float
 ) -> tuple[str, Sound]:
-    """The last one's kind, and one piece after another, cut at this length.
+    """Join pieces and cut them at a length; return the last piece's kind, and the sound.
 
     Raises:
-        SynthesisError: no more are there, or none could be spoken.
+        SynthesisError: the pieces ran out, or none could be synthesised.
     """
     length, sound, fault = int(seconds * SAMPLE_RATE_HZ), np.zeros(0, np.float32), None
     for make in pieces:

@@ -1,4 +1,4 @@
-"""What is heard in training: real recordings, spoken sentences, and sound that says nothing."""
+"""The clips of training: real recordings, synthesised sentences, and sound without speech."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Clip:
     condition: str = ""
     texts: dict[str, str] = field(default_factory=dict)
     transcript: str = ""
-    """As the source of the recording has it, often without case; empty where there is none."""
+    """As published with the recording, often without case; empty if there is none."""
     begin_frame: int = 0
-    """Of 40 ms, where in the recording the sound begins if it is a part of it."""
+    """Start within the recording, in frames of 40 ms, if the clip is a part of one."""
 
     @property
     def recording(self) -> str:
@@ -72,7 +72,7 @@ class Clip:
         return replace(self, key=f"{self.key}/cut", condition="cut")
 
     def phrase(self, number: int) -> Self:
-        """A part from a pause on."""
+        """A part that begins after a pause."""
         return replace(self, key=f"{self.key}/phrase-{number}", condition="cut")
 
     @property
@@ -81,7 +81,7 @@ class Clip:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the sound ends somewhere within the words."""
+        """Whether the sound may end before the words do."""
         return self.condition == "cut"
 
     @property
@@ -125,7 +125,7 @@ def read_people(speech: Path) -> list[tuple[Clip, Path]]:
 
 
 def plan_spoken(pairs: Sequence[Pair], seed: int) -> list[list[Pair]]:
-    """Which sentences are spoken, joined to inputs as they follow each other."""
+    """Choose the sentences to synthesise; some that follow each other are joined into one input."""
     generator = random.Random(f"{seed}/spoken")
     chosen = [
         pair
@@ -155,7 +155,7 @@ def plan_spoken(pairs: Sequence[Pair], seed: int) -> list[list[Pair]]:
 
 
 def say(voice: Voice, text: str) -> Sound:
-    """[n] float32 at 16 kHz.
+    """Speak English text, normalised to its spoken form: [n] float32 at 16 kHz.
 
     Raises:
         SynthesisError: the engine is not installed or said nothing.
@@ -164,7 +164,7 @@ def say(voice: Voice, text: str) -> Sound:
 
 
 def speak(voice: Voice, text: str) -> Sound:
-    """The same of a text as it stands, in whatever language the voice has."""
+    """Like `say`, but with the text unchanged and in the voice's language."""
     return np.float32(1 / INT16_SCALE) * _ENGINES[voice.engine](voice, text).astype(np.float32)
 
 

@@ -61,8 +61,8 @@ _Callback = ctypes.CFUNCTYPE(
 def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     """Speak a text; starts come from the library's word events, ends from the next one.
 
-    A pause before the next word ends a word earlier. Words that espeak-ng runs together ("of
-    the") share their time by their letters.
+    If a pause precedes the next word, the word ends at the pause. Words that espeak-ng runs
+    together ("of the") share their time in proportion to their letters.
 
     Raises:
         SynthesisError: espeak-ng is not installed, or said nothing.
@@ -73,7 +73,7 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     pauses_s: list[float] = []
 
     def receive(sound: Sequence[int], count: int, events: Sequence[_Event]) -> int:
-        """Take a piece of sound, and the events that it holds."""
+        """Take a chunk of sound and its events."""
         if sound and count:
             pieces.append(np.ctypeslib.as_array(sound, (count,)).copy())
         index = 0
@@ -137,13 +137,13 @@ def word_spans(
     """Return start and end of each word of `text`, in seconds.
 
     Args:
-        text: words between blanks.
+        text: words separated by blanks.
         events: place in the text and time of each word event, in order.
         pauses_s: when pauses begin.
         end_s: length of the sound.
 
     Raises:
-        SynthesisError: there is no event, or the first word has none.
+        SynthesisError: there are no events, or none for the first word.
     """
     heads, letters = [], []
     place = 0

@@ -34,7 +34,7 @@ def speak_with_flite_timed(voice: Voice, text: str) -> TimedSpeech:
     """Speak a text; times come from flite's segments.
 
     Raises:
-        SynthesisError: flite is not installed, or said other words than the text has.
+        SynthesisError: flite is not installed, or said other words than those of the text.
     """
     library, handle = _library(), _voice(voice.name)
     features = ctypes.cast(handle, ctypes.POINTER(_VoiceHead)).contents.features

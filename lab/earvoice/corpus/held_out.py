@@ -2,7 +2,7 @@
 
 In each folder: ``NUMBER.wav`` (16 kHz, mono), ``wavs.txt`` (their paths), ``source.txt`` (what is
 said), ``refs.TAG.txt``, and ``words.jsonl`` (start and end of each word) where a synthesiser knows
-them. Lines belong together.
+them. Line n of each file belongs to the same input.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from earvoice.evaluation.log import SpokenWord
 
 NOISE_SNR_DB = 10.0
 NOTHING_TEST_SEED = 6_000
-"""A multiple of the kinds; training has drawn others."""
+"""A multiple of the number of kinds; training uses other seeds."""
 SHORT_ANSWERS = (
     "Yes.", "No.", "Okay.", "Thank you.", "Hello?", "That's right.", "Yes, please.", "I see.",
     "No, thanks.", "Four.", "Good morning.", "Sorry?", "Monday.", "One moment.", "Large, please.",
 )  # fmt: skip
 MINUTE_S = 60.0
 MINUTES_OF_A_LANGUAGE = 2
-"""By each engine."""
+"""For each engine."""
 LEAST_SENTENCE_WORDS = 6
 SILENCE_SAMPLES = SAMPLE_RATE_HZ // 2
 _LETTERS_PER_SECOND = 14.0
@@ -70,7 +70,7 @@ _NOISE_RMS = 3e-4
 
 @dataclass
 class TestInput:
-    """One sound, and what is known of it."""
+    """One sound and its annotations."""
 
     __test__ = False
 
@@ -83,13 +83,13 @@ class TestInput:
 def write_people(speech: Path, out: Path, split: str, count: int) -> None:
     """Real readers: as recorded, over a telephone line, with noise, with a foreign accent.
 
-    ``real`` is the first and the last together.
+    ``real`` joins the first and the last of these.
 
     Args:
         speech: folder of the recordings.
-        out: one folder for each condition is made in it.
+        out: where a folder is made for each condition.
         split: ``dev`` or ``test``.
-        count: clips of each condition at most, in an order that the file names decide.
+        count: most clips of each condition, in an order fixed by the file names.
     """
     clips = [(clip, path) for clip, path in read_people(speech) if clip.split == split]
     random.Random(split).shuffle(clips)
@@ -114,7 +114,7 @@ def write_people(speech: Path, out: Path, split: str, count: int) -> None:
 
 
 def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
-    """A minute each of silence, noise, music, babble and two of other languages."""
+    """A minute each of silence, noise, music and babble, and two of other languages."""
     voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == "test"][:40]
     translations = {TARGET_LANGUAGES[0]: [next(iter(p.translations.values())) for p in pairs[:500]]}
     inputs = []
@@ -127,10 +127,10 @@ def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
 
 
 def write_languages(pairs: Sequence[Pair], out: Path, seed: int, split: Split) -> None:
-    """Minutes of the target languages, one sentence after another: nothing is to be written.
+    """Minutes of sentences in the target languages, for which nothing should be written.
 
-    By espeak-ng, which all training has heard in these languages, and by Pico, which the CTC branch
-    alone has, where it is installed.
+    Spoken by espeak-ng, which all parts were trained on in these languages, and, if installed, by
+    Pico, which only the CTC branch was trained on.
     """
     draws = (draw_foreign_voice, draw_foreign_pico)[: 1 + is_installed()]
     inputs = []
@@ -156,14 +156,14 @@ def _said_after_a_pause(
 
 
 def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
-    """Held-out sentences by Pico, which no writing layer has heard: customer chat and CoCoA-MT."""
+    """Held-out customer chat and CoCoA-MT, spoken by Pico, on which no decoder was trained."""
     for name, source, split in (("chat", "customer-chat", "dev"), ("cocoa", "cocoa_mt", "test")):
         chosen = [pair for pair in pairs if (pair.source, pair.split) == (source, split)]
         write_set(out / name, _said_by(draw_pico, chosen[:count], seed))
 
 
 def write_answers(out: Path, seed: int) -> None:
-    """A word or two between half a second of silence, by voices that training never uses."""
+    """Short answers between half a second of silence, by voices that training never uses."""
     inputs = []
     for draw in (draw_unseen_voice, draw_pico):
         for text in SHORT_ANSWERS:
@@ -176,8 +176,8 @@ def write_answers(out: Path, seed: int) -> None:
 def write_sentences(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
     """Held-out sentences for each language, by voices that training never uses.
 
-    Where there are fewer than `count` they are said again, by others. Trials of number formats read
-    them: what differs by chance in few inputs hides what differs.
+    If there are fewer than `count`, other voices repeat them. Number formats are compared on these
+    sets: with few inputs, chance would hide a real difference.
     """
     for tag in TARGET_LANGUAGES:
         chosen = [
@@ -246,7 +246,7 @@ def _timed(rows: Sequence[Sequence[Pair]], seed: int, count: int) -> Iterator[Te
 
 
 def _speak_row(row: Sequence[Pair], seed: int) -> TimedSpeech:
-    """Each speaker has a voice: of two inputs one has voices that training never uses."""
+    """Give each speaker a voice; half of the inputs get voices that training never uses."""
     name = f"{seed}/{row[0].english}"
     generator, drawn = random.Random(name), np.random.default_rng(len(name))
     draw = generator.choice((draw_training_voice, draw_unseen_voice))
@@ -272,7 +272,7 @@ def _speak_row(row: Sequence[Pair], seed: int) -> TimedSpeech:
 
 
 def write_set(folder: Path, inputs: Iterable[TestInput]) -> None:
-    """Write one test set; ``wavs.txt`` comes last."""
+    """Write one test set, ``wavs.txt`` last."""
     folder.mkdir(parents=True, exist_ok=True)
     given = list(inputs)
     paths = [folder.resolve() / f"{number:04d}.wav" for number in range(1, len(given) + 1)]

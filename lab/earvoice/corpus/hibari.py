@@ -1,7 +1,7 @@
 """Hibari, a small neural synthesiser with one voice: a hundred times real time on one core.
 
-Its network (Apache-2.0) has learned to speak as Kokoro's voice ``af_heart`` does, and comes within
-its package.
+Its network (Apache-2.0) was trained to imitate Kokoro's voice ``af_heart`` and is part of the
+package.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RATE_HZ = 24_000
 
 
 def speak_with_hibari(voice: Voice, text: str) -> NDArray[np.int16]:
-    """Speak one sentence; the same words sound the same each time.
+    """Speak one sentence; deterministic.
 
     Args:
         voice: ``name`` is ``heart``.

@@ -1,7 +1,7 @@
-"""Pico, a small statistical synthesiser, by its C interface: what nothing that writes has heard.
+"""Pico, a small statistical synthesiser, by its C interface; only the CTC branch trains on it.
 
-The Python package ttspico (Apache-2.0) builds it and has its voices; the package's own interface
-does not work with today's Python.
+The Python package ttspico (Apache-2.0) builds it and ships its voices; that package's own interface
+does not work with current Python versions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BUSY, _IDLE = 201, 200
 
 
 def is_installed() -> bool:
-    """Tell whether Pico can speak."""
+    """Whether Pico can speak."""
     return _find_library() is not None
 
 
@@ -43,7 +43,7 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
     """Speak one sentence.
 
     Args:
-        voice: ``en-US``, ``en-GB`` or another of `_VOICES`; its rate is from 0.5 to 2.
+        voice: ``en-US``, ``en-GB`` or another of `_VOICES`; rate 0.5 to 2.
         text: in spoken form.
 
     Returns:
@@ -56,7 +56,7 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
     try:
         sound = _said(voice.name, said.encode() + b"\0")
     except SynthesisError:
-        _engine.cache_clear()  # one that has failed once fails with every text that follows
+        _engine.cache_clear()  # once it has failed, it fails on every later text
         raise
     samples = np.frombuffer(sound, np.int16).astype(np.float32) / np.float32(INT16_SCALE)
     return level(samples, SAMPLE_RATE_HZ, voice)

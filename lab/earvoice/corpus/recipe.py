@@ -1,14 +1,14 @@
-"""The recipe's table: languages, and how much of each source is read and spoken."""
+"""The data recipe: languages, and how much of each source is read as text and synthesised."""
 
 from __future__ import annotations
 
 SOURCE_LANGUAGE = "en"
 TARGET_LANGUAGES = ("de", "es")
-"""Beside captions in the source language; the texts' files are named by these BCP-47 tags."""
+"""In addition to captions in the source language; BCP-47 tags, as in the text files' names."""
 
 SEED = 1
 HELD_OUT_SENTENCES = {"cocoa_mt": 100}
-"""Sources of which so many sentences are a test."""
+"""Number of a source's sentences that are kept for testing."""
 DEV_SENTENCES = {"tatoeba": 200}
 LEAST_DEV_WORDS = 8
 
@@ -18,7 +18,7 @@ _PROGRAMMING = (
     *("raspberrypi_more", "django_girls"),
 )
 MOST_SENTENCES = {**dict.fromkeys(_PROGRAMMING, 1000), "openstax": 8000}
-"""People do not talk like manuals and textbooks: a little of each."""
+"""Only a little of each: people do not talk like manuals and textbooks."""
 
 SPOKEN_SHARES = {
     "customer-chat": 1.0,
@@ -39,7 +39,7 @@ SPOKEN_SHARES = {
     "privacy_guides": 0.03,
     "tatoeba": 0.03,
 }
-"""Share of a source's sentences that synthesisers say; all of them are read as text."""
+"""Share of a source's sentences that are synthesised; all of them are read as text."""
 LEAST_SPOKEN_WORDS = {"tatoeba": 6}
 
 TEXT_WEIGHTS = {
@@ -56,37 +56,37 @@ TEXT_WEIGHTS = {
          "mozilla_relay", "twelve_factor", "stardew_mods", "justice40", "wikipedia_app"), 0,
     ),
 }  # fmt: skip
-"""How often translations are learned from each text of a source in a pass; others once. Manuals say
-what nobody says, at length."""
+"""How often each text of a source is used in one pass of the translation training; others once.
+Manuals say what nobody says, at length."""
 LANGUAGE_WEIGHTS = {"es": 3}
-"""Times so often by language, others once: Spanish has fewer texts and lags behind."""
+"""Further factor by language, others 1: Spanish has fewer texts and lags behind."""
 SHORT_TATOEBA_SHARE = 0.4
-"""Of Tatoeba's sentences of fewer than five words."""
+"""Share of Tatoeba's sentences of fewer than five words that is used."""
 
 FOREIGN_LANGUAGES = ("de", "es", "fr", "it", "pl", "tr", "ru", "hi", "cmn", "nl")
-"""espeak-ng says a target language's text in these: speech that says nothing to an English ear."""
+"""Languages in which espeak-ng reads text of a target language: speech without any English."""
 
 MORE_FOREIGN_LANGUAGES = ("pt", "sv", "da", "ro", "cs", "ca", "hu", "el", "id", "fi")
-"""A part of that talk is said in these too."""
+"""Further languages, used for a part of that talk."""
 
 SPOKEN_INPUTS = 5_250
-"""Synthesised inputs, of one sentence or a few that follow each other; eight hours."""
+"""Synthesised inputs, each of one sentence or a few consecutive ones; eight hours."""
 NOTHING_CLIPS, LONG_NOTHING_CLIPS = 900, 360
-"""Silence, noise, music, babble and other languages: nothing is to be written. The long ones are
-other languages above all, as long as an utterance of a live stream that is cut: 8 to 20 s."""
+"""Silence, noise, music, babble and other languages: nothing should be written. The long ones are
+mostly other languages, 8 to 20 s, as long as utterances that a live stream is cut into."""
 FOREIGN_TALK_CLIPS = 600
-"""Talk in the target languages, where nothing is to be written either: what begins with "Okay" or
-"Hallo" may go on in German."""
+"""Talk in the target languages, for which nothing should be written either: what begins with
+"Okay" or "Hallo" may go on in German."""
 BRANCH_TALK_CLIPS, BRANCH_PICO_CLIPS, BRANCH_PICO_INPUTS = 5_000, 1_500, 1_500
 """For the CTC branch alone, eleven hours: more such talk, by espeak-ng and by Pico, and English by
-Pico, so that no voice is a sign of a language. What writes does not need so much of it."""
+Pico, so that no voice gives away the language. The decoder does not need so much of it."""
 BRANCH_SHORT_CLIPS, BRANCH_PICO_SHORT_CLIPS = 2_000, 1_000
-"""And English of one to three words by every engine, 80 minutes: answers are short, and where a
-branch hears nothing nothing is written."""
+"""Also for the branch, 80 minutes: English of one to three words by every engine. Answers are
+short, and where the branch finds no words, nothing is written."""
 TALK_SOURCES = ("customer-chat", "restaurant", "cocoa_mt", "xsid")
 HELD_OUT_SPOKEN = (
     ("customer-chat", "dev", 200),
     ("tatoeba", "dev", 200),
     ("cocoa_mt", "test", 100),
 )
-"""Source, split and number of the sentences that voices say which training never uses."""
+"""Source, split and number of the sentences that are spoken by voices that training never uses."""

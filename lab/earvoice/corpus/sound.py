@@ -1,4 +1,4 @@
-"""What happens to sound on its way to a microphone: lines, noise, voices behind, pace."""
+"""Degradations of sound: telephone lines, noise, background voices, pace."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _EDGE_HZ = 60.0
 _MU = 255.0
 _STEPS = 127.5
 WAVES_SHARE = 0.3
-"""Of noise, how much of it swells and ebbs."""
+"""Share of noise whose loudness rises and falls."""
 _PACES = (0.85, 1.2)
 _GAIN_DB = (-15.0, 6.0)
 _LEAST_CUT_SAMPLES = 16_000
 _STEP, _QUIET = 320, 0.05
-"""In samples; and of the loudness, what a pause has at most."""
+"""Frame length in samples; loudness of a pause, at most, relative to the sound's."""
 _PAUSE_S, _BEFORE_PHRASE_S, _PHRASE_S = 0.24, 0.12, (0.8, 3.0)
 
 
 def read_sound(path: Path) -> Sound:
-    """[n] float32 at 16 kHz, of a recording of any rate and channel count."""
+    """Read a recording of any rate and channel count: [n] float32 at 16 kHz."""
     samples, rate_hz = soundfile.read(path, dtype="float32", always_2d=True)
     resampled = soxr.resample(samples.mean(axis=1), rate_hz, SAMPLE_RATE_HZ, quality="HQ")
     return np.asarray(resampled, dtype=np.float32)
 
 
 def as_int16(samples: Sound) -> NDArray[np.int16]:
-    """In half the room."""
+    """Convert, which halves the memory."""
     return np.clip(np.round(samples * INT16_SCALE), -INT16_SCALE, INT16_SCALE - 1).astype(np.int16)
 
 
 def over_telephone(samples: Sound) -> Sound:
-    """As it comes out of a telephone line: 300 to 3,400 Hz, 8 kHz, 8-bit µ-law (ITU-T G.711)."""
+    """Send over a telephone line: 300 to 3,400 Hz, 8 kHz, 8-bit µ-law (ITU-T G.711)."""
     line = _band(soxr.resample(samples, SAMPLE_RATE_HZ, LINE_RATE_HZ, quality="HQ"))
     line = np.clip(line, -1.0, 1.0)
     loudness = np.log1p(_MU * np.abs(line)) / np.log1p(_MU)
@@ -62,14 +62,14 @@ def _band(line: Sound) -> Sound:
 
 
 def fitted(samples: Sound, count: int) -> Sound:
-    """Cut or filled with silence to so many samples."""
+    """Cut or pad with silence to a number of samples."""
     out = np.zeros(count, np.float32)
     out[: len(samples)] = samples[:count]
     return out
 
 
 def loudness(samples: Sound) -> float:
-    """Root mean square of the louder half of 20 ms frames."""
+    """Root mean square of the louder half of the 20 ms frames."""
     frames = samples[: len(samples) // 320 * 320].reshape(-1, 320)
     if not len(frames):
         return 1e-6
@@ -78,14 +78,14 @@ def loudness(samples: Sound) -> float:
 
 
 def with_noise(samples: Sound, noise: Sound, snr_db: float) -> Sound:
-    """Mixed at a signal-to-noise ratio, the noise repeated as often as need be."""
+    """Mix at a signal-to-noise ratio; the noise is repeated as needed."""
     repeated = np.resize(noise, len(samples))
     gain = loudness(samples) / loudness(repeated) / 10 ** (snr_db / 20)
     return np.asarray(samples + gain * repeated, dtype=np.float32)
 
 
 def coloured_noise(count: int, generator: np.random.Generator) -> Sound:
-    """Gaussian noise whose spectrum falls by 0 to 9 dB an octave, some of it in slow waves."""
+    """Gaussian noise whose spectrum falls by 0 to 9 dB an octave; some rises and falls slowly."""
     spectrum = np.fft.rfft(generator.standard_normal(count))
     frequencies = np.maximum(np.fft.rfftfreq(count, 1 / SAMPLE_RATE_HZ), 50.0)
     noise = np.fft.irfft(spectrum * frequencies ** -generator.uniform(0.0, 1.5), count)
@@ -98,7 +98,7 @@ def coloured_noise(count: int, generator: np.random.Generator) -> Sound:
 
 
 def music(count: int, generator: np.random.Generator) -> Sound:
-    """Chords with overtones, each struck and dying away: nothing that anybody says."""
+    """Chords with overtones, each struck and dying away: sound without speech."""
     out = np.zeros(count, np.float64)
     beat = int(SAMPLE_RATE_HZ * generator.uniform(0.2, 0.8))
     scale = np.array([0, 2, 4, 5, 7, 9, 11])
@@ -126,8 +126,8 @@ def worsened(
     """A clip as it may arrive: at another pace, with noise or voices, over a line, at any level.
 
     Args:
-        voices: those that may be heard behind it.
-        least_snr_db: of noise, at most 25.
+        voices: for babble in the background.
+        least_snr_db: lower bound of the noise's SNR, at most 25.
     """
     if generator.random() < pace_share:
         pace = generator.uniform(*_PACES)
@@ -146,18 +146,18 @@ def worsened(
 
 
 def cut_short(samples: Sound, generator: np.random.Generator) -> Sound:
-    """As much as has been heard at some moment of a live stream, a second at least."""
+    """The beginning, as heard at some moment of a live stream; at least a second."""
     least = min(_LEAST_CUT_SAMPLES, len(samples))
     return samples[: int(generator.integers(least, len(samples) + 1))]
 
 
 def phrase(samples: Sound, generator: np.random.Generator, unit: int) -> tuple[int, Sound]:
-    """What is heard for a moment after a pause: the sample where it begins, and [n] float32.
+    """A short part after a pause: the sample where it begins, and [n] float32.
 
-    Where nobody pauses in the midst of it, from the beginning on.
+    Without a pause within the speech it begins at the start.
 
     Args:
-        unit: it begins at a multiple of so many samples.
+        unit: it begins at a multiple of this many samples.
     """
     frames = samples[: len(samples) // _STEP * _STEP].reshape(-1, _STEP)
     is_quiet = np.square(frames).mean(1) < (_QUIET * loudness(samples)) ** 2

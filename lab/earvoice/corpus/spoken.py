@@ -147,5 +147,5 @@ def _say_integer(match: re.Match[str]) -> str:
 
 
 def said_words(spoken: str) -> list[str]:
-    """The words of a spoken form; signs that stand alone are not words."""
+    """The words of a spoken form; stand-alone punctuation is not a word."""
     return [word for word in spoken.split() if any(letter.isalnum() for letter in word)]

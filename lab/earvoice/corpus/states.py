@@ -1,4 +1,4 @@
-"""States of an encoder that does not learn, computed once and kept in half precision."""
+"""States of a frozen encoder, computed once and kept in half precision."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from earvoice.models.whisper import (
 from earvoice.runtime.files import atomic_write
 
 Shard = tuple[str, Callable[[], Iterable[tuple[Clip, Sound]]]]
-"""Its name, and what makes its clips."""
+"""Its name, and a function that makes its clips."""
 
 BATCH_S = 120.0
 SHORTEST_S, LONGEST_S = 0.1, 28.0
 COMPRESSION: Compression = "none"
-"""Of what the decoder reads."""
+"""Compression of the states that the decoder reads."""
 BRANCH = CtcBranchConfig(layers=4)
-"""Without upper layers, which it gets when the encoder has learned."""
+"""Without upper layers, which it gets once the encoder is trained."""
 SOUND_KEPT = ("spoken-", "nothing-", "branch-")
-"""Shards whose sound is nowhere else: the encoder's own training hears it again."""
+"""Shards whose sound is stored nowhere else: the encoder's own training needs it again."""
 SOUND_SUFFIX = ".sound.npy"
 
 
 def mixed_precision() -> torch.autocast:
-    """Products in bf16 where the CPU has them: imitated they take longer than in fp32."""
+    """Products in bf16 where the CPU supports it: emulated, bf16 is slower than fp32."""
     return torch.autocast("cpu", torch.bfloat16, enabled=has_fast_bfloat16(torch.device("cpu")))
 
 
 def whisper_folder() -> Path:
-    """Where the pretrained weights are.
+    """The folder of the pretrained weights.
 
     Raises:
         RuntimeError: they are not installed.
@@ -62,14 +62,14 @@ def whisper_folder() -> Path:
 
 
 def pretrained_part(name: str) -> dict[str, torch.Tensor]:
-    """The tensors of Whisper's `encoder` or `decoder`, named as within it."""
+    """The tensors of Whisper's `encoder` or `decoder`, without that prefix in their names."""
     tensors = read_whisper(whisper_folder())
     return {n.removeprefix(f"{name}."): t for n, t in tensors.items() if n.startswith(f"{name}.")}
 
 
 @cache
 def pretrained_encoder(tail_ms: int = WhisperConfig.tail_ms) -> WhisperEncoder:
-    """Whisper's encoder as it is shipped, its CTC branch untrained."""
+    """Whisper's encoder as published, with an untrained CTC branch."""
     config = ModelConfig(
         "states",
         "1",
@@ -96,8 +96,8 @@ def features_of(sound: Sound) -> torch.Tensor:
 def encode(sounds: Sequence[Sound], encoder: WhisperEncoder) -> Iterator[tuple[np.ndarray, int]]:
     """Each sound's [S, d] float16 states of 20 ms and the number of its joined frames.
 
-    The silence after the sound is among the states, not among the frames. Of an encoder whose CTC
-    branch has upper layers, what that one reads instead.
+    The states include the silence after the sound, the frames do not. If the encoder's CTC branch
+    has upper layers, the states are those that the branch reads.
     """
     features = [features_of(sound) for sound in sounds]
     unit = 2 * encoder.config.ctc.join_frames
@@ -127,10 +127,10 @@ def write_shards(
     encoder: Callable[[], WhisperEncoder],
     processes: int = 1,
 ) -> None:
-    """Compute what is missing; a shard is complete or absent.
+    """Compute the missing shards; a shard is complete or absent.
 
     Args:
-        encoder: returns the encoder, the same each time.
+        encoder: returns the encoder, the same one each time.
     """
     folder.mkdir(parents=True, exist_ok=True)
     missing = [shard for shard in shards if not (folder / f"{shard[0]}.jsonl").exists()]
@@ -174,7 +174,7 @@ def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncode
 
 
 def _give_memory_back() -> None:
-    """What glibc keeps of tensors that have had every size: without it gigabytes in the end."""
+    """Release memory that glibc keeps after tensors of many sizes; it would grow to gigabytes."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""What the synthesisers share: loudness, rate, what goes wrong."""
+"""What the synthesisers share: loudness, rate, errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def level(samples: NDArray[np.float32], rate_hz: float, voice: Voice) -> NDArray
     """Resample [samples] to 16 kHz, `voice.speed` times faster, and level the loudness.
 
     Raises:
-        SynthesisError: all is silence.
+        SynthesisError: the sound is all silence.
     """
     samples = soxr.resample(samples, rate_hz * voice.speed, SAMPLE_RATE_HZ, quality="HQ")
     rms = float(np.sqrt(np.mean(np.square(samples)))) if samples.size else 0.0

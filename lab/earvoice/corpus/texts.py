@@ -1,6 +1,6 @@
-"""Which sentence pairs there are: sources, filters, de-duplication, what is held out.
+"""The sentence pairs: sources, filters, de-duplication, held-out splits.
 
-Translations are keyed by BCP-47 tags, as the files' names have them: ``NAME.en-TAG.tsv``.
+Translations are keyed by the BCP-47 tags in the files' names: ``NAME.en-TAG.tsv``.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _ASKING = re.compile(
     rf"|{_VERB}(n?'t)? {_SOMEBODY}\b",
     re.IGNORECASE,
 )
-"""Of a sentence whose mark is missing."""
+"""Recognises a question whose question mark is missing."""
 
 MAX_WORDS = 40
 LENGTH_RATIOS = (0.5, 2.4)
-"""Characters of a translation over English ones, 12 added to both; outside, the pair is dropped."""
+"""Allowed ratio of characters, translation to English, with 12 added to both."""
 _PLAIN_QUOTES = str.maketrans("\u2019\u201c\u201d", '\'""')
 _CODE = re.compile(r"[<>{}=_\\|$#*~^]|https?:|%[sd@(]|\.\w{2,4}/|\(\)")
 
@@ -64,16 +64,16 @@ class Pair:
 
 
 def comparison_key(english: str) -> str:
-    """What two sentences share that differ in case and punctuation only."""
+    """A key that is equal for sentences that differ only in case and punctuation."""
     return _KEY.sub(" ", english.lower()).strip()
 
 
 def read_pairs(folder: Path, seed: int = 1) -> list[Pair]:
-    """Every sentence once, with all its translations; what is held out is in no other split.
+    """Every sentence once, with all its translations; held-out sentences are in no other split.
 
     Args:
-        folder: of the texts, ``more/`` in it.
-        seed: decides what is capped, held out, and Tatoeba's order.
+        folder: of the texts, with a subfolder ``more``.
+        seed: decides the order of a file's rows, and so which are kept and held out.
     """
     pairs: dict[str, Pair] = {}
     for pair in _all_rows(folder, seed):
@@ -112,7 +112,7 @@ def _listed(path: Path, seed: int) -> Iterator[Pair]:
         raise ValueError(message)
     source = match["source"]
     rows = [row for row in _rows(path, 2) if fits(*row)]
-    # By the English sentence alone: the same ones are held out in each language.
+    # Ordered by the English sentence alone, so that every language holds out the same ones.
     generator = random.Random(f"{seed}/{source}")
     order = {key: generator.random() for key in sorted({comparison_key(row[0]) for row in rows})}
     rows.sort(key=lambda row: order[comparison_key(row[0])])
@@ -131,7 +131,7 @@ def tidy(text: str) -> str:
 
 
 def captioned(english: str) -> str:
-    """What was typed in haste as captions have it: capitals, "I", "okay", a mark at the end."""
+    """Hastily typed text, written like a caption: capitals, "I", "okay", a mark at the end."""
     text = _SMALL_I.sub("I", english)
     text = _OK.sub("okay", text)
     text = _SENTENCE_START.sub(lambda match: match[0].upper(), text)
@@ -141,7 +141,7 @@ def captioned(english: str) -> str:
 
 
 def fits(english: str, translation: str) -> bool:
-    """Whether a pair can be speech and its translation."""
+    """Whether a pair is plausible as speech and its translation."""
     if (
         not comparison_key(english)
         or not translation.strip()

@@ -1,4 +1,4 @@
-"""The synthetic speakers: engines, their voices, and how far each is varied."""
+"""The synthetic speakers: engines, their voices, and how much each is varied."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Voice:
 
     engine: Engine
     name: str
-    """The program's own name of the voice; of espeak-ng ``accent+variant``."""
+    """The engine's own name of the voice; for espeak-ng ``accent+variant``."""
     rate: float = 1.0
-    """Speaking rate over the voice's own, 0.5 to 2."""
+    """Speaking rate relative to the voice's own, 0.5 to 2."""
     pitch: float = 0.0
-    """Of espeak-ng, 0 to 99."""
+    """Only for espeak-ng, 0 to 99."""
     speed: float = 1.0
-    """The finished wave is played this many times faster, pitch and formants with it."""
+    """The finished wave is played this many times faster, which also shifts pitch and formants."""
 
 
 def draw_training_voice(generator: random.Random) -> Voice:
@@ -51,19 +51,19 @@ def draw_unseen_voice(generator: random.Random) -> Voice:
 
 
 def draw_pico(generator: random.Random) -> Voice:
-    """A voice of the engine that nothing which writes has heard, the CTC branch alone."""
+    """A Pico voice: only the CTC branch is trained on this engine, no decoder."""
     return _paced("pico", generator.choice(("en-US", "en-GB")), (0.85, 1.2), (0.92, 1.1), generator)
 
 
 def draw_foreign_voice(tag: str, generator: random.Random, *, is_plain: bool = True) -> Voice:
-    """espeak-ng in another language, by its twelve plain voices or by all."""
+    """espeak-ng in another language, with one of its twelve plain voices or of all."""
     return _espeak(
         f"{tag}+{generator.choice(_VARIANTS[:12] if is_plain else _VARIANTS)}", generator
     )
 
 
 def draw_foreign_pico(tag: str, generator: random.Random) -> Voice | None:
-    """The same engine in another language; None if it has no such voice."""
+    """Pico in another language; None if it has no such voice."""
     name = _PICO_FOREIGN.get(tag)
     return _paced("pico", name, (0.85, 1.2), (0.92, 1.1), generator) if name else None
 

@@ -1,4 +1,4 @@
-"""Speech of which the synthesiser says when each word was spoken."""
+"""Synthesised speech with the time of each word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from earvoice.corpus.synthesizer import SynthesisError
 from earvoice.evaluation.log import SpokenWord
 
 TimedSpeech = tuple[NDArray[np.int16], tuple[SpokenWord, ...]]
-"""One spoken text: [samples] at 16 kHz; its words, as they stand between its blanks, in order."""
+"""One spoken text: [samples] at 16 kHz, and its blank-separated words in order."""
 
 
 def time_words(
@@ -21,12 +21,12 @@ def time_words(
 
     Args:
         text: what was said.
-        spans_s: start and end of each of its words, as the engine counts, in seconds.
+        spans_s: start and end of each of its words in seconds, before the change of speed.
         speed: the sound is played this many times faster than the engine spoke.
         duration_ms: length of the sound as played; no word ends later.
 
     Raises:
-        SynthesisError: the engine said another number of words.
+        SynthesisError: the engine said a different number of words.
     """
     words = text.split()
     if len(words) != len(spans_s):

@@ -1,1 +1,1 @@
-"""Quality and latency of what was translated."""
+"""Quality and latency of translations."""

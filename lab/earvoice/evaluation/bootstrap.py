@@ -1,6 +1,6 @@
-"""Paired bootstrap: the same draws of instances for whatever is compared.
+"""Paired bootstrap: everything that is compared uses the same draws of instances.
 
-BLEU is computed from what each sentence adds to it, so that a drawn corpus costs a matrix product.
+BLEU is computed from each sentence's statistics, so that a drawn corpus costs a matrix product.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ORDERS = 4
 def sentence_statistics(
     hypotheses: Sequence[str], references: Sequence[str], language: str = ""
 ) -> Floats:
-    """Return what each sentence adds to its corpus' BLEU, counted by sacreBLEU.
+    """Return each sentence's statistics for corpus BLEU, counted by sacreBLEU.
 
     Returns:
         [N, 10]: length of hypothesis and reference, matching n-grams of orders 1 to 4, and
@@ -45,8 +45,8 @@ def sentence_statistics(
 def corpus_bleu(statistics: Floats) -> Floats:
     """Return BLEU, 0 to 100, of each row of summed statistics [..., 10].
 
-    As sacreBLEU computes it: orders without a match are smoothed exponentially, those without an
-    n-gram end the geometric mean at 0.
+    As sacreBLEU computes it: orders without a match are smoothed exponentially; an order without
+    any n-gram makes the geometric mean 0.
     """
     lengths, references = statistics[..., 0], statistics[..., 1]
     matches, totals = statistics[..., 2 : 2 + _ORDERS], statistics[..., 2 + _ORDERS :]
@@ -54,7 +54,7 @@ def corpus_bleu(statistics: Floats) -> Floats:
     halvings = np.cumsum(matches == 0, axis=-1)
     smoothed = np.where(matches == 0, 0.5**halvings, matches)
     possible = (totals > 0).all(-1) & (matches > 0).any(-1)
-    # Where BLEU is 0 anyway, nothing may be divided by 0.
+    # Avoids a division by 0 where BLEU is 0 anyway.
     logs = np.log(smoothed / np.maximum(totals, 1.0)).mean(-1)
     penalty = np.minimum(0.0, 1.0 - references / np.maximum(lengths, 1.0))
     return np.where(possible, 100.0 * np.exp(logs + penalty), 0.0)
@@ -62,7 +62,7 @@ def corpus_bleu(statistics: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number on the test set itself, with its 95 % interval; the interval is nan without one."""
+    """A number on the test set itself, with its 95 % interval; nan if it has no interval."""
 
     value: float
     low: float
@@ -72,7 +72,7 @@ class Estimate:
 class Bootstrap:
     """Draws of N instances with replacement (Koehn 2004).
 
-    Draw 0 is the test set itself, so that row 0 of whatever is computed is the plain result.
+    Draw 0 is the test set itself, so row 0 of every result is the plain result.
     """
 
     def __init__(self, instance_count: int, resamples: int = RESAMPLES, seed: int = SEED) -> None:
@@ -86,7 +86,7 @@ class Bootstrap:
     def bleu(self, statistics: Floats) -> Floats:
         """Return corpus BLEU of each draw, [R + 1], from ``sentence_statistics`` [N, 10].
 
-        Instances without a reference have rows of nan, and add nothing; nan without any reference.
+        Instances without a reference have rows of nan and add nothing; nan if none has one.
         """
         known = ~np.isnan(statistics[:, 0])
         if not known.any():
@@ -96,7 +96,7 @@ class Bootstrap:
     def right_words(self, counts: Floats) -> Floats:
         """Return 100 - WER of each draw, [R + 1], from word errors and reference words [N, 2].
 
-        Rows of nan add nothing; nan without any reference.
+        Rows of nan add nothing; nan if there is no reference at all.
         """
         known = ~np.isnan(counts[:, 0])
         errors, words = np.where(known[:, None], counts, 0.0).T
@@ -114,13 +114,13 @@ class Bootstrap:
 
 
 def estimate(draws: Floats) -> Estimate:
-    """Return the plain result, row 0, with the interval of the other rows."""
+    """Return the plain result (row 0) with the interval of the other rows."""
     low, high = band(draws[1:]) or (float("nan"), float("nan"))
     return Estimate(float(draws[0]), low, high)
 
 
 def band(values: Floats) -> tuple[float, float] | None:
-    """Return the borders of the middle ``CONFIDENCE`` of values; None if most are unknown."""
+    """Return the bounds of the middle ``CONFIDENCE`` of values; None if most are unknown."""
     known = values[~np.isnan(values)]
     if 2 * len(known) <= len(values):
         return None

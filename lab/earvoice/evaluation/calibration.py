@@ -1,4 +1,4 @@
-"""How one curve is judged better than another, and which of its points are worth keeping."""
+"""How to choose the better of two curves, and which of its points to keep."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 LAGS_MS = (1000, 1250, 1500, 1750, 2000, 2500, 3000)
-"""Latencies that are equally dear to us."""
+"""Latencies that count equally."""
 
 MOST_POINTS = 6
-"""Of a grid, as many as the papers' curves have."""
+"""Most points of a grid, as many as the papers' curves have."""
 
 ParameterT = TypeVar("ParameterT", int, float)
 
@@ -36,14 +36,14 @@ class TriedPoint(Generic[ParameterT]):
     parameter: ParameterT
     laal_ms: float
     score: float
-    """BLEU of a translation; of captions the percentage of words that are right, 100 - WER."""
+    """BLEU of translations; for captions the percentage of words that are right, 100 - WER."""
 
 
 def quality(points: Sequence[TriedPoint[ParameterT]]) -> float:
-    """Return the mean over `LAGS_MS` of the score that a curve reaches without being later.
+    """Return the mean, over `LAGS_MS`, of the score that a curve reaches within that lag.
 
-    Between two points it is interpolated, and below the fastest one towards nothing at no lag: a
-    curve that begins just behind a lag is hardly worse for it.
+    It is interpolated between points, and from the fastest point down to 0 at lag 0, so that a
+    curve that begins just above one of the lags loses little.
     """
     front: list[TriedPoint[ParameterT]] = front_of(points)
     lags = [0.0, *(point.laal_ms for point in front)]
@@ -52,7 +52,7 @@ def quality(points: Sequence[TriedPoint[ParameterT]]) -> float:
 
 
 def front_of(points: Sequence[TriedPoint[ParameterT]]) -> list[TriedPoint[ParameterT]]:
-    """Return the points that none beats in both latency and quality, the fastest first."""
+    """Return the Pareto front of latency and quality, fastest point first."""
     front: list[TriedPoint[ParameterT]] = []
     for point in sorted(points, key=lambda point: (point.laal_ms, -point.score)):
         if not front or point.score > front[-1].score:
@@ -70,26 +70,26 @@ def grid_of(points: Sequence[TriedPoint[ParameterT]]) -> tuple[ParameterT, ...]:
 
 
 def default_of(points: Sequence[TriedPoint[ParameterT]], most_lag_ms: float) -> ParameterT:
-    """Return the value of best quality that keeps a lag; the fastest where none does."""
+    """Return the value of best quality within a lag; the fastest if none is within."""
     front = front_of(points)
     allowed = [point for point in front if point.laal_ms <= most_lag_ms]
     return (allowed[-1] if allowed else front[0]).parameter
 
 
 def best_of(qualities: Mapping[str, float], usual: str, least_gain: float) -> str:
-    """Return the name of the best curve; the usual one unless another gains enough."""
+    """Return the name of the best curve: the usual one unless another gains `least_gain`."""
     best = max(qualities, key=lambda name: qualities[name])
     return best if qualities[best] >= qualities[usual] + least_gain else usual
 
 
 ALPHAS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.03)
-"""Of Papi 2023."""
+"""From Papi 2023."""
 FINE_ALPHAS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02)
 LAMBDAS = (1, 2, 4, 6)
 FRAMES = (1, 2, 3, 4, 6, 8, 12, 16)
 USUAL_LAMBDA = 2
 LEAST_HEAD_GAIN = 0.5
-"""One head must beat the mean of all by so much: single heads are picked from several by chance."""
+"""By how much one head must beat the mean of all: the best of several is partly chance."""
 LEAST_LAMBDA_GAIN = 0.2
 
 
@@ -102,12 +102,12 @@ def calibrate(
     *,
     are_captions: bool,
 ) -> PolicyDefaults:
-    """Return the parameters chosen on a recorded set with references; the policy itself stays.
+    """Choose parameters on a recorded set with references; the policy itself is not changed.
 
     Args:
         output: where the replays go.
-        most_lag_ms: mean LAAL that the default alpha and f must keep.
-        are_captions: the speaker's own words are written.
+        most_lag_ms: highest mean LAAL allowed for the default alpha and f.
+        are_captions: whether the target is the speaker's own language.
     """
 
     def tried(
@@ -134,7 +134,7 @@ def calibrate(
         return found
 
     def best(name: str, candidates: Mapping[str, Edatt], usual: str, least_gain: float) -> str:
-        # At once, so that they share what is found.
+        # In one run, so that they share hypotheses.
         replay.run(
             [
                 ReplaySetting(replace(policy, alpha=alpha), segment_ms)

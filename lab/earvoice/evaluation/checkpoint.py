@@ -1,4 +1,4 @@
-"""``earvoice model info`` and ``convert``: what a checkpoint is, and from any format to ours."""
+"""``earvoice model info`` and ``convert``: describe a checkpoint, convert any format to ours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from earvoice.runtime.machine import available_memory_bytes
 
 
 def summarize(path: Path, source_language: str, target_language: str) -> dict[str, Any]:
-    """Read a checkpoint, prove that it is whole, and say what it is: plain values by name."""
+    """Read a checkpoint, check that it is complete, and describe it: plain values by name."""
     if is_wrapped(path):
         return _summary_of_family(path, source_language, target_language)
     parts = read_parts(path, source_language, target_language)
@@ -182,7 +182,7 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _checkpoint_path(path: Path) -> Path:
-    """The only ``.pt`` file of a folder without a checkpoint of ours, or else the path itself."""
+    """The only ``.pt`` file of a folder without a checkpoint of ours; otherwise the path itself."""
     if not path.exists():
         raise CommandError(f"{path}: no such file or directory", ExitCode.INPUT)
     files = sorted(path.glob("*.pt")) if path.is_dir() else []

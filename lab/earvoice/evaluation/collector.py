@@ -1,4 +1,4 @@
-"""What became of one recording: its units, segments and utterances, as a log keeps them."""
+"""The result of one recording as a log keeps it: its units, segments and utterances."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from earvoice.runtime.audio_format import WORDS
 
 @dataclass
 class Collector:
-    """Takes a session's events.
+    """Collects a session's events.
 
     Args:
-        unit: a word or a character is a unit.
-        live: audio is sent at real time, and when a word was received means something.
+        unit: whether words or characters are the units.
+        live: audio is sent in real time, so that the time when a word was received is meaningful.
     """
 
     unit: Unit
@@ -62,10 +62,10 @@ class Collector:
                 self._summary = event
 
     def finish(self, recording: SourceRecording, target_language: str) -> dict[str, Any]:
-        """Return the recording's line of a log, numbers unrounded, after the session's last event.
+        """Return the recording's log line, numbers unrounded; call after the session's last event.
 
-        Segments may have been merged if not every one was decided: then no clock can be replayed
-        from them.
+        If not every segment was decided, segments may have been merged, and no clock can be
+        computed from them.
         """
         if self._summary is None or self.started is None:
             raise ProtocolError("the server ended a session without a summary")
@@ -110,7 +110,7 @@ class Collector:
 
     def _add_word(self, word: CommittedWord) -> None:
         texts = split_text(word.text, self.unit)
-        # A later piece of the word before completes it: the word has been released only now.
+        # This piece continues the previous word, which therefore counts as released only now.
         if self.unit == "word" and self._units and not word.starts_word:
             before, _ = self._units.pop()
             texts[0] = before.text + texts[0]
@@ -131,8 +131,8 @@ class Collector:
     def _place_segments(self, *, every_segment_decided: bool) -> Iterator[TimedSegment]:
         """Yield the segments with the audio received when each was decided.
 
-        An utterance can begin before the end of what was received; delays never go back. Only the
-        clock ``true`` tells how long after its segment's start a unit left.
+        An utterance can begin before the end of the received audio; delays never decrease. A
+        unit's offset from its segment's start is meaningful only on the clock ``true``.
         """
         received_ms, finished_ms = 0.0, 0.0
         for number, done in enumerate(self._segments):

@@ -1,4 +1,4 @@
-"""``earvoice record``, ``replay``, ``calibrate`` and ``precision``: what computes in this process.
+"""``earvoice record``, ``replay``, ``calibrate``, ``precision``: they compute in this process.
 
 torch is imported only when such a command runs.
 """
@@ -37,8 +37,8 @@ _PRECISIONS = ("bf16", "int8")
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """Compute here; what is refused becomes a message for people."""
-    # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
+    """Run computation in this process; errors become readable messages."""
+    # OpenMP reads this when torch is imported; spinning threads slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         yield

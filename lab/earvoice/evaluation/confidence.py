@@ -1,9 +1,9 @@
-"""How sure a model may be of its words: fitted on a run whose words are right or wrong.
+"""Calibrates a model's word confidences on a run whose words are known to be right or wrong.
 
 A word's confidence is a function of its probability p by beta calibration (Kull 2017), the logistic
-one of a ln(p) - b ln(1 - p) + c: of the words with 0.8, eight in ten are right. An utterance is
-understood from the mean confidence on that lets the most right words out, less the wrong ones, and
-nearly all that has more right than wrong.
+function of a ln(p) - b ln(1 - p) + c: of the words with 0.8, eight in ten are right. The mean
+confidence above which an utterance counts as understood is chosen to release the most right words,
+less the wrong ones, and nearly all utterances that have more right words than wrong.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from earvoice.evaluation.run_folder import LOG_NAME, SETTINGS_NAME, read_setting
 from earvoice.models.config import Confidence, ModelConfig
 
 LEAST_KEPT_SHARE = 0.98
-"""So many of the utterances with more right words than wrong must be understood."""
+"""Share of the utterances with more right words than wrong that must be understood."""
 BIN_COUNT = 10
 NEAR = 0.05
-"""A word counts as one of 0.8 from 0.75 to 0.85."""
+"""Half the width of a reliability bin: words from 0.75 to 0.85 count as 0.8."""
 
 _MOST_STEPS = 100
 _STEP_LIMIT = 1e-9
@@ -41,8 +41,8 @@ class SpokenUtterance:
 
     Attributes:
         log_probabilities: natural logarithms.
-        released_ms: when each was released, computation included: sound that is decoded once more
-            after a cut brings words in several commits at one place of the sound.
+        released_ms: when each was released, computation included, because sound that is decoded
+            again after a cut yields several commits at one position in the sound.
     """
 
     log_probabilities: tuple[float, ...]
@@ -55,9 +55,9 @@ class SpokenUtterance:
         return 2 * sum(self.right) - len(self.right)
 
     def most_mean(self, confidence: Confidence) -> float:
-        """Return the highest mean confidence that its words had come to when some were released.
+        """Return the highest mean confidence of its words so far, over the times of release.
 
-        One word alone counts where no other follows.
+        A first word alone counts only if it is the only one.
         """
         sure: list[float] = confidences(np.array(self.log_probabilities), confidence).tolist()
         sums = list(accumulate(sure))
@@ -73,8 +73,8 @@ def read_run(folder: Path, config: ModelConfig, model_hash: str) -> list[SpokenU
         model_hash: its hash.
 
     Raises:
-        LogError: it is no such run, it was made with another model, its words are no captions, or
-            words were held back in it.
+        LogError: it is not such a run, was made with another model, has no captions, or words
+            were held back in it.
     """
     path = folder / SETTINGS_NAME
     try:
@@ -113,7 +113,7 @@ def _utterances(record: Record, unit: Unit, made_with: Confidence) -> list[Spoke
     utterances, first = [], 0
     for part in record.records("utterances"):
         last = first + part.integer("units")
-        # What nobody hears, a lone dash say, is neither right nor wrong.
+        # What has no sound, such as a lone dash, is neither right nor wrong.
         places = [place for place in range(first, last) if words[place]]
         first = last
         if places:
@@ -128,10 +128,10 @@ def _utterances(record: Record, unit: Unit, made_with: Confidence) -> list[Spoke
 
 
 def calibrate(utterances: Sequence[SpokenUtterance]) -> Confidence:
-    """Return what makes a model's confidences true.
+    """Return the parameters that make a model's confidences calibrated.
 
     Raises:
-        LogError: the words are all right, or all wrong, or the likely ones not right more often.
+        LogError: the words are all right or all wrong, or likely ones are not right more often.
     """
     logarithms, right = _all_words(utterances)
     if not 0 < right.sum() < len(right):
@@ -144,21 +144,21 @@ def calibrate(utterances: Sequence[SpokenUtterance]) -> Confidence:
 
 
 def fit(logarithms: Floats, right: Flags) -> Confidence:
-    """Return the likeliest map that never falls with the probability.
+    """Return the maximum-likelihood map among those that never fall with the probability.
 
-    Each side's targets are drawn in by one word, as Platt (1999) does, so that there is one even
-    where right and wrong words are divided without an error.
+    The targets are smoothed by one word on each side, as in Platt (1999), so that a maximum exists
+    even if right and wrong words are perfectly separable.
 
     Args:
         logarithms: of the words' probabilities.
 
     Raises:
-        LogError: there is none: likely words are not right more often.
+        LogError: there is no such map, as likely words are not right more often.
     """
     hits, misses = int(right.sum()), int((~right).sum())
     targets = np.where(right, (hits + 1) / (hits + 2), 1 / (misses + 2))
     columns = _columns(logarithms)
-    # A scale below 0 is left out, and the others are found without it.
+    # A scale below 0 is dropped, and the others are fitted again without it.
     used = [True, True, True]
     while True:
         line = np.zeros(3)
@@ -174,14 +174,14 @@ def fit(logarithms: Floats, right: Flags) -> Confidence:
 
 
 def _fit_logistic(columns: Floats, targets: Floats) -> Floats:
-    """Return the likeliest weights of the columns, by Newton's method."""
+    """Return the maximum-likelihood weights of the columns, by Newton's method."""
     line = np.zeros(columns.shape[1])
     for _ in range(_MOST_STEPS):
         shares = _shares(columns @ line)
         slope = columns.T @ (shares - targets)
         bend = columns.T @ (columns * (shares * (1 - shares))[:, None])
         step = np.linalg.solve(bend + 1e-9 * np.eye(len(line)), slope)
-        # Newton's step may lead too far where the curve is flat: then a part of it.
+        # Where the curve is flat, Newton's step may overshoot: shorten it then.
         share, loss = 1.0, _loss(columns @ line, targets)
         while share > _STEP_LIMIT and _loss(columns @ (line - share * step), targets) > loss:
             share /= 2
@@ -192,19 +192,19 @@ def _fit_logistic(columns: Floats, targets: Floats) -> Floats:
 
 
 def least_understood(means: Sequence[float], gains: Sequence[int]) -> float:
-    """Return the mean confidence from which on utterances are best released.
+    """Return the best threshold of mean confidence for releasing an utterance.
 
     Args:
-        means: of each utterance, the highest mean confidence that it comes to.
-        gains: its right words less its wrong ones.
+        means: the highest mean confidence that each utterance reaches.
+        gains: each utterance's right words less its wrong ones.
     """
     order = np.argsort(means, kind="stable")
     sorted_means, sorted_gains = np.array(means)[order], np.array(gains)[order]
-    # Held back are all before a place; what is lost there is their gain.
+    # A threshold at a place holds back all utterances before it, and so loses their gains.
     lost = np.concatenate([[0], np.cumsum(sorted_gains)])
     good = np.concatenate([[0], np.cumsum(sorted_gains > 0)])
     allowed = good <= (1 - LEAST_KEPT_SHARE) * good[-1]
-    # Of places that lose as little the last: what is as often wrong as right is held back.
+    # Of equally good places take the last: what is as often wrong as right is held back.
     places = np.flatnonzero(allowed & (lost == lost[allowed].min()))
     place = int(places[-1])
     if place == 0:
@@ -221,8 +221,8 @@ def confidences(logarithms: Floats, confidence: Confidence) -> Floats:
 
 
 def log_probabilities(told: Floats, made_with: Confidence) -> Floats:
-    """Return the logarithms of the probabilities that confidences were made of, by bisection."""
-    # A float on the wire is as good as certain this near to 0 and 1.
+    """Invert the calibration by bisection: log-probabilities from confidences."""
+    # Nearer to 0 or 1 than this, a float on the wire is indistinguishable from certain.
     clear = np.clip(told, 1e-7, 1 - 1e-7)
     low, high = np.full_like(clear, -50.0), np.full_like(clear, 20.0)
     for _ in range(60):
@@ -234,14 +234,14 @@ def log_probabilities(told: Floats, made_with: Confidence) -> Floats:
 
 
 def share_right(sure: Floats, right: Flags, confidence: float) -> tuple[int, float | None]:
-    """Return how many words have about a confidence, and the share of them that is right."""
+    """Return how many words have roughly this confidence, and the share of them that is right."""
     near = np.abs(sure - confidence) <= NEAR
     count = int(near.sum())
     return count, float(right[near].mean()) if count else None
 
 
 def reliability_table(utterances: Sequence[SpokenUtterance], confidence: Confidence) -> str:
-    """Return lines for people: what confidences are worth, and what would be held back."""
+    """Return readable lines: how reliable confidences are, and what would be held back."""
     logarithms, right = _all_words(utterances)
     sure = confidences(logarithms, confidence)
     lines = [f"{'confidence':14}{'words':>8}{'mean':>8}{'right':>8}"]
@@ -274,7 +274,7 @@ def _all_words(utterances: Sequence[SpokenUtterance]) -> tuple[Floats, Flags]:
 
 
 def _columns(logarithms: Floats) -> Floats:
-    # As the policy service does: neither can be told apart from certainty.
+    # As in the policy service: both bounds are indistinguishable from certainty.
     clear = np.clip(logarithms, -50.0, -1e-9)
     return np.stack([clear, -np.log(-np.expm1(clear)), np.ones_like(clear)], 1)
 

@@ -1,6 +1,6 @@
-"""``earvoice curves``: quality over latency, from sweeps and from logs that are there.
+"""``earvoice curves``: quality over latency, from sweeps and from existing logs.
 
-Scored logs are points, and the points of a policy are a line.
+Each scored log is a point, and the points of a policy form a line.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from earvoice.evaluation.score import Report, ScoringOptions, score_log
 from earvoice.evaluation.source_set import add_source_arguments, read_scoring, read_source_set
 
 Measure = Literal["BLEU", "% right"]
-"""Of quality: of captions it is the percentage of words that are right, 100 - WER."""
+"""Measures of quality; for captions the percentage of words that are right, 100 - WER."""
 
 _SECONDS_PER_HOUR = 3600
 
@@ -49,8 +49,8 @@ class CurvePoint:
     """A scored log.
 
     Attributes:
-        name: of its folder; ``POLICY:KEY=VALUE,...@KEY=VALUE,...`` where a sweep wrote it.
-        language: of the target, BCP-47; empty if nobody knows.
+        name: of its folder; ``POLICY:KEY=VALUE,...@KEY=VALUE,...`` if a sweep wrote it.
+        language: of the target, BCP-47; empty if unknown.
     """
 
     name: str
@@ -60,7 +60,7 @@ class CurvePoint:
 
     @property
     def policy(self) -> str:
-        """The policy's name; the whole name of a folder that no sweep wrote."""
+        """The policy's name; the folder's whole name if no sweep wrote it."""
         return re.split("[:@]", self.name, maxsplit=1)[0]
 
     @property
@@ -74,12 +74,12 @@ class CurvePoint:
 
     @property
     def core_seconds_per_hour(self) -> float | None:
-        """Computation of the services for an hour of audio, in seconds of one core."""
+        """Computation of the services per hour of audio, in seconds of one core."""
         factor = self.report.score.real_time_factor
         return None if factor is None else factor * _SECONDS_PER_HOUR
 
     def latency(self, metric: str, clock: Clock) -> float | None:
-        """Return a corpus score; None if the log does not know the clock."""
+        """Return a corpus score; None if the log lacks the clock."""
         mean = self.report.score.rows[metric].get(clock)
         return None if mean is None else mean.value
 
@@ -90,7 +90,7 @@ class CurvePoint:
 
     @cached_property
     def statistics(self) -> Floats:
-        """What each instance adds to BLEU, [N, 10]; nan without a reference."""
+        """Each instance's BLEU statistics, [N, 10]; nan without a reference."""
         rows = sentence_statistics(
             [instance.prediction for instance in self.instances],
             [instance.reference or "" for instance in self.instances],
@@ -112,18 +112,18 @@ class CurvePoint:
         return rows
 
     def quality(self, bootstrap: Bootstrap, measure: Measure = "BLEU") -> Floats:
-        """Return how good the translations of every draw are, [R + 1]."""
+        """Return the quality of the translations in every draw, [R + 1]."""
         if measure == "BLEU":
             return bootstrap.bleu(self.statistics)
         return bootstrap.right_words(self.word_errors)
 
 
 CurveLine = tuple[str, tuple[CurvePoint, ...]]
-"""A name, and what lies on it."""
+"""A name and the points of the line."""
 
 
 def find_points(folder: Path) -> list[Path]:
-    """Return the folders with a log in and below a folder, in order of their names."""
+    """Return the folders in and below a folder that contain a log, sorted by name."""
     found = sorted(log.parent for log in folder.rglob(LOG_NAME))
     if not found:
         raise LogError(str(folder), f"no {LOG_NAME} in it or below it")
@@ -135,7 +135,7 @@ def read_point(folder: Path, options: ScoringOptions) -> CurvePoint:
 
 
 def group_points(points: Sequence[CurvePoint], keys: Sequence[str]) -> list[CurveLine]:
-    """Return a line for each policy, and for each choice of the keys given."""
+    """Return a line for each combination of policy and values of the given keys."""
     check_same_set(points)
     groups: dict[str, list[CurvePoint]] = {}
     for point in points:
@@ -187,7 +187,7 @@ def interpolate(latencies_ms: Floats, values: Floats, wanted_ms: Floats) -> Floa
     Returns:
         [D, L]; nan outside a draw's points.
     """
-    # By value where latencies are equal: the order of the points must not count.
+    # Ties in latency are sorted by value, so that the order of the points does not matter.
     order = np.lexsort((values, latencies_ms), axis=0)
     latencies_ms = np.take_along_axis(latencies_ms, order, 0)
     values = np.take_along_axis(values, order, 0)
@@ -198,7 +198,7 @@ def interpolate(latencies_ms: Floats, values: Floats, wanted_ms: Floats) -> Floa
     right = np.minimum(left + 1, np.maximum(last, 0))
     near_ms, far_ms = latencies_ms[left, draws], latencies_ms[right, draws]
     span_ms = far_ms - near_ms
-    # Two points of one latency leave nothing to interpolate.
+    # Between two points of equal latency there is nothing to interpolate.
     passed_ms = np.clip(wanted_ms - near_ms, 0, span_ms)
     share = np.divide(passed_ms, span_ms, out=np.zeros_like(span_ms), where=span_ms > 0)
     found = values[left, draws] + share * (values[right, draws] - values[left, draws])
@@ -215,7 +215,7 @@ _MISSING = "-"
 
 
 def point_rows(lines: Sequence[CurveLine], bootstrap: Bootstrap) -> list[dict[str, Cell]]:
-    """Return a row for each point: its scores on every clock, with BLEU's band."""
+    """Return a row for each point: its scores on every clock, and BLEU's confidence band."""
     return [_describe(name, point, bootstrap) for name, points in lines for point in points]
 
 
@@ -264,7 +264,7 @@ def _contradiction(gaps: Floats) -> float:
 
 
 def as_tsv(rows: Sequence[dict[str, Cell]]) -> str:
-    """Return rows as lines of tab-separated cells, numbers unrounded; nothing of no rows."""
+    """Return rows as lines of tab-separated cells, numbers unrounded; empty if there are none."""
     if not rows:
         return ""
     header = list(rows[0])
@@ -273,7 +273,7 @@ def as_tsv(rows: Sequence[dict[str, Cell]]) -> str:
 
 
 def as_text(rows: Sequence[dict[str, Cell]], names: Sequence[str] | None = None) -> str:
-    """Return rows as columns for people, numbers rounded; nothing of no rows."""
+    """Return rows as aligned columns, numbers rounded; empty if there are none."""
     if not rows:
         return ""
     header = list(names or rows[0])
@@ -339,12 +339,12 @@ def draw_curves(
     path: Path,
     measure: Measure = "BLEU",
 ) -> None:
-    """Write a picture, its format by the path's ending: a panel a clock, a line a policy, bands.
+    """Draw one panel per clock with a line and band per policy; the path's suffix gives the format.
 
     Points without references or latency are left out.
     """
     width, height = _PANEL_INCHES
-    # Element names of an SVG are random otherwise: the same curves give the same file.
+    # Without it, the ids in an SVG are random; with it, the same curves give the same file.
     with mpl.rc_context({"svg.hashsalt": "earvoice"}):
         figure = Figure(figsize=(width * len(clocks), height), layout="constrained")
         panels: list[Axes] = list(figure.subplots(1, len(clocks), squeeze=False, sharey=True)[0])
@@ -376,7 +376,7 @@ def _draw_line(
     panel.fill_between(latencies, lows, highs, color=curve.get_color(), alpha=0.15)
 
 
-# AP has no unit, and on the ideal clock nothing computes.
+# AP has no unit, and the overhead is 0 on the ideal clock.
 _LATENCIES = tuple(name for name in METRICS if name not in ("AP", "overhead"))
 
 
@@ -428,11 +428,11 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError("nothing to draw: give folders, or --sweep")
     if settings:
         if status := _sweep(options, settings):
-            # A point without some of the recordings lies on no line with the others.
+            # A point that lacks recordings cannot be compared with the others.
             return status
         folders += [options.output / setting.name for setting in settings]
     scoring = read_scoring(options)
-    # A folder may be named twice, or be what a sweep has just written: it is one point.
+    # A folder that is named twice, or was just written by a sweep, is still one point.
     once = {folder.resolve(): folder for folder in folders}.values()
     points = [read_point(folder, scoring) for folder in once]
     keys = list(filter(None, options.lines.split(",")))

@@ -1,4 +1,4 @@
-"""``earvoice evaluate``: a test set through the services, and its scores."""
+"""``earvoice evaluate``: run a test set through the services and score it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from earvoice.policies.registry import is_file_form, resolved_file
 from earvoice.runtime.audio_format import WORDS, AudioFormat
 from earvoice.runtime.settings import SettingsError, load_settings
 
-# What differs from recording to recording, or changes no result.
+# Options that differ between recordings, or do not change results.
 _UNCOMPARED_OPTIONS = ("audio", "paced", "interim", "transcript", "stage_timings", "traceparent")
 
 
@@ -83,7 +83,7 @@ def _open(
 
 
 def describe_session(started: Started) -> dict[str, Any]:
-    """Return what must be the same for every recording of a run, as the server told it."""
+    """Return what the server reported that must be the same for every recording of a run."""
     model = started.model
     return {
         "model": model.name,
@@ -107,14 +107,14 @@ def describe_options(options: TranslationOptions) -> dict[str, Any]:
 async def evaluate(
     client: TranslationClient, sources: SourceSet, options: TranslationOptions, path: Path
 ) -> tuple[Report | None, Sequence[TranslationError]]:
-    """Translate what is not finished yet in a folder, then score everything in it.
+    """Translate the recordings that are not finished in a folder, then score everything in it.
 
     Returns:
-        The scores, if there are any, and why recordings were not translated; running again tries
-        those again.
+        The scores, if any, and the errors of the recordings that failed; running again retries
+        those.
 
     Raises:
-        TranslationError: a session was refused before it began: all others would be.
+        TranslationError: a session was refused before it began, so all others would be too.
     """
     unit = sources.scoring.unit or default_unit(options.target_languages[0])
     folder = EvaluationFolder(path, {**sources.settings, "options": describe_options(options)})
@@ -129,7 +129,7 @@ async def evaluate(
             try:
                 folder.append(await _translate(client, recording, options, unit, folder))
             except TranslationError as error:
-                # What is refused before it begins would be refused for every recording.
+                # A session that is refused before it begins would be refused for every recording.
                 if not (error.session_started or isinstance(error, AudioSourceError)):
                     raise
                 failures.append(error)
@@ -169,7 +169,7 @@ def add_session_arguments(parser: argparse.ArgumentParser) -> None:
     add_policy_arguments(parser)
     add_stream_arguments(parser)
     add_server_arguments(parser)
-    # The further choices of ``read_translation_options`` change no score.
+    # The other options that ``read_translation_options`` reads do not change scores.
     parser.set_defaults(interim=False, transcript=False, stage_timings=False)
 
 

@@ -1,12 +1,12 @@
-"""What is counted in a text, words or characters, and the clocks that tell when it was released.
+"""The units of a text, words or characters, and the clocks that time their release.
 
-``ideal`` is the audio received at the release: computation costs nothing on it. The others are
+``ideal`` is the audio received at the release: computation takes no time on it. The others are
 computation-aware. They answer different questions and are never mixed:
 
-* ``simuleval``: the delay plus all computation since the first segment. Computation never overlaps
-  with incoming audio, so it over-states by an amount that grows with the length of the input.
+* ``simuleval``: the delay plus all computation since the first segment. It ignores that computation
+  overlaps with incoming audio, and so over-states by an amount that grows with the input's length.
 * ``true``: a segment starts when it has arrived and the one before is finished.
-* ``live``: measured at the client on the wall clock; no log tells it afterwards.
+* ``live``: measured at the client on the wall clock; it cannot be computed from a log afterwards.
 * ``segment``: the delay plus the computation of the unit's own segment. It hides a backlog, and is
   here only because simulstream, and OmniSTEval when it corrects SimulEval's times, report it.
 """
@@ -28,7 +28,7 @@ _UNSPACED_LANGUAGES = ("zh", "ja")
 
 
 def default_unit(language: str) -> Unit:
-    """Return the unit of a language (BCP-47 tag; empty if nobody knows)."""
+    """Return the unit of a language (BCP-47 tag; empty if unknown)."""
     return "char" if primary_language(language) in _UNSPACED_LANGUAGES else "word"
 
 
@@ -52,19 +52,19 @@ def count_units(text: str, unit: Unit, *, compatible: bool = False) -> int:
     return len(text.split(" ")) if unit == "word" else len(text.strip())
 
 
-# Logs round their times: a delay this close to the end of the source is the end of the source.
+# Logs round their times: a delay this close to the end of the source counts as the end.
 _SNAP_MS = 0.05
 
 
 @dataclass(frozen=True)
 class Instance:
-    """What the latency metrics are computed from; a value that it cannot have is a ValueError.
+    """What the latency metrics are computed from; impossible values raise a ValueError.
 
     Attributes:
         source_length_ms: T, above 0.
         delays_ms: d, for each unit of the hypothesis the audio received at its release; never
             falling; empty if there was no output.
-        elapsed_ms: e, for each clock that is known, each unit's time; as long as ``delays_ms``.
+        elapsed_ms: e, each unit's time on each known clock; as long as ``delays_ms``.
         reference_units: m, at least 1; None if there is no reference.
         source_ends_ms: for each unit the end of the source interval that it attends to; None if
             the log does not say.
@@ -72,8 +72,8 @@ class Instance:
             is a segment that was cut out of a long output; None for a whole recording.
         computation_ms: total computation; None if unknown.
         source: path of the recording as the log has it; empty if it does not say.
-        spoken_ends_ms: for each unit the end of the source word that it attends to, where a test
-            set tells when each word was spoken; None if it does not.
+        spoken_ends_ms: for each unit the end of the source word that it attends to, if the test
+            set has the times of its words; None otherwise.
         utterances: the utterances that were translated one after the other, with times relative
             to their own start; empty if the instance is one utterance.
     """
@@ -126,16 +126,16 @@ class Instance:
 
     @property
     def target_units(self) -> int:
-        """m, the reference's length; the hypothesis' without one."""
+        """m, the reference's length; without a reference, the hypothesis' length."""
         return self.unit_count if self.reference_units is None else self.reference_units
 
     def times_ms(self, clock: Clock) -> tuple[float, ...] | None:
-        """Return each unit's time on a clock; None if the log does not say it."""
+        """Return each unit's time on a clock; None if the log lacks it."""
         return self.delays_ms if clock == "ideal" else self.elapsed_ms.get(clock)
 
 
 def snap_to_end(delays_ms: Sequence[float], source_length_ms: float) -> tuple[float, ...]:
-    """Return the delays with those a rounding error off the source's end put onto it.
+    """Return the delays, those within a rounding error of the source's end set to the end.
 
     Average lagging cuts at the first unit with d >= T, so a rounded T - 0.01 would move the cut.
     """
@@ -151,8 +151,8 @@ class TimedSegment:
 
     Attributes:
         end_ms: audio received when it was decided.
-        offsets_ms: for each unit that it released, how long after its start the unit left;
-            within the computation.
+        offsets_ms: how long after the segment's start each of its units was released; within the
+            computation.
     """
 
     end_ms: float
@@ -165,9 +165,9 @@ def released_together(end_ms: float, computation_ms: float, unit_count: int) -> 
 
 
 def correct_simuleval(delays_ms: Sequence[float], elapsed_ms: Sequence[float]) -> tuple[float, ...]:
-    """Return times of the ``segment`` clock from those of ``simuleval``, as OmniSTEval has them.
+    """Return times of the ``segment`` clock from those of ``simuleval``, as OmniSTEval does.
 
-    A unit's own computation is by how much more the total grew than the delay since the unit
+    A unit's own computation is the increase of the total, less that of the delay, since the unit
     before; the times never fall. For logs that do not list their segments.
     """
     if not elapsed_ms:
@@ -187,7 +187,7 @@ def delays(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
 def simuleval_elapsed(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
     """Return each unit's time on the ``simuleval`` clock, in ms.
 
-    SimulEval takes the time when a segment's output is handed over: after all its computation.
+    SimulEval takes the time at which a segment's output is returned, after all its computation.
     """
     totals_ms = accumulate(segment.computation_ms for segment in segments)
     return tuple(
@@ -216,5 +216,5 @@ def segment_elapsed(segments: Sequence[TimedSegment]) -> tuple[float, ...]:
 
 
 def elapsed_by_clock(segments: Sequence[TimedSegment]) -> dict[ElapsedClock, tuple[float, ...]]:
-    """Return each unit's time in ms on the two clocks that a log of every segment can tell."""
+    """Return each unit's time in ms on the two clocks that a log of every segment determines."""
     return {"simuleval": simuleval_elapsed(segments), "true": true_elapsed(segments)}

@@ -1,4 +1,4 @@
-"""What a log of translations is to the scorer, and when each word of the source was spoken."""
+"""A log of translations as the scorer sees it, and the times of the spoken source words."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class LogError(CommandError):
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """What the person who scores knows of a log, and how to count.
+    """What the user knows about a log, and how to count.
 
     Attributes:
         compatible: count references as SimulEval does (see ``count_units``).
-        elapsed_clock: clock of the log's computation-aware times, for logs that do not say it.
+        elapsed_clock: clock of the log's computation-aware times, for logs that do not name it.
     """
 
     unit: Unit = "word"
@@ -37,7 +37,7 @@ class ReadingOptions:
     elapsed_clock: ElapsedClock | None = None
 
     def reference(self, position: int, logged: str | None = None) -> str | None:
-        """Return an instance's reference: the one given, else the log's; None if it is empty."""
+        """Return an instance's reference: the given one, else the log's; None if it is empty."""
         text = logged if self.references is None else self.references[position]
         return text if text and text.strip() else None
 
@@ -49,7 +49,7 @@ class ReadingOptions:
     def read_each(
         self, path: Path, parts: Sequence[PartT], read: Callable[[int, PartT], Instance]
     ) -> tuple[Instance, ...]:
-        """Read each part, by its position, where there are as many references as parts."""
+        """Read each part with its position; requires as many references as parts."""
         if self.references is not None and len(self.references) != len(parts):
             raise LogError(
                 str(path),
@@ -65,7 +65,7 @@ class ReadingOptions:
         delays_ms: Sequence[float],
         **facts: Any,
     ) -> Instance:
-        """Return an instance, with what is not counted but only kept in ``facts``."""
+        """Return an instance; ``facts`` are fields that are passed on unchanged."""
         try:
             return Instance(
                 unit=self.unit,
@@ -84,8 +84,8 @@ class Log:
     """A log that was read.
 
     Attributes:
-        word_rule: when a word counts as released in it.
-        ends_with_eos: the end of sentence is a unit (SimulEval 1.0).
+        word_rule: when a word in it counts as released.
+        ends_with_eos: whether the end of sentence is a unit (SimulEval 1.0).
     """
 
     format_name: str
@@ -94,12 +94,12 @@ class Log:
     notes: tuple[str, ...] = ()
     ends_with_eos: bool = False
     source_word_ms: float | None = None
-    """What a word of a text source lasts on its clock; None of speech."""
+    """Duration of a word of a text source on its clock; None for speech."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A JSON object; every reader of a field raises LogError where the field is something else."""
+    """A JSON object; its readers raise LogError if a field is of another type."""
 
     place: str
     fields: dict[str, Any]
@@ -157,7 +157,7 @@ class Record:
 
 
 def _is_number(value: object) -> bool:
-    # JSON's true is no number, whatever Python says.
+    # JSON's true is not a number, although Python's bool is an int.
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -221,10 +221,10 @@ _SPOKEN_RULE = (
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word of the source, with its place in the recording in ms, as synthesised sets know it.
+    """A word of the source, with its position in the recording in ms, as in synthesised sets.
 
-    A unit attends to audio; the word spoken at the end of that audio is the one that it is taken to
-    translate: the model says which word, the test set says when it ended.
+    A unit is taken to translate the word spoken at the end of the audio that it attends to: the
+    model determines which word, the test set when that word ended.
     """
 
     word: str
@@ -238,7 +238,7 @@ def read_spoken_words(path: Path) -> list[tuple[SpokenWord, ...]]:
 
 
 def place_spoken_words(log: Log, words: Sequence[Sequence[SpokenWord]]) -> Log:
-    """Return a log whose units know when the word that they attend to had been spoken."""
+    """Return a log whose units have the end of the source word that they attend to."""
     if len(words) != len(log.instances):
         raise LogError(
             "words", f"{len(words)} lists were given for {len(log.instances)} recordings"

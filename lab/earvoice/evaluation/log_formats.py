@@ -1,9 +1,9 @@
-"""Logs of translations: the field's tools' and ours, found to be of one format and read.
+"""Detects the format of a log of translations, one of the field's tools or ours, and reads it.
 
-An ``instances.log`` of SimulEval 1.0 and 1.1, and ours, which has more fields; OmniSTEval's JSON
-lines of a long output, cut to the reference sentences, with times from the sentence's start, which
-can be below 0; simulstream's, with every segment's audio, computation, new and deleted tokens; and
-those of ``earvoice translate --format jsonl``.
+The formats: ``instances.log`` of SimulEval 1.0 and 1.1, and ours, which has more fields;
+OmniSTEval's JSON lines of a long output, cut to the reference sentences, with times from the
+sentence's start, which can be below 0; simulstream's, with every segment's audio, computation, new
+and deleted tokens; and the output of ``earvoice translate --format jsonl``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def find_log(path: Path) -> Path:
 
 
 def read_log(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return a log of whichever known format."""
+    """Return a log of any known format."""
     first = records[0]
     if any(name in first for name in _TRANSLATION_FIELDS):
         return read_translation(path, records, options)
@@ -84,8 +84,8 @@ _NOTES_1_0 = (
 
 
 def read_simuleval(path: Path, records: Sequence[Record], options: ReadingOptions) -> Log:
-    """Return an ``instances.log``; ours is one of 1.1 with more fields."""
-    # Version 1.0 wrote its metrics into the log, or an end of sentence as a unit.
+    """Return an ``instances.log``; ours is that of 1.1 with more fields."""
+    # Version 1.0 wrote its metrics into the log, or the end of sentence as a unit.
     is_1_0 = any(
         "metric" in record or str(record.fields.get("prediction", "")).endswith(EOS)
         for record in records
@@ -110,7 +110,7 @@ def _read_simuleval_line(
     if ends_with_eos:
         prediction = prediction.removesuffix(EOS).rstrip()
     units = len(split_text(prediction, options.unit))
-    # A hypothesis that was cut off before its end has no end of sentence.
+    # A truncated hypothesis has no end of sentence.
     if not ends_with_eos or len(delays_ms) != units:
         _check_units(record, units + ends_with_eos, len(delays_ms), options)
     segments = read_segments(record)
@@ -123,7 +123,7 @@ def _read_simuleval_line(
     intervals = record.pairs("source_intervals") if "source_intervals" in record else None
     computation_ms = _read_computation(record, segments, elapsed_ms)
     if ends_with_eos:
-        # Whatever clock its times are taken for.
+        # Independent of the clock that its times are taken for.
         computation_ms = logged[-1] - delays_ms[-1] if logged and delays_ms else None
     return options.instance(
         record.place,
@@ -134,7 +134,7 @@ def _read_simuleval_line(
         prediction=prediction,
         source_ends_ms=None if intervals is None else tuple(end for _, end in intervals),
         computation_ms=computation_ms,
-        # Its end of sentence belongs to no part of the recording: it is not cut by its name.
+        # An end of sentence belongs to no part of the recording, so it must not be cut by source.
         source="" if ends_with_eos else _read_source(record),
         utterances=_cut_utterances(record, elapsed_ms, options),
     )
@@ -162,7 +162,7 @@ def _read_clock(record: Record, options: ReadingOptions) -> ElapsedClock:
 
 
 def _read_source(record: Record) -> str:
-    """Return the recording's path; SimulEval writes it as the first line of several, or alone."""
+    """Return the recording's path; SimulEval writes it alone or as the first of several lines."""
     match record.fields.get("source"):
         case str(path) | [str(path), *_]:
             return path
@@ -188,7 +188,7 @@ _ROUNDING_MS = 0.05
 
 
 def read_segments(record: Record) -> tuple[TimedSegment, ...]:
-    """Return every segment of a run that decided all of them; none if the log has none."""
+    """Return every segment of a run that decided all of them; empty if the log has none."""
     if "segments" not in record:
         return ()
     segments = tuple(_read_segment(segment) for segment in record.records("segments"))
@@ -268,7 +268,7 @@ def _utterance(
     elapsed_ms: Mapping[ElapsedClock, Sequence[float]],
     options: ReadingOptions,
 ) -> Instance:
-    """Return an utterance, its times from its own start."""
+    """Return an utterance, with times relative to its own start."""
     return options.instance(
         place,
         None,
@@ -306,10 +306,10 @@ def read_omnisteval(path: Path, records: Sequence[Record], options: ReadingOptio
 
 
 def _find_omnisteval_clock(report: str) -> ElapsedClock | None:
-    """Return the clock that OmniSTEval's own report tells.
+    """Return the clock according to OmniSTEval's own report.
 
-    With its correction each word has its delay and its own segment's computation. Without, the
-    times are whatever the log had that it cut.
+    With its correction, a word's time is its delay plus its own segment's computation. Without, the
+    times are those of the original log.
     """
     return "segment" if re.search(r"Fix CA emissions\s+yes", report) else None
 
@@ -335,7 +335,7 @@ def _read_omnisteval_line(
     )
 
 
-# SentencePiece's sign for a blank before a token.
+# SentencePiece's mark for a blank before a token.
 _MS = 1000
 _BLANK = "\N{LOWER ONE EIGHTH BLOCK}"
 _SIMULSTREAM_RULE = "at the last segment that changed them (simulstream's rule)"
@@ -376,7 +376,7 @@ def _read_simulstream_recording(
 ) -> Instance:
     recording, records = part
     tokens, units = list[str](), list[str]()
-    # Of each unit the segment that last changed it.
+    # The segment that last changed each unit.
     changed: list[int] = []
     for segment, record in enumerate(records):
         deleted = record.texts("deleted_tokens")
@@ -410,7 +410,7 @@ def _read_simulstream_recording(
 
 
 def describe_runs(records: Sequence[Record], unit: Unit) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a log; the services had loaded their model before."""
+    """Yield the lines of a log; loading time is 0, as the services had loaded their model."""
     yield {"model_loading_time": 0.0}
     for record in records:
         identifier = int(record.number("index"))
@@ -456,10 +456,10 @@ def read_translation(path: Path, records: Sequence[Record], options: ReadingOpti
 def in_one_language(
     path: Path, records: Sequence[Record], given: str
 ) -> tuple[Sequence[Record], str]:
-    """Return the records to score and their target language, empty where nobody says it.
+    """Return the records to score and their target language, empty if unknown.
 
     Args:
-        given: which one to score of a log that has several; of others the language to count by.
+        given: the language to score if the log has several; otherwise the one to count units by.
     """
     told = [record.optional_text("target_language") for record in records]
     languages = sorted({language for language in told if language})
@@ -511,10 +511,10 @@ def _read_translated(
 
 
 def _units_of(items: Sequence[Record], unit: Unit) -> list[Record]:
-    """Return for each word or character the last item that it came in."""
+    """Return for each word or character the last item that had a piece of it."""
     units: list[Record] = []
     for item in items:
-        # A later piece of the word before completes it: the word has been released only now.
+        # This piece continues the previous word, which therefore counts as released only now.
         if unit == "word" and units and not item.fields.get("starts_word"):
             units.pop()
         units += [item] * len(split_text(item.text("text"), unit))
@@ -537,7 +537,7 @@ def _cut_translated(
 
 
 def _source_length_ms(log_path: Path, record: Record, borders: Sequence[Record]) -> float:
-    """Return a recording's length: its file's, else the end of the last utterance."""
+    """Return a recording's length: the file's, else the end of the last utterance."""
     name = Path(record.text("file"))
     for recording in (name, log_path.parent / name, log_path.parent / name.name):
         if recording.is_file():

@@ -1,4 +1,4 @@
-"""The sentences of a long recording: where they are spoken, and their translations."""
+"""Long-form scoring: cuts a long recording's output to the reference sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from earvoice.evaluation.log import Log, LogError, ReadingOptions
 
 @dataclass(frozen=True)
 class ReferenceSentence:
-    """A sentence of the reference, and where it is spoken.
+    """A sentence of the reference, and where in the recording it is spoken.
 
     Attributes:
         recording_end_ms: end of the recording's last sentence.
@@ -162,9 +162,9 @@ def _cut_softly(
             ]
         )
         units = split_text(instance.prediction, options.unit)
-        # Its words carry a time through the alignment untouched; a position tells all times.
+        # The alignment passes each word's time through unchanged, so it can carry the position.
         written.append([alignment.Word(u, emission_ca=place) for place, u in enumerate(units)])
-    # Without a language it aligns words with their punctuation.
+    # Without a language, words are aligned including their punctuation.
     tokens = primary_language(language) or None
     found = alignment.align_words(
         tokenization.tokenize_words(wanted, tokens),

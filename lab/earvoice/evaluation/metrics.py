@@ -1,10 +1,10 @@
-"""Latency metrics, and their means over a corpus on each clock that a log knows.
+"""Latency metrics, and their means over a corpus on each clock that a log has.
 
-Average lagging and its kin tell how far behind an ideal simultaneous translator one is, in ms.
+Average lagging and its variants measure, in ms, the lag behind an ideal simultaneous translator.
 
 The ideal one spreads its output evenly over the source: unit i leaves at (i - 1) / gamma. The
-members of the family differ in gamma, and in which units count. Times are delays, or the times of
-any computation-aware clock: the cut-off is then found on that clock.
+variants differ in gamma, and in which units count. Times are delays, or the times of any
+computation-aware clock: the cut-off is then found on that clock.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def yet_another_average_lagging(
 def uncut_lagging(times_ms: Sequence[float], source_length_ms: float, target_units: int) -> float:
     """Return the mean lag of all units: LAAL without its cut-off.
 
-    AL and LAAL stop at the first unit after the source's end, and so do not see how long the rest
-    takes on a machine that falls behind.
+    AL and LAAL stop at the first unit after the source's end, and so do not show how long the
+    remaining units take on a machine that falls behind.
     """
     gamma = max(len(times_ms), target_units) / source_length_ms
     return sum(time_ms - index / gamma for index, time_ms in enumerate(times_ms)) / len(times_ms)
@@ -117,7 +117,7 @@ def average_proportion_1_0(times_ms: Sequence[float], source_length_ms: float) -
     return sum(times_ms) / (source_length_ms * len(times_ms))
 
 
-# Speech has no tokens: the source is cut into pseudo-tokens of this length.
+# Speech has no tokens, so the source is cut into pseudo-tokens of this length.
 _SOURCE_TOKEN_MS = 300.0
 
 
@@ -147,11 +147,11 @@ def average_token_delay(delays_ms: Sequence[float], ends_ms: Sequence[float]) ->
 def target_ends(
     delays_ms: Sequence[float], times_ms: Sequence[float], clock: Clock
 ) -> tuple[float, ...]:
-    """Return when each target token, which as text has no length, ended.
+    """Return when each target token ended; as text, tokens have no length of their own.
 
     On ``simuleval`` a token's computation is the increment of e - d, and follows the end of the
-    token before. On the other clocks computation overlaps with audio, e - d can fall, and the
-    token ends when it left.
+    token before. On the other clocks computation overlaps with audio, e - d can fall, and a token
+    ends when it is released.
     """
     if clock != "simuleval":
         return tuple(times_ms)
@@ -166,7 +166,7 @@ def target_ends(
 
 
 def _extend(source_ends_ms: list[float], length_ms: float) -> None:
-    """Cut more source into pseudo-tokens; the remainder is one too."""
+    """Append pseudo-tokens for more source; the remainder is one too."""
     whole_tokens, rest_ms = divmod(length_ms, _SOURCE_TOKEN_MS)
     rest = [rest_ms] if rest_ms else []
     for token_ms in [_SOURCE_TOKEN_MS] * int(whole_tokens) + rest:
@@ -187,7 +187,7 @@ def computational_overhead(times_ms: Sequence[float], delays_ms: Sequence[float]
 _WORD_LAG_CLOCKS: tuple[Clock, ...] = ("ideal", "true", "live")
 
 Score = Callable[[Instance, Clock, tuple[float, ...]], float | None]
-"""A metric of an instance on a clock, by its units' times there; None where it does not apply."""
+"""A metric of an instance on a clock, given its units' times on it; None if it does not apply."""
 
 
 def _lag_after(ends_ms: Sequence[float] | None, clock: Clock, times_ms: Times) -> float | None:
@@ -197,7 +197,7 @@ def _lag_after(ends_ms: Sequence[float] | None, clock: Clock, times_ms: Times) -
 
 
 def _token_delay(instance: Instance, clock: Clock, times_ms: Times) -> float | None:
-    # A segment's own source cannot be cut where its first words were heard before it began.
+    # Not for segments of a long output: their first words may be heard before the segment began.
     if instance.recording_end_ms is not None:
         return None
     ends_ms = target_ends(instance.delays_ms, times_ms, clock)
@@ -246,10 +246,10 @@ class CorpusScore:
     """All scores of a log.
 
     Attributes:
-        silent_count: instances without output. Latency skips them.
+        silent_count: instances without output; latency skips them.
         real_time_factor: total computation / total audio, over the instances whose computation is
             known. SimulEval's metric of the same name is d_n / T, which has no computation in it.
-        length_ratio: units written / units of the references, over the instances that have one.
+        length_ratio: hypothesis units / reference units, over the instances that have a reference.
     """
 
     clocks: tuple[Clock, ...]
@@ -261,7 +261,7 @@ class CorpusScore:
 
 
 def score_corpus(instances: Sequence[Instance], *, simuleval_1_0: bool = False) -> CorpusScore:
-    """Score a log, with what SimulEval 1.0 printed (its end of sentence is among the units)."""
+    """Score a log, if asked with SimulEval 1.0's metrics (its end of sentence is a unit)."""
     spoken = [instance for instance in instances if instance.unit_count]
     clocks = known_clocks(spoken)
     metrics = METRICS | _METRICS_1_0 if simuleval_1_0 else METRICS

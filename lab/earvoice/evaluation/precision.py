@@ -1,4 +1,4 @@
-"""May a model compute in fewer bits? Whole recordings through it, token by token, no policy."""
+"""Does a model keep its quality in fewer bits? Whole recordings, greedy search, no policy."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from earvoice.models.vocabulary import EOS
 _CHUNK_MS = 1000
 _SPARE_TOKENS = 20
 _TOKENS_PER_STATE = 2
-"""More than any translation has: a loop ends there."""
+"""More than any real translation has, so that a loop ends."""
 
 
 def read_features(source: SourceRecording, checkpoint: Checkpoint) -> torch.Tensor:
-    """Return a recording's features, [frames, 80] float32, normalised."""
+    """Return a recording's normalised features, [frames, 80] float32."""
     with AudioFile(source.path) as file:
         audio = b"".join(file.chunks(_CHUNK_MS))
         rate_hz = file.audio.sample_rate_hz
@@ -40,7 +40,7 @@ def read_features(source: SourceRecording, checkpoint: Checkpoint) -> torch.Tens
 
 
 def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Tensor) -> str:
-    """[frames, 80] normalised features, frames ≥ 1 → the most probable text, token by token."""
+    """[frames, 80] normalised features, frames ≥ 1 → the text by greedy search."""
     tags = {target.code: target.tag for target in checkpoint.config.target_languages}
     vocabulary, tag = checkpoint.target_vocabulary, tags[language]
     forced = (EOS, vocabulary.id_of(tag)) if tag else (EOS,)
@@ -59,7 +59,7 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
 def compare_precisions(
     model: Path, language: str, sources: Sequence[SourceRecording], precisions: Sequence[Precision]
 ) -> list[tuple[float, PrecisionTrial]]:
-    """Translate recordings with references; return BLEU and trial of fp32, then of the others."""
+    """Translate recordings with references; return BLEU and trial for fp32, then for the others."""
     references = [source.reference for source in sources]
     bootstrap = Bootstrap(len(sources))
     exact: list[str] = []

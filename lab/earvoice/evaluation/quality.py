@@ -14,7 +14,7 @@ from earvoice.evaluation.instance import Unit, default_unit, primary_language, s
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
-# sacreBLEU's default fits languages with blanks; these have a tokenizer of their own.
+# sacreBLEU's default is for languages with blanks; these need a tokenizer of their own.
 _TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _DEFAULT_TOKENIZER = "13a"
 
@@ -28,7 +28,7 @@ class Quality:
     chrf: float
     chrf_signature: str
     wer: float
-    """Word errors for each hundred words of the references; of characters without blanks."""
+    """Word errors per hundred words of the references; for languages without blanks, characters."""
     wer_signature: str
 
 
@@ -38,13 +38,13 @@ def bleu_tokenizer(language: str) -> str:
 
 
 def bleu_metric(language: str, *, effective_order: bool = False) -> BLEU:
-    """Return sacreBLEU's metric of a target language.
+    """Return sacreBLEU's metric for a target language.
 
     Raises:
-        CommandError: something has to be installed for that.
+        CommandError: a package that it needs is not installed.
     """
     try:
-        # Latency needs no library; only quality does.
+        # Only quality needs this library, latency does not.
         from sacrebleu.metrics.bleu import BLEU  # noqa: PLC0415
     except ImportError as error:
         raise CommandError(
@@ -107,29 +107,29 @@ def word_error_counts(
 
 
 _TITLES = {"mr": "mister", "mrs": "missus", "dr": "doctor", "st": "saint", "prof": "professor"}
-"""Written and said differently, and no error therefore (Radford 2022, appendix C)."""
-# Between figures a dot, comma or colon is no punctuation; inside a word an apostrophe is none.
+"""Titles are spoken in full, so the two forms count as equal (Radford 2022, appendix C)."""
+# Not punctuation: a dot, comma or colon between digits, an apostrophe within a word.
 _WORD = re.compile(r"[^\W_]+(?:(?:'|(?<=\d)[.,:](?=\d))[^\W_]+)*")
 
 
 def plain_words(text: str, unit: Unit = "word") -> list[str]:
-    """Return the words in lower case, without punctuation, titles in full, figures as written.
+    """Return the words in lower case, without punctuation, titles in full, digits as written.
 
     Args:
-        unit: of a language without blanks the characters are counted.
+        unit: for a language without blanks, characters are counted instead.
     """
     found: list[str] = _WORD.findall(text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
     return split_text(" ".join(_TITLES.get(word, word) for word in found), unit)
 
 
 def count_errors(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
-    """Return the fewest substitutions, insertions and deletions (Levenshtein)."""
+    """Return the least number of substitutions, insertions and deletions (Levenshtein)."""
     (last,) = deque(_rows(hypothesis, reference), maxlen=1)
     return last[-1]
 
 
 def right_words(hypothesis: Sequence[str], reference: Sequence[str]) -> list[bool]:
-    """Say of each word whether it stands for the same one in an alignment with fewest errors."""
+    """Return for each word whether an alignment with fewest errors matches it to the same word."""
     rows = list(_rows(hypothesis, reference))
     right = [False] * len(hypothesis)
     i, j = len(hypothesis), len(reference)
@@ -146,7 +146,7 @@ def right_words(hypothesis: Sequence[str], reference: Sequence[str]) -> list[boo
 
 
 def _rows(hypothesis: Sequence[str], reference: Sequence[str]) -> Iterator[list[int]]:
-    """Yield, for ever more words of a hypothesis, the errors to each beginning of a reference."""
+    """Yield, for each longer prefix of a hypothesis, its errors to every prefix of a reference."""
     row = list(range(len(reference) + 1))
     yield row
     for word in hypothesis:

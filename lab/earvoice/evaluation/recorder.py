@@ -1,4 +1,4 @@
-"""Encodes an input as the encoder service does, at every boundary that a policy may ask for."""
+"""Encodes an input as the encoder service does, at every boundary that a policy may request."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _CHUNK_MS = 1000
 def encode_revisions(
     network: Network, grids: Sequence[Grid], audio: bytes, audio_format: AudioFormat
 ) -> list[tuple[Revision, pb.EncodeResponse]]:
-    """Return the revisions of an utterance by their ends, the final one last.
+    """Return the revisions of an utterance in order of their ends, the final one last.
 
-    Computation is the time of this thread alone: on a busy CPU that is what an idle one would take.
+    Computation is this thread's CPU time, so that a busy machine does not inflate it.
     """
     rate_hz = audio_format.sample_rate_hz
     utterance = Utterance(network, audio_format, Resampler(rate_hz, SAMPLE_RATE_HZ), start_sample=0)
@@ -77,9 +77,9 @@ def record_inputs(
     progress: RunProgress,
     model_hash: str = "",
 ) -> None:
-    """Record what is not recorded yet, in a recording that is new or was made in the same way."""
+    """Record the missing inputs, into a recording that is new or was made in the same way."""
     try:
-        # One thread on the CPU: its time is computation, whatever else the machine does.
+        # One CPU thread: its time is the computation, whatever else the machine does.
         settings = load_settings(
             EncoderSettings, model_path=model_path, device="cpu", torch_threads=1
         )
@@ -128,11 +128,11 @@ def _check_sources(recording: Recording, sources: Sequence[SourceRecording]) -> 
 
 
 def _check_length(source: SourceRecording, limit_ms: int, heard_ms: int) -> None:
-    """Refuse what a stream could not hear as one utterance.
+    """Reject a recording that a stream could not encode as one utterance.
 
     Args:
         limit_ms: of the encoder service.
-        heard_ms: what the model hears at most; 0 for any length.
+        heard_ms: most audio that the model can take; 0 for no limit.
     """
     reason = "EARVOICE_ENCODER_MAX_UTTERANCE_MS"
     if 0 < heard_ms < limit_ms:

@@ -1,12 +1,11 @@
-"""A recording of the encoder: every revision that policies can meet, kept once for all of them.
+"""A recording of the encoder: every revision that a policy can request, stored once for all.
 
-    recording.json         which model, in which numbers, on which grids
-    inputs.jsonl           an input a line: its audio's length, its revisions; a line makes it whole
-    revisions/0000.pb      its revisions, each an `EncodeResponse` behind its length
+    recording.json         the model, its number format, the grids
+    inputs.jsonl           an input a line: audio length and revisions; complete once it has a line
+    revisions/0000.pb      its revisions, each a length followed by an `EncodeResponse`
 
-What the encoder hears is a function of the samples since the utterance's start, so a revision is
-known by where it ends and serves every policy, segment size and initial wait whose boundary lies
-there.
+The encoder's output is a function of the samples since the utterance's start, so a revision is
+identified by its end and serves every policy, segment size and initial wait with a boundary there.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ DESCRIPTION_FILE = "recording.json"
 INPUTS_FILE = "inputs.jsonl"
 REVISIONS_FOLDER = "revisions"
 RECORDING_FOLDER = "recording"
-"""Beside the log of a run that was recorded."""
+"""Name of the recording's folder, beside the log of the recorded run."""
 
 
 class RecordingError(CommandError):
-    """A recording that cannot be read, or does not hold what is asked of it."""
+    """A recording that cannot be read, or lacks what is requested."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ExitCode.INPUT)
@@ -83,11 +82,11 @@ class Description:
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision, but for its message.
+    """One revision without its message.
 
     Attributes:
         hearing_ms: computation of resampler, features and voice activity, since the start.
-        encoding_ms: computation of the network and of what is read from its output.
+        encoding_ms: computation of the network and of what is derived from its output.
     """
 
     end_sample: int
@@ -98,7 +97,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class RecordedInput:
-    """One recorded utterance; its revisions by their ends, the final one last."""
+    """One recorded utterance; its revisions in order of their ends, the final one last."""
 
     index: int
     source: str
@@ -134,7 +133,7 @@ class Recording:
         return description
 
     def begin(self, description: Description) -> None:
-        """Make the folder, or go on with one that was made in the same way."""
+        """Make the folder, or continue one that was made in the same way."""
         path = self.folder / DESCRIPTION_FILE
         if path.exists():
             found = self.describe()
@@ -146,7 +145,7 @@ class Recording:
         path.write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf8")
 
     def add(self, recorded: RecordedInput, messages: Sequence[pb.EncodeResponse]) -> None:
-        """Keep an input; it counts once all of it is written."""
+        """Store an input; it counts once it is written completely."""
         content = BytesIO()
         for message in messages:
             serialize_length_prefixed(message, content)
@@ -155,11 +154,11 @@ class Recording:
             file.write(json.dumps(asdict(recorded), ensure_ascii=False) + "\n")
 
     def inputs(self) -> list[RecordedInput]:
-        """Return the inputs that are whole, by index."""
+        """Return the complete inputs, in order of their index."""
         path = self.folder / INPUTS_FILE
         if not path.exists():
             return []
-        # What stands behind the last line's end is what a killed run could not finish.
+        # Anything after the last newline was left unfinished by a killed run.
         *lines, _ = path.read_bytes().split(b"\n")
         inputs = sorted((self._parse(line) for line in lines), key=lambda item: item.index)
         for before, after in pairwise(inputs):
@@ -168,7 +167,7 @@ class Recording:
         return inputs
 
     def messages(self, recorded: RecordedInput) -> list[pb.EncodeResponse]:
-        """Return an input's revisions, as the encoder service answers them."""
+        """Return an input's revisions, as the encoder service sends them."""
         path = self._revisions_path(recorded.index)
         try:
             content = BytesIO(path.read_bytes())
@@ -195,7 +194,7 @@ class Recording:
 
 
 MODEL_FILE = "model.json"
-# Bytes of a token need not be text of their own; each byte is a character here.
+# A token's bytes need not be valid UTF-8; latin-1 maps each byte to a character.
 _ENCODING = "latin-1"
 
 

@@ -1,4 +1,4 @@
-"""Files that grow line by line, and may be torn by a kill."""
+"""Result files that grow line by line, and survive a killed run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from earvoice.evaluation.source_set import SourceRecording
 from earvoice.runtime.files import atomic_write, drop_torn_line
 
 _MS_PER_MINUTE = 60_000
-# Without a terminal: so many lines for a whole test set, or a log would fill with them.
+# Progress lines for a whole test set without a terminal, so that they do not fill a log.
 _LINES = 10
 
 
 class RunProgress:
-    """A line that counts up where people sit at a terminal; elsewhere a line for each tenth."""
+    """A line that counts up on a terminal; elsewhere a new line for each tenth."""
 
     def __init__(self, name: str, total: int, finished: int) -> None:
         self._output = sys.stderr
@@ -68,8 +68,8 @@ class RunProgress:
         self._shown = line
 
 
-# SimulEval asks for source and target in config.yaml. It rewrites the file whenever it scores, so
-# nothing else that must last can stand there.
+# SimulEval requires source and target in config.yaml. It rewrites the file whenever it scores, so
+# nothing else can be kept there.
 LOG_NAME = "instances.log"
 SIMULSTREAM_NAME = "simulstream.jsonl"
 SETTINGS_NAME = "evaluation.json"
@@ -81,7 +81,7 @@ class EvaluationFolder:
     """One run's folder.
 
     Args:
-        settings: what was asked for; whatever changes results must be in it.
+        settings: what was requested; must include everything that changes results.
     """
 
     def __init__(self, path: Path, settings: Settings) -> None:
@@ -95,10 +95,10 @@ class EvaluationFolder:
                 f"{self.log} is not of a run that could go on here ({SETTINGS_NAME} is missing): "
                 "give another --output"
             )
-        # Through JSON and back, so that tuples compare with what was stored.
+        # Through JSON and back, so that tuples compare equal to what was stored.
         self._settings: dict[str, Any] = json.loads(json.dumps(settings))
         drop_torn_line(self.log)
-        # Without a finished recording there is nothing that other settings would contradict.
+        # Without a finished recording, other settings contradict nothing.
         if stored is not None and self._has_records():
             self._settings |= {"session": stored["session"]} if "session" in stored else {}
             self._check_same(stored, self._settings)
@@ -107,11 +107,11 @@ class EvaluationFolder:
         self._write(path / "config.yaml", [f"source_type: {source}", "target_type: text"])
 
     def finished(self) -> frozenset[int]:
-        """Return the indices of what was finished, in this run or in one before."""
+        """Return the indices of the recordings finished, in this run or an earlier one."""
         return frozenset(int(record.number("index")) for record in self._records())
 
     def check_sources(self, sources: Iterable[SourceRecording]) -> None:
-        """Compare what is finished with the test set that is to go on."""
+        """Check that what is finished belongs to the test set that is to be continued."""
         wanted = {source.index: source for source in sources}
         for record in self._records():
             index = int(record.number("index"))
@@ -125,9 +125,9 @@ class EvaluationFolder:
                 )
 
     def check_session(self, session: Settings) -> None:
-        """Note what the server said of the first session.
+        """Store the server's description of the first session.
 
-        Later ones must say the same: half a run with another model is no result.
+        Later ones must match it: half a run with another model is not a result.
         """
         session = json.loads(json.dumps(session))
         if "session" not in self._settings:
@@ -137,12 +137,12 @@ class EvaluationFolder:
         self._check_same(self._settings["session"], session, "session.")
 
     def append(self, line: Settings) -> None:
-        """Add a finished recording; it survives whatever comes after."""
+        """Add a finished recording; a later failure does not lose it."""
         with self.log.open("a", encoding="utf8") as file:
             file.write(f"{json.dumps(line, ensure_ascii=False)}\n")
 
     def complete(self, unit: Unit) -> None:
-        """Put the log into the order of the test set and write simulstream's beside it."""
+        """Sort the log into the order of the test set and write simulstream's log beside it."""
         records = sorted(self._records(), key=lambda record: record.number("index"))
         self._write(self.log, [json.dumps(record.fields, ensure_ascii=False) for record in records])
         lines = [json.dumps(line, ensure_ascii=False) for line in describe_runs(records, unit)]
@@ -180,7 +180,7 @@ class EvaluationFolder:
 
     @staticmethod
     def _write(path: Path, lines: Iterable[str]) -> None:
-        """Replace a file at once, so that a killed run leaves the old one or the new one."""
+        """Replace a file atomically, so that a killed run leaves the old one or the new one."""
         with atomic_write(path) as partial:
             partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf8")
 

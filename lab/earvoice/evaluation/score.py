@@ -31,7 +31,7 @@ _MISSING = "-"
 
 @dataclass(frozen=True)
 class Report:
-    """Scores, and everything that one must know to compare them."""
+    """Scores, and everything needed to compare them."""
 
     version: str
     path: str
@@ -85,7 +85,7 @@ class Report:
         ]
 
     def _in_words(self, name: str) -> list[str]:
-        """A mean of the ideal clock in source words, where the source is text."""
+        """A mean on the ideal clock in source words, if the source is text."""
         mean = self.score.rows[name].get("ideal")
         if self.source_word_ms is None or mean is None or mean.value is None or name == "AP":
             return []
@@ -117,9 +117,9 @@ _SCORES_HEADER = ("metric", "clock", "value", "instances")
 
 
 def score_table(report: Report) -> str:
-    """Return lines of metric, clock, value (unrounded) and the number of instances, by tabs.
+    """Return tab-separated lines of metric, clock, value (unrounded) and number of instances.
 
-    The clock is empty where a metric has none; what has no value is left out.
+    The clock is empty where a metric has none; metrics without a value are left out.
     """
     rows = [_SCORES_HEADER, *_score_rows(report)]
     return "".join("\t".join(map(str, row)) + "\n" for row in rows)
@@ -142,11 +142,11 @@ def _score_rows(report: Report) -> Iterator[tuple[str, str, float, int]]:
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """How to score a log; what is None is found out or left out.
+    """How to score a log; what is None is detected or left out.
 
     Attributes:
         references: a file with a line for each instance, or for each sentence of ``segmentation``.
-        elapsed_clock: clock of the log's computation-aware times, where the log does not say it.
+        elapsed_clock: clock of the log's computation-aware times, if the log does not name it.
     """
 
     unit: Unit | None = None
@@ -190,7 +190,7 @@ def score_log(path: Path, options: ScoringOptions) -> tuple[Report, tuple[Instan
         references = _read_references(options.references) or ()
         segments = read_segmentation(options.segmentation, references)
         log = resegment(log, segments, reading, language, options.resegmenter)
-        # Computation belongs to recordings, not to the sentences that they were cut to.
+        # Computation is measured for recordings, not for the sentences that they were cut to.
         factor = score.real_time_factor
         score = replace(score_corpus(log.instances), real_time_factor=factor)
     quality, quality_notes = _score_quality(log, language)
@@ -233,7 +233,7 @@ def _read_references(path: Path | None) -> tuple[str, ...] | None:
         lines = path.read_text(encoding="utf8").split("\n")
     except UnicodeDecodeError as error:
         raise LogError(str(path), f"is no UTF-8 text: {error}") from error
-    # The last line's end begins no line of its own.
+    # A trailing newline does not begin another line.
     return tuple(lines[:-1] if lines[-1] == "" else lines)
 
 

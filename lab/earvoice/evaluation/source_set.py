@@ -27,7 +27,7 @@ class SourceRecording:
     duration_ms: float
     reference: str = ""
     text: str | None = None
-    """The source itself, where it is text; `path` then has the whole set."""
+    """The source itself if it is text; `path` then contains the whole set."""
 
     def is_same(self, other: SourceRecording) -> bool:
         """Whether both are one recording with one reference; its folder may have moved."""
@@ -42,7 +42,7 @@ class SourceRecording:
 def read_sources(path: Path, references: Sequence[str] | None) -> tuple[SourceRecording, ...]:
     """Return the recordings that a file lists, a path a line.
 
-    A path that does not exist as it stands is looked for beside the list.
+    A path that does not exist as given is looked up relative to the list's folder.
     """
     recordings: list[SourceRecording] = []
     names = _read_items(path, references, "lists {} recordings", "name a recording")
@@ -81,7 +81,7 @@ def _read_items(
 
 
 def read_lines(path: Path) -> tuple[str, ...]:
-    """Return the lines of a text; the last line's end begins no line of its own."""
+    """Return the lines of a text; a trailing newline does not begin another line."""
     try:
         lines = path.read_text(encoding="utf8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +95,7 @@ def read_lines(path: Path) -> tuple[str, ...]:
 
 
 def _duration_ms(path: Path, place: str) -> float:
-    # Only running needs the library that reads recordings; scoring does not.
+    # Only translating needs the library that reads recordings; scoring does not.
     from earvoice.client.audio_file import AudioFile  # noqa: PLC0415
     from earvoice.client.errors import AudioSourceError  # noqa: PLC0415
 
@@ -205,7 +205,7 @@ def _identity(source: SourceRecording) -> list[object]:
 
 
 def read_scoring(options: argparse.Namespace) -> ScoringOptions:
-    """Return how logs of the test set are scored; they hold their references themselves."""
+    """Return how to score logs of the test set; the logs contain their references."""
     if options.segmentation is not None and options.target is None:
         raise CommandError("--segmentation needs --target: a line for each sentence")
     return ScoringOptions(

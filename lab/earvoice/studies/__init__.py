@@ -1,1 +1,1 @@
-"""Questions that the papers ask, answered from logs and recordings of our own models."""
+"""The papers' questions, answered with logs and recordings of our own models."""

@@ -2,11 +2,11 @@
 
     python -m earvoice.studies.attention RECORDING --model DIR --policy SETTING --output OUT
 
-The oracle is the earliest a policy could have spoken: when the model's final words were there for
-good. Every beginning is translated without a forced prefix. A word of the last translation is
-released by the first segment from which every translation begins with all words up to it. A policy
-that writes this text and is earlier has guessed what a later revision contradicts; what another
-one loses against it is its headroom.
+The oracle releases each word at the earliest sensible time: once it no longer changes. Every
+beginning of the input is translated without a forced prefix. A word of the last translation is
+released at the first segment from which on every translation begins with all words up to it. A
+policy that writes this text earlier has guessed what a later revision contradicts; the lag of
+another one behind the oracle is its headroom.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _MARGIN_INCHES = 1.2
 async def find_partial_hypotheses(
     source: OpenedInput, segment_ms: int, most_tokens: int
 ) -> list[tuple[float, Continuation | None]]:
-    """Return the end of each full segment of an input but the last, and what is heard until there.
+    """Return the end of each full segment but the last, and the translation of the input up to it.
 
-    Nothing is forced; None where there is no state yet.
+    No prefix is forced; None if there are no states yet.
     """
     recorded = source.recorded
 
@@ -75,9 +75,9 @@ async def find_partial_hypotheses(
 async def translate_by_oracle(
     replay: Replay, source: OpenedInput, segment_ms: int
 ) -> dict[str, Any]:
-    """Return the log's line of an input's offline translation, its words as early as stable.
+    """Return the log line of an input's offline translation, each word released once stable.
 
-    It has no computation: there is no policy that could be timed.
+    Its computation is 0, as there is no policy to time.
     """
     (setting,) = parse_settings(f"offline@segment={segment_ms}")
     line, _ = await replay.translate_opened(source, setting)
@@ -92,7 +92,7 @@ async def translate_by_oracle(
     ends_ms = [end_ms for end_ms, _ in partial]
     stable_ms = stable_from(agreed, ends_ms, len(tokens), recorded.duration_ms)
     ends = unit_ends(tokens, table, default_unit(replay.language))
-    # What guards have cut off the end is in no unit.
+    # Tokens that the guards cut off at the end have no unit.
     delays_ms = [stable_ms[end - 1] for _, end in zip(line["delays"], ends, strict=False)]
     segments = [
         released_together(end_ms, 0.0, len(list(own))) for end_ms, own in groupby(delays_ms)
@@ -111,15 +111,15 @@ async def translate_by_oracle(
 def stable_from(
     agreed: Sequence[int], ends_ms: Sequence[float], token_count: int, final_ms: float
 ) -> list[float]:
-    """Return for each token of the last translation the end of the segment from which it stands.
+    """Return for each token of the last translation the end of the segment that makes it stable.
 
     Args:
-        agreed: of each segment but the last, how many first tokens are those of the last.
-        ends_ms: of each of these segments.
-        token_count: tokens of the last translation.
+        agreed: for each segment but the last, how many first tokens equal those of the last.
+        ends_ms: the end of each of these segments.
+        token_count: number of tokens of the last translation.
         final_ms: end of the audio.
     """
-    # From each segment on, at least so many tokens stand.
+    # How many first tokens are stable from each segment on.
     standing = list(accumulate(reversed(agreed), min))[::-1]
     segments = list(zip(ends_ms, standing, strict=True))
     return [
@@ -129,9 +129,9 @@ def stable_from(
 
 
 def agreed_count(hypothesis: Sequence[int], final: Sequence[int], table: TokenTable) -> int:
-    """Return how many first tokens of the final text a hypothesis has, in words that end alike.
+    """Return how many first tokens a hypothesis shares with the final text, in whole words.
 
-    A hypothesis that begins with the pieces of "Haus" but goes on to "Hauses" has another word.
+    If the final text has "Haus" and the hypothesis goes on to "Hauses", that word does not count.
     """
     count = longest_common_prefix_tokens([hypothesis, final])
     if count == len(hypothesis) or hypothesis[count] == table.end_token:
@@ -142,7 +142,7 @@ def agreed_count(hypothesis: Sequence[int], final: Sequence[int], table: TokenTa
 
 
 def unit_ends(tokens: Sequence[int], table: TokenTable, unit: Unit) -> list[int]:
-    """Return for each unit of a text how many tokens write it and all before."""
+    """Return for each unit of a text how many tokens it and all units before it take."""
     starts = [place for place, token in enumerate(tokens) if table.starts_word[token] or not place]
     ends = [*starts[1:], len(tokens)]
     return [
@@ -160,7 +160,7 @@ def mean_shares(weights: Sequence[torch.Tensor]) -> torch.Tensor | None:
     """Return how much of each layer's attention lies on the newest states.
 
     Args:
-        weights: [layers, heads, n, S] of each beginning; those of one state are left out.
+        weights: [layers, heads, n, S] of each beginning; those with one state are left out.
 
     Returns:
         [layers, 3], as in ``SHARES``: the mean over beginnings, their tokens and the heads; None
@@ -178,11 +178,11 @@ def mean_shares(weights: Sequence[torch.Tensor]) -> torch.Tensor | None:
 def draw_attention(
     found: Continuation, layers: Sequence[int], table: TokenTable, title: str, path: Path
 ) -> None:
-    """Write a heat map of a hypothesis over 2 states or more (Papi 2023, figure 3).
+    """Draw the attention of a hypothesis over 2 states or more (Papi 2023, figure 3).
 
-    A column of panels for each decoder layer (from 1), the mean over its heads. The upper panels
-    show the rows as they are; the lower ones have lost their last state and are rescaled to length
-    1 (EDAtt's ``l2``).
+    There is a column of panels for each decoder layer (from 1), averaged over its heads. The upper
+    panels show the rows unchanged, the lower ones without the last state and rescaled to length 1
+    (EDAtt's ``l2``).
     """
     height = 2 * (_MARGIN_INCHES + _ROW_INCHES * len(found.tokens))
     with mpl.rc_context({"svg.hashsalt": "earvoice"}):
@@ -209,7 +209,7 @@ def _labels(found: Continuation, table: TokenTable) -> list[str]:
     return [
         "end"
         if token == table.end_token
-        # A dollar sign would begin a formula.
+        # Matplotlib would take a dollar sign for the start of a formula.
         else ("▁" if table.starts_word[token] else "")
         + _text_of([token], table).replace("$", r"\$")
         for token in found.tokens
@@ -232,7 +232,7 @@ def study(
         replay.run(settings, output)
     oracle = read_point(folder.path, ScoringOptions())
     points = [read_point(output / setting.name, ScoringOptions()) for setting in settings]
-    # No policy computed what the oracle says, so it has no computation-aware latency.
+    # The oracle is not a policy that computes, so it has no computation-aware latency.
     rows = [_describe(oracle, oracle) | {"LAAL simuleval": None}]
     return _share_rows(shares), rows + [_describe(point, oracle) for point in points]
 
@@ -250,7 +250,7 @@ async def _study_inputs(
             share = mean_shares([one.weights for _, one in found])
             if share is not None:
                 shares.append(share)
-                # The longest row of states before the audio has ended.
+                # The longest beginning that was translated has the most states.
                 end_ms, last = found[-1]
                 if recorded.index < picture_count:
                     title = f"input {recorded.index}, the first {end_ms / 1000:g} s"

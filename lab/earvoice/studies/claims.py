@@ -1,4 +1,4 @@
-"""What the papers claim about decision policies, tested on a model's own logs.
+"""The papers' claims about decision policies, tested on a model's own logs.
 
 Translations are judged by BLEU, captions by the percentage of words that are right.
 """
@@ -23,12 +23,12 @@ from earvoice.evaluation.run_folder import LOG_NAME
 from earvoice.evaluation.score import ScoringOptions
 
 SMALLEST_POINTS = 1.0
-"""Of BLEU, or of a hundred words; smaller differences are undecided."""
+"""In BLEU, or in words per hundred; smaller differences are undecided."""
 SMALLEST_LAG_MS = 100.0
 SMALLEST_SHIFT_MS = 50.0
 LARGEST_LOSS_POINTS = 0.5
 PAPERS_SAVING = 0.3
-"""Of overhead, as EDAtt's authors found it against LA-2; half of it counts."""
+"""Saving in overhead that EDAtt's authors found against LA-2; half of it is required."""
 PAPERS_LAYER = 4 / 6
 """Papi 2023 took the fourth layer of six."""
 LAMBDAS = (1, 2, 4)
@@ -36,7 +36,7 @@ LATENCIES_MS = (1000.0, 1500.0, 2000.0, 3000.0)
 FOLLOWERS = ("AL", "LAAL", "YAAL", "DAL", "ATD")
 FEWEST_SETTINGS = 10
 STEPS = 41
-"""Latencies at which the gap of two curves is taken."""
+"""Number of latencies at which the gap between two curves is measured."""
 MISSING = "-"
 
 AGREES, DISAGREES, UNDECIDED, NOT_TESTED = "agrees", "disagrees", "undecided", "not tested"
@@ -53,20 +53,20 @@ CURVES = {
     ),
     "LA-3": ("local_agreement:n=3@segment=500/1000",),
     "LA-4": ("local_agreement:n=4@segment=500/1000",),
-    # Hold-n releases early: only in long chunks is it as late as local agreement.
+    # Hold-n releases early: only with long chunks is it as late as local agreement.
     "Hold-6": ("hold_n:n=6@segment=500/1000/2000/4000/8000",),
     "wait-k, adaptive": ("wait_k:k=3/7,detection=adaptive@segment=250",),
     "wait-k, fixed": ("wait_k:k=3/7/11,detection=fixed@segment=250",),
     "offline": ("offline@segment=2000",),
 }
-"""By the name that tables and figures give them; segments are multiples of 250 or 800 ms."""
+"""By their names in tables and figures; segments are multiples of 250 or 800 ms."""
 _RELEASED = ",confidence=0.0"
-"""Nothing is held back for want of confidence: the papers' policies know no such thing."""
+"""Words are not held back for low confidence: the papers' policies do not do that."""
 HELD = ("edatt", "align_att")
 
 
 def families(layers: int, heads: int) -> dict[str, tuple[str, ...]]:
-    """Return the names of all settings by what they are asked for; families share some."""
+    """Return the names of all settings by family; families share some."""
     texts = dict(CURVES)
     texts["EDAtt, without drafts"] = (f"{_ALPHAS}@segment=800,drafts=false",)
     texts["LA-2, without drafts"] = (f"{CURVES['LA-2'][0]},drafts=false",)
@@ -92,7 +92,7 @@ def shown_name(setting: str) -> str:
 
 
 def shown(value: float | None, decimals: int) -> str:
-    """Return a rounded number; a dash for one that is unknown, never a minus before zeros."""
+    """Return a rounded number; a dash if it is unknown, never a negative zero."""
     if value is None or np.isnan(value):
         return MISSING
     text = f"{value:.{decimals}f}"
@@ -107,7 +107,7 @@ def with_interval(number: Estimate, unit: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """One tested part of a claim; without a number, ``where`` says why."""
+    """One tested part of a claim; if it has no number, ``where`` says why."""
 
     text: str
     number: Estimate | None
@@ -115,7 +115,7 @@ class Finding:
     answer: str
     where: str = ""
     inputs_needed: int | None = None
-    """So many would decide; None where it is decided, or more would not help."""
+    """How many inputs would decide it; None if it is decided, or if more would not help."""
 
     def __str__(self) -> str:
         if self.number is None:
@@ -127,9 +127,9 @@ class Finding:
 
 
 def above(number: Estimate, least: float = SMALLEST_POINTS) -> str:
-    """Answer "this is above 0": by at least ``least``, and 0 outside the interval.
+    """Answer "this is above 0": the value is at least ``least`` and the interval excludes 0.
 
-    As far below 0 it disagrees; anything else is undecided.
+    The same below 0 disagrees; anything else is undecided.
     """
     if number.value >= least and number.low > 0:
         return AGREES
@@ -139,7 +139,7 @@ def above(number: Estimate, least: float = SMALLEST_POINTS) -> str:
 def equal(number: Estimate, margin: float = SMALLEST_POINTS) -> str:
     """Answer "this is 0, give or take the margin": the interval must lie within.
 
-    It disagrees when the value is outside and the interval leaves out 0.
+    It disagrees when the value is outside the margin and the interval excludes 0.
     """
     if -margin <= number.low and number.high <= margin:
         return AGREES
@@ -155,9 +155,9 @@ def at_most(number: Estimate, border: float) -> str:
 
 
 def together(answers: Sequence[str]) -> str:
-    """Answer a claim of several parts: all must agree, and one that disagrees is enough.
+    """Answer a claim of several parts: it agrees if all do, and disagrees if any does.
 
-    Parts that were not tested leave the claim undecided, or untested if there are no others.
+    Untested parts leave the claim undecided, or untested if there are no others.
     """
     if set(answers) <= {NOT_TESTED}:
         return NOT_TESTED
@@ -167,9 +167,9 @@ def together(answers: Sequence[str]) -> str:
 
 
 def inputs_needed(number: Estimate, least: float, inputs: int) -> int | None:
-    """Return how many inputs make an interval reach ``least`` to either side, in two figures.
+    """Return how many inputs shrink an interval to ``least`` on either side, to two digits.
 
-    It shrinks with the root of their number. None where it is as short already.
+    It shrinks with the square root of their number. None if it is that short already.
     """
     times = ((number.high - number.low) / 2 / least) ** 2 if least else 0.0
     if not times > 1:
@@ -180,7 +180,7 @@ def inputs_needed(number: Estimate, least: float, inputs: int) -> int | None:
 
 @dataclass(frozen=True)
 class Study:
-    """What a model did on one test set: points by setting, names of settings by family."""
+    """A model's results on one test set: points by setting, names of settings by family."""
 
     points: dict[str, CurvePoint]
     families: dict[str, tuple[str, ...]]
@@ -235,9 +235,9 @@ class Study:
 
     @cached_property
     def distinct(self) -> list[CurvePoint]:
-        """The points without those that released the same words at the same times.
+        """The points, without repeats that released the same words at the same times.
 
-        A parameter's default may be among its studied values; drafts change computation only.
+        A parameter's default may be among its studied values; drafts change only computation.
         """
         told = {
             tuple((instance.prediction, instance.delays_ms) for instance in point.instances): point
@@ -255,7 +255,7 @@ class Study:
         ask: Callable[[Estimate, float], str] = above,
         text: str = "",
     ) -> Finding:
-        """Ask for quality of the first curve minus the second over a part of the common range."""
+        """Judge the quality of the first curve minus the second, on a part of the common range."""
         axis = metric if clock == "ideal" else f"{metric} on `{clock}`"
         half = {(0.0, 0.5): ", lower half", (0.5, 1.0): ", upper half"}.get(part, "")
         text = f"{text or f'{first} minus {second}'}{half}, at equal {axis}"
@@ -279,10 +279,10 @@ class Study:
         ask: Callable[[Estimate, float], str],
         least: float = SMALLEST_POINTS,
     ) -> Finding:
-        """Ask for quality or a latency of settings minus that of their counterparts, in the mean.
+        """Judge the mean difference in quality or latency of settings and their counterparts.
 
         Args:
-            metric: of latency; empty for quality.
+            metric: a latency metric; empty for quality.
             least: how large a difference must be to count.
         """
         if not all(name in self.points for name in (*first, *second)):
@@ -303,7 +303,7 @@ class Study:
 def mean_values(
     first: tuple[Floats, Floats], second: tuple[Floats, Floats], part: tuple[float, float]
 ) -> tuple[tuple[Floats, Floats], str] | None:
-    """Return each curve's mean value over a part of the latencies that both reach, [R + 1]."""
+    """Return each curve's mean value over a part of the latencies common to both, [R + 1]."""
     low = max(lags_ms[:, 0].min() for lags_ms, _ in (first, second))
     high = min(lags_ms[:, 0].max() for lags_ms, _ in (first, second))
     if low >= high:
@@ -475,7 +475,7 @@ def lags_ms(study: Study, points: Iterable[CurvePoint], metric: str) -> Floats:
 
 
 def rank_correlation(first: Floats, second: Floats) -> Floats:
-    """Return Spearman's correlation over the last axis [..., P] → [...]; nan of a constant."""
+    """Return Spearman's correlation over the last axis [..., P] → [...]; nan for a constant."""
     centred = [ranks - ranks.mean(-1, keepdims=True) for ranks in map(mean_ranks, (first, second))]
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation: Floats = (centred[0] * centred[1]).sum(-1) / np.sqrt(
@@ -597,10 +597,10 @@ def read_study(
     name: str = "",
     source_language: str = "",
 ) -> Study:
-    """Return what a folder of replays holds of the settings.
+    """Read the settings' results from a folder of replays.
 
     Args:
-        source_language: what is written in it are captions.
+        source_language: outputs in this language are captions.
     """
     names = families(layers, heads)
     wanted = dict.fromkeys(name for own in names.values() for name in own)

@@ -1,4 +1,4 @@
-r"""The results page: what the papers claim, tested on a model's own logs, and their other systems.
+r"""The results page: the papers' claims tested on a model's own logs, and their other systems.
 
     python -m earvoice.studies.results inputs SET --to de --count 100 --output INPUTS
     earvoice record --source INPUTS/wavs.txt --target INPUTS/refs.txt --model DIR \
@@ -7,7 +7,7 @@ r"""The results page: what the papers claim, tested on a model's own logs, and t
     earvoice replay REC --model DIR --settings settings.txt --output REPLAYS
     python -m earvoice.studies.results page --run NAME REC REPLAYS INPUTS/words.jsonl --page PAGE
 
-A run is a test set, and has a column of its own. Translations are judged by BLEU, captions by the
+Each run is a test set and gets its own column. Translations are judged by BLEU, captions by the
 percentage of words that are right. Folders that ``earvoice evaluate`` or ``curves`` wrote under the
 same names do as well as replays.
 """
@@ -51,7 +51,7 @@ from earvoice.studies.claims import (
 from earvoice.systems.rows import Difference, Row, read_rows
 
 SHORTEST_S, LONGEST_S = 5.0, 11.0
-"""In shorter inputs policies hardly differ; what a replay costs grows with the square of length."""
+"""On shorter inputs policies hardly differ; a replay's cost grows with the square of the length."""
 _DRAWN = ("EDAtt", "AlignAtt", "LA-2", "Hold-6", "wait-k, adaptive", "wait-k, fixed")
 
 
@@ -118,7 +118,7 @@ def write_page(
     figures: Sequence[str],
     systems: tuple[Sequence[Row], Sequence[Difference]] = ((), ()),
 ) -> str:
-    """Return the page; of each study what its run's folder says of the model, and its figure."""
+    """Return the page; each study comes with its run's session and its figure."""
     answers = [(claim, [claim.judge(study) for study in studies]) for claim in CLAIMS]
     titles = [study.title for study in studies]
     blocks = [
@@ -164,7 +164,7 @@ _SYSTEMS_TEXT = (
 
 
 def _answer(findings: Sequence[Finding]) -> str:
-    """Answer a claim on one test set, with the inputs that would decide all of its parts."""
+    """Answer a claim on one test set, with the number of inputs that would decide all its parts."""
     answer = together([finding.answer for finding in findings])
     needed = max((finding.inputs_needed or 0 for finding in findings), default=0)
     return f"{answer}, {needed:,} inputs needed" if answer == UNDECIDED and needed else answer

@@ -1,11 +1,11 @@
-r"""When each word of a recording was said, from its transcript and the model's own CTC head.
+r"""Finds when each word of a recording was said, with its transcript and the model's CTC head.
 
     python -m earvoice.studies.word_times --model DIR --source wavs.txt --transcripts refs.en.txt \
         --output words.jsonl
     python -m earvoice.studies.word_times ... --known joined/words.jsonl
 
-A forced alignment: of all ways to say the labels in order, the most probable one. What is written
-is read by ``--words``; ``--known`` tells how far it is from the times that a synthesiser knows.
+A forced alignment: the most probable of all ways to say the labels in order. ``--words`` reads the
+output; ``--known`` prints how far it is from the times that a synthesiser knows.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[
 
     Args:
         log_probs: [T, V + 1] of CTC, the blank last.
-        labels: to be said in this order; two that are alike have a blank between.
+        labels: to be said in this order; two equal neighbours have a blank between them.
 
     Raises:
-        ValueError: there are fewer frames than labels and blanks that must be.
+        ValueError: there are fewer frames than labels and required blanks.
     """
     frame_count, blank = len(log_probs), log_probs.shape[1] - 1
     repeats = sum(first == second for first, second in pairwise(labels))
@@ -74,10 +74,10 @@ def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[
 
 
 def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> list[SpokenWord]:
-    """Return the words of a text as said; what has no letters of the alphabet has no time.
+    """Return the spoken words of a text with their times, leaving out words without letters.
 
     Raises:
-        ValueError: the text is too long for the sound, which ``name`` stands for.
+        ValueError: the text is too long for the sound; the message contains ``name``.
     """
     encode, frame_ms = checkpoint.source_vocabulary.encode, checkpoint.config.encoder.frame_shift_ms
     said = [(word, encode(transcript(word))) for word in said_words(spoken_form(text))]
@@ -99,7 +99,7 @@ def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> li
 def differences_ms(
     found: Sequence[Sequence[SpokenWord]], known: Sequence[Sequence[SpokenWord]]
 ) -> NDArray[np.float64]:
-    """Return aligned minus known end of each word, [words], where the words are the same."""
+    """Return aligned minus known end of each word, [words], where both have as many words."""
     pairs = [
         (own, other)
         for words, spoken in zip(found, known, strict=True)

@@ -1,7 +1,7 @@
 """CAAT, a cross-attention augmented transducer (Liu 2021), over the shipped model's encoder.
 
-At each step the encoder hears the source so far from its beginning, as it does when it serves; the
-lattice's step n is what it made of the first n + 1 steps of sound.
+At each step the source so far is encoded from its beginning, as in the encoder service; step n of
+the lattice has the states of the first n + 1 steps of sound.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ STEP_MS = 320
 DECODER = DecoderConfig(layers=2, predictor_layers=2, heads=6, ffn_width=768, tied_embeddings=True)
 PEAK_RATE = 1e-3
 ROOM_NODES = 1500
-"""Of the lattices in a batch, padding included."""
+"""Nodes of the lattices in a batch, padding included."""
 OFFLINE_WEIGHT = 0.5
-"""Of the cross-entropy with the whole source, which a transducer learns translation by."""
+"""Weight of the cross-entropy with the whole source, which teaches a transducer to translate."""
 MOST_PIECES = 40
 
 Example = tuple[Sequence[torch.Tensor], Sequence[int]]
-"""What is heard, [S, d] states of each step; the pieces that are to be written."""
+"""The source as [S, d] states of each step; the target pieces."""
 
 
 def over_encoder_of(
     base: ModelConfig, name: str, pieces: int, decoder: DecoderConfig, policy: PolicyDefaults
 ) -> ModelConfig:
-    """What a decoder into German is that learns over the encoder of another model."""
+    """Configuration of a decoder into German over the encoder of another model."""
     return replace(
         base,
         name=name,
@@ -84,7 +84,7 @@ def train(
     """Minimise -ln P(text) + `lag_weight` E[lag in steps] + the offline cross-entropy.
 
     Returns:
-        The decoder; of each step of training, a piece's loss -ln P / U and the lag in steps.
+        The decoder; for each training step, the loss per piece, -ln P / U, and the lag in steps.
     """
     torch.manual_seed(seed)
     decoder, course = TransformerDecoder(config, DROPOUT), list[tuple[float, float]]()
@@ -123,7 +123,7 @@ def _losses(
 
 
 def _padded(heard: Sequence[Sequence[torch.Tensor]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """[B, N, S, d] states and [B, N] their numbers; a step that is padded has one, of zeros."""
+    """[B, N, S, d] states and their numbers [B, N]; a padded step has one state, of zeros."""
     steps = max(map(len, heard))
     longest = max(len(states) for each in heard for states in each)
     memory = torch.zeros(len(heard), steps, longest, heard[0][0].shape[-1])
@@ -148,7 +148,7 @@ def extend(
     Args:
         decoder: in evaluation mode.
         heard: [S, d] states of each step.
-        kept: what stands before each of the texts.
+        kept: pieces before each of the texts.
     """
     tokens = torch.tensor([[EOS, *kept, *text] for text in texts])
     states = heard[step].expand(len(texts), -1, -1)
@@ -161,7 +161,7 @@ def extend(
 def committed(
     decoder: TransformerDecoder, heard: Sequence[torch.Tensor], beam: int
 ) -> list[tuple[int, int]]:
-    """Each piece and the step it is written at, when every step's best text is committed."""
+    """Each piece and the step that writes it, when the best text of every step is committed."""
     written: list[tuple[int, int]] = []
     for step, states in enumerate(heard):
         kept = tuple(piece for piece, _ in written)
@@ -175,7 +175,7 @@ def committed(
 def searched(
     decoder: TransformerDecoder, heard: Sequence[torch.Tensor], within: int, between: int
 ) -> Text:
-    """The text that a beam over the whole recording finds."""
+    """The best text of a beam search over the whole recording."""
     found = search(
         partial(extend, decoder, heard),
         len(heard),
@@ -193,7 +193,7 @@ def export(
     target: bytes,
     to: Path,
 ) -> None:
-    """Write a checkpoint that the services load: the given encoder, this decoder."""
+    """Write a checkpoint for the services, of the given encoder and decoder."""
     tensors = {name: t for name, t in parts.tensors.items() if name.startswith("encoder.")}
     tensors |= {f"decoder.{name}": t for name, t in decoder.state_dict().items()}
     save_checkpoint(
@@ -213,7 +213,7 @@ BEAMS = ((1, 1), (5, 1), (5, 5))
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train with each weight of the lag on some hundred spoken turns; a row for each."""
+    """Train with each lag weight on a few hundred spoken turns; report a row for each."""
     parts = read_parts(options.model)
     checkpoint = load_checkpoint(options.model)
     network = EncoderModel(checkpoint, load_speech_detector())

@@ -1,7 +1,7 @@
-"""A cascade: captions of the shipped model are the source words of a text model, both live.
+"""A cascade: the shipped model's captions are the source words of a text model, both live.
 
-Two sets of services run beside each other. A caption's word goes on as soon as it is known to be
-whole, so that the text model writes while the speaker is still talking.
+Two sets of services run side by side. A caption's word is passed on as soon as it is known to be
+complete, so that the text model writes while the speaker is still talking.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ WAITED = (1, 3)
 async def caption_words(
     captions: AsyncIterable[TranslationEvent], heard_ms: list[float]
 ) -> AsyncIterator[bytes]:
-    """Yield each word of captions; that of an utterance's last says that a sentence ends.
+    """Yield each word of captions; a newline after an utterance's last word ends a sentence.
 
-    A caption's word is whole when the next begins or its utterance has ended; until then a full
-    stop may come.
+    A caption's word is complete when the next begins or its utterance has ended; until then a full
+    stop may follow.
 
     Args:
-        heard_ms: gets, of each word that goes on, the audio that had been heard by then.
+        heard_ms: for each word yielded, the audio heard by then is appended here.
     """
     held, segment_end_ms = "", 0.0
     async for event in captions:
@@ -78,13 +78,13 @@ async def caption_words(
 
 
 Timed = list[tuple["CommittedWord", float]]
-"""Committed words, and the audio that had been heard by then, in ms."""
+"""Committed words, each with the audio heard by then, in ms."""
 
 
 async def translate_cascaded(
     speech: TranslationClient, text: TranslationClient, sound: bytes, policy: WaitK
 ) -> tuple[str, Timed]:
-    """Return the captions and the translation of them."""
+    """Return the captions and their translation."""
     shown: list[CommittedWord] = []
 
     async def captions() -> AsyncIterator[TranslationEvent]:
@@ -104,7 +104,7 @@ async def translate_cascaded(
 
 
 async def translate_directly(speech: TranslationClient, sound: bytes) -> tuple[str, Timed]:
-    """Return the policy that the model has for the language, and the translation."""
+    """Return the model's policy for the language, and the translation."""
     policy, written = "", Timed()
     async for event in speech.translate(send_fast([sound]), DIRECT):
         if isinstance(event, Started) and event.options.policy is not None:
@@ -115,7 +115,7 @@ async def translate_directly(speech: TranslationClient, sound: bytes) -> tuple[s
 
 
 def run(options: argparse.Namespace) -> None:
-    """Needs the checkpoint that `han` has left in the work folder."""
+    """Compare them; needs the checkpoint that `han` left in the work folder."""
     turns = read_turns(options.data / "text", "dev", TURNS)
     report(f"{len(turns)} turns of restaurant dialogues, said by espeak-ng, held out from training")
     trained = read_turns(options.data / "text", "train", TRAINED)
@@ -158,7 +158,7 @@ def _tell(
     trained: str,
     written: str,
 ) -> np.ndarray:
-    """Tell quality, and lag behind the sound; of computation nothing is told."""
+    """Report quality and lag behind the sound, without computation."""
     texts = [join_words([word for word, _ in each]) for each in timed]
     lags_ms = [
         spoken_lag_ms([heard_ms - SILENCE_MS for heard_ms in _word_times(each)], turn)
@@ -168,7 +168,7 @@ def _tell(
 
 
 def _word_times(written: Timed) -> list[float]:
-    """When each word was there with its last piece."""
+    """When each word's last piece was written."""
     times: list[float] = []
     for word, heard_ms in written:
         if word.starts_word or not times:

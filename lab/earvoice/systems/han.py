@@ -1,6 +1,6 @@
-"""Han 2020, text to text: a wait-k Transformer whose encoder reads one way, and wait-k by words.
+"""Han 2020, text to text: a wait-k Transformer with a unidirectional encoder, and wait-k by words.
 
-One network is trained for wait-k, another with all of the source; both are written with several k.
+One network is trained for wait-k, another with the whole source; both are decoded with several k.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ENCODER = TextConfig(d_model=192, layers=3, heads=4, ffn_width=576)
 DECODER = DecoderConfig(layers=3, heads=4, ffn_width=576, tied_embeddings=True)
-"""Small; a paper's size is `TextConfig()` with `DecoderConfig()`: eight layers and six."""
+"""Small; the paper's size is `TextConfig()` with `DecoderConfig()`: eight layers and six."""
 SOURCES = ("tatoeba", "restaurant", "customer-chat")
 MOST_WORDS = 8
 PIECES = 2000
@@ -48,15 +48,15 @@ PEAK_RATE = 2e-3
 ROOM_PIECES = 1500
 STEPS, HELD_OUT = 900, 150
 TRAINED = (3, None)
-"""k; None trains with all of the source."""
+"""k; None trains with the whole source."""
 WRITTEN = (1, 3, 5, None)
 
 Example = tuple[Sequence[int], Sequence[int]]
-"""Pieces of the source, its end included, and of the translation, without."""
+"""Pieces of the source, including its end, and of the translation, without its end."""
 
 
 def read_sentences(text: Path, count: int) -> tuple[list[Turn], list[Turn]]:
-    """Sentences of at most eight words to learn, and `count` that are held out."""
+    """Sentences of at most eight words for training, and `count` that are held out."""
     learned, kept = list[Turn](), list[Turn]()
     for pair in read_pairs(text):
         german = pair.translations.get("de", "")
@@ -87,7 +87,7 @@ def train(
     peak_rate: float = PEAK_RATE,
     seed: int = 1,
 ) -> tuple[SpeechTranslationModel, list[float]]:
-    """Cross-entropy, each target word with the source that `mask` shows it.
+    """Train with cross-entropy; each target word sees the source that `mask` allows.
 
     Returns:
         The network, and the loss of each step.
@@ -119,7 +119,7 @@ def translate(
     english: str,
     k: int | None,
 ) -> tuple[str, list[int]]:
-    """Translate with wait-k as the services do, or with all of the source where k is None.
+    """Translate with wait-k as the services do, or with the whole source if k is None.
 
     Returns:
         The text, and for each of its words how many words had been read.
@@ -135,7 +135,7 @@ def translate(
 
 
 def lag_words(delays_words: Sequence[int], sentence: Turn) -> float | None:
-    """LAAL in words; None where nothing is written."""
+    """LAAL in words; None if nothing is written."""
     if not delays_words:
         return None
     return length_adaptive_average_lagging(
@@ -144,7 +144,7 @@ def lag_words(delays_words: Sequence[int], sentence: Turn) -> float | None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train both, write what is held out with every k, and leave checkpoints and texts."""
+    """Train both, translate the held-out sentences with every k, save checkpoints and texts."""
     learned, held_out = read_sentences(options.data / "text", HELD_OUT)
     report(f"{len(learned)} sentences, {len(held_out)} held out")
     shown = SystemReport("han", "Han 2020, text", learned, {"held out": held_out})
@@ -196,7 +196,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _write_texts(work: Path, sentences: Sequence[Turn]) -> None:
-    """What `earvoice evaluate --text` reads."""
+    """Write the files that `earvoice evaluate --text` reads."""
     work.mkdir(parents=True, exist_ok=True)
     for tag, texts in (
         ("en", [each.english for each in sentences]),

@@ -1,4 +1,4 @@
-"""How the papers' other systems learn, and what they find most probable."""
+"""Training and greedy search of the papers' other systems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def learn(
     peak_rate: float,
     first_step: int = 0,
 ) -> list[float]:
-    """Adam for so many steps, each on the next batch; return the losses."""
+    """Train with Adam for `step_count` steps, each on the next batch; return the losses."""
 
     def backward() -> float:
         loss = loss_of(next(parts))
@@ -51,10 +51,10 @@ def descend(
     peak_rate: float,
     first_step: int = 0,
 ) -> list[float]:
-    """Adam for so many steps by the gradients that `backward` leaves; return the losses.
+    """Run Adam for `step_count` steps on the gradients that `backward` leaves; return the losses.
 
     Args:
-        first_step: where in the rate's course the first step is.
+        first_step: position of the first step in the learning-rate schedule.
     """
     optim = optimiser(network.train().parameters(), peak_rate)
     course: list[float] = []
@@ -72,26 +72,26 @@ def descend(
 def drawn(
     examples: Sequence[ExampleT], sizes: Sequence[int], room: int, generator: np.random.Generator
 ) -> Iterator[list[ExampleT]]:
-    """Batches of examples without end, each of `room` at most, padding included."""
+    """Endless batches of examples, each at most `room` in size with padding."""
     for part in batches(sizes, room, generator):
         yield [examples[i] for i in part]
 
 
 def padded_texts(texts: Sequence[Sequence[int]]) -> torch.Tensor:
-    """[B, L] from one end of sentence to the other; -1 behind it."""
+    """[B, L]: each text between two end-of-sentence tokens; -1 after the second."""
     rows = [torch.tensor([EOS, *text, EOS]) for text in texts]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
 
 
 def text_loss(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of [B, L, V] with [B, L], its labels smoothed; -1 is not counted."""
+    """Label-smoothed cross-entropy of [B, L, V] with [B, L]; -1 is ignored."""
     return functional.cross_entropy(
         logits.flatten(0, 1), wanted.flatten(), ignore_index=-1, label_smoothing=SMOOTHING
     )
 
 
 def continued(decoder: DecoderT, states: torch.Tensor, kept: Sequence[int]) -> Iterator[int]:
-    """The most probable pieces after those that are kept, until the sentence ends."""
+    """The greedy continuation of the kept pieces, until the sentence ends."""
     cache, given = decoder.open_cache(states), [EOS, *kept]
     while True:
         logits, _ = decoder.prefill(given, cache, 1, first_logits=len(given) - 1)

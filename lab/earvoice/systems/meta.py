@@ -1,8 +1,8 @@
-"""Han 2020, speech: a wait-k Transformer that hears one way, with and without meta-training.
+"""Han 2020, speech: a unidirectional wait-k Transformer, with and without meta-training.
 
 wMT is meta-trained on recognition, text translation and speech translation, then fine-tuned on
-speech translation; woMT takes as many gradients of speech translation alone. One vocabulary has the
-pieces of both languages, and one embedding is what is read and what is written.
+speech translation; woMT takes as many gradients of speech translation alone. Both languages share
+one vocabulary, and input and output share one embedding.
 """
 
 from __future__ import annotations
@@ -63,25 +63,25 @@ DECODER = DecoderConfig(layers=3, heads=4, ffn_width=576, tied_embeddings=True)
 LANGUAGES = (TargetLanguage("de", "<de>"), TargetLanguage("en", "<en>"))
 PIECES = 1500
 TURNS, TRANSLATED, SENTENCES = 1200, 400, 30_000
-"""Spoken turns that are recognised; how many of them are translated too; what is only read."""
+"""Spoken turns for recognition; how many of them for translation too; sentences of text."""
 LEARNED, HELD_OUT = 50, 150
-"""What is written in the end."""
+"""How many training and held-out turns are decoded in the end."""
 MOST_WORDS = 8
 META_STEPS, TUNE_STEPS = 900, 500
 ALPHA = 0.1
-"""Of equation 1."""
+"""The rate of equation 1."""
 PEAK_RATE = 1e-3
 FIRST_STEP = 1
 ROOM_STATES = 400
 WAIT_K = 5
 HEARD_STRIDE = 3
-"""States of 80 ms for each piece; of what is read it is one piece."""
+"""For speech, states of 80 ms per piece; for text the stride is one piece."""
 
 
 @dataclass(frozen=True)
 class Example:
     source: torch.Tensor
-    """[T, 80] of what is heard; [P] int64 pieces of what is read."""
+    """[T, 80] features of speech, or [P] int64 pieces of text."""
     tag: int
     pieces: Sequence[int]
 
@@ -112,7 +112,7 @@ def meta_config(pieces: int, target_pieces: int) -> ModelConfig:
 def encoded(
     network: SpeechTranslationModel, sources: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Return [B, S, d] states of what is all heard or all read, [B] their numbers, the stride."""
+    """Encode sources that are all speech or all text: [B, S, d] states, [B] numbers, the stride."""
     encoder = network.papers_encoder
     lengths = torch.tensor([len(source) for source in sources])
     padded = nn.utils.rnn.pad_sequence(list(sources), batch_first=True)
@@ -127,7 +127,7 @@ def encoded(
 
 
 def visible_states(tokens: int, states: int, stride: int) -> torch.Tensor:
-    """[1, L, S] bool: g(t) = (k + t - 1) s states for piece t; row 0 is before the language."""
+    """[1, L, S] bool: g(t) = (k + t - 1) s states for piece t; row 0 precedes the language tag."""
     numbers = torch.arange(tokens).clamp(min=1)
     return torch.arange(states) < stride * (WAIT_K + numbers[:, None] - 1)[None]
 
@@ -162,7 +162,7 @@ def meta_train(
     step_count: int,
     seed: int = 1,
 ) -> list[float]:
-    """At each step a task is drawn, and two batches of it."""
+    """Meta-train: each step draws a task, and two batches of it."""
     generator = np.random.default_rng(seed)
     parts = [batches_of(examples, generator) for examples in tasks]
     parameters = list(network.parameters())
@@ -179,9 +179,9 @@ def meta_train(
 def write(
     network: SpeechTranslationModel, features: torch.Tensor, tag: int
 ) -> list[tuple[int, float]]:
-    """Write one recording; return each piece, and the ms of audio heard by then.
+    """Decode one recording; return each piece, and the ms of audio heard by then.
 
-    The states of what has been heard are those of the whole recording, as nothing later is in them.
+    The encoder sees nothing later, so the states of a prefix are a prefix of all states.
     """
     states, _, stride = encoded(network, [features])
     tokens, written = [EOS, tag], list[tuple[int, float]]()
@@ -205,7 +205,7 @@ def write(
 
 
 def run(options: argparse.Namespace) -> None:
-    """Both trainings, what each has learned and what is held out, and the difference."""
+    """Run both trainings, score each on training and held-out turns, and compare them."""
     text = options.data / "text"
     turns = read_turns(text, "train", TURNS, MOST_WORDS)
     held_out = read_turns(text, "dev", HELD_OUT, MOST_WORDS)
@@ -264,7 +264,7 @@ def run(options: argparse.Namespace) -> None:
 def _trained(
     name: str, network: SpeechTranslationModel, tasks: Mapping[str, Sequence[Example]]
 ) -> list[float]:
-    """A meta-step takes two gradients."""
+    """Train for equally many gradients: a meta-step takes two."""
     target = tasks["speech translation"]
     if name == "woMT":
         return train(network, target, 2 * META_STEPS + TUNE_STEPS)

@@ -1,7 +1,7 @@
-"""Nguyen 2021: trained offline, used while speech goes on by (k, s, N), nothing trained again.
+"""Nguyen 2021: trained offline, used online by (k, s, N) without further training.
 
-The paper's hypothesis, that LSTMs bear short context better than a Transformer, is put to the test
-with two encoders of like size below the same decoder.
+The paper's hypothesis, that LSTMs cope with short context better than a Transformer, is tested with
+two encoders of similar size below the same decoder.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ UNITS: Mapping[str, tuple[Literal["bpe", "char"], int]] = {
 SETTINGS = tuple(product((100, 200), (10, 20), (3, 2, 1)))
 """Section 2.2: k and s in frames of 10 ms, N in pieces."""
 MAX_LENGTH_RATIO = 1.0
-"""Of the text's pieces to the encoder's states, into German."""
+"""Most pieces of German text per encoder state."""
 CTC_WEIGHT = 0.3
 PEAK_RATE = 2e-3
 ROOM_FRAMES = 6000
@@ -72,7 +72,7 @@ TURNS, HELD_OUT, STEPS = 400, 60, 250
 
 
 Example = tuple[torch.Tensor, Sequence[int], Sequence[int]]
-"""What is heard, [T, 80] normalised; its transcript and its translation in pieces."""
+"""Normalised features, [T, 80]; the pieces of the transcript and of the translation."""
 
 
 def nguyen_config(encoder: FamilyConfig, source_pieces: int, target_pieces: int) -> ModelConfig:
@@ -96,7 +96,7 @@ def train(
     peak_rate: float = PEAK_RATE,
     seed: int = 1,
 ) -> tuple[SpeechTranslationModel, list[float]]:
-    """Cross-entropy with the whole source, and CTC beside it.
+    """Train with cross-entropy on the whole source, and with CTC.
 
     Returns:
         The network, and the loss of each step.
@@ -126,7 +126,7 @@ def _loss(network: SpeechTranslationModel, examples: Sequence[Example]) -> torch
 
 
 class Schedule:
-    """Writes one source by (k, s, N); states of a prefix are computed once for all settings."""
+    """Decodes one source by (k, s, N); a prefix is encoded once for all settings."""
 
     def __init__(self, network: SpeechTranslationModel, features: torch.Tensor) -> None:
         decoder = network.decoder
@@ -139,8 +139,8 @@ class Schedule:
     def write(self, wait: int, stride: int, count: int) -> list[tuple[int, float]]:
         """Each piece, and the ms of audio heard by then (section 2.2, equations 1 to 4).
 
-        At step t g(t) = min{wait + (t - 1) stride, |X|} frames are encoded from the beginning, and
-        `count` pieces at most are written; an end of sentence before the end ends the step alone.
+        At step t, the first g(t) = min{wait + (t - 1) stride, |X|} frames are encoded, and at most
+        `count` pieces are written; an end of sentence before the source's end only ends the step.
         """
         whole, written = len(self._features), list[tuple[int, float]]()
         frames = min(wait, whole)
@@ -165,7 +165,7 @@ class Schedule:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Both encoders, both units: what was learned, the twelve settings, and the hypothesis."""
+    """Both encoders and both units: training, the twelve settings, and the hypothesis."""
     parts = read_parts(options.model)
     source = parts.source_vocabulary
     turns = read_turns(options.data / "text", "train", TURNS)
@@ -222,7 +222,7 @@ def _rows(
     turns: Sequence[Turn],
     which: str,
 ) -> list[np.ndarray]:
-    """Tell a row for each setting and offline; return the word errors of each turn, [turns]."""
+    """Report a row for each setting and offline; return the word errors of each turn, [turns]."""
     found = []
     for setting in (*SETTINGS, None):
         written = [
@@ -240,7 +240,7 @@ def _rows(
 def _costs(
     errors: Mapping[tuple[str, str], Sequence[np.ndarray]], turns: Sequence[Turn], which: str
 ) -> np.ndarray:
-    """What short context costs the Transformer beyond what it costs the LSTM: WER of each draw."""
+    """WER that short context costs the Transformer more than the LSTM, in each draw."""
     cost = {
         name: np.mean(errors[name, which][:-1], 0) - errors[name, which][-1] for name in ENCODERS
     }

@@ -1,7 +1,7 @@
 """Papi 2022: trained for wait-k against trained offline, over the shipped model's encoder.
 
-Five decoders learn the same batches and differ in the masks of their cross-attention alone; each
-is written with every k. What hears is loaded, and counts words, as the encoder service does it.
+Five decoders learn from the same batches and differ only in the masks of their cross-attention;
+each is decoded with every k. The encoder is loaded, and counts words, as in the encoder service.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TRAINED: Mapping[str, Sequence[int]] = {
     "k 7": (7,),
     "multi-path": (3, 5, 7),
 }
-"""The k of a training; one of several is drawn for each batch (Elbayad 2020)."""
+"""The k of each training; if there are several, one is drawn for each batch (Elbayad 2020)."""
 WRITTEN = (3, 5, 7, None)
 STEP_MS = 320
 DECODER = DecoderConfig(layers=3, heads=6, ffn_width=768, tied_embeddings=True)
@@ -55,7 +55,7 @@ TURNS, HELD_OUT, PIECES, STEPS = 1000, 100, 600, 300
 
 
 Example = tuple[torch.Tensor, Sequence[int], Sequence[int]]
-"""What is heard, [S, d] states; CTC's labels of them; the pieces that are to be written."""
+"""The [S, d] states of the source; their CTC labels; the target pieces."""
 
 
 def train(
@@ -65,7 +65,7 @@ def train(
     step_count: int,
     seed: int = 1,
 ) -> tuple[CachedDecoder, list[float]]:
-    """Cross-entropy, with one of the masks drawn for each batch, or with none.
+    """Train with cross-entropy, with one of the masks drawn for each batch, or with none.
 
     Returns:
         The decoder, and the loss of each step.
@@ -99,7 +99,7 @@ def _loss(
 
 
 def run(options: argparse.Namespace) -> None:
-    """Every training, written with every k, and what offline training gains at each."""
+    """Run every training, decode with every k, and report offline training's gain at each."""
     parts = read_parts(options.model)
     checkpoint = load_checkpoint(options.model)
     network = EncoderModel(checkpoint, load_speech_detector())

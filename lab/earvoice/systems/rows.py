@@ -1,7 +1,7 @@
-"""What a system has shown: rows of the results page, kept in its work folder.
+"""A system's results: rows of the results page, kept in its work folder.
 
 SYSTEM.differences.tsv   paired differences
-SYSTEM.tsv               a row a test set and setting; it comes last and says that all is done
+SYSTEM.tsv               a row per test set and setting; written last, so it marks completion
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from earvoice.runtime.files import atomic_write
 
 @dataclass(frozen=True)
 class Row:
-    """How well and how late a system writes a test set.
+    """Quality and latency of a system on a test set.
 
     Attributes:
-        trained: which of a system's trainings; empty where there is one.
+        trained: which of a system's trainings; empty if there is only one.
         written_with: the policy's parameters.
-        laal: nan where nothing was written, or nothing is known of when.
-        laal_unit: ``ms``, or ``words`` where words are read.
-        baseline_bleu: of the commonest training sentence every time.
+        laal: nan if nothing was written, or the times are unknown.
+        laal_unit: ``ms``, or ``words`` if the source is text.
+        baseline_bleu: BLEU of always writing the commonest training sentence.
     """
 
     system: str
@@ -77,7 +77,7 @@ def write_rows(
 
 
 def read_rows(work: Path) -> tuple[list[Row], list[Difference]]:
-    """Return the rows and differences of all systems in a folder, by their names."""
+    """Return the rows and differences of all systems in a folder, ordered by system name."""
     rows: list[Row] = []
     differences: list[Difference] = []
     for path in sorted(work.glob("*.tsv")):

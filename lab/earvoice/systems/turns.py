@@ -1,4 +1,4 @@
-"""Short turns of restaurant dialogues, spoken: what a system learns in minutes; and its scores."""
+"""Short spoken turns of restaurant dialogues, which a system learns in minutes; and its scores."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Turn:
     english: str
     german: str
     sound: Sound = field(default_factory=lambda: np.zeros(0, np.float32))
-    """[n] float32 at 16 kHz, of espeak-ng; nothing where words are the source."""
+    """[n] float32 at 16 kHz, by espeak-ng; empty if the source is text."""
 
     @property
     def duration_ms(self) -> float:
@@ -52,18 +52,18 @@ class Turn:
 
     @property
     def recording(self) -> Sound:
-        """With silence before and behind, as a microphone gives it."""
+        """The sound with silence before and after, as from a microphone."""
         return np.pad(self.sound, SILENCE_MS * SAMPLE_RATE_HZ // 1000)
 
 
 def read_turns(
     text: Path, split: Literal["train", "dev"], count: int, most_words: int = MOST_WORDS
 ) -> list[Turn]:
-    """Turns of few words, no two alike; none of dev is in train.
+    """Turns of few words, all different; none of dev is in train.
 
     Args:
         text: the folder of the texts.
-        count: so many, in an order drawn once for all.
+        count: how many, in a fixed random order.
     """
     known = {comparison_key(english) for english, _ in _pairs(text, "train", most_words)}
     pairs: dict[str, tuple[str, str]] = {}
@@ -81,7 +81,7 @@ def read_turns(
 
 
 def normalised_features(turns: Sequence[Turn]) -> tuple[FeatureNormalisation, list[torch.Tensor]]:
-    """[T, 80] of each, and the mean and deviation of all, by which they are normalised."""
+    """Each turn's features, [T, 80], and the mean and deviation of all that normalise them."""
     raw = [features_of(turn, FeatureNormalisation.identity()) for turn in turns]
     every = torch.cat(raw)
     normalisation = FeatureNormalisation(every.mean(0), every.std(0))
@@ -101,9 +101,9 @@ def _pairs(text: Path, split: str, most_words: int) -> Iterator[tuple[str, str]]
 
 
 class SystemReport:
-    """Prints what a system has shown, and keeps it for the results page.
+    """Prints a system's results, and keeps them for the results page.
 
-    The trivial baseline writes the commonest training sentence every time.
+    The trivial baseline always writes the commonest training sentence.
     """
 
     def __init__(
@@ -134,14 +134,14 @@ class SystemReport:
         written: str = "",
         lag_unit: Literal["ms", "words"] = "ms",
     ) -> np.ndarray:
-        """Take how a test set was written, by which training and with what.
+        """Add the texts written for a test set, with the training and the parameters used.
 
         Args:
-            lags: LAAL of each text; None of an empty one.
+            lags: LAAL of each text; None for an empty one.
 
         Returns:
-            BLEU of every draw, [R + 1], as of `Bootstrap.bleu`: the same sentences are drawn for
-            whatever is compared.
+            BLEU of every draw, [R + 1], as by `Bootstrap.bleu`: all results use the same draws of
+            sentences.
         """
         row, told, draws = self._score(test_set, texts)
         known = [lag for lag in lags if lag is not None]
@@ -163,7 +163,7 @@ class SystemReport:
         trained: str = "",
         written: str = "",
     ) -> np.ndarray:
-        """Take how turns were written: each piece, and when, in ms of audio; as `row`."""
+        """Like `row`, from the pieces written for each turn and their times in ms of audio."""
         lags_ms = [
             _lag_ms(each, vocabulary, turn) for each, turn in zip(pieces, turns, strict=True)
         ]
@@ -196,7 +196,7 @@ class SystemReport:
     def difference(
         self, compared: str, draws: np.ndarray, unit: Literal["BLEU", "WER"] = "BLEU"
     ) -> None:
-        """Take a paired difference in every draw, [R + 1]."""
+        """Add a paired difference, given in every draw, [R + 1]."""
         found = estimate(draws)
         report(f"{compared}: {unit} {found.value:+.1f}, 95 % {found.low:+.1f} to {found.high:+.1f}")
         self._differences.append(
@@ -210,7 +210,7 @@ class SystemReport:
 def _lag_ms(
     written: Sequence[tuple[int, float]], vocabulary: Vocabulary, turn: Turn
 ) -> float | None:
-    """LAAL over words, each there with its last piece; None where nothing is written."""
+    """LAAL over words, each timed by its last piece; None if nothing is written."""
     ends_ms = [
         time_ms
         for (_, time_ms), following in zip_longest(written, written[1:])
@@ -220,7 +220,7 @@ def _lag_ms(
 
 
 def spoken_lag_ms(ends_ms: Sequence[float], turn: Turn) -> float | None:
-    """LAAL of words, by when each was there, in ms of audio; None where there are none."""
+    """LAAL of words, from the time of each in ms of audio; None if there are none."""
     if not ends_ms:
         return None
     times_ms = [min(max(0.0, end_ms), turn.duration_ms) for end_ms in ends_ms]

@@ -1,4 +1,4 @@
-"""Wait-k as the services write it: the source grows, the policy says how much to commit."""
+"""Wait-k as in the services: the source grows, and the policy decides how much to commit."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 MOST_PIECES = 40
 
 Step = tuple[Heard, torch.Tensor, Sequence[int]]
-"""What is known of the source by then: counts, the [S, d] states, and the label of each."""
+"""The source at one step: counts, the [S, d] states, and the label of each."""
 
 
 @torch.inference_mode()
 def write(
     decoder: CachedDecoder, target: Vocabulary, steps: Sequence[Step], k: int | None
 ) -> list[tuple[Token, int]]:
-    """Each piece, and the index of its step; the last is all of the source, which k None is for."""
+    """Each piece and the index of its step; the last step has the whole source, as k None needs."""
     policy = WaitK(k or 1, "adaptive", inclusive=True)
     written: list[tuple[Token, int]] = []
     last = len(steps) - 1
@@ -54,7 +54,7 @@ def _continued(
     kept: Sequence[int],
     policy: WaitK | None,
 ) -> list[Token]:
-    """The most probable text after what is kept, as far as the policy looks."""
+    """The greedy continuation of the kept pieces, as far as the policy needs it."""
     new: list[Token] = []
     for piece in islice(continued(decoder, states, kept), MOST_PIECES - len(kept)):
         new.append(Token(piece, b"", target.starts_word(piece), ()))
@@ -64,9 +64,9 @@ def _continued(
 
 
 def hear(network: EncoderModel, sound: Sound, step_ms: float) -> list[Step]:
-    """What is known after each step of [n] float32 at 16 kHz; the labels are CTC's.
+    """The source after each step of [n] float32 at 16 kHz, with CTC's labels.
 
-    As the encoder service does it: everything so far is heard again at every step.
+    As in the encoder service, all audio so far is encoded again at every step.
     """
     features_of = network.open_features()
     step, parts = round(step_ms * SAMPLE_RATE_HZ / 1000), list[np.ndarray]()

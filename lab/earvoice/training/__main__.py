@@ -1,6 +1,6 @@
 """`python -m earvoice.training STEP`: from texts and recordings to a model.
 
-Each step goes on where it stopped. Minutes are of one core, over all starts together.
+An interrupted step continues where it stopped. Minutes are of one core, over all starts together.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def run_adopt(options: argparse.Namespace) -> None:
 
 
 def run_hear(options: argparse.Namespace) -> None:
-    """What the pretrained recogniser hears in recordings that lack words, case or commas."""
+    """Transcribe recordings that lack words, case or commas with the pretrained recogniser."""
     seconds = {
         path: soundfile.info(path).duration
         for clip, path in read_people(options.data / "speech")
@@ -160,7 +160,7 @@ def run_vocabulary(options: argparse.Namespace) -> None:
 
 
 def whole_clips(corpus: Path) -> list[Heard]:
-    """Without what the CTC branch alone hears: whether Pico is there makes no other vocabulary."""
+    """Train clips without the CTC branch's own, so that the vocabulary does not depend on Pico."""
     clips = read_clips(corpus, "train")
     return [clip for clip in clips if not clip.is_cut and not clip.key.startswith(BRANCH)]
 
@@ -193,7 +193,7 @@ def run_english(options: argparse.Namespace) -> None:
 
 
 def to_write(clips: Sequence[Heard]) -> list[Heard]:
-    """Those from which the layers for English learn: all are heard from the beginning."""
+    """The clips that the English layers learn from: those that start where the recording does."""
     return [
         clip
         for clip in clips
@@ -231,7 +231,7 @@ def translated(data: Path) -> list[Pair]:
 
 
 def run_encoder(options: argparse.Namespace) -> None:
-    """The encoder and its branch, by what the decoder for English makes of their states."""
+    """Train the encoder and its branch, through the frozen decoder for English."""
     source, target = vocabularies(options.corpus)
     config = model_config(len(source), len(target))
     decoder = english_decoder(options.run, target, config, attuned_share=0.0)
@@ -242,7 +242,7 @@ def run_encoder(options: argparse.Namespace) -> None:
 
 
 def run_labels(options: argparse.Namespace) -> None:
-    """The branch once more, by itself: the encoder is to stay as it is from now on."""
+    """Train the branch once more, alone: from now on the encoder is frozen."""
     source, _ = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
     clips = heard_by(encoder, sounds_of(options, BRANCH), options.run / "heard", options.seed)
@@ -251,7 +251,7 @@ def run_labels(options: argparse.Namespace) -> None:
 
 
 def run_upper(options: argparse.Namespace) -> None:
-    """The branch at last, with the upper layers of the encoder for itself."""
+    """Finally train the branch with its own copy of the encoder's upper layers."""
     source, _ = vocabularies(options.corpus)
     encoder = with_upper_layers(trained_encoder(options.run, source), DROPOUT)
     sounds = sounds_of(options, BRANCH)
@@ -261,7 +261,7 @@ def run_upper(options: argparse.Namespace) -> None:
 
 
 def run_attune(options: argparse.Namespace) -> None:
-    """English once more: the decoder has never read what the taught encoder hears."""
+    """Train English once more: the decoder has never read the trained encoder's states."""
     source, target = vocabularies(options.corpus)
     encoder = trained_encoder(options.run, source)
     clips = heard_by(encoder, sounds_of(options, BRANCH), options.run / "heard", options.seed)
@@ -277,7 +277,7 @@ def run_attune(options: argparse.Namespace) -> None:
 
 
 def sounds_of(options: argparse.Namespace, *more: str) -> Sounds:
-    """Recordings, and what the corpus has kept the sound of; of what is in other shards these."""
+    """Clips whose sound is available: recordings, synthesised, no speech, and shards in `more`."""
     clips = read_clips(options.corpus, "train", ("real-", "spoken-", "nothing-", *more))
     recordings = {clip.key: path for clip, path in read_people(options.data / "speech")}
     return Sounds(clips, recordings)
@@ -290,9 +290,9 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def run_scores(options: argparse.Namespace) -> None:
-    """Of the dev split, whole utterances, greedy: what a run is watched by.
+    """Print scores to monitor a run by: dev split, whole utterances, greedy.
 
-    From the corpus' states, which are the pretrained encoder's.
+    They use the corpus' states, which are the pretrained encoder's.
     """
     source, target = vocabularies(options.corpus)
     clips = read_clips(options.corpus, "dev")

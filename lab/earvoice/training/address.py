@@ -1,8 +1,8 @@
-"""Which translations say "you" as to a friend.
+"""Which translations use the familiar "you".
 
-English does not tell, and the texts do both: what a model learns of them is a "you" that changes
-from one sentence to the next. Where a translation is familiar its English is marked (side
-constraints, Sennrich 2016), and what nobody marks is translated as one speaks to a customer.
+English does not distinguish familiar from formal, and the texts have both: a model trained on them
+changes its form of address from sentence to sentence. So the English of familiar translations is
+marked (side constraints, Sennrich 2016), and unmarked English is translated formally.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FAMILIAR_WORDS = {
     "de": r"du|dich|dir|dein\w*|euch|euer|eure\w*",
     "es": r"tú|te|ti|tus?|tuy[oa]s?|contigo|vos|os|vosotr[oa]s|vuestr[oa]s?",
 }
-"""By language: the pronouns."""
+"""Familiar pronouns by language."""
 FAMILIAR_ENDINGS = {"es": r"(?!\w*mos\b)\w+(?:s|ste)"}
-"""Of verbs that need no pronoun, and of plurals, which stand beside any English."""
+"""Endings of familiar verbs without a pronoun; plurals share them, but occur with any English."""
 LEAST_TIMES, LEAST_SHARE = 2, 0.8
-"""Of the texts that a verb stands in, those whose English says "you"."""
+"""How many texts must contain a verb, and the share of them whose English must say "you"."""
 _YOU = re.compile(r"\byou(?:r|rs|rself|rselves)?\b", re.IGNORECASE)
 _FORMAL = re.compile(r"\busted(?:es)?\b", re.IGNORECASE)
 
 
 def familiar(pairs: Sequence[Pair], tag: str) -> set[int]:
-    """The places of pairs whose translation into a language says "you" as to a friend."""
+    """The indices of pairs whose translation into a language uses the familiar "you"."""
     if tag not in FAMILIAR_WORDS:
         return set()
     pronoun = _words(FAMILIAR_WORDS[tag])

@@ -1,4 +1,4 @@
-"""Teach the CTC branch beside the frozen encoder: which frames belong to which piece."""
+"""Train the CTC branch beside the frozen encoder: which frames belong to which piece."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 ROOM_FRAMES = 2500
 PEAK_RATE = 1.2e-3
 LAST_PEAK_RATE = 6e-4
-"""When the branch knows its labels already."""
+"""For a branch that is already trained."""
 UPPER_PEAK_RATE, JOINT_PEAK_RATE = 1.5e-4, 4e-4
-"""Of the upper layers, when they stand in the branch, and of the others then."""
+"""Once the branch has upper layers: theirs, and that of its other layers."""
 UPPER_LAYERS = 2
-"""Of the encoder, which the branch has for itself in the end."""
+"""How many of the encoder's last layers are copied into the branch in the end."""
 HALF_WAY_SHARE = 0.3
-"""Of the loss, what half of the layers label (Lee & Watanabe 2021)."""
+"""Share of the loss on labels after half of the layers (Lee & Watanabe 2021)."""
 LATE_FRAMES = 3
-"""What is said in the last ones before a cut is not yet to be labelled."""
+"""Pieces in this many last frames before a cut are not to be labelled yet."""
 DROPOUT = 0.1
 AVERAGE = 0.996
 
@@ -49,7 +49,7 @@ def with_branch(vocabulary: Vocabulary, dropout: float = 0.0) -> WhisperEncoder:
 def with_upper_layers(
     encoder: WhisperEncoder, dropout: float = 0.0, count: int = UPPER_LAYERS
 ) -> WhisperEncoder:
-    """The same encoder, whose branch has the last of its layers, as they are, for itself."""
+    """The same encoder, its branch extended by a copy of the encoder's last layers."""
     grown = copy.deepcopy(encoder)
     grown.config = replace(encoder.config, ctc=replace(encoder.config.ctc, upper_layers=count))
     grown.ctc = CtcBranch(grown.config, encoder.ctc.head.out_features, dropout)
@@ -60,19 +60,19 @@ def with_upper_layers(
 
 
 Labelled = tuple["Heard", list[int]]
-"""A clip and what it is to be labelled as."""
+"""A clip and its CTC labels."""
 Drawn = tuple[torch.Tensor, list[int]]
-"""Joined states [frames, 2 d], a part of them silenced, and their labels."""
+"""Joined states [frames, 2 d], partly masked, and their labels."""
 
 
 def labelled(
     clips: Sequence[Heard], vocabulary: Vocabulary, encoder: WhisperEncoder | None = None
 ) -> list[Labelled]:
-    """The clips whose words are known and have room in their frames.
+    """The clips whose words are known and fit into their frames.
 
     Args:
-        encoder: hears where each piece of a whole clip is; without it clips that are cut are left
-            out. Of these the pieces are told that are heard in what is left.
+        encoder: aligns the pieces of whole clips, so that a cut clip is labelled with the pieces
+            that remain in it; without it, cut clips are left out.
     """
     whole = {clip.key: clip for clip in clips if not clip.is_cut and not clip.is_worsened}
     found = []
@@ -103,7 +103,7 @@ def piece_frames(log_probs: np.ndarray, labels: Sequence[int]) -> list[int]:
         log_probs: [T, V + 1], blank last.
 
     Returns:
-        Nothing where the frames are too few.
+        Empty if there are too few frames.
     """
     repeated = sum(a == b for a, b in pairwise(labels))
     if not labels or len(labels) + repeated > len(log_probs):
@@ -133,11 +133,11 @@ def piece_frames(log_probs: np.ndarray, labels: Sequence[int]) -> list[int]:
 
 
 class CtcTrainer(Trainer["Sequence[Drawn]"]):
-    """The branch learns from clips whose words are known; the encoder's states are as they are.
+    """Trains the branch on clips whose words are known; the encoder is frozen.
 
     Args:
-        encoder: with a branch for these pieces; the clips' states are its own.
-        peak_rate: the highest at which it learns, but for upper layers that are its own.
+        encoder: with a branch for these pieces; the clips' states must be this encoder's.
+        peak_rate: of the learning rate, for all of the branch but its upper layers.
     """
 
     losses: ClassVar[tuple[str, ...]] = ("half way", "CTC")
@@ -190,7 +190,7 @@ class CtcTrainer(Trainer["Sequence[Drawn]"]):
 
 
 def masked(joined: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
-    """Up to three stretches of 0.4 s are silenced (SpecAugment, Park 2019, over time alone)."""
+    """Mask up to three stretches of at most 0.4 s (SpecAugment, Park 2019, over time alone)."""
     for _ in range(generator.integers(0, 4)):
         begin = generator.integers(0, len(joined))
         joined[begin : begin + generator.integers(1, 11)] = 0

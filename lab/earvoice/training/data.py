@@ -1,4 +1,4 @@
-"""Clips with their states, in batches of like lengths."""
+"""Clips with their states, in batches of similar lengths."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ JOIN = 2
 HEARD_COLUMNS = 3
 FRAME_SAMPLES = JOIN * SAMPLE_RATE_HZ // 50
 PHRASES = 2
-"""Of each recording whose words are known."""
+"""Number drawn from each recording whose words are known."""
 WORSE = {"noise_share": 0.65, "least_snr_db": 0.0}
-"""In more noise than the decoder hears recordings; synthesised speech is as the corpus has it."""
+"""For recordings, more noise than in the decoder's training; synthesised speech stays unchanged."""
 
 
 @dataclass(kw_only=True)
 class Heard(Clip):
-    """A clip and where its states are."""
+    """A clip and the location of its states."""
 
     shard: np.ndarray
     begin: int
     states: int
     frames: int
     sound: np.ndarray | None = None
-    """[n] int16 at 16 kHz where the shard keeps it: of what a synthesiser said, and of nothing."""
+    """[n] int16 at 16 kHz if the shard keeps it: for synthesised speech and for no speech."""
 
     @property
     def joined(self) -> int:
         return self.states // JOIN
 
     def load(self) -> torch.Tensor:
-        """[joined frames, 2 d] float32 with the silence after the sound."""
+        """[joined frames, 2 d] float32, including the silence after the sound."""
         part = np.asarray(self.shard[self.begin : self.begin + self.states], dtype=np.float32)
         return torch.from_numpy(part).view(-1, JOIN * part.shape[1])
 
 
 def read_heard(table: Path) -> dict[str, tuple[str, float]]:
-    """What the teacher heard: by clip, the words and a token's mean log-probability."""
+    """The teacher's transcripts: by clip, the words and the mean log-probability of a token."""
     if not table.exists():
         return {}
     with table.open(encoding="utf-8", newline="") as stream:
@@ -76,7 +76,7 @@ def read_heard(table: Path) -> dict[str, tuple[str, float]]:
 
 
 def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> list[Heard]:
-    """The clips of a split whose shards are there; English is filled in from the teacher."""
+    """A split's clips, from the shards that exist; missing English comes from the teacher."""
     heard = read_heard(corpus / "heard.tsv")
     clips = []
     for table in sorted((corpus / "states").glob("*.jsonl")):
@@ -108,7 +108,7 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
 
 
 def batches(sizes: Sequence[int], room: int, generator: np.random.Generator) -> Iterator[list[int]]:
-    """Indices in batches whose padded size is at most `room`, in an order drawn anew, for ever."""
+    """Endless batches of indices, at most `room` each with padding, in a new order every pass."""
     while True:
         order = np.argsort(np.asarray(sizes) * generator.uniform(0.9, 1.1, len(sizes)))
         parts: list[list[int]] = []
@@ -126,10 +126,10 @@ def batches(sizes: Sequence[int], room: int, generator: np.random.Generator) -> 
 
 
 class Sounds:
-    """What the clips sound like, recordings each time in another way.
+    """The sound of clips; recordings are degraded differently each time.
 
     Args:
-        recordings: the files of the clips that have not kept their sound, by their keys.
+        recordings: by key, the files of the clips whose shards do not keep the sound.
     """
 
     def __init__(self, clips: Sequence[Heard], recordings: Mapping[str, Path]) -> None:
@@ -152,7 +152,7 @@ class Sounds:
         return np.asarray(kept, dtype=np.float32) / np.float32(INT16_SCALE)
 
     def drawn(self, index: int, generator: np.random.Generator) -> Sound:
-        """A recording worsened, another clip as it is."""
+        """A recording is degraded, any other clip is unchanged."""
         sound = self.undisturbed(index)
         if not self.is_recording(index):
             return sound
@@ -160,11 +160,11 @@ class Sounds:
 
 
 def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -> list[Heard]:
-    """The clips with this encoder's states: as they are and cut; recordings worsened, in phrases.
+    """The clips with this encoder's states: whole and cut; recordings also degraded and in phrases.
 
     Args:
-        folder: where the states are kept, part by part; those of another encoder, or of other
-            clips, make way.
+        folder: where the states are kept, part by part; states of another encoder, or of other
+            clips, are deleted first.
     """
 
     def ways(index: int) -> Iterator[Heard]:
@@ -201,7 +201,7 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
 
 
 def digest_of(tensors: Mapping[str, torch.Tensor], clips: Iterable[Clip]) -> str:
-    """Tells apart what is computed from these weights and clips."""
+    """A digest that identifies what is computed from these weights and clips."""
     digest = hashlib.sha256("\n".join(clip.key for clip in clips).encode())
     for tensor in tensors.values():
         digest.update(tensor.numpy().tobytes())
@@ -209,7 +209,7 @@ def digest_of(tensors: Mapping[str, torch.Tensor], clips: Iterable[Clip]) -> str
 
 
 def _make_way(folder: Path, digest: str) -> None:
-    """Leave a folder with nothing in it that is of anything else."""
+    """Empty a folder unless its content has this digest."""
     known = folder / "digest"
     if known.exists() and known.read_text() != digest:
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""Sequence-level distillation (Kim 2016): what a text model translates is learned."""
+"""Sequence-level distillation (Kim 2016): learn from the translations of a text model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def translations(
     """Translate texts with any `transformers` text model, in the order given.
 
     Args:
-        folder: a checkpoint; nothing is fetched, and no code of it is run.
-        languages: source and target in the tokenizer's own codes, where it needs them.
+        folder: a checkpoint; nothing is downloaded, and no code in it is run.
+        languages: source and target in the tokenizer's own codes, if it needs them.
     """
     tokenizer: Any = AutoTokenizer.from_pretrained(folder, **FROM_THIS_FOLDER)
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(

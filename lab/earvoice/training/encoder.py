@@ -1,4 +1,4 @@
-"""Teach the encoder accents, lines and noise, through a decoder that stays as it is."""
+"""Train the encoder on accents, telephone lines and noise, through a frozen decoder."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ MOST_TOKENS = 110
 
 @dataclass(frozen=True)
 class EncoderRecipe:
-    """What a step is made of."""
+    """Settings of the training."""
 
     peak_rate: float = 1e-4
     ctc_peak_rate: float = 3e-4
-    """Of the branch beside the encoder."""
+    """For the CTC branch."""
     room_frames: int = 6000
     """Feature frames of 10 ms in a step, padding included."""
     foretold_share: float = 0.5
-    """Of the loss of recordings: what is wanted is what the decoder would write of the undisturbed
-    recording as the pretrained encoder hears it, piece by piece (Hinton 2015)."""
+    """Share of the recordings' loss whose targets are, piece by piece, the decoder's distributions
+    for the undegraded recording and the pretrained encoder (Hinton 2015)."""
     ctc_share: float = 0.3
-    """How much a label's loss weighs beside a piece's."""
+    """Weight of a CTC label's loss relative to a piece's."""
     average: float = 0.996
-    """Share that the average of all weights keeps at each step."""
+    """Decay of the moving average of the weights, per step."""
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """A clip in a step: as it is heard this time, and what is to be written of it."""
+    """A clip in a step: its sound this time, and the text to be written."""
 
     index: int
     sound: Sound
@@ -58,12 +58,12 @@ class Utterance:
 
 
 class EncoderTrainer(Trainer["Sequence[Utterance]"]):
-    """Encoder and CTC branch learn from the losses of a decoder and of CTC.
+    """Trains encoder and CTC branch by the losses of a decoder and of CTC.
 
     Args:
-        encoder: as it was pretrained, and its branch.
-        decoder: for English; it stays as it is.
-        sounds: of recordings, and of clips that have kept theirs.
+        encoder: the pretrained one, with its branch.
+        decoder: for English; frozen.
+        sounds: of recordings, and of clips whose shards keep the sound.
     """
 
     losses: ClassVar[tuple[str, ...]] = ("pieces", "CTC")
@@ -101,14 +101,14 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
             yield [self._utterance(self._chosen[place], generator) for place in part]
 
     def backward(self, drawn: Sequence[Utterance]) -> np.ndarray:
-        # The CPU's fused attention takes longer to differentiate than its parts.
+        # On a CPU, the backward pass of fused attention is slower than that of its parts.
         with sdpa_kernel(SDPBackend.MATH):
             pieces, ctc = self.losses_of(drawn)
             torch.autograd.backward(pieces + self.recipe.ctc_share * ctc)
         return np.array([pieces.item(), ctc.item()])
 
     def losses_of(self, utterances: Sequence[Utterance]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The decoder's mean loss of a piece or end, and CTC's of a label."""
+        """The decoder's mean loss per piece or end, and the CTC loss per label."""
         heard = _encoded(self.encoder, [u.sound for u in utterances])
         tokens, wanted = self._tokens(utterances)
         with mixed_precision():
@@ -149,7 +149,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
 
     @torch.no_grad()
     def _told(self, utterances: Sequence[Utterance]) -> dict[int, torch.Tensor]:
-        """By row of a recording: [pieces and end, V] what was foretold of each."""
+        """The teacher's distributions, [pieces and end, V], by the row of each recording."""
         rows = [row for row, u in enumerate(utterances) if self.sounds.is_recording(u.index)]
         new = [utterances[row] for row in rows if utterances[row].index not in self._foretold]
         if new:

@@ -1,8 +1,8 @@
 """`make evaluate-model`: a row for each test set, streaming through the services.
 
-Every set is translated by `earvoice evaluate`, which goes on where it stopped. "begun" is the
-percentage of captions in which something is written for the first word that was said, "right" that
-in which it is this word; of what has no speech words are counted.
+Every set is translated by `earvoice evaluate`, which continues where it stopped. "begun" is the
+percentage of captions that have something for the first word spoken, "right" of those that have
+this very word among their first three; for sets without speech, the words written are counted.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ SETS = (
     ("joined", "de"),
 )
 SILENT_SETS = ("nothing", "languages")
-"""Nobody says a word of English."""
+"""Sets without any English speech."""
 FIRST_WORDS = 3
 EARVOICE = Path(sys.executable).with_name("earvoice")
 
 
 def read_scores(run: Path) -> defaultdict[tuple[str, str], str]:
-    """What `scores.tsv` of a run's folder says: metric and clock to value; others are empty."""
+    """Scores from a run's `scores.tsv`: metric and clock to value; empty if missing."""
     with (run / "scores.tsv").open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t")
         numbers = {(row["metric"], row["clock"]): f"{float(row['value']):.1f}" for row in rows}
@@ -66,7 +66,7 @@ def lines(path: Path) -> list[str]:
 
 
 def predictions(folder: Path) -> list[str]:
-    """What was written for each input, in their order."""
+    """The text written for each input, in the inputs' order."""
     records = sorted(
         map(json.loads, lines(folder / "instances.log")), key=lambda record: int(record["index"])
     )
@@ -74,10 +74,10 @@ def predictions(folder: Path) -> list[str]:
 
 
 def first_words(written: Sequence[str], said: Sequence[str]) -> tuple[float, float]:
-    """Percentages of inputs: the first word has a counterpart; it is among the first three."""
+    """Percentages of inputs whose first word has a counterpart; has it among the first three."""
     begun = right = 0
     for given, wanted in zip(map(plain_words, written), map(plain_words, said), strict=True):
-        # A word that was left out costs an error more than if nobody had said it.
+        # If the first word was left out, dropping it from the reference saves an error.
         begun += count_errors(given, wanted) <= count_errors(given, wanted[1:])
         right += wanted[0] in given[:FIRST_WORDS]
     return 100 * begun / len(said), 100 * right / len(said)

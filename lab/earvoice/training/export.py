@@ -1,4 +1,4 @@
-"""From what was trained to a checkpoint that the services load."""
+"""Make a checkpoint that the services load from what a run has trained."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAME = "earvoice-en-x-small"
 VERSION = "23"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
-"""Of Whisper's layers in those for English."""
+"""Share of Whisper's weights in the layers for English."""
 TRANSLATIONS_FILE = "translations.pt"
 ENGLISH_FILE = "english.pt"
 CTC_FILE = "ctc.pt"
@@ -40,29 +40,29 @@ LABELS_FILE = "labels.pt"
 UPPER_FILE = "upper.pt"
 ATTUNED_FILE = "attuned.pt"
 TAUGHT_SHARE = 0.8
-"""Of the taught encoder in what is exported; the rest is the pretrained one."""
+"""Share of the trained encoder in the exported one; the rest is the pretrained one."""
 UPPER_SHARE = 0.6
-"""Of the branch that has learned with upper layers of its own; the rest is the one before."""
+"""Share of the branch trained with its own upper layers; the rest is the branch before that."""
 ATTUNED_SHARE = 0.2
-"""Of the decoder for English that has read the taught encoder; the rest is the one before."""
+"""Share of the English decoder trained on the trained encoder; the rest is the one before that."""
 TAGS = tuple(f"<{tag}>" for tag in (SOURCE_LANGUAGE, *TARGET_LANGUAGES))
 LEAST_EMPTY_PROBABILITY = 0.97
-"""Of the sounds in which nobody says anything in English nearly all are surer."""
+"""For nearly all sounds without English speech, the probability of an empty text is higher."""
 TRANSLATION_POLICY = "local_agreement:n=2,compared_tokens=12,held_words=1"
 CAPTION_POLICY = "edatt:alpha=0.25,patience_states=20"
 SEGMENT_MS = 640
-"""Words come earlier than with 800 ms, and are as good."""
+"""Words come earlier than with 800 ms, at equal quality."""
 LOOKAHEAD_MS = 2560
-"""Captions of dev are as good as when all is heard anew; with half of it they are not quite."""
+"""On dev, captions are as good as with everything re-encoded; with half of it not quite."""
 LANGUAGES = (
     *(TargetLanguage(tag, f"<{tag}>", TRANSLATION_POLICY) for tag in TARGET_LANGUAGES),
     TargetLanguage(SOURCE_LANGUAGE, f"<{SOURCE_LANGUAGE}>", CAPTION_POLICY),
 )
-"""Who asks for no language gets the first."""
+"""The first is the default."""
 
 
 def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
-    """Whisper `tiny`, its decoder with our pieces, our CTC branch."""
+    """Whisper `tiny` with our pieces in the decoder and our CTC branch."""
     return ModelConfig(
         NAME,
         VERSION,
@@ -81,23 +81,23 @@ def model_config(source_pieces: int, target_pieces: int) -> ModelConfig:
 
 
 def with_pivot(config: ModelConfig, target: Vocabulary) -> ModelConfig:
-    """English with layers of its own, the other languages translated from what it writes."""
+    """English gets its own layers, the other languages are translated from the English text."""
     own = (target.id_of(f"<{SOURCE_LANGUAGE}>"),)
     decoder = replace(config.decoder, own_layers=own, pivot_layers=PIVOT_LAYERS)
     return replace(config, decoder=decoder)
 
 
 def with_shortlist(config: ModelConfig) -> ModelConfig:
-    """As it is exported: training writes translations from all pieces."""
+    """Only for export: in training, translations may use all pieces."""
     return replace(config, decoder=replace(config.decoder, shortlist=True))
 
 
 def adopt(model: Path, corpus: Path, run: Path) -> None:
-    """Let a run go on from a checkpoint's weights and vocabularies, with a fresh optimiser.
+    """Start a run from a checkpoint's weights and vocabularies, with a fresh optimiser.
 
     Raises:
         CheckpointError: the checkpoint is damaged, or of another shape.
-        FileExistsError: the run has begun.
+        FileExistsError: the run has already begun.
     """
     steps = CTC_FILE, ENGLISH_FILE, TRANSLATIONS_FILE, ENCODER_FILE
     for name in (*steps, LABELS_FILE, UPPER_FILE, ATTUNED_FILE):
@@ -122,7 +122,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     if branch_shape == shapes[-1]:
         _begin(run / UPPER_FILE, "branch", branch)
     given = network.decoder.state_dict()
-    # Taught already, and nearer to the pretrained one, as it is exported.
+    # Already trained, and already interpolated towards the pretrained one at its export.
     _begin(run / ENCODER_FILE, "encoder", _without_upper(network.encoder.state_dict()))
     (start,) = (f"own.{token}." for token in parts.config.decoder.own_layers)
     given.pop("shortlist", None)
@@ -134,7 +134,7 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
 
 
 def _without_upper(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """What a branch, or an encoder, has without the layers that are the branch's own."""
+    """The state of a branch or an encoder without the branch's own upper layers."""
     return {
         name: tensor
         for name, tensor in state.items()
@@ -147,14 +147,14 @@ def _begin(path: Path, part: str, state: dict[str, torch.Tensor]) -> None:
 
 
 def _is_adopted(kept: dict[str, Any]) -> bool:
-    """Whether a part is a checkpoint's, so as near to the pretrained one as it is to be."""
+    """Whether a part is from a checkpoint, so already interpolated with the pretrained one."""
     return not kept["step"]
 
 
 def between(
     first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], share: float
 ) -> dict[str, torch.Tensor]:
-    """Weights on the way from the first to the second, this share of it (Wortsman 2022)."""
+    """Interpolate weights: 0 gives the first, 1 the second (Wortsman 2022)."""
     return {name: torch.lerp(first[name], second[name], share) for name in first}
 
 
@@ -165,13 +165,13 @@ def english_decoder(
     attuned_share: float = ATTUNED_SHARE,
     dropout: float = 0.0,
 ) -> TransformerDecoder:
-    """For English alone, its layers nearer to the pretrained ones than was learned.
+    """The English decoder, its layers interpolated from the trained towards the pretrained ones.
 
     Args:
         config: `model_config`.
-        attuned_share: how far to what the taught encoder's states have taught it; with 0 it reads
-            those of the pretrained one.
-        dropout: where it goes on learning.
+        attuned_share: share of the weights trained on the trained encoder's states; 0 gives a
+            decoder for the pretrained encoder's.
+        dropout: for further training.
     """
     kept = torch.load(run / ENGLISH_FILE, weights_only=True)
     state = kept["average"]
@@ -192,13 +192,13 @@ def exported_decoder(
     also: Sequence[Path] = (),
     attuned_share: float = ATTUNED_SHARE,
 ) -> TransformerDecoder:
-    """What the run has learned in all languages.
+    """The run's trained decoder for all languages.
 
     Args:
         config: `with_pivot`.
-        also: runs that began alike and drew other texts; translations are the mean of them all
-            (Wortsman 2022).
-        attuned_share: of English; see `english_decoder`.
+        also: runs with the same start and another seed; the weights for translation are averaged
+            over all runs (Wortsman 2022).
+        attuned_share: for English; see `english_decoder`.
     """
     learned = [
         torch.load(each / TRANSLATIONS_FILE, weights_only=True)["average"] for each in (run, *also)
@@ -226,11 +226,11 @@ def trained_encoder(
     taught_share: float = TAUGHT_SHARE,
     dropout: float = 0.0,
 ) -> WhisperEncoder:
-    """What the run has learned: the branch, and the encoder if it was taught.
+    """The run's trained branch, and its encoder if that was trained.
 
     Args:
-        taught_share: how far from the pretrained weights to the taught ones; with 0 the branch is
-            the one that has learned from the pretrained encoder's states.
+        taught_share: share of the trained weights in the encoder; the rest is pretrained. With 0
+            the branch is the one trained on the pretrained encoder's states.
         dropout: of the branch.
     """
     encoder = with_branch(source, dropout)
@@ -246,7 +246,7 @@ def trained_encoder(
 
 
 def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
-    """The same, its branch partly what it has learned with upper layers of its own."""
+    """The trained encoder, its branch interpolated towards the one with its own upper layers."""
     encoder = with_upper_layers(trained_encoder(run, source))
     if (run / UPPER_FILE).exists():
         kept = torch.load(run / UPPER_FILE, weights_only=True)
@@ -256,7 +256,7 @@ def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
 
 
 def shortlist_of(texts: Iterable[str], target: Vocabulary) -> torch.Tensor:
-    """[V] 1 for the pieces of these translations, for bytes and the end; 0 for others."""
+    """[V]: 1 for the pieces of these translations, bytes and the end; 0 for others."""
     listed = {EOS, *(i for i, piece in enumerate(target.pieces) if piece.startswith("<0x"))}
     for text in texts:
         listed.update(target.encode(text))
@@ -271,10 +271,10 @@ def export(
     directory: Path,
     also: Sequence[Path] = (),
 ) -> None:
-    """Write what the run has learned, what translations are made of in 8 bits.
+    """Write the run's checkpoint; the matrices used for translation are in 8 bits.
 
     Args:
-        translations: texts whose pieces are the shortlist.
+        translations: texts whose pieces form the shortlist.
         also: see `exported_decoder`.
     """
     config = with_pivot(model_config(len(source), len(target)), target)

@@ -1,4 +1,4 @@
-"""Greedy decoding of a padded batch, keys and values kept: for teachers and for measuring."""
+"""Greedy decoding of a padded batch, with cached keys and values: for teachers and scores."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def greedy(
     most_tokens: int = 150,
     allowed: torch.Tensor | None = None,
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """The likeliest next token, one after another.
+    """Append the likeliest next token until the end.
 
     Args:
         decoder: ours, with or without learned positions.
         memory: [B, S, d] states.
-        lengths: [B] int64 states of each.
-        prompts: for each the tokens that it begins with, equally many, of one language.
+        lengths: [B] int64 number of states of each.
+        prompts: the first tokens of each hypothesis, equally many, of one language.
         end: the token that ends a hypothesis.
-        most_tokens: a hypothesis that is longer is cut.
+        most_tokens: longer hypotheses are cut.
         allowed: [V] bool, tokens that may be written.
 
     Returns:
-        Tokens without prompt and end, and their log-probabilities, that of the end last.
+        Tokens without prompt and end, and their log-probabilities, the end's last.
     """
     batch = memory.shape[0]
     stack = decoder.stack_of(prompts[0])

@@ -1,4 +1,4 @@
-"""Meta-training (Finn 2017), as Han 2020, section 2.2, has it: equations 1 and 2."""
+"""Meta-training (Finn 2017) as in Han 2020, section 2.2, equations 1 and 2."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def meta_backward(
     meta_test: Callable[[], torch.Tensor],
     rate: float,
 ) -> float:
-    """Leave in `grad` what an optimiser is to descend by; the parameters stay as they are.
+    """Leave the meta-gradient in `grad`, for an optimiser; the parameters stay unchanged.
 
     Equation 1 makes auxiliary parameters, one step of `rate` down the loss of `meta_train`;
-    equation 2 descends by the gradient of `meta_test` at them, by no derivative of equation 1.
+    equation 2 takes the gradient of `meta_test` there, without differentiating equation 1.
 
     Returns:
         The loss of `meta_test` at the auxiliary parameters.

@@ -1,7 +1,7 @@
-"""English as a recogniser may write it: another word that sounds nearly the same, a comma missed.
+"""English as a recogniser may write it: a word that sounds similar, a missing comma.
 
-Translations are learned from what people wrote, and read what was heard, in which one word of ten
-is another. Where training has such words too, those around them are trusted more (Sperber 2017).
+Translation is trained on written text but applied to recognised text, in which one word of ten is
+wrong. With such errors in training, a model relies more on the surrounding words (Sperber 2017).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     Sound = tuple[str, ...]
 
 WORD_SHARE, COMMA_SHARE = 0.08, 0.3
-"""Of the words that are no names: another; of the commas: none, or a full stop."""
+"""Share of words (not names) that are replaced; of commas dropped or turned into full stops."""
 LEAST_TIMES = 3
-"""What stands in fewer texts is nothing that a recogniser would take another word for."""
+"""A recogniser is assumed not to write words that occur in fewer texts."""
 _WORD = re.compile(r"(?<![\w'])[a-z](?:[a-z']*[a-z])?(?![\w'])")
 _COMMA = re.compile(r", (\w)")
 
 
 def said_often(texts: Iterable[str]) -> dict[str, int]:
-    """How many texts each word stands in that is no name, where these are some."""
+    """In how many texts each lower-case word occurs, if in at least `LEAST_TIMES`."""
     counts = Counter(word for text in texts for word in {*_WORD.findall(text)})
     return {word: count for word, count in sorted(counts.items()) if count >= LEAST_TIMES}
 
 
 class Misheard:
-    """Writes what may be heard instead of a text.
+    """Simulates recognition errors in a text.
 
     Args:
-        counts: the words that may be heard, and how often each is.
+        counts: the words that may be substituted, and their frequencies.
         sounds: phonemes of each of them.
     """
 
@@ -72,12 +72,12 @@ class Misheard:
         return _COMMA.sub(comma, _WORD.sub(word, text))
 
     def _find_others(self, word: str) -> tuple[list[str], list[int]]:
-        """What sounds nearly alike; how often it and those before it are said together."""
+        """Words that sound similar, and their cumulative frequencies."""
         parts = _parts(self._sounds.get(word, ()))
         found = sorted({other for part in parts for other in self._alike.get(part, ())} - {word})
         return found, list(accumulate(self._counts[other] for other in found))
 
 
 def _parts(sound: Sound) -> set[Sound]:
-    """All of it, and all but one phoneme: what sounds nearly alike has one of them in common."""
+    """The sound, and the sound without each phoneme: similar sounds have one of these in common."""
     return {sound, *(sound[:i] + sound[i + 1 :] for i in range(len(sound)))} - {()}

@@ -1,4 +1,4 @@
-"""How well held-out clips are written: word error rate of English, BLEU of the rest."""
+"""Scores on held-out clips: word error rate for English, BLEU for the other languages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(
     """What the decoder writes, greedily.
 
     Args:
-        sources: of each clip [S, d] states, for another language [P] English pieces and the end.
+        sources: [S, d] states of each clip; for other languages [P] English pieces and the end.
     """
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     prompt = (EOS, vocabulary.id_of(f"<{tag}>"))

@@ -1,4 +1,4 @@
-"""The pretrained recogniser's words: where there is no transcript, and for case and commas."""
+"""The pretrained recogniser as a teacher: for missing transcripts, and for case and commas."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 BATCH_CLIPS = 24
 TAIL_MS = 4000
-"""Silence after the sound: with less it begins again at the end."""
+"""Silence after the sound: with less, Whisper begins again at the end."""
 WHISPER_END = 50256
 WHISPER_PROMPT = (50257, 50362)
-"""Start of a transcript, and that no times are wanted."""
+"""Start of a transcript; no timestamps."""
 WHISPER_DECODER = DecoderConfig(
     layers=4,
     heads=6,
@@ -82,7 +82,7 @@ def whisper_shape(target_pieces: int) -> ModelConfig:
 
 
 def loops(text: str) -> bool:
-    """Whether some words come three times in a row."""
+    """Whether one to six words are repeated three times in a row."""
     return re.search(r"\b(\w+(?:\W+\w+){0,5})(?:\W+\1\b){2,}", text.lower()) is not None
 
 
@@ -91,7 +91,7 @@ def words_of(text: str) -> list[str]:
 
 
 def recased(transcript: str, heard: str) -> str:
-    """A transcript's words with the case and punctuation of what was heard, where both agree."""
+    """A transcript with the case and punctuation of what was heard, where the words agree."""
     said = transcript.split()
     pieces = heard.split()
     theirs = ["".join(words_of(piece)) for piece in pieces]
@@ -110,7 +110,7 @@ def agreement(transcript: str, heard: str) -> float:
 
 
 def english_of(transcript: str, heard: str, mean_log_probability: float) -> str | None:
-    """The caption to learn; None where nobody knows it well enough."""
+    """The caption to learn; None where it is too uncertain."""
     if not transcript:
         sure = mean_log_probability >= _LEAST_LOG_PROBABILITY and len(words_of(heard)) > 1
         return heard if sure and not loops(heard) else None
@@ -133,7 +133,7 @@ def _is_written(transcript: str) -> bool:
 
 
 def hear(items: Sequence[tuple[Clip, Path]], table: Path) -> None:
-    """Write what the pretrained network hears in each clip, and how sure it is of a token."""
+    """Write the pretrained network's transcript of each clip and its mean token log-probability."""
     encoder, decoder = pretrained_encoder(TAIL_MS), pretrained_decoder()
     allowed = torch.arange(decoder.embed_tokens.num_embeddings) <= WHISPER_END
     drop_torn_line(table)

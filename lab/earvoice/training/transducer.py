@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BLANK = EOS
 """The end of what a step writes."""
 _NEVER = -1e30
-"""Of what no alignment does; with -inf the gradient of a sum would be no number."""
+"""Log-probability of the impossible; with -inf, the gradient of a sum would be nan."""
 
 Text = tuple[int, ...]
 
@@ -32,8 +32,8 @@ def align(
     """Sum over all alignments, forwards and backwards.
 
     Args:
-        logits: [B, N, U + 1, V], of what follows at each node.
-        text: [B, U] int64, padded with anything.
+        logits: [B, N, U + 1, V], for the next output at each node.
+        text: [B, U] int64, padded with any value.
         steps: [B] int64 of each source, 1 to N.
         lengths: [B] int64 of each text, 0 to U.
 
@@ -45,7 +45,7 @@ def align(
     batch, count, nodes = logits.shape[:3]
     whole = logits.logsumexp(-1)
     valid = torch.arange(count, device=text.device) < steps[:, None]
-    # What is beyond the last step costs nothing and leads nowhere.
+    # Beyond a source's last step, blanks cost nothing and lead nowhere.
     blank = (logits[..., BLANK] - whole).masked_fill(~valid[..., None], 0.0)
     wanted = text[:, None, :, None].expand(-1, count, -1, -1)
     piece = logits[:, :, :-1].gather(-1, wanted)[..., 0] - whole[:, :, :-1]
@@ -73,7 +73,7 @@ def align(
 def expected_lag(written: torch.Tensor, steps: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """The expected average lagging of each text, [B] float64 in steps.
 
-    Piece u of U is due when u/U of the N steps are heard; what is sooner does not count (Liu 2021,
+    Piece u of U is due when u/U of the N steps are heard; earlier ones count as 0 (Liu 2021,
     section 3.3): E[1/U Σ max(0, n + 1 - u N/U)].
 
     Args:
@@ -96,15 +96,15 @@ def search(
     between: int,
     most_pieces: int,
 ) -> list[tuple[Text, float]]:
-    """Beam search, step after step of the source (Liu 2021, section 3.4).
+    """Beam search, step by step through the source (Liu 2021, section 3.4).
 
     Alignments of one text are one hypothesis, their probabilities added.
 
     Args:
         extend: from a step and texts to [texts, V] log-probabilities of what follows them there.
         within: texts of one length that are kept within a step.
-        between: texts that are kept from one step to the next; who commits what is written must
-            keep one.
+        between: texts that are kept from one step to the next; 1 if each step's output is
+            committed.
         most_pieces: of a text.
 
     Returns:
@@ -124,7 +124,7 @@ def search(
             grown = {}
             if not live:
                 continue
-            # What grows on is less and less likely.
+            # Longer texts only become less likely.
             enough = sorted(closed.values())[-between:]
             if length > longest and len(enough) == between and live[0][1] <= enough[0]:
                 break

@@ -1,7 +1,7 @@
 """One vocabulary for all target languages: the pretrained network's own pieces, then new ones.
 
-English is cut as the pretrained decoder has always cut it, so its embeddings are kept as they are.
-The other languages add merges behind Whisper's.
+English is segmented as the pretrained decoder segments it, so its embeddings are kept unchanged.
+Merges for the other languages are added behind Whisper's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NO_RANK = 1 << 60
 _WRITTEN = re.compile(
     rf"{WORD_START}?([A-Z]?[a-z]+|[A-Z]+|[0-9]+|'[a-z]{{1,2}}|[^\w\s{WORD_START}]{{1,3}})"
 )
-"""What people write; the rest of GPT-2's pieces is code and accidents."""
+"""Pieces of natural text; the rest of GPT-2's pieces is code and artefacts."""
 
 
 def _words(texts: Iterable[str]) -> Counter[str]:
@@ -44,7 +44,7 @@ def _words(texts: Iterable[str]) -> Counter[str]:
 
 
 def _printable(text: str) -> str | None:
-    """A GPT-2 piece as text with `WORD_START`; None where its bytes are no characters."""
+    """A GPT-2 piece as text with `WORD_START`; None if its bytes are not whole characters."""
     table = byte_alphabet()
     try:
         decoded = bytes(table[c] for c in text).decode()
@@ -54,7 +54,7 @@ def _printable(text: str) -> str | None:
 
 
 def cut(word: str, ranks: Mapping[str, int]) -> list[str]:
-    """Byte-pair merging: of neighbours that make a known piece, those of the lowest rank first."""
+    """Byte-pair merging: join the neighbours whose piece has the lowest rank first."""
     parts = [WORD_START, *word]
     while len(parts) > 1:
         rank, place = min(
@@ -67,7 +67,7 @@ def cut(word: str, ranks: Mapping[str, int]) -> list[str]:
 
 
 def whisper_ranks() -> dict[str, int]:
-    """Whisper's pieces of several characters that people write, and their ranks."""
+    """Whisper's pieces of natural text with several characters, and their ranks."""
     ranks: dict[str, int] = {}
     for rank, piece in enumerate(whisper_pieces()[:WHISPER_END]):
         printable = _printable(piece)
@@ -77,7 +77,7 @@ def whisper_ranks() -> dict[str, int]:
 
 
 class PairCounts:
-    """How often which pieces are neighbours, and in which words."""
+    """Counts of neighbouring pieces, and the words that they occur in."""
 
     def __init__(self, words: Counter[str], ranks: Mapping[str, int]) -> None:
         self._sequences = [cut(word, ranks) for word in words]
@@ -100,7 +100,7 @@ class PairCounts:
         return None
 
     def join(self, pair: tuple[str, str]) -> None:
-        """Make one piece of a pair wherever it stands."""
+        """Merge a pair into one piece wherever it occurs."""
         touched: set[tuple[str, str]] = set()
         for index in self._where.pop(pair):
             self._add(index, -1)
@@ -126,7 +126,7 @@ class PairCounts:
 
 
 def new_merges(words: Counter[str], ranks: Mapping[str, int], count: int) -> list[str]:
-    """Byte-pair encoding goes on (Sennrich 2016): the most frequent pair becomes a piece."""
+    """Continue byte-pair encoding (Sennrich 2016): the most frequent pair becomes a piece."""
     pairs = PairCounts(words, ranks)
     made: dict[str, None] = {}
     while len(made) < count and (pair := pairs.most_frequent()) is not None:
@@ -141,13 +141,13 @@ def new_merges(words: Counter[str], ranks: Mapping[str, int], count: int) -> lis
 
 
 def _is_sound(piece: str) -> bool:
-    """Letters alone, perhaps at a word's start: nothing joins a word and a comma."""
+    """Only letters, possibly after a word's start: no piece joins a word and a comma."""
     bare = piece.removeprefix(WORD_START)
     return bare.isalpha() or len(bare) == 1
 
 
 def target_model(english: Iterable[str], others: Iterable[str], tags: Sequence[str] = ()) -> bytes:
-    """A SentencePiece model whose English is cut as Whisper cuts it; tags are its last pieces."""
+    """A SentencePiece model that segments English as Whisper does; its last pieces are the tags."""
     english_words, other_words = _words(english), _words(others)
     kept = whisper_ranks()
     added = new_merges(other_words, kept, NEW_MERGES)
@@ -189,7 +189,7 @@ def source_model(transcripts: Sequence[str]) -> bytes:
 
 
 def pieces_of(texts: Iterable[str], count: int, kind: Literal["bpe", "char"] = "bpe") -> bytes:
-    """A SentencePiece model with our specials, of all characters; `count` is the most pieces."""
+    """A SentencePiece model with our special pieces, all characters, and at most `count` pieces."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -212,9 +212,9 @@ def pieces_of(texts: Iterable[str], count: int, kind: Literal["bpe", "char"] = "
 def first_embeddings(
     vocabulary: Vocabulary, pretrained: torch.Tensor, tags: Sequence[str]
 ) -> torch.Tensor:
-    """[V, d]: a piece that Whisper has keeps its row, another begins as the mean of its parts.
+    """[V, d]: Whisper's pieces keep their rows, new ones start as the mean of their parts.
 
-    The end begins as Whisper's end, a language's tag as the token that asks for no times.
+    The end starts as Whisper's end, a language's tag as the token for "no timestamps".
     """
     ids: dict[str, int] = {}
     for index, piece in enumerate(whisper_pieces()[:WHISPER_END]):

@@ -1,4 +1,4 @@
-"""Wait-k training (Ma 2019; Papi 2022, section 3): what of the source each target word is shown."""
+"""Wait-k training (Ma 2019; Papi 2022, section 3): how much source each target word may see."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 def wait_k_mask(
     k: int, source: Vocabulary, target: Vocabulary, *, reads_words: bool = False
 ) -> SightMask:
-    """Return what lets the t-th target word look at the first g(t) = k + t - 1 words of the source.
+    """Return a mask that lets the t-th target word see the first g(t) = k + t - 1 source words.
 
     The encoder hears everything; it is cross-attention that is masked. Source words are those of
     the greedy CTC transcript (adaptive detection): a word's states reach from the piece that
-    begins it to the next such piece, blanks included, and what comes before the first word is
-    always seen. All pieces of a target word are written with the same source, its first one
-    included; the end of the sentence counts as one word more. Where the source is text its words
-    are known, and its end comes with the last of them.
+    begins it to the next such piece, blanks included, and states before the first word are always
+    seen. All pieces of a target word, the first included, see the same source; the end of the
+    sentence counts as one more word. In a text source the words are known, and its end comes with
+    the last of them.
 
     Args:
         k: words of the source that are heard before the first word is written.
-        source: pieces of the transcript; the label behind its last is CTC's blank.
+        source: pieces of the transcript; the label after its last is CTC's blank.
         target: pieces of the translation.
-        reads_words: whether the labels are the pieces of a text, and not CTC's.
+        reads_words: whether the labels are the pieces of a text instead of CTC's.
 
     Raises:
         ValueError: k is below 1.
@@ -44,7 +44,7 @@ def wait_k_mask(
     starts_target[[EOS, PAD]] = True
 
     def visible(labels: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """Return which states each row sees.
+        """Return the states that each row sees.
 
         Args:
             labels: [B, S] int64 CTC label of each state, -1 where padded.

@@ -1,1 +1,1 @@
-"""Any policy on recorded revisions: the encoder's work is done once, the decoder's never twice."""
+"""Replays any policy on recorded revisions: nothing is encoded, and nothing is decoded twice."""

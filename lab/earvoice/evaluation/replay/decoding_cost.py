@@ -1,9 +1,8 @@
-"""What the decoder service's computation costs, measured once and then added up.
+"""The cost of the decoder service's computation, measured once and then added up.
 
-A replay finds most hypotheses in its memo, so the time it takes tells nothing about a live run.
-What a live run computes is known exactly, though: one pass over prefix and draft, then steps. Both
-are timed on the service's own search, alone, at several lengths; a plane through them says the
-rest.
+A replay finds most hypotheses in its memo, so its own time says nothing about a live run. But what
+a live run computes is known exactly: one pass over prefix and draft, then steps. Both are timed on
+the service's own search, alone, at several lengths, and a plane is fitted for all other lengths.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class DecodingCost:
 
 
 def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> DecodingCost:
-    """Time a search of a beam size, alone."""
+    """Time a single search with this beam size."""
     places = [(tokens, states) for tokens in TOKEN_COUNTS for states in STATE_COUNTS]
     openings_ms: list[float] = []
     steps_ms: list[float] = []
@@ -63,14 +62,14 @@ def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> De
 
 
 def cost_book(path: Path, measure: Callable[[int], DecodingCost]) -> Callable[[int], DecodingCost]:
-    """Give costs by beam size, kept beside a recording so that all its replays count alike."""
+    """Return a function from beam size to cost; costs are kept in a file for all replays."""
     costs = _read_costs(path) if path.exists() else {}
 
     def cost_of(beam_size: int) -> DecodingCost:
         if beam_size not in costs:
             costs[beam_size] = measure(beam_size)
             content = {size: asdict(cost) for size, cost in costs.items()}
-            # At once, because another replay may be reading it.
+            # Atomically, because another replay may be reading it.
             with atomic_write(path) as partial:
                 partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
         return costs[beam_size]
@@ -96,12 +95,12 @@ def _noise(state_count: int, dimension: int) -> StateBlock:
 
 
 def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Prompt) -> None:
-    """Begin on new states; a strategy keeps what it has computed of those that it knows."""
+    """Begin on a new block, because a strategy caches what it has computed for known ones."""
     strategy.begin(replace(block), opening)
 
 
 def _shortest_ms(compute: Callable[[], object]) -> float:
-    """The calling thread's own time for one call, undisturbed."""
+    """The calling thread's own time for one call; the least of several."""
     shortest_s = float("inf")
     for _ in range(REPETITIONS):
         started_s = time.thread_time()

@@ -1,9 +1,8 @@
-"""One recorded input, opened: its revisions, and what the decoder makes of them.
+"""One recorded input, opened: its revisions, and the decoder's hypotheses on them.
 
-Greedy search has no memory but its tokens: if it puts ``h`` behind the prefix ``P``, then it puts
-``h[i:]`` behind ``P + h[:i]``. So one search answers for every prefix on its way, and what is found
-is remembered and never searched twice. What is not known yet is found by the decoder service's own
-search.
+Greedy search has no state but its tokens: if it continues the prefix ``P`` with ``h``, it continues
+``P + h[:i]`` with ``h[i:]``. So one search answers for every prefix on its way; results are
+memoised and never searched twice. New ones come from the decoder service's own search.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from earvoice.policy.timeline import HopTimings
 from earvoice.runtime.files import atomic_write
 
 MOST_TASKS = 64
-"""Searches that are stepped together: more gain nothing on a CPU."""
+"""Searches that are stepped together; on a CPU more would gain nothing."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class AttentionChoice:
 
 @dataclass(frozen=True)
 class HypothesisRequest:
-    """What a session wants to know.
+    """A session's request for a hypothesis.
 
     Attributes:
         limit: most tokens after the prefix, end of sentence included.
@@ -86,14 +85,14 @@ class HypothesisRequest:
 
 @dataclass(frozen=True)
 class Continuation:
-    """A hypothesis behind its prefix: what greedy search put there, or the best of a beam.
+    """A hypothesis after its prefix, by greedy search or as the best of a beam.
 
     Attributes:
-        tokens: what was chosen, the end of sentence included where it was reached.
+        tokens: the chosen tokens, including the end of sentence if it was reached.
         ended: whether the last of them is the end of sentence.
         weights: [layers, heads, len(tokens), S] float32, cross-attention of the steps that predict
             them.
-        alternatives: of a beam, new tokens of every hypothesis, best first, without ends.
+        alternatives: for a beam, the new tokens of every hypothesis, best first, without ends.
         source: tokens of the text that is translated, if any, and their log-probabilities.
     """
 
@@ -127,7 +126,7 @@ class Continuation:
 
 @dataclass(eq=False)
 class SearchTask:
-    """A hypothesis that is wanted; greedy search verifies the guess first."""
+    """A hypothesis to be searched for; greedy search verifies the guess first."""
 
     request: HypothesisRequest
     block: StateBlock
@@ -139,7 +138,7 @@ class SearchTask:
     _source: list[PredictedToken] = field(default_factory=list, init=False)
 
     def prompt(self, forced: tuple[int, ...], least_empty: float) -> Prompt:
-        """What is searched for, by a model that finds nothing where that is so likely."""
+        """The prompt; the model writes nothing where that is at least `least_empty` probable."""
         wanted = self.request
         plan, guess = None, tuple(self.guess[: wanted.limit - 1])
         if wanted.beam_size > 1:
@@ -149,7 +148,7 @@ class SearchTask:
         return Prompt(tokens, guess, 1, wanted.forbid_end, beam=plan, least_end_probability=least)
 
     def is_over_with(self, progress: Progress) -> bool:
-        """Take what a pass or a step found, and tell whether all is known."""
+        """Take the result of a pass or a step; return whether the hypothesis is complete."""
         self._step_count += 1
         self._choices += progress.tokens
         self._source = self._source or progress.source
@@ -189,7 +188,7 @@ def search(
     forced: tuple[int, ...],
     tasks: Sequence[SearchTask],
 ) -> None:
-    """Do tasks as the decoder service does them, each behind the tokens that are forced."""
+    """Do tasks as the decoder service does, each after the forced tokens."""
     for start in range(0, len(tasks), MOST_TASKS):
         batch = tasks[start : start + MOST_TASKS]
         running: list[tuple[SearchTask, Run]] = []
@@ -216,7 +215,7 @@ def search(
 def _attention(decoder: CachedDecoder, cache: DecoderCache, tokens: Sequence[int]) -> torch.Tensor:
     """Read tokens once more: cross-attention of all layers and heads, [layers, heads, n, S].
 
-    The service's search tells that of one layer alone.
+    The service's search returns it for one layer only.
     """
     ids, count = torch.tensor(tokens), len(tokens)
     hidden = decoder.embed(ids, decoder.positions_up_to(count))
@@ -239,7 +238,8 @@ class ContinuationMemo:
     """The continuations found on one revision, for one rule about the end of sentence."""
 
     def __init__(self) -> None:
-        # By every prefix on a continuation's way: the continuation, and its tokens before there.
+        # For every prefix on a continuation's way: the continuation, and how many of its tokens
+        # belong to that prefix.
         self._ways: dict[tuple[int, ...], tuple[Continuation, int]] = {}
         self._found: list[Continuation] = []
 
@@ -248,10 +248,10 @@ class ContinuationMemo:
         return self._found
 
     def find(self, prefix: tuple[int, ...], count: int) -> tuple[Continuation, int] | None:
-        """Return a continuation that knows what follows a prefix.
+        """Return a continuation that covers what follows a prefix.
 
         Args:
-            prefix: forced.
+            prefix: the forced prefix.
             count: how many tokens must be known, unless the sentence ends before.
 
         Returns:
@@ -265,11 +265,11 @@ class ContinuationMemo:
         return found if enough else None
 
     def add(self, continuation: Continuation) -> tuple[Continuation, int]:
-        """Remember a continuation, and return it as `find` does for its own prefix."""
+        """Store a continuation, and return it as `find` does for its own prefix."""
         self._found.append(continuation)
         open_count = len(continuation.tokens) - continuation.ended
         if not continuation.prefix and [token for token, _ in continuation.source] == [EOS]:
-            # It translates nothing; once something has been said of it, the text is another.
+            # The source text was empty; with a prefix it would be another text.
             open_count = 0
         for passed in range(open_count + 1):
             way = continuation.prefix + continuation.tokens[:passed]
@@ -277,9 +277,9 @@ class ContinuationMemo:
         return continuation, 0
 
     def guess(self, prefix: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what might follow a prefix: what follows in the hypothesis that is most like it.
+        """Guess what follows a prefix, from the hypothesis that shares most of it.
 
-        It is verified, not trusted.
+        The guess is verified, not trusted.
         """
         best: tuple[int, ...] = ()
         most = -1
@@ -299,17 +299,17 @@ class SearchDesk:
         self._waiting: dict[Hashable, tuple[SearchTask, asyncio.Future[SearchTask]]] = {}
 
     async def done(self, key: Hashable, make: Callable[[], SearchTask]) -> SearchTask:
-        """Return a task that has been done; who asks for one that waits already waits with it."""
+        """Return the finished task; requests with the same key share one task."""
         if key not in self._waiting:
             loop = asyncio.get_running_loop()
             if not self._waiting:
                 loop.call_soon(self._work_when_all_wait, 0)
             self._waiting[key] = (make(), loop.create_future())
-        # Shielded: a session that is cancelled must not cancel those that wait with it.
+        # Shielded: a cancelled session must not cancel others that wait for the same task.
         return await asyncio.shield(self._waiting[key][1])
 
     def _work_when_all_wait(self, asked_before: int) -> None:
-        """Work once a round of the event loop has brought no new task."""
+        """Work once a round of the event loop has added no task."""
         if len(self._waiting) > asked_before:
             loop = asyncio.get_running_loop()
             loop.call_soon(self._work_when_all_wait, len(self._waiting))
@@ -355,7 +355,7 @@ class OpenedInput:
         self._blocks: dict[int, StateBlock] = {}
         self._desk = desk
         self._tally = tally
-        # By revision and whether the end of sentence was forbidden.
+        # Keyed by revision and whether the end of sentence was forbidden.
         self._memos: dict[tuple[int, bool], ContinuationMemo] = defaultdict(ContinuationMemo)
         self._beams: dict[HypothesisRequest, Continuation] = {}
         name = f"{recorded.index:04d}.{language}.safetensors"
@@ -364,7 +364,7 @@ class OpenedInput:
             self._read_known()
 
     def revision(self, end_sample: int, *, final: bool) -> tuple[int, Revision]:
-        """Return the number, from 0, of the revision that ends at a place, and what it is."""
+        """Return the number, from 0, of the revision that ends at this sample, and the revision."""
         number = self._numbers.get((end_sample, final))
         if number is None:
             end_ms = end_sample * 1000 / self.recorded.sample_rate_hertz
@@ -385,14 +385,14 @@ class OpenedInput:
     def block(self, number: int) -> StateBlock:
         """Return a revision's states as the decoder service takes them.
 
-        Always the same object: a search keeps what it has computed of it.
+        Always the same object, because a search caches what it has computed for it.
         """
         if number not in self._blocks:
             self._blocks[number] = StateBlock(self._messages[number].states)
         return self._blocks[number]
 
     def keep(self) -> None:
-        """Write what is known beside the recording, for later replays."""
+        """Write the known hypotheses beside the recording, for later replays."""
         weights: dict[str, torch.Tensor] = {}
         greedy = [
             {"revision": revision, "forbid_end": forbid_end, **_describe(continuation, weights)}
@@ -447,7 +447,7 @@ class OpenedInput:
             return SearchTask(request, self.block(request.revision), guess)
 
         search = await self._desk.done((id(self), request), make)
-        # Of those that waited for it, the first hands it to the memo.
+        # Of the sessions that waited for it, the first adds it to the memo.
         return memo.find(request.prefix, request.limit) or memo.add(search.result())
 
     async def beam(self, request: HypothesisRequest) -> Continuation:

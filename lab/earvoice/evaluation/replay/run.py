@@ -1,6 +1,6 @@
-"""Replays of a recording: any policy, on what the encoder heard once.
+"""Replays of a recording: any policy, on states that were encoded once.
 
-A replay's decoder is the decoder service's; it is loaded when a search needs it.
+The decoder is the decoder service's; it is loaded only when a search needs it.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.wire.config import stream_options
 
 INPUTS_AT_ONCE = 12
-"""The more hypotheses are searched together, the less each costs; each input holds some 50 MB."""
+"""Searching more hypotheses together makes each cheaper; each input takes some 50 MB."""
 
 
 class Replay:
-    """A recording, the model that it was made with, and a language to write.
+    """A recording, the model that it was made with, and a target language.
 
     Args:
-        folder: of the recording, or of the run beside whose log it is.
+        folder: of the recording, or of the run whose log it lies beside.
         language: None takes the model's first.
-        limit: the first so many inputs only.
-        keeps_hypotheses: writes what is found beside the recording, for later replays.
+        limit: only so many first inputs.
+        keeps_hypotheses: whether to write hypotheses beside the recording, for later replays.
     """
 
     def __init__(
@@ -130,13 +130,13 @@ class Replay:
         search(self._strategy, self.decoder, self._opening, tasks)
 
     def options(self, setting: ReplaySetting, sample_rate_hertz: int) -> StreamOptions:
-        """Return what a setting's sessions do, checked as the service does."""
+        """Return the options of a setting's sessions, validated as by the service."""
         policies = with_policy(POLICIES, setting.policy)
         config = write_config(setting.options(self.language, sample_rate_hertz))
         return stream_options(config, self.served.description, policies)
 
     def run(self, settings: Sequence[ReplaySetting], output: Path) -> None:
-        """Replay what is not finished yet, each setting in a folder named as it."""
+        """Replay what is not finished yet, each setting in a folder of its name."""
         for setting in settings:
             self.options(setting, self.inputs[0].sample_rate_hertz)
         folders = [
@@ -147,7 +147,7 @@ class Replay:
             asyncio.run(self._run(settings, folders, progress))
 
     def open_folder(self, path: Path, facts: Mapping[str, Any]) -> EvaluationFolder:
-        """Open a folder for what is made of the inputs; one that is gone on with must be alike."""
+        """Open a folder for results; a folder that is continued must have the same settings."""
         settings = {
             **facts,
             "language": self.language,
@@ -184,7 +184,7 @@ class Replay:
     async def translate(
         self, recorded: RecordedInput, settings: Sequence[ReplaySetting]
     ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return the line of a log that each setting makes of an input, and its session."""
+        """Return, for each setting, an input's log line and its session."""
         source = self.open(recorded)
         translated = await gather([self.translate_opened(source, setting) for setting in settings])
         if self._keeps_hypotheses:
@@ -225,16 +225,15 @@ def record_run(
 ) -> tuple[ReplaySetting, int, tuple[int, ...]]:
     """Record a finished live run, its revisions and its hypotheses, beside its log.
 
-    The services tell a client neither states nor attention, so both are computed once more from
-    the same model, and the run is replayed: what comes out must be what the services said.
+    The services send a client neither states nor attention, so both are recomputed with the same
+    model, and the run is replayed: the result must equal the services' output.
 
     Args:
         folder: of the run; endpointing and history selection were off.
-        policy_file: ``FILE.py:CLASS`` where the run's policy was of a file.
+        policy_file: ``FILE.py:CLASS`` if the run's policy came from a file.
 
     Returns:
-        Its setting, how many inputs were compared, and the indices of those whose replay says
-        something else.
+        Its setting, how many inputs were compared, and the indices of those whose replay differs.
     """
     session = read_settings(folder / SETTINGS_NAME).get("session")
     if session is None:

@@ -1,6 +1,6 @@
-"""A session on a recording: its encoder answers from it, its decoder finds its hypotheses.
+"""A session on a recording: encoder and decoder answer from recorded revisions and hypotheses.
 
-Both count what live ones would compute.
+Both report the computation of live ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from earvoice.runtime.audio_format import AudioFormat
 
 
 class RecordedEncoder:
-    """An encoder session that answers from a recording; audio only tells how far it has come."""
+    """An encoder session that answers from a recording; it only counts the audio's samples."""
 
     def __init__(self, source: OpenedInput, frame_bytes: int) -> None:
         self._source = source
@@ -59,14 +59,14 @@ class RecordedEncoder:
 class ReplayedDecoder:
     """`earvoice.policy.backend.DecoderBackend` on a hypothesis source.
 
-    Its answers come as the service's do: what the first pass finds at once, then token by token,
-    and no more after a halt. The service is told to halt while it computes the next step, so that
-    step is counted.
+    It answers as the service does: first all that the first pass finds, then token by token, and
+    nothing after a halt. A halt reaches the service while it computes the next step, so that step
+    is counted.
 
     Args:
-        shown: attention that a request gets which asks for none of its own.
-        forced_count: start and language tokens.
-        uses_drafts: whether drafts are verified; without, each token is a step.
+        shown: attention for requests that do not name any.
+        forced_count: number of start and language tokens.
+        uses_drafts: whether drafts are verified; if not, each token is a step.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ReplayedDecoder:
         self._halted = True
 
     async def stay(self) -> None:
-        """Do nothing: nobody gives a replay up."""
+        """Do nothing: a replay is never abandoned."""
 
     async def _generate_greedily(
         self, request: GenerationRequest, wanted: HypothesisRequest, state_count: int
@@ -190,10 +190,10 @@ async def run_session(
     model: types_pb2.ModelDescription,
     sample_count: int,
 ) -> Collector:
-    """Run the policy service's session on audio that nobody reads.
+    """Run the policy service's session on dummy audio.
 
     Returns:
-        What was told of its events as a client would hear of them.
+        The events as a client would receive them.
     """
     collector = Collector(default_unit(options.target_language_code))
     rate_hertz = options.audio_format.sample_rate_hz

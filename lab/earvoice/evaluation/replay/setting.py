@@ -1,4 +1,4 @@
-"""One way to translate a recording: a policy, and the stream's choices that a replay knows."""
+"""One way to translate a recording: a policy, and the stream options that a replay supports."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from earvoice.runtime.parameter import (
 )
 
 AttentionView = Literal["one-layer", "mean-over-layers", "with-the-last-state"]
-"""What an attention policy is shown: the layer and heads that it asks for; the mean over all layers
-of those heads; or its layer with a state of no weight behind the last, so that a policy that drops
-the last state drops nothing (both: Papi 2023, section 5)."""
+"""What an attention policy sees: the layer and heads that it requests; the mean over all layers of
+those heads; or its layer with a state of weight 0 after the last, so that a policy that drops the
+last state drops nothing (the latter two: Papi 2023, section 5)."""
 
 
 @dataclass(frozen=True)
 class ReplaySetting(Declared):
-    """A policy, whose None take the model's calibrated values, and the stream's choices.
+    """A policy, in which None means the model's calibrated value, and the stream's options.
 
-    ``key`` is how a text names a choice. What has ``live`` is an option of a client, too.
+    ``key`` is a field's name in the textual form. A field with ``live`` is a client's option, too.
     """
 
     policy: DecisionPolicy = parameter()
@@ -52,7 +52,7 @@ class ReplaySetting(Declared):
 
     @property
     def name(self) -> str:
-        """The text that ``parse_settings`` reads back; name of the setting's folder."""
+        """The text that ``parse_settings`` reads back; also the name of the setting's folder."""
         given = (
             f"{key}={format_value(getattr(self, choice.name))}"
             for key, choice in CHOICES.items()
@@ -62,7 +62,7 @@ class ReplaySetting(Declared):
         return f"{format_policy(self.policy)}@{stream}" if stream else format_policy(self.policy)
 
     def options(self, target_language: str, sample_rate_hertz: int) -> TranslationOptions:
-        """Return what a client would ask for, with the shortest samples there are."""
+        """Return what a client would request, with the smallest sample format."""
         base = TranslationOptions(
             (target_language,),
             AudioFormat("mulaw", sample_rate_hertz, 1),
@@ -72,9 +72,9 @@ class ReplaySetting(Declared):
         return self.applied_to(base)
 
     def applied_to(self, base: TranslationOptions) -> TranslationOptions:
-        """Return options of a live session with what the setting says; what it leaves open stays.
+        """Return a live session's options, overridden by what the setting specifies.
 
-        What a replay alone can do, ``attention`` and ``uses_drafts``, is left out.
+        ``attention`` and ``uses_drafts``, which only a replay supports, are left out.
         """
         changes = {
             choice.name: getattr(self, choice.name)
@@ -90,16 +90,16 @@ CHOICES = {
     for choice in parameters_of(ReplaySetting).values()
     if "key" in choice.facts
 }
-"""What may stand after ``@``, by key."""
+"""The fields allowed after ``@``, by key."""
 
 
 def parse_settings(text: str) -> Iterator[ReplaySetting]:
-    """Yield the settings that a text stands for.
+    """Yield the settings that a text describes.
 
     Args:
-        text: ``POLICY:PARAMETER=VALUE,...@KEY=VALUE,...``. After ``@`` stand ``segment`` and
-            ``wait`` and ``lag`` in ms, ``beam``, ``attention``, ``drafts``, ``guards``,
-            ``commit`` and ``confidence``. Values divided by ``/`` are each a setting.
+        text: ``POLICY:PARAMETER=VALUE,...@KEY=VALUE,...``. The keys are ``segment``, ``wait`` and
+            ``lag`` in ms, ``beam``, ``attention``, ``drafts``, ``guards``, ``commit`` and
+            ``confidence``. Values separated by ``/`` each make a setting.
     """
     name, rest = split_policy_text(text)
     parameters, _, stream = rest.partition("@")

@@ -1,1 +1,1 @@
-"""Our policies and services against decisions and runs of the papers' released code."""
+"""Checks our policies and services against recorded output of the papers' released code."""

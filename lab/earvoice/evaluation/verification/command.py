@@ -1,4 +1,4 @@
-"""``earvoice verify model``, ``policy`` and ``run``: do we do what the papers' code does?"""
+"""``earvoice verify model``, ``policy`` and ``run``: does our code do what the papers' does?"""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _verify_model(options: argparse.Namespace) -> int:
     _check_files(options.forward)
-    # OpenMP reads it when torch is imported; threads that spin slow the whole machine down.
+    # OpenMP reads this when torch is imported; spinning threads slow the whole machine down.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from earvoice.evaluation.verification.model import (  # noqa: PLC0415
         feature_files,

@@ -1,7 +1,7 @@
-"""Recorded decisions of the papers' released code: what a policy was shown, and what it wrote.
+"""Recorded decisions of the papers' released code: what a policy saw, and what it wrote.
 
-A case is a record of its file; its kind says which policy decided. Tokens include the end of
-sentence, also those written where the agent ends early.
+A case is a record of its file; its kind names the policy. Tokens include the end of sentence, even
+if the agent ends early.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from earvoice.policy.words import committable_count
 
 END_PIECE = "</s>"
 WORD_MARK = "▁"
-# Neither is read by a policy that gets its rows from the case.
+# Not used: the policy gets its attention rows from the case.
 LAYER = 1
 DURATION_MS = 1000.0
 
 
 @dataclass(frozen=True)
 class RecordedEdatt(Edatt):
-    """EDAtt with the thresholds of the recorded cases: some lie where nothing stops it."""
+    """EDAtt with the thresholds of the recorded cases, some of which never stop it."""
 
     alpha: float = parameter(minimum=0.0, maximum=10.0)
 
 
 @dataclass(frozen=True)
 class RecordedWaitK(WaitK):
-    """Wait-k with the waits of the recorded cases: some wait for nothing."""
+    """Wait-k with the waits of the recorded cases, some of which wait for nothing."""
 
     k: int = parameter(minimum=0)
 
@@ -57,7 +57,7 @@ class CaseFile:
         prefix_count: int = 0,
         rows: Sequence[Sequence[float]] | None = None,
     ) -> Hypothesis:
-        """Return tokens as a policy is shown them; ``rows`` are the attention [state] of each."""
+        """Return tokens as a policy sees them; ``rows`` has the attention [state] of each."""
         count = len(self.word_starts)
         if any(not 0 <= token < count for token in ids):
             raise LogError(case.place, f"has tokens outside vocab: must be 0 to {count - 1}")
@@ -76,7 +76,7 @@ class CaseFile:
 
 
 def verify_policy(path: Path, attention_path: Path) -> tuple[list[str], str]:
-    """Decide every case with the options that reproduce its agent.
+    """Decide every case with the options that correspond to its agent.
 
     Returns:
         A line for each case that differs, and a summary.
@@ -126,8 +126,8 @@ def _compare_attention(case: Record, file: CaseFile) -> list[str]:
         raise LogError(case.place, f"has attention of shape {shape}: must be [states, {len(ids)}]")
     rows = attention.T.tolist()
     hypothesis = file.hypothesis(case, ids, _prefix_count(case, len(ids)), rows)
-    # The agents 1.1 tell what they committed: no more than the words before the last one accepted.
-    # Only EDAtt 1.0 ends a translation while the source goes on.
+    # The 1.1 agents record what they committed: at most the words before the last accepted one.
+    # Only EDAtt 1.0 ends a translation before the source ends.
     drops_last_word = "committed" in case
     recorded = case.integers("committed" if drops_last_word else "write")
     frames, alpha = case.integer("frame_num"), case.number("alpha")
@@ -158,7 +158,7 @@ def _compare_agreement(case: Record, file: CaseFile) -> list[str]:
 
 
 def _compare_words(case: Record, file: CaseFile) -> list[str]:
-    """Compare a decision of wait-k's inner function, which has no gate: without ours, too."""
+    """Compare a decision of wait-k's inner function; it has no gate, so ours is not used either."""
     hypothesis = file.hypothesis(case, case.integers("hypo"))
     before, due = case.integer("n_predicted_before"), _due_word_count(case)
     if due <= 0:
@@ -175,7 +175,7 @@ def _compare_words(case: Record, file: CaseFile) -> list[str]:
 
 
 def _due_word_count(case: Record) -> int:
-    """Words due by wait-k's rule, possibly negative: whole agents ask only where one is due."""
+    """Words due by wait-k's rule; may be negative, as only whole agents check that one is due."""
     return case.integer("n_audio_words") - case.integer("n_predicted_before") - case.integer("k")
 
 

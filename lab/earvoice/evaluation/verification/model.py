@@ -1,4 +1,4 @@
-"""The tensors that a reference names, and the features of its sound, computed by our code."""
+"""Computes, with our code, the tensors that a reference names and the features of its sound."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def forward(
     *,
     watched: bool,
 ) -> Tensors:
-    """Compute what a reference holds, in its names and shapes.
+    """Compute a reference's tensors, with its names and shapes.
 
     Args:
         features: [T, mel] float32 of one utterance, or of several that are padded in one batch.
         tokens: the reference's hypothesis, start token first, which the decoder is forced to; None
             leaves the decoder out.
-        watched: whether tensors inside the encoder are taken as well. Layers that are prepared
-            for inference are fused, and have no such tensors.
+        watched: whether to include tensors inside the encoder. Layers that are prepared for
+            inference are fused, and have no such tensors.
     """
     padded = nn.utils.rnn.pad_sequence(
         [torch.from_numpy(item) for item in features], batch_first=True
@@ -83,7 +83,7 @@ def _decoded(
         found[f"cross_attn_mean_layer{layer - 1}"] = rows[0]
         found[f"cross_attn_heads_layer{layer - 1}"] = torch.stack(rows[1:])
     found["tf_logits"] = logits
-    # As many tokens as the reference has, each the most probable.
+    # Greedy, with as many tokens as the reference has.
     cache, searched, log_probs = decoder.open_cache(states), [EOS], []
     while len(searched) < len(tokens):
         logits, _ = decoder.step(searched[-1:], [cache], [1])
@@ -96,14 +96,14 @@ def _decoded(
 
 @contextmanager
 def _watching(encoder: PaperEncoder, *, active: bool) -> Iterator[dict[str, torch.Tensor]]:
-    """Take the output of the subsampler and of every encoder layer meanwhile, as [T, B, C].
+    """Capture the outputs of the subsampler and of every encoder layer, as [T, B, C].
 
-    The CTC layer's is the one before compression.
+    The CTC layer's output is taken before compression.
     """
     taken: dict[str, torch.Tensor] = {}
 
     def take_subsample(_module: object, _inputs: object, output: tuple[torch.Tensor]) -> None:
-        # The reference's is the one before the scaling by √d.
+        # The reference has it before the scaling by √d.
         taken["subsample_TBC"] = output[0].transpose(0, 1) / encoder.subsample.scale
 
     def take(index: int, _module: object, _inputs: object, output: torch.Tensor) -> None:
@@ -118,7 +118,7 @@ def _watching(encoder: PaperEncoder, *, active: bool) -> Iterator[dict[str, torc
 
 
 def _without_lengths(_module: object, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs of an attention but the lengths: padding is masked, not told to the shift."""
+    """An attention's inputs without the lengths: the shift ignores padding, but it is masked."""
     hidden, rows, _lengths, *rest = inputs
     return hidden, rows, None, *rest
 
@@ -139,7 +139,7 @@ def _encoded(batch: Encoded) -> dict[str, torch.Tensor]:
 
 
 def valid_steps(name: str, tensors: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """[T, B] bool: the steps of a tensor that are no padding; None where all are compared."""
+    """[T, B] bool: the steps of a tensor that are not padding; None if all are compared."""
     if not name.endswith(("_TBC", "_TBV")):
         return None
     steps = np.arange(tensors[name].shape[0])[:, None]
@@ -165,7 +165,7 @@ def verify_model(
     Args:
         features: [T, mel] float32 by utterance, normalised.
         shifts_by_batch: whether the reference shifted positions by the length of the padded batch
-            (its option `batch_unsafe_relative_shift`), so that company changes a short utterance.
+            (its option `batch_unsafe_relative_shift`), so that the batch changes short utterances.
     """
     for name, utterances in reference.items():
         for way in (PLAIN, SERVED):
@@ -183,7 +183,7 @@ def verify_model(
                 elif way == PLAIN:
                     heard = [_features_of(one, features) for one in [*features][: int(together)]]
                 else:
-                    continue  # The services pad nothing on a CPU.
+                    continue  # On a CPU the services do not pad.
                 tokens = expected.get("greedy_tokens")
                 told = None if tokens is None else tokens.tolist()
                 found = forward(network, heard, told, watched=way == PLAIN)
@@ -221,7 +221,7 @@ def _compared(
 
 
 def feature_files(forward: Path, features: Path | None) -> tuple[Path, Path | None]:
-    """The features of a reference, and the sound they were made of where it stands beside them."""
+    """The features of a reference, and the sound that they were made of if it lies beside them."""
     found = features or forward.with_name("feats.npz")
     if not found.is_file():
         raise LogError(str(found), "no such file: name it by --features")
@@ -230,23 +230,23 @@ def feature_files(forward: Path, features: Path | None) -> tuple[Path, Path | No
 
 
 REFERENCE_PROCESSOR = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"}
-"""What makes the library of transforms round as it does on the reference's machine."""
+"""Makes the FFT library round as it does on the reference's machine."""
 RAW_SUFFIX = "_fbank_raw"
 
 
 def verify_features(
     sound: Path, checkpoint: Path, features: Mapping[str, np.ndarray]
 ) -> Iterator[TensorDifference]:
-    """Compare raw and normalised features of every utterance that there is sound of.
+    """Compare raw and normalised features of every utterance whose sound is available.
 
-    A Fourier transform in float32 rounds in its own order on each kind of processor: between two of
-    them, bins without sound differ by 1e-3. So ours is computed in a process of its own, by the
-    order that the reference's machine used. What is left is what our code does differently; without
-    AVX-512 also that a frame's mean is summed in another order.
+    The rounding order of a float32 Fourier transform depends on the processor: between two kinds,
+    bins without sound differ by 1e-3. So ours is computed in a separate process, in the order of
+    the reference's machine. What remains are differences in our code and, without AVX-512, the
+    order in which a frame's mean is summed.
 
     Args:
-        sound: `.npz` of int16 samples by utterance, with its raw filterbank beside each.
-        checkpoint: whose statistics normalise where none stand beside the sound.
+        sound: `.npz` of int16 samples by utterance, each with its raw filterbank.
+        checkpoint: its statistics are used to normalise if there are none beside the sound.
         features: [T, mel] float32 by utterance, normalised.
     """
     reference = read_arrays(sound)
@@ -294,7 +294,7 @@ def main() -> int:
 
 
 def _statistics(arrays: Mapping[str, np.ndarray]) -> FeatureNormalisation | None:
-    """The statistics beside the sound, if there are any: those of another model, perhaps."""
+    """The statistics beside the sound, if any; they may be of another model."""
     if not {"gcmvn_mean", "gcmvn_std"} <= arrays.keys():
         return None
     mean, deviation = arrays["gcmvn_mean"], arrays["gcmvn_std"]

@@ -1,4 +1,4 @@
-"""A recorded run of the papers' agents: what was heard, decoded and written at every segment."""
+"""A recorded run of the papers' agents: audio, hypothesis and output of every segment."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from earvoice.runtime.audio_format import AudioFormat
 
 @dataclass(frozen=True)
 class RunSegment:
-    """A segment, as an agent of the papers' code or our services worked on it.
+    """A segment, as processed by an agent of the papers' code or by our services.
 
     Attributes:
-        hypothesis: tokens of the best hypothesis, prefix included, end of sentence not; None where
-            nothing was decoded.
-        prefix_count: its leading tokens that had been committed.
-        written: tokens written, end of sentence not; None where a run tells only their text.
+        hypothesis: tokens of the best hypothesis, with the prefix, without the end of sentence;
+            None if nothing was decoded.
+        prefix_count: number of its first tokens that were already committed.
+        written: tokens written, without the end of sentence; None if a run has only their text.
     """
 
     hypothesis: tuple[int, ...] | None
@@ -51,7 +51,7 @@ class RunInstance:
     """One recording of a run, recorded or played.
 
     Attributes:
-        words: released, without ``</s>``.
+        words: the released words, without ``</s>``.
     """
 
     words: tuple[str, ...]
@@ -152,9 +152,9 @@ def _without_end(tokens: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def play_options(run: RecordedRun) -> TranslationOptions:
-    """Return what our services are asked for to play a run's agent: audio and target are open.
+    """Return the options with which our services imitate a run's agent; audio and target are open.
 
-    Without guards and endpoints, and every segment decided.
+    Guards and endpointing are off, and every segment is decided.
     """
     arguments = run.arguments
     if arguments.integer("prefix_size") or arguments.integer("no_repeat_ngram_size"):
@@ -165,7 +165,7 @@ def play_options(run: RecordedRun) -> TranslationOptions:
         policy=_policy(run.policy, arguments),
         segment_ms=run.segment_ms,
         catch_up="every-segment",
-        # The agents 1.0 commit tokens; 1.1 drop the last word that they accept.
+        # The 1.0 agents commit tokens; those of 1.1 drop the last word that they accept.
         commit_unit="followed-word" if history else "token",
         endpointing=Endpointing(disabled=True),
         disable_guards=True,
@@ -209,7 +209,7 @@ def _policy(name: str, arguments: Record) -> DecisionPolicy:
 
 
 def _agent_name(name: str, arguments: Record) -> str:
-    """Return the policy's name; a long-form agent tells it by the class that it wraps."""
+    """Return the policy's name; for a long-form agent, from the class that it wraps."""
     if not name.startswith("streamatt"):
         return name
     wrapped = arguments.text("simulst_agent_class").rpartition(".")[2]
@@ -283,7 +283,7 @@ def _paths(name: str, folder: Path) -> list[Path]:
 
 
 DELAY_TOLERANCE_MS = 0.01
-"""Half a sample is more; what is left is rounding."""
+"""Less than half a sample, so only rounding passes."""
 
 
 def played_instance(events: Sequence[TranslationEvent]) -> RunInstance:
@@ -342,7 +342,7 @@ def _compare_segment(theirs: RunSegment | None, ours: RunSegment | None) -> Iter
         yield "recorded, but not worked on"
         return
     if theirs is None:
-        # The recorded agent ended early, and reads no more.
+        # The recorded agent ended early and reads no further.
         if ours.written:
             yield f"nothing recorded, committed {list(ours.written)}"
         return
@@ -357,9 +357,9 @@ def _compare_segment(theirs: RunSegment | None, ours: RunSegment | None) -> Iter
 
 def _same_hypothesis(theirs: RunSegment, ours: RunSegment) -> bool:
     if ours.hypothesis is None and not theirs.written and theirs.written is not None:
-        # With a single state an agent decodes, to write nothing; our services do not decode.
+        # With a single state the agent decodes but writes nothing; our services do not decode.
         return True
-    # A hypothesis without any token is told like none.
+    # An empty hypothesis is reported like none.
     theirs_told = theirs.hypothesis or None
     return (theirs_told, theirs.prefix_count) == (ours.hypothesis, ours.prefix_count)
 
@@ -382,7 +382,7 @@ def _compare_words(recorded: RunInstance, played: RunInstance) -> Iterator[str]:
 
 
 def find_checkpoint(folder: Path) -> Path:
-    """Return the checkpoint in a folder: its only ``.pt`` file, or else the folder itself."""
+    """Return the checkpoint in a folder: its only ``.pt`` file; otherwise the folder itself."""
     if folder.is_file():
         return folder
     if not folder.is_dir():
@@ -401,8 +401,8 @@ async def verify_run(
     start_timeout_s: float,
     log_folder: Path | None,
 ) -> AsyncGenerator[tuple[list[str], Counter[str]], None]:
-    """Start the services with a checkpoint, play every instance and yield what came of it."""
-    # What is missing is told before anything is started.
+    """Start the services with a checkpoint, play every instance and yield its comparison."""
+    # Report what is missing before anything is started.
     options = play_options(run)
     settings = {"MODEL_PATH": str(checkpoint), "COMPRESSION": compression_of(run)}
     recordings = [read_recording(instance, wav_folder) for instance in run.instances]

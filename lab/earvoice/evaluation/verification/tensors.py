@@ -12,7 +12,7 @@ import numpy as np
 from earvoice.evaluation.log import LogError
 
 BATCH_PREFIX = "batch"
-"""`batch2` is the first two utterances, padded in one batch."""
+"""For example, `batch2` is the first two utterances, padded in one batch."""
 
 
 Reference = Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
@@ -20,10 +20,10 @@ Reference = Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
 
 
 def read_reference(path: Path, strategy: str | None) -> Reference:
-    """Read arrays that are kept under `<compression>/<utterance>/<name>`.
+    """Read arrays that are stored under `<compression>/<utterance>/<name>`.
 
     Args:
-        strategy: the one compression that is wanted; None takes all.
+        strategy: the compression to read; None reads all.
     """
     reference: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     for key, array in read_arrays(path).items():
@@ -43,7 +43,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    # A lone array is no context, and has no names.
+    # A lone array is not a context manager, and has no names.
     except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise LogError(str(path), f"is not an .npz file of arrays ({error})") from error
 
@@ -51,9 +51,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 ENCODER_TOLERANCE = 2e-5
 LOGIT_TOLERANCE = 1e-4
 FEATURE_TOLERANCE, OTHER_SUMS_TOLERANCE = 4e-6, 5e-4
-"""Of features: where the processor sums with AVX-512, as the reference's did, and elsewhere."""
+"""For features: on a processor that sums with AVX-512, as the reference's did, and elsewhere."""
 ROUNDINGS = 32
-"""Of the largest number of a tensor that is not normalised: a sum of n products rounds √n times."""
+"""For unnormalised tensors, of the largest number: a sum of n products rounds √n times."""
 
 _TOLERANCES = (
     ("greedy_logprobs", LOGIT_TOLERANCE),
@@ -64,7 +64,7 @@ _TOLERANCES = (
     ("enc_layer", ENCODER_TOLERANCE),
     ("encoder_out", ENCODER_TOLERANCE),
     ("cross_attn", ENCODER_TOLERANCE),
-    # Tokens, labels, lengths and masks are equal or wrong.
+    # Tokens, labels, lengths and masks must be equal.
     ("greedy_tokens", 0.0),
     ("ctc_groups", 0.0),
     ("ctc_lengths", 0.0),
@@ -74,10 +74,10 @@ _TOLERANCES = (
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """One tensor beside its reference.
+    """One tensor compared with its reference.
 
     Attributes:
-        largest: largest absolute difference; infinite where shapes differ or a number is none.
+        largest: largest absolute difference; infinite if shapes differ or a value is nan.
     """
 
     name: str
@@ -91,10 +91,10 @@ class TensorDifference:
 
 
 def tolerance_of(name: str, reference: np.ndarray) -> float | None:
-    """How far a tensor may be from its reference; None for a name that is not known.
+    """The largest allowed difference of a tensor; None for an unknown name.
 
     The subsampler's output is not normalised: where its numbers are large, a few roundings of
-    float32 are more than the tolerance, between two runs of the reference as well.
+    float32 exceed the tolerance, even between two runs of the reference.
     """
     tolerance = next((limit for start, limit in _TOLERANCES if name.startswith(start)), None)
     if tolerance is not None and name.startswith("subsample"):
@@ -109,14 +109,14 @@ def largest_difference(
     if value.shape != reference.shape:
         return float("inf")
     value, reference = value.astype(np.float64), reference.astype(np.float64)
-    # The reference's search gives -inf to what it never chooses.
+    # The reference's search sets to -inf what it never chooses.
     difference = np.abs(value - reference)[~np.isneginf(reference) if valid is None else valid]
     largest = float(difference.max(initial=0.0))
     return largest if np.isfinite(largest) else float("inf")
 
 
 def table(differences: Iterable[TensorDifference]) -> list[str]:
-    """A line for each tensor's name, its worst place, and every place past the tolerance."""
+    """A line for the worst place of each tensor name, and for every place beyond the tolerance."""
     by_name: dict[str, list[TensorDifference]] = {}
     for difference in differences:
         by_name.setdefault(difference.name, []).append(difference)
