@@ -1,6 +1,6 @@
 """Decision policies: pure objects, evidence in, decision out.
 
-A policy of one's own is a subclass of `DecisionPolicy`; CONTRIBUTING shows one.
+To write a policy, subclass `DecisionPolicy`; CONTRIBUTING shows an example.
 """
 
 from earvoice.policies.agreement import LocalAgreement, SharedPrefix

@@ -24,7 +24,7 @@ class AgreementPolicy(DecisionPolicy):
     """Commits what the last n hypotheses, or beams, agree on; speaks after n segments.
 
     Attributes:
-        past: the hypotheses before, each as whole token ids, forced prefix included.
+        past: earlier hypotheses, each as all its token ids, forced prefix included.
     """
 
     n: int = parameter(minimum=1)
@@ -33,8 +33,8 @@ class AgreementPolicy(DecisionPolicy):
     def agree(self, prefix: Sequence[int], current: Sequence[int]) -> int:
         """Return how many tokens after the prefix all agree on; 0 while there are too few.
 
-        A hypothesis of the past that does not start with the prefix, after a change of policy or
-        a cut loop, says nothing about it and is forgotten.
+        A past hypothesis that does not start with the prefix, after a change of policy or a cut
+        loop, says nothing about it and is forgotten.
         """
         start, earlier_count = list(prefix), self.n - 1
         newest = self.past[-earlier_count:] if earlier_count else []
@@ -52,9 +52,9 @@ class AgreementPolicy(DecisionPolicy):
         self.past[:] = [past[token_count:] for past in self.past]
 
     def snapshot(self) -> Snapshot:
-        """Return the newest hypothesis, and of the older ones how much they share with it.
+        """Return the newest hypothesis, and how many tokens each older one shares with it.
 
-        More is never asked of them: whoever agrees with an older one has to agree with the newest.
+        No more is needed: what agrees with an older one has to agree with the newest, too.
         """
         if not self.past:
             return {"newest": None, "shared": []}
@@ -75,8 +75,8 @@ class AgreementPolicy(DecisionPolicy):
 class LocalAgreement(AgreementPolicy):
     """LA-n (Liu 2020): the longest common prefix of n hypotheses (Polák 2022, equation 2).
 
-    What it compares of each may be limited; the decoder is halted there. Their last words may be
-    held, for what a decoder writes where the sound breaks off is invented.
+    The tokens compared of each may be limited; the decoder is halted there. Their last words may be
+    held back, because a decoder invents words where the sound breaks off.
     """
 
     name: ClassVar[str] = "local_agreement"
@@ -113,7 +113,7 @@ class LocalAgreement(AgreementPolicy):
         return Decision(min(agreed, self._let_go(hypothesis)))
 
     def _let_go(self, hypothesis: Hypothesis) -> int:
-        """Return how many new tokens stand before the words that are held."""
+        """Return how many new tokens come before the words that are held back."""
         if self.held_words is None:
             return len(hypothesis.tokens)
         starts = [index for index, token in enumerate(hypothesis.tokens) if token.starts_word]
@@ -124,8 +124,8 @@ class LocalAgreement(AgreementPolicy):
 class SharedPrefix(AgreementPolicy):
     """SP-n (Nguyen 2021b): the longest common prefix of n beams' items (Polák 2022, equation 3).
 
-    The forced prefix is common to all by construction: only what follows it is compared. Of a beam
-    only what its items share can ever be agreed on, and is remembered.
+    The forced prefix is common to all by construction: only what follows it is compared. Only
+    what a beam's items share can ever be agreed on, so only that is remembered.
     """
 
     name: ClassVar[str] = "shared_prefix"

@@ -74,7 +74,7 @@ class AttentionPolicy(DecisionPolicy):
         return self.allow_early_end
 
     def resolved(self, model: Any) -> Self:
-        """Take the model's heads on the model's own layer: in another they mean nothing."""
+        """Use the model's heads on the model's own layer only: on another they mean nothing."""
         on_own_layer = self.attention_layer in (None, model.default_attention_layer)
         if self.attention_heads or not on_own_layer:
             return super().resolved(model)
@@ -83,7 +83,7 @@ class AttentionPolicy(DecisionPolicy):
 
 
 SURE_PROBABILITY = 0.9
-"""From here on a token has no need of patience."""
+"""From this probability on, a token needs no patience."""
 FAST_ALPHA, FAST_WAIT_MS = 0.6, 700.0
 SLOW_ALPHA, SLOW_WAIT_MS = 0.03, 2300.0
 
@@ -105,8 +105,8 @@ class Edatt(AttentionPolicy):
     up. At the first sum of alpha or more it stops; everything before is committed. ``l2`` divides a
     row by its Euclidean norm, as the released code does and the published thresholds assume.
 
-    With patience, which the paper has not, lambda is larger for a token that is unsure: what is
-    misheard is often heard right when more has been said.
+    With patience, which the paper does not have, lambda is larger for an unsure token: what is
+    misheard is often heard right once more has been said.
     """
 
     name: ClassVar[str] = "edatt"
@@ -148,9 +148,9 @@ class Edatt(AttentionPolicy):
         return self.recent_attention(token.attention, token.log_probability) >= self.alpha
 
     def recent_attention(self, attention: Sequence[float], log_probability: float = 0.0) -> float:
-        """Return the sum of a row's rescaled attention on the last lambda states but one.
+        """Return the sum of a row's rescaled attention on the lambda states before the last one.
 
-        With patience on more of them, by the probability of the row's token.
+        With patience, on more of them, depending on the probability of the row's token.
         """
         kept = attention[:-1]
         scale = math.sqrt(sum(map(mul, kept, kept))) if self.normalization == "l2" else sum(kept)

@@ -1,4 +1,4 @@
-"""What every decision policy is given and what it answers."""
+"""What every decision policy is given and what it returns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Heard:
         has_partial_word: whether an unfinished one follows them.
         committed_token_count: tokens committed in the utterance.
 
-    All but ``state_count`` run on over a history selection: what it forgot stays counted.
+    All but ``state_count`` still count what a history selection has forgotten.
     """
 
     duration_ms: float
@@ -61,7 +61,7 @@ class Hypothesis:
     Attributes:
         alternatives: new token ids of every item of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy.
-        source: the text in the source language that it translates, where the model tells one.
+        source: the text in the source language that it translates, where the model writes one.
     """
 
     prefix: Sequence[int]
@@ -97,18 +97,18 @@ class Decision:
 class DecisionPolicy(Declared, ABC):
     """Decides how many tokens of the current hypothesis to commit.
 
-    A policy is a frozen dataclass of its parameters, each declared by `parameter`. One that a
-    stream asks for is `resolved` with the model's values; `begin` makes of it the one that decides,
-    for as long as one utterance, or a part of one when the stream changes its policy. What that one
-    remembers is an object in a field with ``init=False, compare=False``, made by its
-    ``default_factory``; then it has `snapshot` and `restore` too.
+    A policy is a frozen dataclass of its parameters, each declared by `parameter`. For a stream,
+    `resolved` fills in the model's values; `begin` then makes the copy that decides one utterance,
+    or a part of one when the stream changes its policy. What the copy remembers is an object in a
+    field with ``init=False, compare=False``, made by its ``default_factory``; a policy that has one
+    defines `snapshot` and `restore` too.
 
     Per segment: `wants_hypothesis`, then `is_decided` for each new token as it comes, then `decide`
     once. No clock, no I/O.
     """
 
     name: ClassVar[str] = ""
-    """By which it is chosen: lower case, digits and underscores."""
+    """The name it is chosen by: lower case, digits and underscores."""
     reads_beam: ClassVar[bool] = False
     """Needs every item of a beam of 2 or more (``Hypothesis.alternatives``)."""
     commits_while_reading: ClassVar[bool] = True
@@ -123,9 +123,9 @@ class DecisionPolicy(Declared, ABC):
         return heard.state_count > 0
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
-        """Say whether the decoder may halt after this token, counted from 0 behind the prefix.
+        """Say whether the decoder may halt after this token, counted from 0 after the prefix.
 
-        From 0 anew where a replica was lost: another begins the hypothesis again.
+        From 0 again if a replica was lost: another one restarts the hypothesis.
         """
         del token, new_token_index
         return False
@@ -135,21 +135,21 @@ class DecisionPolicy(Declared, ABC):
         del committed_word_count, committed_token_count
 
     def pass_by(self, heard: Heard) -> None:
-        """Hear that the guards let nothing be written at a segment: what was due then is past.
+        """Note that the guards allow no commit in a segment: what was due then is skipped.
 
         Called in place of `wants_hypothesis`.
         """
         del heard
 
     def forget_prefix(self, token_count: int) -> None:
-        """Hear that history selection has dropped the first tokens, 1 or more, of the prefix."""
+        """Note that history selection has dropped the prefix's first tokens, 1 or more."""
         del token_count
 
     def snapshot(self) -> Snapshot:
         return {}
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Take over what `snapshot` returned; ValueError refuses anything else."""
+        """Restore what `snapshot` returned; raises ValueError for anything else."""
         if snapshot:
             raise ValueError(f"{self.name} has no memory, got {sorted(snapshot)}")
 
@@ -170,12 +170,12 @@ class DecisionPolicy(Declared, ABC):
 
     @property
     def required_segment_ms(self) -> tuple[int, int] | None:
-        """Duration of the segments and how much longer the first is, where the policy says it."""
+        """Duration of the segments and how much longer the first is, if the policy dictates it."""
         return None
 
     @property
     def source_word_parameter(self) -> str | None:
-        """The parameter by which source words are read from a CTC transcript, if they are."""
+        """The parameter that makes it read source words from a CTC transcript, if it does."""
         return None
 
     def begin(self) -> Self:
@@ -211,12 +211,12 @@ class DecisionPolicy(Declared, ABC):
         return self._lag_parameter is not None or self.segment_ms_at(0.0) is not None
 
     def segment_ms_at(self, lag_ms: float) -> float | None:
-        """Return the segment's duration for a word lag, where it is what the lag depends on."""
+        """Return the segment duration for a word lag, where the lag depends on it."""
         del lag_ms
         return None
 
     def at_wait(self, wait_ms: float) -> Self:
-        """Return the policy with its ``lag`` parameter where it waits so long; without one itself.
+        """Return the policy with its ``lag`` parameter set to wait this long; itself without one.
 
         More wait never gives a value that speaks sooner.
         """
@@ -254,7 +254,7 @@ def passed_units(duration_ms: float, unit_ms: float) -> int:
 
 
 def integer_in(snapshot: Snapshot, name: str) -> int:
-    """Return a count of a snapshot."""
+    """Return an integer from a snapshot."""
     count = snapshot.get(name)
     if not isinstance(count, int) or isinstance(count, bool):
         raise ValueError(f"{name} = {count!r} is not an integer")
@@ -262,7 +262,7 @@ def integer_in(snapshot: Snapshot, name: str) -> int:
 
 
 def integers_in(snapshot: Snapshot, name: str) -> list[int]:
-    """Return a list of integers of a snapshot, copied."""
+    """Return a copy of a list of integers from a snapshot."""
     values = snapshot.get(name)
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise ValueError(f"{name} = {values!r} is not a list of integers")

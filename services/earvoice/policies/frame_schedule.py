@@ -22,7 +22,7 @@ FRAME_MS = 10
 
 @dataclass
 class _Progress:
-    """What the schedule remembers: its last decision, None before it joins; tokens."""
+    """What the schedule remembers: when it last decided, None before it joins; tokens."""
 
     decided_ms: float | None = 0.0
     written: int = 0
@@ -89,7 +89,7 @@ class FrameSchedule(DecisionPolicy):
         return Decision(count)
 
     def pass_by(self, heard: Heard) -> None:
-        """Let the steps go by: a silent beginning is not made up for later."""
+        """Skip the steps: a silent beginning is not made up for later."""
         self.progress.decided_ms = heard.duration_ms
 
     def step_at(self, duration_ms: float) -> int:

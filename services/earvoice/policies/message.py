@@ -1,4 +1,4 @@
-"""Policies on the wire: a message each for our own, one for all others by their names."""
+"""Policies on the wire: our own have a message each, all others share one that names them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = "named"
 
 
 def write_policy(policy: AnyPolicy) -> pb.DecisionPolicy:
-    """Return a policy's message; what is None stays unset."""
+    """Return a policy's message; parameters that are None stay unset."""
     message = pb.DecisionPolicy()
     given = {name: value for name, value in policy.to_dict().items() if value is not None}
     has_message = policy.name in message.DESCRIPTOR.fields_by_name
@@ -63,9 +63,9 @@ def read_any_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy
 
 
 def told_policy(message: pb.DecisionPolicy, policies: Policies) -> AnyPolicy | None:
-    """Return the policy that a server tells of; as it came, where its values are not allowed here.
+    """Return the policy that a server reports; unchecked where its values are not allowed here.
 
-    They are allowed by a newer server.
+    A newer server may allow them.
     """
     try:
         return read_any_policy(message, policies)
@@ -91,7 +91,7 @@ def _as_told(message: pb.DecisionPolicy, policies: Policies) -> NamedPolicy:
 
 
 def _is_set(part: Any, name: str) -> bool:
-    """Say whether a field was set; one without presence, to anything but zero."""
+    """Say whether a field was set; without presence, whether it is anything but zero."""
     field = part.DESCRIPTOR.fields_by_name[name]
     return bool(part.HasField(name) if field.has_presence else getattr(part, name))
 
@@ -103,7 +103,7 @@ def _field_of(part: Any, parameter: Parameter) -> Any:
     if not parameter.choices:
         return value
     names = {number: choice for choice, number in _numbers(part, parameter.name).items()}
-    # A number that has no name is told as it is.
+    # A number that has no name is passed on as it is.
     return names.get(value, value)
 
 

@@ -16,7 +16,7 @@ TOKEN_MS = 150.0
 class HoldN(DecisionPolicy):
     """Commits W[: max(|prefix|, |W| - n)] of the best hypothesis W (Polák 2022, equation 1).
 
-    Liu 2020 holds back so.
+    Liu 2020 holds back tokens like this.
     """
 
     name: ClassVar[str] = "hold_n"

@@ -1,7 +1,7 @@
-"""Which policies there are: our own, those that installed packages bring, and files.
+"""The policies there are: our own, those of installed packages, and those in files.
 
-Code is only ever loaded from what the caller of these functions names, never from what came over a
-wire: a remote client names a policy that its server's operator has chosen to serve.
+Code is only ever loaded from what the caller of these functions names, never from what came over
+the wire: a remote client can only name a policy that the server's operator has chosen to serve.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ POLICIES: Policies = MappingProxyType(
 
 @dataclass(frozen=True)
 class NamedPolicy:
-    """A policy that is not here, as a server that has it is asked for it."""
+    """A policy that is not known here, as named in a request to a server that has it."""
 
     name: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -71,7 +71,7 @@ AnyPolicy = DecisionPolicy | NamedPolicy
 
 
 class PolicyLoadError(ValueError):
-    """A policy of someone else's cannot be used; the message says where it is and why."""
+    """A third party's policy cannot be used; the message says where it is and why."""
 
 
 def installed_policies() -> Policies:
@@ -123,7 +123,7 @@ def load_file(text: str) -> type[DecisionPolicy]:
     path = Path(file).resolve()
     if not path.is_file():
         raise PolicyLoadError(f"policy = {text!r}: there is no file {path}")
-    # One file is one module, however often it is named: a class is itself again.
+    # One file is one module, however often it is named: its class stays the same object.
     module_name = f"earvoice_policy_file_{path.as_posix().encode().hex()}"
     module = sys.modules.get(module_name)
     if module is None:
@@ -131,7 +131,7 @@ def load_file(text: str) -> type[DecisionPolicy]:
         if specification is None or specification.loader is None:
             raise PolicyLoadError(f"policy = {text!r}: {path} is no Python file")
         module = importlib.util.module_from_spec(specification)
-        # Dataclasses look their module up.
+        # Dataclasses look their module up here.
         sys.modules[module_name] = module
         try:
             specification.loader.exec_module(module)
@@ -146,11 +146,11 @@ def load_file(text: str) -> type[DecisionPolicy]:
 
 
 def find_policy(name: str) -> type[DecisionPolicy]:
-    """Return a policy by its name, in which hyphens may stand for underscores, or file."""
+    """Return a policy by its name (hyphens may stand for underscores) or its file."""
     if is_file_form(name):
         return load_file(name)
     wanted = name.replace("-", "_")
-    # Installed packages are asked where our own do not do: that takes time.
+    # Installed packages are searched only if it is not one of ours: that takes time.
     policies = POLICIES if wanted in POLICIES else installed_policies()
     if wanted not in policies:
         raise ParameterError("policy", name, f"{', '.join(policies)}, {FILE_FORM}")
@@ -203,7 +203,7 @@ def resolved_file(text: str) -> str:
 def format_policy(policy: AnyPolicy) -> str:
     """Return the text that `parse_policy` reads back.
 
-    Numbers that are known always stand in it; texts, flags and lists where not the default.
+    Known numbers are always included; known texts, flags and lists only if not the default.
     """
     known = {} if isinstance(policy, NamedPolicy) else parameters_of(type(policy))
     given = [

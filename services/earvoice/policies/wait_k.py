@@ -82,7 +82,7 @@ class WaitK(DecisionPolicy):
 
     def resolved(self, model: object) -> Self:
         policy = super().resolved(model)
-        # Of a text the words are known.
+        # In a text source the words are known.
         return replace(policy, detection="adaptive") if reads_words(model) else policy
 
     @property
@@ -134,7 +134,7 @@ class WaitK(DecisionPolicy):
 
 
 def words_decision(hypothesis: Hypothesis, word_count: int, *, commit_end: bool) -> Decision:
-    """Take the tokens of the next words: up to the word-initial one that begins one too many."""
+    """Take the tokens of the next words: up to the one that begins one word too many."""
     seen = 0
     for index, token in enumerate(hypothesis.tokens):
         seen += token.starts_word
@@ -160,8 +160,8 @@ class _Now:
 class StridedWaitK(DecisionPolicy):
     """Writes token t of the utterance once g(t) = min{(k + t - 1 - floor(c t)) s, |x|} is heard.
 
-    The minimum with the source's length |x| is the last commit of the utterance. Nothing of one
-    segment is remembered in the next: t follows from what is committed.
+    The minimum with the source's length |x| is the last commit of the utterance. Nothing is
+    remembered from one segment to the next: t follows from what is committed.
     """
 
     name: ClassVar[str] = "strided_wait_k"
@@ -209,7 +209,7 @@ class StridedWaitK(DecisionPolicy):
 
     @property
     def stride_length_ms(self) -> float:
-        """The stride's duration; of one in words, about."""
+        """The stride's duration; for one in words, an estimate."""
         if self.stride_words is not None:
             return self.stride_words * WORD_DURATION_MS
         return self.stride_ms or DEFAULT_STRIDE_MS

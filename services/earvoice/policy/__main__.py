@@ -13,7 +13,7 @@ def main() -> int:
     selector = LoopLagSelector()
 
     async def serve(settings: PolicySettings) -> None:
-        # gRPC is imported here, after what it reads has been set.
+        # gRPC is imported here, after the environment variables that it reads have been set.
         from earvoice.policy import server  # noqa: PLC0415
 
         await server.serve(settings, selector)

@@ -1,4 +1,4 @@
-"""The audio of a session that may still be needed, and when it came."""
+"""The audio that a session may still need, and when it arrived."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WINDOW_S = 60.0
 class ArrivalClock:
     """Estimates the origin of a paced stream.
 
-    A paced client sends a chunk when its last sample exists, so each message tells an origin: its
-    arrival less the audio so far. The earliest one was delayed least. Sound cards drift (50 ppm
+    A paced client sends a chunk when its last sample exists, so each message implies an origin: its
+    arrival minus the audio so far. The earliest was delayed least. Sound cards drift (50 ppm
     are 180 ms an hour), so only a sliding window counts.
     """
 
@@ -36,7 +36,7 @@ class ArrivalClock:
             self._origins.popleft()
 
     def assume(self, origin_s: float, now_s: float) -> None:
-        """Take over an origin from elsewhere: what comes first may be sent again, and late."""
+        """Take over an origin from elsewhere: the first audio here may be a late repetition."""
         self._origins.append((now_s, origin_s))
 
     @property
@@ -48,9 +48,9 @@ class ArrivalClock:
 class AudioBuffer:
     """Raw frames since the utterance's start, positions counted from the session's first.
 
-    One task appends, another reads. Appending waits while too much has not been worked on, so
-    memory is bounded whatever the client sends. What ``wait_for`` waits for always gets in: a
-    segment longer than the limit would never be whole.
+    One task appends, another reads. Appending waits while too much audio is unprocessed, so
+    memory is bounded whatever the client sends. Audio that ``wait_for`` waits for always gets in:
+    otherwise a segment longer than the limit would never be complete.
 
     Attributes:
         received_samples: positions before this have been received.
@@ -97,8 +97,8 @@ class AudioBuffer:
             self._data += data
             self.received_samples += frames
             self.arrivals.note(self.received_samples, arrival_s)
-            # A client that sends single frames must not have us hold more of times than of audio:
-            # a row of tiny messages has the time of its last.
+            # For a client that sends single frames, the times must not take more memory than the
+            # audio: a row of tiny messages shares the time of its last.
             if max(frames, self._newest_frames) < TINY_FRAMES:
                 self._end_samples[-1] = self.received_samples
                 self._arrivals_s[-1] = arrival_s
@@ -125,7 +125,7 @@ class AudioBuffer:
             self._is_interrupted = False
 
     async def interrupt(self) -> None:
-        """Make ``wait_for`` return, now or when it is called: there is something else to do."""
+        """Make ``wait_for`` return, now or at its next call: there is something else to do."""
         async with self._changed:
             self._is_interrupted = True
             self._changed.notify_all()
@@ -142,12 +142,12 @@ class AudioBuffer:
         return bytes(memoryview(self._data)[first:last])
 
     def arrival_s(self, sample: int) -> float:
-        """Return when the frame before ``sample`` arrived; the first known time if long ago."""
+        """Return when the frame before ``sample`` arrived; if long ago, the earliest known time."""
         index = bisect.bisect_left(self._end_samples, sample)
         return self._arrivals_s[min(index, len(self._arrivals_s) - 1)]
 
     async def mark_worked(self, sample: int) -> None:
-        """Say that audio before ``sample`` has been worked on: the client may send more."""
+        """Note that audio before ``sample`` has been processed: the client may send more."""
         async with self._changed:
             self._worked_sample = sample
             self._changed.notify_all()

@@ -28,8 +28,8 @@ class GenerationSteps:
         alternatives: new token ids of every hypothesis of the beam, best first, the best included,
             ends of sentence excluded; empty when the search was greedy or they were not asked for.
         prefix_attention: in the first answer, if asked for: a row for each token of the prefix.
-        restarts: whether tokens before, if any, no longer count: the generation begins with these,
-            on another replica perhaps than the one that was lost.
+        restarts: whether any earlier tokens no longer count: the generation begins with these,
+            perhaps again, on another replica after one was lost.
         source: in the first answer, the text in the source language that is translated, if any.
     """
 
@@ -44,7 +44,7 @@ class GenerationSteps:
 
 @dataclass(frozen=True)
 class GenerationEnd:
-    """A generation's end, which may have been that it ran into its token limit."""
+    """A generation's end, possibly at its token limit."""
 
     hit_limit: bool
     timings: HopTimings
@@ -102,4 +102,4 @@ class DecoderBackend(Protocol):
         """Ask the running generation to stop; its end still comes."""
 
     async def stay(self) -> None:
-        """Say that the session lives on although there is nothing to decode."""
+        """Show that the session is alive although there is nothing to decode."""

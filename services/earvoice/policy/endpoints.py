@@ -47,7 +47,7 @@ class SegmentGrid:
     def moved(
         self, segment_ms: int, wait_ms: int, last_index: int, past_sample: int
     ) -> SegmentGrid:
-        """Return the grid that goes on from a boundary in steps of another duration.
+        """Return the grid that continues from a boundary with another segment duration.
 
         Args:
             last_index: the boundary decided last; the new grid begins there.
@@ -91,7 +91,7 @@ class SegmentGrid:
         return None
 
     def index_at(self, sample: int) -> int:
-        """Return the newest boundary that is not after a position; the anchor's before it."""
+        """Return the number of the last boundary up to a position, at least the anchor's."""
         waited = (sample - self.anchor_sample) * 1000 - self.wait_ms * self.rate_hertz
         index = self.anchor_index + max(0, waited // (self.segment_ms * self.rate_hertz))
         # Boundaries are rounded down to whole samples, so the next one may be reached already.
@@ -114,8 +114,8 @@ class Endpoint:
 
 
 MAX_KEPT_MS = 40_000
-"""Without endpointing an utterance is cut before history selection keeps more than this of it,
-or than the model can hear."""
+"""Without endpointing, an utterance is cut before history selection keeps more of it than this, or
+than the model can hear."""
 
 
 class Endpointer:
@@ -147,7 +147,7 @@ class Endpointer:
         rate_hertz = options.audio_format.sample_rate_hz
         if options.endpointing is not None:
             limit_ms = options.endpointing.max_utterance_ms
-            # The end of a sentence of words is known, and lasts no time.
+            # In a text source the end of a sentence is marked, and takes no time.
             reads = options.audio_format.encoding == "words"
             return cls(rate_hertz, 0 if reads else options.endpointing.pause_ms, limit_ms)
         # Without endpointing the client has cut the audio: what is too long to hear is cut again.
@@ -162,11 +162,11 @@ class Endpointer:
     def known_end(
         self, segment: Segment, start_sample: int, spoken_for_sample: int, *, loops: bool
     ) -> Endpoint | None:
-        """Return an end that is no question of what is heard: the audio's, or that of a loop.
+        """Return an end that does not depend on what is heard: the audio's, or that of a loop.
 
-        Where the client has cut the audio, not even a loop ends an utterance. What is said next
-        begins after the words that are committed, but not before half of the audio: a text that
-        hangs on its beginning would be gone through again and again.
+        Where the client has cut the audio, not even a loop ends an utterance. The next one begins
+        after the committed words, but not before half of the audio: otherwise text that attends
+        to the beginning only would make us decode the same audio again and again.
         """
         if loops and self._ends_loops:
             half_sample = (start_sample + segment.end_sample) // 2
@@ -178,12 +178,12 @@ class Endpointer:
     def find_pause(
         self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int
     ) -> Endpoint | None:
-        """Return the end if the audio has paused long enough, be it over again or not.
+        """Return the end if the audio has paused long enough, even if speech has resumed since.
 
         None where pauses end no utterance.
 
         A pause counts from the later of the last speech and the last CTC label in it, so that
-        speech which only one of the two hears is not cut off. Labels hold it open for one pause
+        speech which only one of the two detects is not cut off. Labels can delay it by one pause
         at most: a network can hear words in noise without end.
 
         Args:

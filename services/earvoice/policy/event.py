@@ -1,4 +1,4 @@
-"""What a session tells its client, and what it is between two segments."""
+"""What a session tells its client, and its state between two segments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WordsReleased:
     """Words are released; audio before ``acknowledged_samples`` is never needed again.
 
     Attributes:
-        snapshot: the session when this segment is over; None where it cannot be resumed.
+        snapshot: the session after this segment; None if it cannot be resumed.
     """
 
     items: Sequence[Word]
@@ -32,11 +32,11 @@ class TailChanged:
 
 @dataclass(frozen=True)
 class SegmentWorked:
-    """A segment has been worked on, words or none; its fields are the message's.
+    """A segment has been processed, with or without words; its fields are the message's.
 
     Attributes:
         merged_segments: grid segments merged into it beyond the first.
-        hypothesis_tokens: of the whole hypothesis, as its counts are told only where asked for.
+        hypothesis_tokens: of the whole hypothesis; it and its two counts are set only on request.
     """
 
     utterance: int
@@ -57,8 +57,8 @@ class UtteranceEnded:
     """Everything of an utterance has been released.
 
     Attributes:
-        not_understood: where the audio begins and ends whose words were held back to the end;
-            None where none were.
+        not_understood: start and end of the audio whose words were held back to the end; None if
+            none were.
     """
 
     utterance: int
@@ -79,7 +79,7 @@ class ReplicaLeaving:
 
 @dataclass
 class SessionTotals:
-    """Adds up over a session; also its last event, whose message has the same fields.
+    """A session's running totals; also its last event, whose message has the same fields.
 
     Attributes:
         guards_hit: times each guard cut a commit, by its name.
@@ -114,11 +114,11 @@ class SessionSnapshot:
 
     Attributes:
         options: what the client asked for, updates included, before any lag is held.
-        grid: its boundaries; None where no segment of it has been worked on.
-        lag_ms: place on the scale of lags; None without a target lag.
+        grid: boundaries of the utterance's segments; None before the first one is processed.
+        lag_ms: position on the lag scale; None without a target lag.
         true_finished_ms: when the segment was finished, on the true clock.
         origin_s: when the session's first sample existed, on its monotonic clock; None where its
-            times are not read on the wall.
+            times are not wall-clock times.
     """
 
     options: StreamOptions
@@ -138,5 +138,5 @@ class SessionSnapshot:
 
     @property
     def told(self) -> SessionSnapshot:
-        """The same session once it has told what was still to be told."""
+        """The same session once its pending messages have been sent."""
         return replace(self, segment=None, end=None)

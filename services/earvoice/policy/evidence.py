@@ -30,7 +30,7 @@ class Evidence:
         label_count: non-blank labels, repeats collapsed.
         frame_count: feature frames of 10 ms.
         source_transcript: of the whole utterance, at its end.
-        partial_transcript: of what has come, before its end, where it is needed.
+        partial_transcript: of the audio so far, before the utterance's end, where it is needed.
     """
 
     ctc_labels: Sequence[int]
@@ -46,7 +46,7 @@ class Evidence:
 
     @property
     def has_labels(self) -> bool:
-        """Whether the model tells labels at all; without states none are missed."""
+        """Whether the model gives labels; true as long as there are no states."""
         return bool(self.ctc_labels) or not self.span_end_samples
 
     @property
@@ -57,13 +57,13 @@ class Evidence:
     def attended(self, row: Sequence[float]) -> int:
         """Return the state that a token attends to most.
 
-        Attention piles up on the last state whatever the token (Papi 2023, figure 2): without it.
+        The last is left out: attention piles up on it whatever the token (Papi 2023, figure 2).
         """
         shown = row[:-1] or row
         return shown.index(max(shown))
 
     def span(self, state: int, utterance_start_sample: int) -> tuple[int, int]:
-        """Return where the audio of a state begins and ends; pieces of one word share theirs."""
+        """Return where the audio of a state begins and ends; pieces of one word share a span."""
         end = self.span_end_samples[state]
         first = bisect.bisect_left(self.span_end_samples, end)
         return self.span_end_samples[first - 1] if first else utterance_start_sample, end

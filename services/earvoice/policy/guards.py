@@ -17,11 +17,11 @@ MINIMUM_FRAME_COUNT = 20
 WORDS_PER_SOURCE_WORD = 2
 ADDITIONAL_WORD_COUNT = 3
 LOOP_REPETITION_COUNT = 3
-"""People say a word or two so often; more is a loop."""
+"""People say a word or two this often; more is a loop."""
 UNHEARD_REPETITION_COUNT = 2
-"""The same where nobody was heard to repeat anything."""
+"""The same where the CTC labels show no repetition."""
 PHRASE_REPETITION_COUNT = 2
-"""The same of a phrase: from so many tokens on:"""
+"""The same for a phrase, which has `PHRASE_TOKENS` tokens or more."""
 PHRASE_TOKENS = 4
 LONGEST_LOOP_TOKENS = 16
 FRAME_MS = 10
@@ -31,7 +31,7 @@ class Guards:
     """Cuts commits and counts how often each guard did.
 
     Attributes:
-        noted: the names of those that did, in order, until somebody clears it.
+        noted: names of the guards that cut, in order, until the caller clears it.
     """
 
     def __init__(self, hits: Mapping[str, int] | None = None) -> None:
@@ -82,7 +82,7 @@ class Guards:
     def lacks_evidence(evidence: Evidence) -> bool:
         """Say whether too little was heard for any commit.
 
-        A model without a CTC head tells no labels: enough frames of speech must do.
+        A model without a CTC head gives no labels: enough frames of speech must do.
         """
         letters = evidence.source_transcript.replace(" ", "")
         return (
@@ -96,7 +96,7 @@ class Guards:
         )
 
     def note(self, name: str) -> None:
-        """Count a limit that was met, here or elsewhere, such as the hypothesis's length."""
+        """Count a limit that was reached, here or elsewhere, such as the hypothesis's length."""
         self.hits[name] += 1
         self.noted.append(name)
 
@@ -107,7 +107,7 @@ def _count_within_length(
     """Keep at most twice the source words plus three."""
     heard = evidence.complete_word_count + evidence.has_partial_word
     if not heard and not evidence.has_labels:
-        # Nobody has counted: as many as an English speaker says in that time.
+        # No count: assume as many as an English speaker says in that time.
         heard = int(evidence.frame_count * FRAME_MS / WORD_DURATION_MS)
     room = WORDS_PER_SOURCE_WORD * heard + ADDITIONAL_WORD_COUNT - committed_word_count
     for index, token in enumerate(hypothesis.tokens[:new_token_count]):
@@ -118,10 +118,10 @@ def _count_within_length(
 
 
 def _count_before_loop(evidence: Evidence, hypothesis: Hypothesis, new_token_count: int) -> int:
-    """Keep what comes before an n-gram is begun once more than allowed.
+    """Keep what comes before an n-gram begins once more than allowed.
 
-    More than half of that turn tells a loop: a hypothesis may end inside it. The first word tells
-    one where nobody was heard to repeat anything.
+    More than half of that surplus turn makes a loop: a hypothesis may end inside it. Where the
+    labels show no repetition, its first word does.
     """
     tokens = hypothesis.token_ids
     first = len(hypothesis.prefix)
@@ -146,9 +146,9 @@ def _count_before_loop(evidence: Evidence, hypothesis: Hypothesis, new_token_cou
 
 
 def _hears_repetition(evidence: Evidence) -> bool:
-    """Say whether labels follow themselves: two or more of them, or one three times.
+    """Say whether labels repeat back to back: two or more of them, or one three times.
 
-    One that comes twice may be a letter.
+    One label that comes twice may be a double letter.
     """
     labels = [label for label, _ in groupby(evidence.ctc_labels) if label != evidence.blank_label]
     return any(
@@ -167,18 +167,17 @@ def _count_before_echo(
     *,
     final: bool,
 ) -> int:
-    """Keep what comes before an echo; arguments as of `Guards.allow`.
+    """Keep what comes before an echo; arguments as for `Guards.allow`.
 
-    A model that finds no end of its sentence, or that is offered much audio at once, says a phrase
-    once more, and attends to no audio that it had not attended to before. Who is really heard twice
-    is heard later. A few tokens count as said once more if nothing but they follows themselves to
-    the utterance's end.
+    A model that cannot end its sentence, or is given much audio at once, repeats a phrase while
+    attending to no new audio. Words that were really said twice attend to later audio. Fewer
+    tokens than a phrase count only if they repeat, with nothing else, to the utterance's end.
     """
     first = len(hypothesis.prefix)
     tokens = hypothesis.token_ids[: first + new_token_count]
     for index in range(new_token_count):
         if tokens[first + index] not in tokens[: first + index]:
-            # As nearly all of them: nothing that was said began with it.
+            # True of nearly all tokens: one that is new cannot begin a repetition.
             continue
         few = final and hypothesis.tokens[index].starts_word
         again = _said_again(tokens, first + index, few=few)
@@ -190,9 +189,9 @@ def _count_before_echo(
 
 
 def _places(evidence: Evidence, tokens: Sequence[Token]) -> list[int]:
-    """Where the audio ends that each token attends to, in samples.
+    """Return where the audio that each token attends to ends, in samples.
 
-    Who attends to the silence after the last word has heard nothing there.
+    Silence after the last speech counts as the end of speech: nothing was heard there.
     """
     ends = [evidence.span_end_samples[evidence.attended(token.attention)] for token in tokens]
     speech_end = evidence.voice_activity.speech_end_sample
@@ -200,10 +199,10 @@ def _places(evidence: Evidence, tokens: Sequence[Token]) -> list[int]:
 
 
 def _said_again(tokens: Sequence[int], place: int, *, few: bool) -> int:
-    """Return how many tokens from a place on only say again what stands before, 0 for none.
+    """Return how many tokens from a place on merely repeat earlier ones, 0 for none.
 
-    A phrase may stand anywhere before; fewer tokens must be words, and follow themselves to the
-    end: a number's figures are alike, and share their audio.
+    A phrase may repeat anything before it; fewer tokens must be words and repeat back to back to
+    the end: the figures of a number look alike and share their audio.
 
     Args:
         few: whether fewer tokens than a phrase count.

@@ -1,6 +1,6 @@
-"""StreamAtt's history selection: what of an endless utterance is kept (Papi 2024).
+"""StreamAtt's history selection: what to keep of an endless utterance (Papi 2024).
 
-The text is chosen first, then the audio: what no token that is kept attends to is forgotten.
+It chooses the text first, then the audio: audio that no kept token attends to is forgotten.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def forgotten_history(
     start_sample: int,
     spoken_for_sample: int,
 ) -> tuple[int, int] | None:
-    """Return what is forgotten after a commit (Papi 2024): so many tokens, audio before a sample.
+    """Return what to forget after a commit (Papi 2024): how many tokens, and audio up to where.
 
-    None when all is kept.
+    None to keep everything.
 
-    As in the released code every token that is not dropped keeps its audio: those committed and
-    the uncommitted rest of the hypothesis.
+    As in the released code, every token that is not dropped keeps its audio: the committed ones
+    and the uncommitted rest of the hypothesis.
 
     Args:
         committed: the forced prefix, the new commit included.
-        prefix_rows: cross-attention of the tokens of its prefix, ``[S]`` each.
+        prefix_rows: cross-attention of the hypothesis's prefix tokens, ``[S]`` each.
         start_sample: where the first state begins.
-        spoken_for_sample: committed tokens attend to audio up to here; what begins there is kept
-            where no token is left.
+        spoken_for_sample: committed tokens attend to audio up to here; if no token is left, audio
+            is kept from here on.
     """
     dropped = dropped_token_count(selection, committed)
     if not dropped:
@@ -68,11 +68,11 @@ def dropped_token_count(selection: HistorySelection, committed: Sequence[Token])
 def first_attended_sample(
     rows: Sequence[Sequence[float]], evidence: Evidence, start_sample: int
 ) -> int | None:
-    """Return where the earliest state begins that some token attends to most.
+    """Take the state each token attends to most; return where the earliest of these begins.
 
     Args:
-        rows: cross-attention of the tokens that are kept, ``[S]`` each. The last state is left
-            out: attention piles up on it whatever the token.
+        rows: cross-attention of the kept tokens, ``[S]`` each. The last state is left out:
+            attention piles up on it whatever the token.
         start_sample: where the first state begins.
 
     Returns:

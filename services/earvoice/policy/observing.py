@@ -1,4 +1,4 @@
-"""What operators are told of a session: its spans and its part in the metrics."""
+"""What operators see of a session: its spans and its part in the metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Attributes = dict[str, str | int | float]
 
 
 class _OpenSegment:
-    """A segment that is worked on, its trace, and the calls that messages name as their parents."""
+    """A segment in progress, its trace, and the call spans that messages name as parents."""
 
     def __init__(self, timeline: SegmentTimeline, batch: SpanBatch) -> None:
         self.timeline = timeline
@@ -54,13 +54,13 @@ class _OpenSegment:
 
 
 class SessionWatch(SegmentObserver):
-    """Watches one session: its spans if it is traced, its metrics if anybody reads them.
+    """Records one session: spans if it is traced, metrics if anybody reads them.
 
-    A traced session has one trace a segment, each linked to the session's own span. Of a session
-    that is not traced, its span is made only for an error.
+    A traced session has one trace a segment, each linked to the session's own span. A session
+    that is not traced gets a span only if it ends with an error.
 
     Attributes:
-        traceparents: of the spans that its messages belong to now, by service.
+        traceparents: the spans that its messages currently belong to, by service.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class SessionWatch(SegmentObserver):
         worked: SegmentWorked,
         context: Context | None,
     ) -> None:
-        """Measure a segment; its trace is for exemplars, None where it is not traced."""
+        """Record a segment's metrics; the context links exemplars to its trace, None for none."""
         meters.record("earvoice.segment.computation", worked.computation_ms, context=context)
         for word in timeline.words:
             if word.starts_word:

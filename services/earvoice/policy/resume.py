@@ -1,4 +1,4 @@
-"""Resume tokens: an interrupted session as bytes that its client keeps, and how it goes on."""
+"""Resume tokens: a session as bytes that its client keeps, to continue after an interruption."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ Model = types_pb2.ModelDescription
 
 @dataclass
 class TokenOwner:
-    """Whose tokens they are: one session's.
+    """The session that tokens belong to.
 
     Attributes:
         tenant: who may resume it; empty without authentication.
-        traceparent: of the trace that the session's messages belong to, or empty.
+        traceparent: the trace that the session's messages belong to, or empty.
     """
 
     tenant: str
@@ -56,7 +56,7 @@ class TokenOwner:
     _said: tuple[StreamOptions, bytes] | None = field(default=None, compare=False, repr=False)
 
     def part(self, options: StreamOptions) -> bytes:
-        """Return what all tokens say until the session's options change, serialised once."""
+        """Return the part that all tokens share until the options change, serialised once."""
         if self._said is None or self._said[0] is not options:
             message = resume_pb.ResumeState(
                 tenant=self.tenant,
@@ -91,7 +91,7 @@ class ResumeTokens:
 
     @classmethod
     def of(cls, settings: PolicySettings, policies: Policies) -> ResumeTokens:
-        """A service's tokens; without configured keys it takes back its own only."""
+        """Return a service's tokens; without configured keys it accepts only its own."""
         if settings.resume_keys is not None:
             keys = parse_keys(settings.resume_keys.get_secret_value())
         else:
@@ -100,10 +100,10 @@ class ResumeTokens:
         return cls(keys, settings.resume_lifetime_ms / 1000, policies=policies)
 
     def make(self, snapshot: SessionSnapshot, seq: int, owner: TokenOwner) -> bytes:
-        """Return a token, 4 KiB at most; nothing where more would have to be said."""
+        """Return a token, 4 KiB at most; empty if it would be longer."""
         now_s = self._unix_s()
         origin_ms = (snapshot.origin_s or 0.0) * 1000
-        # What changes from segment to segment.
+        # The part that changes from segment to segment.
         message = resume_pb.ResumeState(
             expires_unix_ms=int((now_s + self._lifetime_s) * 1000),
             seq=seq,
@@ -128,7 +128,7 @@ class ResumeTokens:
                 message.hypothesis.CopyFrom(_tokens_message(tokens, known))
         if snapshot.end is not None:
             message.end.CopyFrom(end_message(snapshot.end))
-        # Messages are joined by joining their bytes.
+        # Concatenating the bytes of protobuf messages merges them.
         content = owner.part(snapshot.options) + message.SerializeToString()
         token = hmac.digest(self._keys[0], content, hashlib.sha256) + content
         return token if len(token) <= TOKEN_LIMIT_BYTES else b""
@@ -136,7 +136,7 @@ class ResumeTokens:
     def take(
         self, token: bytes, tenant: str, find_model: Callable[[str], Model]
     ) -> tuple[SessionSnapshot, int, TokenOwner]:
-        """Return the session that a token stands for, its message's number, and whose it was."""
+        """Return the session that a token stands for, its message's number, and its owner."""
         message = self._opened(token)
         late_s = self._unix_s() - message.expires_unix_ms / 1000
         if late_s > 0:
@@ -153,7 +153,7 @@ class ResumeTokens:
             snapshot = _read_session(
                 message, model, self._unix_s() - self._monotonic_s(), self._policies
             )
-            # Whether the policy can read its memory shows when it is given it.
+            # Only restoring it shows whether the policy can read its memory.
             Utterance(snapshot.utterance, snapshot.options.policy.begin())
         except (ValueError, KeyError) as error:
             raise InvalidResumeTokenError("another version has made it", "version") from error
@@ -248,7 +248,7 @@ def _write_utterance(
 
 
 def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> UtteranceState:
-    """Return the utterance; the text of its prefix is gone but for where a sentence ends."""
+    """Return the utterance; of its prefix's text, only the ends of sentences remain."""
     ends = list(itertools.accumulate([message.start_sample, *message.word_end_deltas]))
     kept = []
     for index, token_id in enumerate(message.prefix):
@@ -291,7 +291,7 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
 
 
 def _tokens_message(tokens: Sequence[int], known: Sequence[int]) -> resume_pb.ResumeTokens:
-    """Return token ids, told by what they share with known ones."""
+    """Return token ids, encoded by the prefix that they share with known ones."""
     shared = longest_common_prefix_tokens([tokens, known])
     return resume_pb.ResumeTokens(shared=shared, rest=tokens[shared:])
 

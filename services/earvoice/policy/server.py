@@ -74,7 +74,7 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
 
 
 def build_authenticator(settings: PolicySettings) -> Authenticator | None:
-    """Return who knows the callers; None where everybody is let in."""
+    """Return what identifies the callers; None where everybody is let in."""
     known: list[Authenticator] = []
     try:
         if settings.auth_tokens_file:
@@ -88,7 +88,7 @@ def build_authenticator(settings: PolicySettings) -> Authenticator | None:
 
 def _jwt_verifier(settings: PolicySettings) -> Authenticator:
     try:
-        # It takes long to import, and few need it.
+        # It is slow to import, and few need it.
         from earvoice.runtime.jwt_verifier import KeyUrl, jwt_verifier, key_file  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("JWTs need the extra: pip install 'earvoice[auth]'") from error

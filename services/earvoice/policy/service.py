@@ -32,13 +32,13 @@ from earvoice.runtime.log import session_log, trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
 
-# Read once: it is a file, and a full table of descriptors must not end a session.
+# Read once: it is in a file, and running out of descriptors must not end a session.
 SERVER_VERSION = version("earvoice")
 
 SERVICE_NAME = public_pb.DESCRIPTOR.services_by_name["SpeechTranslationService"].full_name
 
 MAX_FAREWELL_S = 1.0
-"""Longest part of the grace that is kept for ending what is left."""
+"""Longest part of the grace that is reserved for ending the streams that are left."""
 
 _LOG = logging.getLogger("earvoice.policy.service")
 
@@ -70,7 +70,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     ) -> AsyncIterator[public_pb.StreamingTranslateResponse]:
         del context
         self._sessions.check()
-        # A place is taken when it is known what for.
+        # Take a place only once the config is known.
         config = await read_config(request_iterator)
         with self._sessions.admit():
             self._backends.choose_model()
@@ -118,7 +118,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         )
 
     async def drain(self, grace_s: float) -> None:
-        """Refuse new streams, tell the others to leave, and end what is left after the grace."""
+        """Refuse new streams, ask the running ones to leave, and end those left after the grace."""
         self._leaving_grace_s = grace_s
         async with asyncio.TaskGroup() as group:
             drained = group.create_task(self._sessions.drain())
@@ -135,7 +135,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
     def _running(
         self, stream: TranslationStream, owner: TokenOwner, watch: SessionWatch
     ) -> Iterator[None]:
-        """Keep a stream in the set of running ones; log its end, whatever it is, and tell of it."""
+        """Track a running stream; when it ends, however it ends, log it and close its watch."""
         trace_id = trace_id_of(owner.traceparent)
 
         def describe(status: str) -> dict[str, object]:

@@ -31,7 +31,7 @@ MAX_WAITING_UPDATES = 64
 
 
 class SegmentObserver:
-    """Is told of each segment; this one keeps nothing. An observer must neither wait nor fail."""
+    """Is notified of each segment; this one does nothing. Observers must neither wait nor fail."""
 
     def begin(self, timeline: SegmentTimeline) -> None:
         """Work on a segment begins; its requests to encoder and decoder follow."""
@@ -62,7 +62,7 @@ class TranslationSession:
         self._emit = emit
         self._now_s = now_s
         self._observer = observer or SegmentObserver()
-        # Changes on their way to the first segment that ends after them.
+        # Changes that wait for the first segment that ends after them.
         self._updates: deque[tuple[int, StreamOptions]] = deque()
         self._update_taken = asyncio.Event()
         self._endpointer = Endpointer.of(start.options)
@@ -71,15 +71,15 @@ class TranslationSession:
         self._lag_ms = start.options.target_lag_ms if lag_ms is None else lag_ms
         self._choose(start.options)
         self._grid = start.grid or self._fresh_grid(start.start_sample)
-        # An utterance may begin before the end of the last one's audio, which stays received.
+        # An utterance may begin before the end of audio that was already decided.
         self._decided_sample = start.decided_sample
         self._true_finished_ms = start.true_finished_ms
-        # Of a session that goes on nobody can say which tail its client shows.
+        # Which tail the client of a resumed session shows is unknown.
         self._tail = None if resumed else ""
         self.totals = replace(start.totals)
 
     async def run(self) -> None:
-        """Work to the end of the audio; the totals are told last."""
+        """Process the audio to its end; the totals are emitted last."""
         if self._start.segment is not None:
             await self._emit(self._start.segment)
         if self._start.end is not None:
@@ -105,9 +105,9 @@ class TranslationSession:
     async def update(self, options: StreamOptions) -> None:
         """Change the options from the first segment on that ends after the audio received so far.
 
-        Waits while too many changes are on their way. Of several at one place the last counts,
-        because options are whole. So those that fill the queue lie before audio which has come: the
-        session works them off, and the wait ends.
+        Waits while too many changes are pending. Of several at one position the last counts,
+        because each holds all options. So a full queue has only changes that lie before received
+        audio: the session gets to them, and the wait ends.
 
         Args:
             options: as before but for policy, attention, beam, segment duration and initial wait.
@@ -149,10 +149,10 @@ class TranslationSession:
                 await self._audio.wait_for(next_end_sample)
 
     def _timeline(self, utterance: Utterance, segment: Segment, free_s: float) -> SegmentTimeline:
-        """Return the clock of a segment; where every segment is decided, the wall's is not read.
+        """Return a segment's timeline: on the true clock where every segment is decided, else live.
 
         Args:
-            free_s: since when nothing of the segment before was left to do.
+            free_s: when the work on the segment before was finished.
         """
         rate_hertz = self._options.audio_format.sample_rate_hz
         begun = partial(
@@ -176,7 +176,7 @@ class TranslationSession:
         expected_s = origin_s + segment.grid_end_sample / rate_hertz
         return begun(
             grid_arrival_s=grid_arrival_s,
-            # A session that was free and still came late had no turn: that is its own work.
+            # A free session that still starts late was not scheduled in time: its own work.
             started_s=max(free_s, arrival_s),
             arrival_lateness_ms=(grid_arrival_s - expected_s) * 1000,
             origin_s=origin_s,
@@ -293,12 +293,12 @@ class TranslationSession:
             await self._emit(TailChanged(text, utterance))
 
     def _choose(self, asked: StreamOptions) -> None:
-        """Take what the client asks for, at the lag to be held."""
+        """Use the options that the client asks for, adjusted to hold the lag."""
         self._asked = asked
         self._options = asked if self._lag_ms is None else options_at_lag(asked, self._lag_ms)
 
     def _adopt(self, utterance: Utterance, asked: StreamOptions, position_sample: int) -> None:
-        """Go on with what the client asks for; the next segment ends after a position."""
+        """Switch to what the client asks for; the next segment ends after a position."""
         before = self._options
         self._choose(asked)
         options = self._options
@@ -323,7 +323,7 @@ class TranslationSession:
         return Utterance(state, self._options.policy.begin())
 
     def _replay_count(self) -> int:
-        """Count those between two segments, too."""
+        """Return the session's replays, those between two segments included."""
         here = self._encoder.replay_count + self._decoder.replay_count
         return self._start.totals.replays + here
 

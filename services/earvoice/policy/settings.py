@@ -19,11 +19,11 @@ TARGET_FORM = "host:port or dns:///name:port, several separated by commas"
 SHORTEST_KEY_BYTES = 32
 
 NamedPort = tuple[str, int]
-"""A name behind which there may be several addresses, with the same port on each."""
+"""A name that may have several addresses, and the port that they share."""
 
 
 class PolicySettings(ServiceSettings):
-    """What the policy service can be told by its environment."""
+    """The policy service's settings, read from its environment."""
 
     model_config = SettingsConfigDict(env_prefix="EARVOICE_POLICY_", frozen=True, extra="forbid")
 
@@ -138,7 +138,7 @@ class PolicySettings(ServiceSettings):
 
     @property
     def backend_token(self) -> str:
-        # A secret that was written to a file ends with a line's end, which no header may hold.
+        # A secret from a file may end with a line break, which no header may contain.
         secret = self.backend_access_token.get_secret_value() if self.backend_access_token else ""
         return secret.strip()
 
@@ -193,12 +193,11 @@ class PolicySettings(ServiceSettings):
 
 
 def parse_target(text: str) -> tuple[tuple[str, ...], tuple[NamedPort, ...]]:
-    """Read where the replicas of a service are, as `TARGET_FORM` has it.
+    """Read where the replicas of a service are, in the form `TARGET_FORM`.
 
     Returns:
-        Addresses, ``host:port`` each, as given: a name here is one replica to us, and what it
-        leads to is the transport's affair, or a proxy's. And names, every address of which is a
-        replica.
+        Addresses, ``host:port`` each, as given: a name here counts as one replica, and resolving
+        it is left to the transport or a proxy. And names, each of whose addresses is a replica.
     """
     addresses: dict[str, None] = {}
     names: dict[NamedPort, None] = {}

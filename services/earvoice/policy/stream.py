@@ -47,9 +47,9 @@ async def read_messages(
     model: types_pb2.ModelDescription,
     policies: Policies,
 ) -> AsyncIterator[bytes | StreamOptions]:
-    """Yield what every message after the config brings: audio, or the options after an update.
+    """Yield the content of each message after the config: audio, or the options after an update.
 
-    Updates before what the session had decided at its start are in its options already.
+    Updates that lie before `start.decided_sample` are in the session's options already.
     """
     options, position_sample = start.options, start.start_sample
     frame_bytes = options.audio_format.frame_bytes
@@ -82,8 +82,8 @@ class Outbox:
     async def put(self, event: Event) -> None:
         """Add an event; waits while the client is slow. A newer tail replaces a waiting one.
 
-        Nothing more comes behind totals. Does nothing once nothing more comes: what a failed
-        session still finds is not sent.
+        Totals close the outbox. Does nothing once it is closed: what a failed session still finds
+        is not sent.
         """
         async with self._changed:
             if isinstance(event, TailChanged):
@@ -98,7 +98,7 @@ class Outbox:
             self._changed.notify_all()
 
     async def announce(self, event: Event) -> None:
-        """Add an event that must not wait for a slow client, unless nothing more comes."""
+        """Add an event without waiting for a slow client; does nothing if the outbox is closed."""
         async with self._changed:
             if not self._is_closed:
                 self._events.append(event)
@@ -190,14 +190,14 @@ class TranslationStream:
                 async for event in self._outbox.events():
                     yield event
             except GeneratorExit:
-                # The group would wrap it, and then nobody knows it for what it is.
+                # The group would wrap it, and nobody would recognise it.
                 return
             finally:
                 for task in tasks:
                     task.cancel()
 
     async def _hand_on_errors(self, work: Callable[[], Awaitable[None]]) -> None:
-        """An error travels through the outbox, after the words already released."""
+        """Send an error through the outbox, after the words already released."""
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - handed on, not swallowed
@@ -215,7 +215,7 @@ class TranslationStream:
                     f"the session has {audio.received_samples} samples; "
                     f"allowed: {self._max_samples}"
                 )
-        # A session that goes on must be given again what it had decided.
+        # A resumed session must be sent again the audio that it had decided.
         if audio.received_samples < self._decided_sample:
             raise OutOfOrderError(
                 f"the audio ends at sample {audio.received_samples}; this session has decided it "

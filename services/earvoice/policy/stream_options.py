@@ -11,8 +11,8 @@ from earvoice.runtime.audio_format import AudioFormat
 
 CommitUnit = Literal["word", "followed-word", "token"]
 HistorySelection = int | Literal["last sentence"]
-"""What is kept of an utterance that goes on and on (StreamAtt, Papi 2024): the last so many words,
-1 to 200, or what follows the last end of a sentence."""
+"""What is kept of an endless utterance (StreamAtt, Papi 2024): this many of its last words, 1 to
+200, or what follows the last end of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Endpointing:
 class Confidence:
     """How sure the model is of a word, and how sure it must be of an utterance.
 
-    The model's probability p of a word's text, put right by a function that was fitted on words
-    known to be right or wrong: the logistic one of ``unsure_scale`` ln(p) less ``sure_scale``
-    ln(1 - p) plus ``offset`` (beta calibration, Kull 2017).
+    Calibrates the model's probability p of a word's text by a function that was fitted on words
+    known to be right or wrong: the logistic function of ``unsure_scale`` ln(p) minus
+    ``sure_scale`` ln(1 - p) plus ``offset`` (beta calibration, Kull 2017).
 
     Attributes:
-        least: words of an utterance are held back until the mean of theirs is this, or of those
-            that they translate, where these are told; 0 to 1.
-        by_agreement: whether what is judged are words as spoken. Then an utterance is not
-            understood while encoder and decoder hear unlike, and it is if they hear alike at its
-            end.
+        least: an utterance's words are held back until their mean confidence reaches this, or
+            that of the words they translate, where the model writes these; 0 to 1.
+        by_agreement: whether the words judged are words as spoken. Then an utterance is not
+            understood while encoder and decoder hear different things, and is understood if they
+            agree at its end.
     """
 
     unsure_scale: float = 1.0
@@ -47,16 +47,16 @@ class Confidence:
 
     @property
     def compares(self) -> bool:
-        """Whether it is to be known what the encoder hears before an utterance's end."""
+        """Whether the encoder's transcript is needed before an utterance's end."""
         return self.by_agreement and self.least > 0
 
     def of(self, log_probability: float) -> float:
         """Return the confidence of a text with this probability, 0 to 1."""
-        # Neither can be told apart from certainty, and both have logarithms.
+        # Both bounds are as good as certain, and keep the logarithms finite.
         log_probability = min(max(log_probability, -50.0), -1e-9)
         other = math.log(-math.expm1(log_probability))
         logit = self.unsure_scale * log_probability - self.sure_scale * other + self.offset
-        # The logistic function, in a form that no number is too large for.
+        # The logistic function, in a form that cannot overflow.
         return (1 + math.tanh(logit / 2)) / 2
 
 
@@ -67,15 +67,15 @@ class StreamOptions:
     Attributes:
         target_language_code: BCP-47 tag.
         attention_layer: decoder layer whose cross-attention is read, from 1.
-        initial_wait_ms: how much longer the first of each utterance is.
-        merges_segments: whether a late machine goes to the newest boundary.
+        initial_wait_ms: how much longer the first segment of each utterance is.
+        merges_segments: whether a late machine skips to the newest boundary.
         endpointing: None when utterances end only with the audio.
         uses_guards: False reproduces released code.
         beam_size: hypotheses that the decoder follows, 1 to 16; 1 is greedy search.
         attention_heads: heads whose mean is read, from 1; empty means all.
         history_selection: None when an utterance's text and audio are kept to its end.
         target_lag_ms: mean word lag to hold by moving the policy's own parameter; None for none.
-        longest_utterance_ms: of a longer one the model hears no more; None where it has no limit.
+        longest_utterance_ms: the model hears no more of a longer one; None where it has no limit.
     """
 
     audio_format: AudioFormat

@@ -1,7 +1,7 @@
-"""What became of a segment, and where its milliseconds went: the parts add up to the whole.
+"""What happened to a segment, and where its milliseconds went: the parts add up to the whole.
 
-Two clocks, never mixed: the live one reads the wall; the true one lets a segment start when its
-audio exists and the one before is finished, and counts computation only.
+Two clocks, never mixed. The live one is the wall clock. On the true one a segment starts when its
+audio exists and the one before is finished, and only computation takes time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class HopTimings:
     Attributes:
         round_trip_ms: from sending it to receiving the answer, on our clock.
         elapsed_ms: of those, what the service says it took.
-        compute_ms: of those, what it computed.
+        compute_ms: of those, what it spent computing.
     """
 
     round_trip_ms: float = 0.0
@@ -57,13 +57,12 @@ class SegmentTimeline:
     Attributes:
         arrival_ms: when the segment's audio exists, on the true clock; None on the live one.
         previous_finished_ms: when the segment before was finished, on the true clock.
-        origin_s: when the session's first sample existed; not read on the true clock, and nor is
-            `arrival_s`, when the segment's last sample arrived, merged segments included.
-        grid_arrival_s: when the last sample on its own grid was there.
+        origin_s: when the session's first sample existed; unused on the true clock.
+        arrival_s: when the segment's last sample arrived, merged segments included; likewise.
+        grid_arrival_s: when the last sample on its own grid arrived.
         started_s: when work on it could begin.
-        arrival_lateness_ms: how much later `grid_arrival_s` was than the session's first sample
-            made expect.
-        decoder: the generation, as far as it has come.
+        arrival_lateness_ms: how much later `grid_arrival_s` was than `origin_s` led to expect.
+        decoder: the generation so far.
         encoding_s: the encoder is asked.
         encoded_s: its last answer is here.
         decoding_s: the decoder is asked.
@@ -72,12 +71,12 @@ class SegmentTimeline:
         released_s: their words are in the outbox.
         decoded_s: the generation has ended.
         endpoint: of the utterance, if this segment is its last.
-        not_understood: whether the utterance ends so.
+        not_understood: whether the utterance ends as not understood.
         prefix_token_count: of the forced prefix that was decoded.
-        draft_accepted_count: of those, how many stood; None where no generation has ended.
+        draft_accepted_count: draft tokens accepted; None where no generation has ended.
         proposed_token_count: new tokens that came before the decision.
         accepted_token_count: new tokens that the policy would commit.
-        committed_token_count: left of them by guards and word border.
+        committed_token_count: of those, the ones left by guards and word border.
         hypothesis_tokens: of the whole hypothesis, where the client wants them.
         guards: those that cut the commit.
         replay_count: how often it went to another replica because one was lost.
@@ -131,7 +130,7 @@ class SegmentTimeline:
         return max(self.arrival_ms, self.previous_finished_ms) + self.computation_ms
 
     def commit(self, now_s: float) -> CommitTime:
-        """Take note that tokens are committed now; return what they are to be told."""
+        """Note that tokens are committed now; return their commit time."""
         self.committed_s = now_s
         encoder, decoder = self.encoder, self.decoder
         if self.arrival_ms is not None:

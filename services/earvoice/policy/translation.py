@@ -29,7 +29,7 @@ from earvoice.policy.words import Word, committable_count
 from earvoice.runtime.errors import InternalError, shown
 
 MAX_TOKENS_PER_SECOND = 12
-"""Fast German speech has some seven words' pieces a second; more is a model gone astray."""
+"""Fast German speech has some seven word pieces a second; beyond this the model has gone astray."""
 MIN_HYPOTHESIS_TOKENS = 12
 MAX_HYPOTHESIS_TOKENS = 400
 RELEASED_HYPOTHESIS_TOKENS = 200
@@ -41,7 +41,7 @@ class HypothesisReading:
     """One generation, read as far as the policy needs it, then to its end.
 
     Attributes:
-        timings: the generation's at the answer read last.
+        timings: the generation's, as of the last answer read.
         prefix_attention: a row for each token of the prefix, if asked for and answered.
     """
 
@@ -88,7 +88,7 @@ class HypothesisReading:
         return Hypothesis(self._request.prefix, tokens, end, alternatives, source)
 
     async def finish(self, utterance: Utterance, timeline: SegmentTimeline) -> None:
-        """Read to the end; what the decoder had computed before a halt is worth a guess."""
+        """Read to the end; what the decoder had computed before a halt extends the draft."""
         if self.end is None:
             async for answer in self._answers:
                 self.timings = answer.timings
@@ -116,22 +116,22 @@ async def translate(
     *,
     final: bool,
 ) -> tuple[Sequence[Word], Sequence[Token] | None, HypothesisReading | None]:
-    """Decode a segment and commit what may be; the generation may run on.
+    """Decode a segment and commit what may be committed; the generation may still run.
 
     Args:
         delay_samples: audio received, counted from the session's first sample.
         final: whether the utterance ends with this segment.
 
     Returns:
-        The words released; tokens that may still change, None where they are those of before;
-        the generation, to be read to its end, if there is one.
+        The words released; the tokens that may still change, None if they have not changed;
+        the generation, if there is one, to be read to its end.
     """
     evidence, policy = encoded.evidence, utterance.policy
     samples = utterance.sent_sample - utterance.begin_sample
     timeline.state_count = len(evidence.span_end_samples)
-    # Words committed for audio that has been forgotten stand for the source words in it: how far
-    # the text is behind is then told from the audio that is kept, and errors of counting do not
-    # add up over an endless utterance.
+    # For forgotten audio, the words committed stand in for its source words: how far the text is
+    # behind then depends on the kept audio only, and counting errors do not add up over an endless
+    # utterance.
     forgotten_word_count = utterance.written_word_count - len(utterance.word_end_samples)
     heard = Heard(
         samples * 1000 / options.audio_format.sample_rate_hz,
@@ -163,13 +163,13 @@ async def translate(
     timeline.prefix_token_count = len(request.prefix)
     timeline.draft_token_count = len(request.draft)
     timeline.beam_size = request.beam_size
-    # A beam comes whole, and who asked for hypotheses wants them whole.
+    # A beam comes whole, and a client that asked for hypotheses wants them whole.
     whole = final or options.beam_size > 1 or options.sends_hypotheses
     hypothesis = await reading.read(None if whole else policy)
     timeline.deciding_s = now_s()
     timeline.decoder = reading.timings
     if reading.end is not None and reading.end.hit_limit:
-        # One that was decided before its end lost nothing by the limit.
+        # A hypothesis that was decided before its end lost nothing to the limit.
         guards.note("hypothesis_length")
     decision = Decision(len(hypothesis.tokens)) if final else _decision(policy, heard, hypothesis)
     count, guard = decision.new_token_count, ""
@@ -210,7 +210,7 @@ async def translate(
             utterance.forget(*forgotten)
     if options.sends_hypotheses:
         timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
-    # What may turn out not to be understood is not shown either.
+    # A tail that may turn out not to be understood is not shown either.
     shows_tail = not final and (utterance.is_understood or not options.confidence.least)
     return words, hypothesis.tokens[count:] if shows_tail else (), reading
 

@@ -13,35 +13,35 @@ from earvoice.policy.stream_options import Confidence
 from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 
 LOOPING_SEGMENTS = 3
-"""After so many segments in which a loop let nothing through, none will."""
+"""After this many segments in which a loop blocked every commit, none will get through."""
 ALIKE, OPENING, UNLIKE = 0.66, 0.55, 0.45
-"""From one likeness on encoder and decoder hear the same, whatever the words' confidence; from the
-next on a few words open an utterance; below the last they hear other things, as where nobody speaks
-the language."""
+"""Thresholds of `likeness`: from the first on, encoder and decoder hear the same, whatever the
+confidence of the words; from the second on, a few words may open an utterance; below the third they
+hear different things, as when nobody speaks the language."""
 FEW_LETTERS = 8
-"""So few are not compared: it is enough that about as many are heard."""
+"""Up to this many are not compared, only counted: see `agreement`."""
 LEAST_LETTERS, MOST_LETTERS = 4, 200
-"""So many before a number can be compared; and so many are, however much is written."""
+"""Fewest that can be compared before a number; most that are compared, however long the text."""
 _FIGURES = re.compile(r"\S*\d")
 
 
 @dataclass
 class UtteranceState:
-    """What an utterance is between two segments, of which the last released words.
+    """An utterance's state between two segments, taken after a release of words.
 
     Attributes:
-        start_sample: where the audio that is kept of it begins.
-        segment_index: the segment worked on last, 0 for none.
-        kept: committed tokens that are kept, without attention: the forced prefix.
-        word_end_samples: where the audio of each committed word ends, of those that attend to
-            audio which is kept.
-        written_word_count: words committed, forgotten ones included; so are tokens.
+        start_sample: where its kept audio begins.
+        segment_index: the last segment processed, 0 for none.
+        kept: committed tokens that are not forgotten, without attention: the forced prefix.
+        word_end_samples: where the audio of each committed word ends, for words that attend to
+            kept audio.
+        written_word_count: words committed, forgotten ones included; likewise for tokens.
         spoken_for_sample: committed tokens attend to audio up to here.
         is_closed: whether an end of sentence has been committed.
-        held: what is committed and not released, for the end of its word; None for nothing.
+        held: committed text that waits for the end of its word; None for nothing.
         memory: what its policy remembers.
-        is_understood: whether its words are released. Until their mean confidence suffices, they
-            are held back, as complete as they are committed; from then on none is.
+        is_understood: whether its words are released. They are held back until their mean
+            confidence suffices; from then on none is.
     """
 
     index: int = 0
@@ -61,14 +61,14 @@ class UtteranceState:
 
 
 class Utterance(UtteranceState):
-    """The unit of reset: an utterance that is worked on; its audio from its start on is to be sent.
+    """The unit of reset: an utterance in progress, whose audio is to be sent from its start on.
 
     Attributes:
         sent_sample: audio before this has been sent to the encoder.
-        needs_reset: whether the encoder still holds other audio: an utterance's before, or what
-            has been forgotten of this one.
-        loops: whether the committed text holds the model in a loop that more audio does not end:
-            each hypothesis must begin with that text, so nothing would ever pass again.
+        needs_reset: whether the encoder still holds other audio: the previous utterance's, or
+            forgotten audio of this one.
+        loops: whether the committed text keeps the model in a loop that more audio does not end:
+            every hypothesis must begin with that text, so nothing would ever pass again.
     """
 
     def __init__(self, state: UtteranceState, policy: DecisionPolicy) -> None:
@@ -85,7 +85,7 @@ class Utterance(UtteranceState):
         self._translated: list[Word] = []
 
     def snapshot(self) -> UtteranceState:
-        """Return the utterance as it is after a release: what was committed was no loop."""
+        """Return the state after a release, when no loop is being counted."""
         state = {field.name: getattr(self, field.name) for field in fields(UtteranceState)}
         return UtteranceState(**state | {"memory": self.policy.snapshot()})
 
@@ -95,7 +95,7 @@ class Utterance(UtteranceState):
 
     @property
     def not_understood(self) -> tuple[int, int] | None:
-        """Where the audio begins and ends that words attend to which were never released."""
+        """Start and end of the audio that the words never released attend to."""
         if not self._held_back:
             return None
         return (
@@ -116,16 +116,16 @@ class Utterance(UtteranceState):
         final: bool,
         guard: str = "",
     ) -> list[Word]:
-        """Commit the first new tokens of a hypothesis and return the words released by that.
+        """Commit the first new tokens of a hypothesis and return the words that this releases.
 
-        The rest of the hypothesis becomes the draft. While the utterance is not understood, words
-        are kept back.
+        The rest of the hypothesis becomes the draft. Until the utterance is understood, words are
+        held back.
 
         Args:
             new_token_count: tokens to commit, after the guards and the word border.
             evidence: of the revision that the hypothesis attends to.
             flush: whether the last word is complete.
-            final: whether the utterance ends with it.
+            final: whether the utterance ends with this commit.
         """
         tokens = hypothesis.tokens[:new_token_count]
         self.draft = tuple(token.token_id for token in hypothesis.tokens[new_token_count:])
@@ -176,17 +176,17 @@ class Utterance(UtteranceState):
     ) -> bool:
         """Whether the words to be released, or those that they translate, are understood."""
         if self._translated:
-            # The last may not have been said to its end.
+            # The last word may be unfinished.
             heard, _ = join_pieces(self._translated, flush=final)
             words = [word for word in heard if word.is_spoken]
         if not words:
             return False
         sure = sum(confidence.of(word.log_probability) for word in words)
-        # One word says little, and opens the utterance for all that follow: the next is awaited.
+        # One word says little, yet would open the utterance for all that follow: wait for the next.
         is_alone = sum(word.starts_word for word in words) == 1 and not final
         waits = is_alone and confidence.least > 0
         is_sure = sure >= confidence.least * len(words) and not waits
-        # The encoder is heard by itself, but not of audio that has been forgotten.
+        # What the encoder heard is compared too, unless audio has been forgotten.
         transcript = evidence.source_transcript if final else evidence.partial_transcript
         is_heard = bool(transcript) or evidence.hears_nothing
         if not confidence.compares or not is_heard or self.start_sample > self.begin_sample:
@@ -195,7 +195,7 @@ class Utterance(UtteranceState):
             return is_sure and likeness(words, transcript) >= OPENING
         if is_sure and agreement(words, transcript) >= UNLIKE:
             return True
-        # The surer the words are the less alike they need be.
+        # The surer the words are, the less alike they need to be.
         least = max(UNLIKE, ALIKE - sure / len(words) / 2)
         return likeness(words, transcript, whole=True) >= least
 
@@ -220,9 +220,9 @@ class Utterance(UtteranceState):
 
 
 def agreement(words: Sequence[Word], transcript: str) -> float:
-    """Their likeness, or of few letters the share of them that is heard, whichever they are.
+    """Return `likeness`; of few letters, the number heard per letter written, whichever they are.
 
-    Of "Bye." the encoder may hear "f hie"; of a word of another language it hears nothing.
+    For "Bye." the encoder may hear "f hie"; for a word of another language it hears nothing.
     """
     count = len(_letters(_text_of(words)))
     if not 0 < count <= FEW_LETTERS:
@@ -239,15 +239,15 @@ def _letters(text: str) -> str:
 
 
 def likeness(words: Sequence[Word], transcript: str, *, whole: bool = False) -> float:
-    """Twice the letters that decoder's and encoder's text share in order, of all of both.
+    """Return twice the letters that both texts share in order, divided by the letters of both.
 
-    The mean confidence of words says little where nothing like them was learned, or of a word or
-    two; whether both hear the same, each by itself, says more. What the decoder writes in figures
-    the encoder spells: no more is compared than what stands before the first.
+    Mean confidence says little about one or two words, or about input unlike the training data;
+    whether decoder and encoder independently hear the same says more. The decoder writes numbers
+    in figures, the encoder spells them: unless `whole`, only text before the first is compared.
 
     Args:
-        whole: whether the transcript ends where the words do; else so much of it is looked at as
-            there are letters, and where a number leaves too few of these, 1 is returned if
+        whole: whether the transcript ends where the words do. Otherwise it is cut to as many
+            letters as they have, and where a number leaves too few of these, 1 is returned if
             anything was heard.
     """
     text = _text_of(words)

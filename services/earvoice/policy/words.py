@@ -1,7 +1,7 @@
-"""Words out of tokens: where they end, when their text may leave, and what is told of them.
+"""Words made from tokens: where they end, when their text may be released, and their facts.
 
-Which token begins a word is the decoder's knowledge (``starts_word``). Text is looked at for one
-thing alone: whether anything of it is spoken.
+The decoder says which token begins a word (``starts_word``). Text is examined for one thing only:
+whether any of it is spoken.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def committable_count(
     A word border is a place after which the hypothesis itself begins a new word, or ends.
 
     Args:
-        unit: ``word`` cuts back to a word border of the hypothesis; ``followed-word`` knows no more
-            of the hypothesis than the policy accepted, so that the last word is never complete
+        unit: ``word`` cuts back to a word border of the hypothesis; ``followed-word`` looks at
+            no more of it than the policy accepted, so that the last word is never complete
             (the papers' agents 1.1); ``token`` cuts nothing.
         final: nothing will follow, so the hypothesis ends even where a token limit cut it.
     """
@@ -63,12 +63,12 @@ class StageTimings:
 
 @dataclass(frozen=True, slots=True)
 class CommitTime:
-    """When a token was committed, and how it came to that.
+    """When a token was committed, and where the time until then went.
 
     Attributes:
         elapsed_ms: since the session's first sample existed, on the session's clock.
-        moment_ms: the same moment since some fixed one: the session's first sample may turn out to
-            be older than was thought when this was committed.
+        moment_ms: the same moment since a fixed one: the first sample may later turn out to be
+            older than was estimated when this was committed.
     """
 
     elapsed_ms: float
@@ -84,11 +84,11 @@ class Word:
     Positions are in the session's samples.
 
     Attributes:
-        utf8: its text; may end inside a character while its last token has not come.
+        utf8: its text; may end inside a character until its last token has come.
         starts_word: whether a blank belongs before it.
         committed: when its last token was.
-        log_probability: natural logarithm of the probability of what is spoken of it.
-        confidence: that it is right, 0 to 1, when it was released.
+        log_probability: natural logarithm of the probability of its spoken part.
+        confidence: how likely it is right, 0 to 1; set at its release.
         delay_samples: audio received when it was released.
         elapsed_ms: since the first sample existed, on the session's clock, when it was released.
         hold_ms: how long it was held back, for the end of its word or until its utterance was
@@ -109,7 +109,7 @@ class Word:
 
     @property
     def text(self) -> str:
-        """Without surrounding blanks; bytes that are no character are shown, not dropped."""
+        """Without surrounding blanks; invalid bytes are replaced, not dropped."""
         return self.utf8.decode("utf8", errors="replace").strip()
 
     @property
@@ -120,7 +120,7 @@ class Word:
 
     @property
     def is_spoken(self) -> bool:
-        """Whether there are letters or figures in it: nobody hears a comma."""
+        """Whether it has letters or figures: nobody hears a comma."""
         return any(byte >= _FIRST_BEYOND_ASCII or chr(byte).isalnum() for byte in self.utf8)
 
     def joined(self, piece: Word) -> Word:
@@ -154,6 +154,6 @@ def join_pieces(pieces: Iterable[Word], *, flush: bool) -> tuple[list[Word], Wor
 
 
 def written_text(pieces: Iterable[tuple[bool, bytes]]) -> str:
-    """Return what pieces say together, of which each says whether it begins a word, and UTF-8."""
+    """Return the joined text of pieces: whether each begins a word, and its UTF-8 bytes."""
     written = [b" " + text if starts_word else text for starts_word, text in pieces]
     return b"".join(written).decode("utf8", errors="replace").strip()

@@ -1,4 +1,4 @@
-"""The format of a session's audio, as client and services mean it."""
+"""The format of a session's audio, for client and services alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AudioEncoding = Literal[SoundEncoding, "words"]
 
 WORD_BYTES = 64
 WORDS_PER_SECOND = 4
-"""What milliseconds mean in words: about what an English one takes to say (280 ms)."""
+"""Converts milliseconds into words: roughly how fast English is spoken (280 ms a word)."""
 
 BYTES_PER_SAMPLE: dict[AudioEncoding, int] = {
     "linear16": 2,
@@ -27,12 +27,12 @@ CHANNEL_LIMIT = 2
 
 
 def allowed_rates_hz(encoding: AudioEncoding) -> tuple[int, int]:
-    """Return the lowest and the highest."""
+    """Return the lowest and the highest rate."""
     return (WORDS_PER_SECOND, WORDS_PER_SECOND) if encoding == "words" else SAMPLE_RATE_RANGE_HZ
 
 
 def allowed_channels(encoding: AudioEncoding) -> int:
-    """Return the most."""
+    """Return the largest number of channels."""
     return 1 if encoding == "words" else CHANNEL_LIMIT
 
 

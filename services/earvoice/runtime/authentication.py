@@ -1,4 +1,4 @@
-"""Who calls: the token that a call shows, and the tenant whose it is."""
+"""Who calls: the token that a call carries, and the tenant that it belongs to."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TENANT: ContextVar[str] = ContextVar("earvoice_tenant", default="")
 
 
 Authenticator = Callable[[str], Awaitable[str | None]]
-"""Says whose token it is; None if it is not known here. Who is known and may not come in is
-refused."""
+"""Returns the tenant of a token; None if the token is not known here. Raises for a known caller
+that may not come in."""
 
 
 def shared_secrets(secrets: Iterable[str]) -> Authenticator:
-    """Accept any of some secrets; all who know one are the same tenant, the empty one."""
+    """Accept any of these secrets; all who know one are the same tenant, the empty one."""
     digests = frozenset(token_digest(secret) for secret in secrets)
 
     async def tenant_of(token: str) -> str | None:
@@ -33,7 +33,7 @@ def shared_secrets(secrets: Iterable[str]) -> Authenticator:
 
 
 def token_file(path: Path) -> Authenticator:
-    """Know the tokens that a file lists; a change of the file counts at once."""
+    """Accept the tokens that a file lists; changes to the file take effect at once."""
     tenants = watched_file(path, parse_tokens)
 
     async def tenant_of(token: str) -> str | None:
@@ -75,7 +75,7 @@ def set_tenant(tenant: str) -> None:
 
 
 def token_digest(token: str) -> str:
-    """Return a token's SHA-256 in hex: what is compared and stored, so that time tells nothing."""
+    """Return a token's SHA-256 in hex: this is compared and stored, so timing reveals nothing."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

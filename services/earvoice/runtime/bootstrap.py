@@ -31,7 +31,7 @@ def run_service(
     """Run a service until it has drained; return the process's exit status.
 
     Args:
-        failures: what keeps it from serving; their messages are told.
+        failures: exceptions that keep it from serving; their messages are logged.
 
     Returns:
         0 after a drain or a signal before it served, 1 when it cannot serve, 2 when the
@@ -40,8 +40,8 @@ def run_service(
     try:
         settings = load_settings(settings_class)
         configure_logging(name, settings.log_level)
-        # Read when gRPC is imported. What its core would say of an error we say ourselves, and the
-        # end of a connection is none.
+        # Read when gRPC is imported. We log errors ourselves; its core would also report the end of
+        # a connection as one.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         if isinstance(settings, ModelSettings):
             # OpenMP reads these when torch is imported. Threads that spin while they wait slow
@@ -62,13 +62,13 @@ def run_service(
 
 
 async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:
-    """Serve; a signal ends it at once until the server takes signals itself, and then drains."""
+    """Serve; a signal ends it at once until the server handles signals itself and drains."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - for the type: a coroutine runs in a task
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, task.cancel)
     await serving
-    # gRPC's own task of a call that was cut off ends some turns after its handler; an event loop
-    # that ends before cuts it off, too, and gRPC writes a traceback.
+    # gRPC's own task for a call that was cut off ends some turns after its handler; if the event
+    # loop ends before that, it cancels the task, and gRPC writes a traceback.
     if others := asyncio.all_tasks() - {task}:
         await asyncio.wait(others, timeout=LAST_TURNS_S)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 LONG_TURN_S = 0.005
-"""What all sessions do in one turn takes a millisecond; more keeps the others waiting."""
+"""A turn normally takes a millisecond for all sessions; a longer one keeps the others waiting."""
 
 Value = TypeVar("Value")
 
@@ -19,7 +19,7 @@ class EngineLoad:
     """Counts an engine's work. The engine's thread writes, others read.
 
     Attributes:
-        on_batch: told of every computation how many sessions shared it; None for nobody.
+        on_batch: called after every computation with how many sessions shared it; may be None.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class EngineLoad:
             self.on_batch(batch_size)
 
     def read_busy_ratio(self) -> float:
-        """Return the share of time computed since this was read last, 0 to 1.
+        """Return the share of time spent computing since the last reading, 0 to 1.
 
         A computation counts when it has ended.
         """
@@ -59,11 +59,11 @@ class EngineThread:
     async def run(self, compute: Callable[[], Value]) -> tuple[Value, float, float]:
         """Compute in the thread.
 
-        A cancelled caller still waits until its computation has ended: what it computes on must
-        not be used by anyone else before.
+        A cancelled caller still waits until its computation has ended: until then nobody else may
+        use the data that it computes on.
 
         Returns:
-            What it gave; milliseconds until the thread took it, and in the thread.
+            The result; milliseconds until the thread took it, and in the thread.
         """
         submitted = time.perf_counter()
         self._submitted_count += 1

@@ -30,7 +30,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 LONGEST_VALUE_CHARACTERS = 200
-"""Of a value that is told back: a status of more than 8 KiB does not reach its caller."""
+"""Of a value quoted in an error: a status of more than 8 KiB does not reach its caller."""
 
 
 class Code(IntEnum):
@@ -209,9 +209,9 @@ class RemoteError(EarvoiceError):
 
 
 class InternalError(EarvoiceError):
-    """A bug: ours, or of a policy that the server's operator brought.
+    """A bug of ours, or of a policy that the server's operator added.
 
-    Of ours the message is a fixed sentence; the cause is in the log.
+    For ours the message is a fixed sentence; the cause is in the log.
     """
 
     code = Code.INTERNAL
@@ -219,7 +219,7 @@ class InternalError(EarvoiceError):
 
 
 def shown(value: object) -> str:
-    """Return a caller's value as it is told back, cut where it is long."""
+    """Return a caller's value as it is quoted in an error, cut if it is long."""
     text = repr(value)
     if len(text) <= LONGEST_VALUE_CHARACTERS:
         return text

@@ -18,9 +18,9 @@ _LOG = logging.getLogger("earvoice.runtime.files")
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a path to write to; what is there at the end of the block replaces `path` at once.
+    """Give a path to write to; at the end of the block its file replaces `path` atomically.
 
-    A reader sees the old file or the new one. Where the block fails, the old one stays.
+    A reader sees the old file or the new one. If the block fails, the old one stays.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -51,9 +51,9 @@ def digest_of(files: Iterable[Path]) -> str:
 
 
 def watched_file(path: Path, parse: Callable[[str], Content]) -> Callable[[], Content]:
-    """Read a file of a few kilobytes; return what gives its content, read again once it changes.
+    """Read a file of a few kilobytes; return a function that gives its content, reread on change.
 
-    A later content that cannot be used leaves the last one as it is.
+    If the new content cannot be used, the last one stays.
     """
     seen = file_stamp(path)
     content = parse(path.read_text(encoding="utf8"))
@@ -77,7 +77,7 @@ def watched_file(path: Path, parse: Callable[[str], Content]) -> Callable[[], Co
 
 
 def file_stamp(path: Path) -> FileStamp | None:
-    """Return what changes with a file's content; None while it cannot be looked at."""
+    """Return what changes with a file's content; None while the file cannot be accessed."""
     try:
         stat = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Every call to one of our services: who calls, bytes become messages, errors become statuses.
+"""Wraps every call to our services: identifies callers, parses messages, translates errors.
 
 grpc.aio answers a message it cannot parse, or an exception it does not know, with UNKNOWN and the
 Python class's name. So handlers are given raw bytes, which are parsed here, and what they raise is
@@ -83,7 +83,7 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
                         await writer.write(response)
             except Exception as error:  # noqa: BLE001 - the one place where all are translated
                 # A grpc.aio client whose write is under way when the status comes reports INTERNAL
-                # instead of it, so a caller in full flow gets the time to end.
+                # instead of it, so a caller that is still sending gets time to end.
                 await requests.discard(DISCARD_TIMEOUT_S)
                 await _abort(context, error)
             finally:
@@ -102,11 +102,11 @@ class MessageReader:
     """The incoming side of one call: its messages, parsed, no faster than `rate_limit` lets them.
 
     gRPC allows one read at a time and a cancelled one spoils the call, so a read that its caller
-    gives up, or for which the time runs out, goes on and serves the next caller.
+    gives up, or that times out, goes on and serves the next caller.
 
     Args:
-        idle_timeout_s: longest wait for a message; None for any. The first one, which says what is
-            wanted, gets `FIRST_MESSAGE_TIMEOUT_S` at most.
+        idle_timeout_s: longest wait for a message; None for no limit. The first one, which says
+            what is wanted, gets `FIRST_MESSAGE_TIMEOUT_S` at most.
     """
 
     def __init__(self, context: Context, parse: Parse, idle_timeout_s: float | None) -> None:
@@ -137,7 +137,7 @@ class MessageReader:
         if self._reading is None:
             self._reading = asyncio.create_task(self._context.read())
             self._reading.add_done_callback(self._wake)
-        # The end of the read before may be told only now.
+        # The callback of the read before may come only now.
         while not self._reading.done():
             self._waiter = self._loop.create_future()
             self._alarm.set(timeout_s)
@@ -212,8 +212,8 @@ class ResponseWriter:
 class Alarm:
     """Calls back when a wait lasts too long.
 
-    A call waits thousands of times, and each time a timer would cost more than the wait. So there
-    is one timer, which looks at what is waited for, and is set again only when it has run out.
+    A call waits thousands of times, and a timer for each wait would cost more than the wait. So
+    there is one timer, which looks at the deadline, and is set again only when it has run out.
     """
 
     def __init__(self, ring: Callable[[], None]) -> None:
@@ -223,7 +223,7 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, timeout_s: float | None) -> None:
-        """Ring after this time, unless it is unset or set anew; None never rings."""
+        """Ring after this time, unless it is unset or set again; None never rings."""
         if timeout_s is None:
             self._deadline_s = None
             return
@@ -255,17 +255,17 @@ def rate_limit(
     clock_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Callable[[], Awaitable[None]]:
-    """Return what lets a second's messages through at once, and then no more than that a second.
+    """Return a wait that lets a second's messages through at once, then no more than that a second.
 
     So no caller has the event loop for itself. Messages that are not read wait in the network, as
-    audio does that is not worked on.
+    does audio that is not yet processed.
     """
     paid_until_s = clock_s() - 1
 
     async def wait() -> None:
         nonlocal paid_until_s
         now_s = clock_s()
-        # What was not used counts for a second.
+        # An unused allowance lasts for one second.
         paid_until_s = max(paid_until_s, now_s - 1) + 1 / rate_per_s
         if paid_until_s > now_s:
             await sleep(paid_until_s - now_s)
@@ -292,8 +292,8 @@ async def _abort(context: Context, error: BaseException) -> NoReturn:
 
 
 def _gone() -> asyncio.CancelledError:
-    """What ends the call of a caller whom nothing can be told any more.
+    """Return what ends the call of a caller that can no longer be reached.
 
-    A write on a connection that is lost may fail before gRPC has cancelled the call.
+    A write on a lost connection may fail before gRPC has cancelled the call.
     """
     return asyncio.CancelledError("the caller has gone")

@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519), checked by PyJWT. Imported only where they are let in."""
+"""JSON Web Tokens (RFC 7519), checked by PyJWT. Imported only where they are accepted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from earvoice.runtime.authentication import Authenticator
 from earvoice.runtime.errors import NotReadyError, PermissionDeniedError
 from earvoice.runtime.files import watched_file
 
-# Signatures only: with a shared secret, or with none, whoever checks tokens could make them too.
+# Public keys only: with a shared secret, or with none, whoever checks tokens could make them.
 ALGORITHMS = [
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
@@ -25,11 +25,11 @@ RETRY_AFTER_MS = 5000
 
 
 FindKey = Callable[[str], Awaitable[jwt.PyJWK | None]]
-"""Gives the key of an id; None if there is no such."""
+"""Returns the key with an id; None if there is none."""
 
 
 def jwt_verifier(find_key: FindKey, issuer: str, audience: str, tenant_claim: str) -> Authenticator:
-    """Know tokens that an issuer has signed for an audience; a claim names their tenant."""
+    """Accept tokens that an issuer has signed for an audience; a claim names their tenant."""
 
     async def tenant_of(token: str) -> str | None:
         try:
@@ -57,7 +57,7 @@ def jwt_verifier(find_key: FindKey, issuer: str, audience: str, tenant_claim: st
 
 
 def key_file(path: Path) -> FindKey:
-    """A JSON Web Key Set in a file; a change of the file counts at once."""
+    """Find keys in a JSON Web Key Set file; changes to the file take effect at once."""
     key_set = watched_file(path, _parse_keys)
 
     async def find(key_id: str) -> jwt.PyJWK | None:
@@ -67,7 +67,7 @@ def key_file(path: Path) -> FindKey:
 
 
 class KeyUrl:
-    """A JSON Web Key Set from a URL; kept for an hour, and fetched for an unknown key's sake."""
+    """A JSON Web Key Set from a URL; kept for an hour, and fetched again for an unknown key."""
 
     def __init__(self, url: str, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._client = jwt.PyJWKClient(url, lifespan=KEY_LIFESPAN_S, timeout=FETCH_TIMEOUT_S)
@@ -78,7 +78,7 @@ class KeyUrl:
     async def find(self, key_id: str) -> jwt.PyJWK | None:
         known = self._known(key_id)
         if known is not None:
-            # Not behind those who wait for the issuer: anybody can name a key that there is not.
+            # Not behind callers that wait for the issuer: anybody can name a nonexistent key.
             return known
         async with self._fetching:
             if self._clock_s() < self._retry_at_s:
@@ -87,7 +87,7 @@ class KeyUrl:
             try:
                 return await asyncio.shield(fetching)
             except asyncio.CancelledError:
-                # The thread goes on: callers that come and go would have one each.
+                # The thread goes on: else callers that come and go would leave one each.
                 await asyncio.wait({fetching})
                 fetching.exception()  # nobody is left to be told
                 raise
@@ -97,7 +97,7 @@ class KeyUrl:
                 OSError,
                 ValueError,
             ) as error:
-                # Those who wait would each wait for an issuer that is down.
+                # Else each waiting caller in turn would wait for an issuer that is down.
                 self._retry_at_s = self._clock_s() + RETRY_AFTER_MS / 1000
                 raise _no_keys() from error
             except jwt.PyJWKClientError:

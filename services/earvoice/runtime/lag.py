@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def word_lag_ms(release_ms: float, source_end_ms: float) -> float:
-    """Return a word's lag in ms: how long after what it translates it is released."""
+    """Return a word's lag in ms: how long it is released after the audio that it translates."""
     return release_ms - source_end_ms
 
 
@@ -21,8 +21,9 @@ def laal_star_ms(times_ms: Sequence[float], length_ms: float) -> float:
 def average_lagging(times_ms: Sequence[float], length_ms: float, target_units: int) -> float:
     """Return AL (Ma 2019, as SimulEval 1.1 computes it), in ms.
 
-    The mean of t_i - (i - 1) / gamma with gamma = target units / T, up to and with the first unit
-    at or after the end of the source. Falls below 0 where more was written than the reference has.
+    The mean of t_i - (i - 1) / gamma with gamma = target units / T, up to and including the first
+    unit at or after the end of the source. Falls below 0 where more was written than the
+    reference has.
 
     Args:
         times_ms: t, each unit's delay or time on any clock, from the source's start; in order, at

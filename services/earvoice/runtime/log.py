@@ -47,9 +47,9 @@ class JsonFormatter(logging.Formatter):
 class LogSink:
     """Writes lines to a descriptor whose reader may have died, stopped, or run out of disk.
 
-    A thread of its own does, so that no write ever holds up who logs. What comes while the
-    descriptor takes nothing is kept up to the limit; past it, and where a write fails, lines are
-    dropped and counted, and the count is written once lines pass again.
+    A thread of its own writes, so that logging never blocks its caller. Lines that the descriptor
+    does not take yet are kept up to the limit; past it, and where a write fails, lines are dropped
+    and counted, and the count is written once lines pass again.
     """
 
     def __init__(self, descriptor: int, limit_bytes: int = SINK_LIMIT_BYTES) -> None:
@@ -65,7 +65,7 @@ class LogSink:
         self.dropped_count = 0
 
     def write(self, line: str) -> None:
-        """Take a line, which ends without a line break; never waits."""
+        """Take a line, given without its line break; never waits."""
         encoded = line.encode("utf8", errors="backslashreplace") + b"\n"
         with self._changed:
             if self._closed or self._held_bytes + len(encoded) > self._limit_bytes:
@@ -95,7 +95,7 @@ class LogSink:
                 self._untold_count += sum(told for _, told in lines[written_count:])
 
     def _next(self) -> list[tuple[bytes, int]] | None:
-        """Wait for lines, each with how many it tells of; None when no more will come."""
+        """Wait for lines, each with how many it accounts for; None when no more will come."""
         with self._changed:
             self._changed.wait_for(lambda: self._lines or self._closed)
             if not self._lines:
@@ -145,8 +145,8 @@ def session_log(
     """Write one line when a session ends, however it ends.
 
     Args:
-        describe: given the status with which it ends, says what the line has beside it; among
-            this ``session_id`` and ``trace_id``.
+        describe: given the final status, returns the line's other fields, among them
+            ``session_id`` and ``trace_id``.
     """
     began_s, status = time.monotonic(), "OK"
     try:

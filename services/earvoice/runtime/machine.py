@@ -36,9 +36,9 @@ def _ratio(quota: str, period: str) -> float | None:
 
 
 def available_memory_bytes(proc: Path = _PROC, cgroup: Path = _CGROUP) -> int | None:
-    """Return the least of what the machine and every enclosing control group leave.
+    """Return the least that the machine and every enclosing control group have left.
 
-    None where nobody says.
+    None where none of them says.
     """
     limits = [_machine_bytes(proc / "meminfo")]
     for group, hierarchy in _own_groups(proc / "self" / "cgroup"):
@@ -57,7 +57,7 @@ def descriptor_limit() -> int:
 
 
 def open_descriptors(proc: Path = _PROC) -> int:
-    """Return how many there are; the limit where not even that can be looked up."""
+    """Return how many are open; the limit if not even that can be looked up."""
     try:
         return sum(1 for _ in (proc / "self" / "fd").iterdir())
     except OSError:
@@ -98,5 +98,5 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii")
     except OSError:
-        # Another system, or a group without a limit of its own: it says nothing, and that is told.
+        # Another system, or a group without a limit of its own: no text means no limit.
         return ""

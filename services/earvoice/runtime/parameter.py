@@ -4,10 +4,10 @@
     class HoldN(Declared):
         n: int = parameter(6, minimum=0, maximum=64, unit="tokens", help="tokens held back")
 
-Whoever reads such values (a message, a line of text, a JSON object) and whoever tells of them (help
-texts, pages, laws) derives it from the declaration. What is not allowed is refused in one wording
-that names the field, the value and what is allowed. Settings that come from the environment are
-pydantic's instead.
+Code that reads such values (from a message, a line of text, a JSON object) or describes them (in
+help texts, pages, property tests) derives from the declaration. Values that are not allowed are
+refused in one wording that names the field, the value and what is allowed. Settings from the
+environment use pydantic instead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ParameterError(ValueError):
         self.problem = problem
 
     def within(self, path: str) -> ParameterError:
-        """Return the same error of a field that stands inside another."""
+        """Return the same error for a field nested in another."""
         return type(self)(f"{path}{self.field}", self.value, self.allowed, self.problem)
 
 
@@ -60,13 +60,13 @@ def parameter(
     """Declare a field of a `Declared` dataclass.
 
     Args:
-        default: without one the field must be given; None where another fills it in.
-        minimum: smallest number allowed; of a tuple, of each of its numbers.
+        default: without one the field must be given; None where something else fills it in.
+        minimum: smallest number allowed; for a tuple, each of its numbers.
         maximum: the largest.
         unit: of the number, for people.
         help: what it is, in a few words, for help texts and pages.
-        unique: whether each item of a tuple may stand once only.
-        facts: what else is known of it, for those who derive more from it.
+        unique: whether each item of a tuple may occur only once.
+        facts: anything else about it, for code that derives more from the declaration.
     """
     declared = {
         "minimum": minimum,
@@ -136,7 +136,7 @@ class Parameter:
             raise ParameterError(self.name, value, self.allowed)
 
     def parse(self, text: str) -> Any:
-        """Return the value that a text stands for, unchecked as to its range.
+        """Return the value that a text stands for; its range is not checked.
 
         Items of a tuple are joined by ``+``; flags are ``true`` or ``false``.
         """
@@ -169,8 +169,8 @@ class Declared:
     """Base of frozen dataclasses whose values are checked when they are made.
 
     Fields are texts, numbers, flags, ``Literal``, tuples of one of them, or `Declared` themselves.
-    A class that has more to check overrides `check_together`; one whose errors belong to a tree of
-    their own names its `error`.
+    A class that has more to check overrides `check_together`; one with an
+    error class of its own sets `error`.
     """
 
     error: ClassVar[type[ParameterError]] = ParameterError
@@ -198,7 +198,7 @@ class Declared:
         """Build the object that `to_dict` was called on.
 
         Args:
-            path: where they stand, such as ``encoder.``, for errors.
+            path: prefix of the fields' names in errors, such as ``encoder.``.
         """
         if not isinstance(values, Mapping):
             raise cls.error(path.rstrip(".") or "it", values, "an object with named fields")
@@ -255,7 +255,7 @@ def parse_assignments(known: Mapping[str, Parameter], text: str) -> dict[str, An
 
 
 def alternatives(text: str) -> list[str]:
-    """Return every choice of one value a parameter from ``PARAMETER=VALUE/VALUE,...``."""
+    """Return every combination of one value a parameter from ``PARAMETER=VALUE/VALUE,...``."""
     choices: list[list[str]] = []
     for assignment in filter(None, text.split(",")):
         key, equals, values = assignment.partition("=")

@@ -1,4 +1,4 @@
-"""A service's process: read its settings, bind, tell its health, drain on SIGTERM, stop."""
+"""A service's process: read its settings, bind, report its health, drain on SIGTERM, stop."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from earvoice.runtime.transport import (
 _LOG = logging.getLogger("earvoice.runtime.server")
 
 LAST_WORDS_S = DISCARD_TIMEOUT_S + 0.5
-"""How long statuses on their way may take once everything else has ended: longer than callers in
-full flow are listened to."""
+"""How long the last statuses may take to go out once everything else has ended: longer than callers
+that are still sending are listened to."""
 
 MOST_CONNECTIONS = 65_536
 RESERVED_DESCRIPTORS = 128
-"""Kept for what is not a connection, where there are twice as many."""
+"""Kept for everything but connections, but never more than half of all."""
 
 Drain = Callable[[float], Awaitable[None]]
 
@@ -45,9 +45,9 @@ class ServiceServer:
     """One process's server.
 
     Args:
-        service_names: full names of the services added to ``grpc_server``; health is told for
+        service_names: full names of the services added to ``grpc_server``; health is set for
             each, and for the empty name; health's own name is SERVING as long as the process runs.
-        authenticator: knows who may call; None lets in everybody who reaches us.
+        authenticator: identifies callers; None lets in everybody who reaches us.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class ServiceServer:
             reflection.enable_server_reflection(names, self.grpc_server)
 
     async def start(self) -> int:
-        """Listen, NOT_SERVING, and return the port."""
+        """Listen, still NOT_SERVING, and return the port."""
         await self.set_serving(serving=False)
-        # A probe of the process's life, not of its readiness: a draining server must not be killed.
+        # For liveness probes, not readiness: a draining server must not be killed.
         await self._health.set(health.SERVICE_NAME, health_pb2.HealthCheckResponse.SERVING)
         settings, tls = self._settings, self._settings.tls
         port = _bind(self.grpc_server, settings, "port", tls)
@@ -95,9 +95,9 @@ class ServiceServer:
         return port
 
     async def set_serving(self, *, serving: bool) -> None:
-        """Tell the health of every service; write the address file when it begins to serve.
+        """Set the health of every service; write the address file when it begins to serve.
 
-        What drains never serves again.
+        A draining server never serves again.
         """
         serving = serving and not self.draining.is_set()
         status = health_pb2.HealthCheckResponse
@@ -111,7 +111,7 @@ class ServiceServer:
             _LOG.info("serving", extra={"address": self._address})
 
     async def serve_until_stopped(self, on_drain: Drain) -> None:
-        """Tell SERVING and ``run_until_stopped``; who reads that it serves may stop it at once."""
+        """Set SERVING, then ``run_until_stopped``; signals are handled before SERVING shows."""
         self._take_signals()
         await self.set_serving(serving=True)
         await self.run_until_stopped(on_drain)
@@ -120,7 +120,7 @@ class ServiceServer:
         """Run until SIGTERM or SIGINT, then drain and stop.
 
         Args:
-            on_drain: awaited with the grace in seconds, after NOT_SERVING has been told; it
+            on_drain: awaited with the grace in seconds, after NOT_SERVING has been set; it
                 returns when every session has ended. The server stops then, or when the grace
                 has passed.
         """
@@ -130,12 +130,12 @@ class ServiceServer:
         _LOG.info("draining", extra={"grace_s": grace_s})
         await self.set_serving(serving=False)
         try:
-            # Without any grace sessions are told all the same: `wait_for` would not even begin.
+            # Even without grace, sessions are notified: `wait_for` would not even start `on_drain`.
             async with asyncio.timeout(grace_s):
                 await on_drain(grace_s)
         except TimeoutError:
             _LOG.warning("sessions still running after the grace", extra={"grace_s": grace_s})
-        # A session that has ended may still be telling its status.
+        # A session that has ended may still be sending its status.
         await self.stop(grace_s=LAST_WORDS_S)
         _LOG.info("stopped")
 
@@ -145,13 +145,13 @@ class ServiceServer:
             loop.add_signal_handler(signal_number, self.draining.set)
 
     async def stop(self, grace_s: float = 0) -> None:
-        """Close every connection; void when that has been done."""
+        """Close every connection; does nothing if that has been done."""
         await self.grpc_server.stop(grace_s)
         await self._health_server.stop(grace=0)
 
 
 def _connection_limits(settings: ServiceSettings) -> Options:
-    """Return options with which connections never take all of the process's descriptors."""
+    """Return options that keep connections from taking all of the process's descriptors."""
     limit = descriptor_limit()
     most = min(MOST_CONNECTIONS, limit - min(RESERVED_DESCRIPTORS, limit // 2))
     return [
@@ -179,7 +179,7 @@ def _bind(
 
 
 def _check_address(host: str, port: int) -> None:
-    """Bind a socket as gRPC does, which does not say why it cannot."""
+    """Bind a socket as gRPC would, because gRPC does not say why it cannot."""
     family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -23,10 +23,10 @@ RETRY_INTERVAL_S = 0.25
 LATEST_RETRY_S = 10.0
 
 SPARE_DESCRIPTORS = 32
-"""With fewer left no session begins: those that run may need them."""
+"""With fewer left, no session begins: the running ones may need them."""
 
 TENANT_LIMIT = "TENANT_LIMIT"
-"""Why a session is not taken whose tenant has as many as it may; its caller hears SESSION_LIMIT."""
+"""Why a session beyond its tenant's limit is refused; its caller is told SESSION_LIMIT."""
 
 _LOG = logging.getLogger("earvoice.runtime.session_limit")
 
@@ -35,12 +35,12 @@ class SessionLimit:
     """Counts sessions, refuses the one too many, and every one once it is closed.
 
     Args:
-        limit: sessions at once, 1 or more; ``auto`` stands for 1 until it is set anew.
+        limit: sessions at once, 1 or more; ``auto`` stands for 1 until it is set.
         tenant_limit: sessions of one tenant at once; 0 for no such limit.
         descriptors_left: how many files and connections the process may still open.
 
     Attributes:
-        limit: as given; may be set anew while sessions run, and none of them is ended.
+        limit: as given; may be changed while sessions run, and none of them is ended.
         refused: sessions that were not taken, by the error's reason or ``TENANT_LIMIT``.
     """
 
@@ -77,7 +77,7 @@ class SessionLimit:
                 self._idle.set()
 
     def check(self) -> None:
-        """Refuse a session that could not be admitted now; a caller need not say what it wants."""
+        """Refuse a session that could not be admitted now, before its caller says what it wants."""
         if refusal := self._refusal(current_tenant()):
             reason, error = refusal
             self.refused[reason] += 1
@@ -107,12 +107,12 @@ class SessionLimit:
 
 
 def retry_schedule(clock: Callable[[], float] = time.monotonic) -> Callable[[], int]:
-    """Return what says how long the next one who is refused is to wait, in ms.
+    """Return a function that says how long the next refused caller is to wait, in ms.
 
-    They come one after the other, not all of them at once. Every attempt takes time from the
-    sessions that run. So they come every `RETRY_INTERVAL_S`, however many wait: a place that
-    becomes free is taken as soon, and who waits alone waits `EARLIEST_RETRY_S`. Where so many wait
-    that the last would come after `LATEST_RETRY_S`, times are drawn before that.
+    Every attempt takes time from the running sessions, so retries are spread out: one every
+    `RETRY_INTERVAL_S`, however many wait. A place that becomes free is taken that soon, and a
+    caller that waits alone waits `EARLIEST_RETRY_S`. Where so many wait that the last would come
+    after `LATEST_RETRY_S`, times before that are drawn at random.
     """
     last_s = -LATEST_RETRY_S
 
@@ -130,18 +130,18 @@ def retry_schedule(clock: Callable[[], float] = time.monotonic) -> Callable[[], 
 
 
 SegmentCost = tuple[float, float]
-"""What the segments of sessions that are computed together take of the engine's time: seconds that
-each session adds, more than 0; seconds that they take however many they are, 0 or more."""
+"""Engine time for the segments of sessions that are computed together: seconds that each session
+adds, more than 0; seconds that they take however many they are, 0 or more."""
 
 
 def fit_cost(once_s: float, one_s: float, many_s: float, many: int) -> SegmentCost:
-    """Return the cost of segments of which a part is computed in common.
+    """Return the cost of segments that are partly computed together.
 
     A straight line through two measurements: of one session alone, and of several at once.
 
     Args:
         once_s: what each session computes alone, in seconds.
-        many: how many those were, 2 or more.
+        many: how many sessions `many_s` was measured with, 2 or more.
     """
     slope_s = max(0.0, (many_s - one_s) / (many - 1))
     return once_s + slope_s, max(0.0, one_s - slope_s)
@@ -155,10 +155,10 @@ def session_count(cost: SegmentCost, segment_ms: int, busy_ratio: float) -> int:
 
 
 def computation_clock(device: str, threads: int) -> Callable[[], float]:
-    """Return the clock that tells best, in seconds, what a computation takes.
+    """Return the clock that best measures a computation, in seconds.
 
-    A single thread's own time does not pass while other processes have the processor. What several
-    threads or a GPU do takes the time that passes.
+    A single thread's CPU time does not pass while other processes have the processor. For several
+    threads or a GPU, elapsed time is what counts.
     """
     return time.thread_time if device == "cpu" and threads == 1 else time.perf_counter
 
@@ -166,8 +166,8 @@ def computation_clock(device: str, threads: int) -> Callable[[], float]:
 def measured_limit(cost: SegmentCost, segment_ms: int, settings: ModelSettings) -> int:
     """Return, and log, the number of sessions for `SESSION_LIMIT=auto`.
 
-    Each session asks for one segment in `segment_ms`. Where the engine's threads have fewer
-    processors, it is that much slower.
+    Each session asks for one segment in `segment_ms`. Where the engine has fewer processors than
+    threads, it is that much slower.
     """
     cpus = available_cpus()
     share = min(1.0, cpus / settings.torch_threads)

@@ -27,7 +27,7 @@ class SettingsError(Exception):
 
 
 class ProcessSettings(BaseSettings):
-    """What every process that serves others can be told by its environment."""
+    """Settings of every process that serves others, read from its environment."""
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 
@@ -87,7 +87,7 @@ class ProcessSettings(BaseSettings):
 
 
 class ServiceSettings(ProcessSettings):
-    """What every gRPC service can be told by its environment."""
+    """Settings of every gRPC service, read from its environment."""
 
     health_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0,
@@ -127,7 +127,7 @@ def shipped_model_path() -> Path:
 
 
 class ModelSettings(ServiceSettings):
-    """What the encoder and the decoder service have in common."""
+    """Settings that the encoder and the decoder service share."""
 
     session_limit: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
         "auto",
@@ -249,7 +249,7 @@ def _violations(error: ValidationError, settings_class: type[BaseSettings]) -> l
     prefix = settings_class.model_config.get("env_prefix", "")
     found: dict[str, list[str]] = {}
     for item in error.errors():
-        # One that concerns several settings has no place, and names them itself.
+        # An error about several settings has no location; its message names them.
         name = str(item["loc"][0]) if item["loc"] else ""
         found.setdefault(_shown_setting(settings_class, name, item["input"]), []).append(
             item["msg"]

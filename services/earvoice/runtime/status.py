@@ -17,10 +17,10 @@ _LOG = logging.getLogger("earvoice.runtime.status")
 
 
 def as_earvoice_error(error: BaseException) -> EarvoiceError:
-    """Return what the caller shall be told.
+    """Return the error to report to the caller.
 
-    A group counts as its first error of ours. What is not ours is logged with an id and becomes
-    an InternalError that names only the id.
+    A group counts as its first error of ours. Any other error is logged with an id and becomes an
+    InternalError that names only the id.
     """
     ours = find_error(error)
     if ours is not None:

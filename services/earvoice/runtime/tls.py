@@ -1,4 +1,4 @@
-"""TLS: its files, all PEM, and which addresses do without because only this machine reaches them.
+"""TLS: its files, all PEM, and which addresses need none because only this machine reaches them.
 
 Imports no grpc.
 """
@@ -17,7 +17,7 @@ class TlsFileError(OSError):
 
 @dataclass(frozen=True)
 class ChannelTls:
-    """What a client uses to know its server, and to be known by it.
+    """What a client uses to verify its server, and to identify itself to it.
 
     Attributes:
         ca_file: authorities that a server's certificate must come from; None for the system's.
@@ -36,7 +36,7 @@ class ChannelTls:
 
 @dataclass(frozen=True)
 class ServerTls:
-    """What a server shows of itself; ``client_ca_file`` None asks clients for nothing."""
+    """A server's own certificate; without ``client_ca_file`` clients need none."""
 
     certificate_file: Path
     key_file: Path
@@ -56,7 +56,7 @@ def _check_pair(certificate_file: Path | None, key_file: Path | None) -> None:
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # Without a password, a locked key would have it asked for on the terminal.
+        # Without this, an encrypted key would prompt for its password on the terminal.
         context.load_cert_chain(certificate_file, key_file, password="")
     except (OSError, ValueError) as error:
         raise TlsFileError(

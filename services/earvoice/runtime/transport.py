@@ -45,7 +45,7 @@ def server_options(message_limit_bytes: int = MESSAGE_LIMIT_BYTES) -> Options:
         *channel_options(message_limit_bytes),
         ("grpc.http2.min_ping_interval_without_data_ms", MINIMUM_PING_INTERVAL_MS),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", MINIMUM_PING_INTERVAL_MS),
-        # Two servers on one port would share its connections without a word.
+        # Two servers on one port would silently share its connections.
         ("grpc.so_reuseport", 0),
     ]
 
@@ -58,12 +58,12 @@ def open_channel(
     """Return a channel; it connects when it is used, and again when the connection is lost.
 
     Args:
-        tls: None for plain HTTP/2. Its files are read now: a channel that is opened later has
-            what they hold then.
+        tls: None for plain HTTP/2. Its files are read now: a channel that is opened later gets
+            what they contain then.
     """
     options: list[tuple[str, int | str]] = [
         *channel_options(message_limit_bytes),
-        # A new channel is a new connection: it is opened because another one has come to nothing.
+        # A new channel gets a new connection: it is opened because an earlier one has failed.
         ("grpc.use_local_subchannel_pool", 1),
     ]
     if tls is None:
@@ -74,7 +74,7 @@ def open_channel(
 
 
 def is_showable(token: str) -> bool:
-    """Say whether a header can carry a token: printable ASCII alone."""
+    """Say whether a header can carry a token: it must be printable ASCII."""
     return token.isascii() and token.isprintable()
 
 
@@ -91,7 +91,7 @@ def channel_credentials(tls: ChannelTls) -> grpc.ChannelCredentials:
 
 
 def server_credentials(tls: ServerTls) -> grpc.ServerCredentials:
-    """Read a server's files; a later connection is served with what they hold then."""
+    """Read a server's files; a later connection is served with what they contain then."""
     return grpc.dynamic_ssl_server_credentials(
         _configuration(tls),
         _rotation(tls),  # type: ignore[arg-type] # None is allowed: no change
@@ -106,7 +106,7 @@ def _configuration(tls: ServerTls) -> grpc.ServerCertificateConfiguration:
 
 
 def _rotation(tls: ServerTls) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
-    """Return what gRPC asks, in a thread of its own, before each handshake."""
+    """Return the function that gRPC calls, in a thread of its own, before each handshake."""
     seen = _stamps(tls)
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
@@ -120,7 +120,7 @@ def _rotation(tls: ServerTls) -> Callable[[], grpc.ServerCertificateConfiguratio
             seen = stamps
             _LOG.warning("the new certificate cannot be used, the old one stays: %s", error)
             return None
-        # Files that change while they are read may not belong together: the next handshake.
+        # Files that change while they are read may not match: wait for the next handshake.
         if _stamps(tls) != stamps:
             return None
         seen = stamps

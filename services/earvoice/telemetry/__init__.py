@@ -1,1 +1,1 @@
-"""What the services tell about themselves while they run: spans and metrics."""
+"""What running services report about themselves: spans and metrics."""

@@ -52,10 +52,10 @@ class Meters:
     def observe_sessions(
         self, sessions: SessionLimit, refused_behind: Mapping[str, int] | None = None
     ) -> None:
-        """Have the number of sessions read, how many there may be, and how many were refused.
+        """Export the number of sessions, their limit, and how many were refused.
 
         Args:
-            refused_behind: those that it took and a service behind it did not, by reason.
+            refused_behind: sessions accepted here and refused by a service behind, by reason.
         """
         self.observe("earvoice.sessions.active", lambda: {"": sessions.active})
         self.observe("earvoice.sessions.limit", lambda: {"": sessions.limit})
@@ -74,7 +74,7 @@ class Meters:
         load.on_batch = lambda size: self.record("earvoice.engine.batch_size", size)
 
     def observe(self, name: str, read: Reading) -> None:
-        """Have a metric read whenever metrics are: a gauge, or what is counted elsewhere."""
+        """Export a metric that is read at each collection: a gauge, or a count kept elsewhere."""
         metric = _DECLARED[name]
 
         def callback(options: CallbackOptions) -> Iterable[Observation]:

@@ -55,7 +55,7 @@ class MetricExport:
 
     def close(self) -> None:
         """Send a last reading, for two seconds at most."""
-        # The reader waits for a stalled collector longer than a service has to stop.
+        # The reader waits for a stalled collector longer than a service may take to stop.
         closing = threading.Thread(target=self.provider.shutdown, daemon=True)
         closing.start()
         closing.join(CLOSE_TIMEOUT_S)

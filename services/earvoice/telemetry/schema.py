@@ -26,7 +26,7 @@ SERVICE_NAMES: dict[Service, str] = {
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute of spans; a unit stands in its name."""
+    """One attribute of spans; its unit, if it has one, is part of its name."""
 
     name: str
     type: AttributeType
@@ -35,7 +35,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class SpanDeclaration:
-    """One kind of span: who makes it, on which other it hangs, from when to when it is."""
+    """One kind of span: the service that makes it, its parent, and the time it covers."""
 
     name: str
     service: Service
@@ -52,13 +52,13 @@ class Metric:
     """As OpenTelemetry knows it; Prometheus writes `_` for `.`, and adds the unit."""
     instrument: Instrument
     unit: str
-    """In the code of UCUM."""
+    """Its UCUM code."""
     services: tuple[Service, ...]
     meaning: str
     attribute: str = ""
-    """What tells its series apart; empty for a single one."""
+    """The attribute that distinguishes its series; empty for a single one."""
     values: tuple[str, ...] = ()
-    """Of the attribute, where they are few."""
+    """The attribute's values, where they are few."""
     bounds: tuple[float, ...] = ()
     """Upper bounds of a histogram's buckets, in its unit."""
 
@@ -74,7 +74,7 @@ STAGES = (
     "decoder_network",
     "decision",
 )
-"""The parts of `total`, in the order of their happening; a word's hold comes on top."""
+"""The parts of `total`, in chronological order; a word's hold comes on top."""
 
 _SESSION_ID = Attribute(
     "earvoice.session.id", "string", "The session, as logs and clients know it."
@@ -88,10 +88,12 @@ _RPC = (
 )
 _POLICY_NAME = Attribute("earvoice.policy.name", "string", "The decision policy.")
 _BATCH_SIZE = Attribute(
-    "earvoice.batch.size", "int", "Sessions that shared the computation; of several, the most."
+    "earvoice.batch.size",
+    "int",
+    "Sessions that shared the computation; of several computations, the most.",
 )
 _PROPOSED = Attribute("earvoice.tokens.proposed", "int", "New tokens that the decoder sent.")
-_DRAFT_ACCEPTED = Attribute("earvoice.draft.accepted", "int", "Tokens of the draft that stood.")
+_DRAFT_ACCEPTED = Attribute("earvoice.draft.accepted", "int", "Draft tokens that were accepted.")
 _COMPUTE_MS = Attribute(
     "earvoice.engine.compute_ms", "double", "Computation, by the engine's clock."
 )
@@ -116,7 +118,9 @@ _SESSION = (
     _WORDS,
     Attribute("earvoice.session.computation_ms", "double", "Computation of all services."),
     Attribute(
-        "earvoice.session.replays", "int", "Utterances sent to another replica: one was lost."
+        "earvoice.session.replays",
+        "int",
+        "Utterances sent to another replica because one was lost.",
     ),
     _ERROR_TYPE,
 )
@@ -140,13 +144,21 @@ _SEGMENT = (
     Attribute(
         "earvoice.segment.arrival_lateness_ms",
         "double",
-        "Arrival of the audio up to `grid_end_ms`, later than the session's earliest made expect.",
+        "How much later audio up to `grid_end_ms` arrived than the session's earliest implies.",
     ),
     Attribute("earvoice.segment.merged", "int", "Grid segments merged into it beyond the first."),
     Attribute("earvoice.segment.states", "int", "Encoder states."),
     Attribute("earvoice.segment.computation_ms", "double", "Computation of encoder and decoder."),
-    Attribute("earvoice.segment.queue_ms", "double", "Time inside them that was none."),
-    Attribute("earvoice.segment.replays", "int", "Times it went to another replica: one was lost."),
+    Attribute(
+        "earvoice.segment.queue_ms",
+        "double",
+        "Time in encoder and decoder that was not computation.",
+    ),
+    Attribute(
+        "earvoice.segment.replays",
+        "int",
+        "Times it was sent to another replica because one was lost.",
+    ),
     _ERROR_TYPE,
 )
 
@@ -155,14 +167,20 @@ _DECODE = (
     Attribute("earvoice.tokens.prefix", "int", "Committed tokens, the forced prefix."),
     _PROPOSED,
     Attribute("earvoice.tokens.accepted", "int", "New tokens that the policy would commit."),
-    Attribute("earvoice.tokens.committed", "int", "Of them, those left by guards and word border."),
+    Attribute(
+        "earvoice.tokens.committed", "int", "Of those, tokens left by guards and word border."
+    ),
     Attribute("earvoice.draft.tokens", "int", "Tokens of the draft."),
     _DRAFT_ACCEPTED,
     Attribute("earvoice.beam.size", "int", "Hypotheses followed."),
 )
 
 _EMIT = (
-    Attribute("earvoice.words.delay_ms", "double[]", "Of each item: audio received, ideal clock."),
+    Attribute(
+        "earvoice.words.delay_ms",
+        "double[]",
+        "For each item, audio received at its release: the ideal clock.",
+    ),
     Attribute(
         "earvoice.words.elapsed_ms", "double[]", "Since the first sample, on the session's clock."
     ),
@@ -179,13 +197,16 @@ _EMIT = (
     Attribute(
         "earvoice.words.commit_segment",
         "int[]",
-        "Segment of its last token's commit, in the same utterance: that one's stages are its own.",
+        "Segment of the same utterance in which its last token was committed; its stages are that "
+        "segment's.",
     ),
     Attribute(
         "earvoice.words.confidence", "double[]", "How likely it is right, calibrated, 0 to 1."
     ),
     Attribute(
-        "earvoice.stage.total_ms", "double", "Arrival up to `segment.grid_end_ms` to the commit."
+        "earvoice.stage.total_ms",
+        "double",
+        "From the arrival of audio up to `segment.grid_end_ms` to the commit.",
     ),
     *(
         Attribute(f"earvoice.stage.{stage}_ms", "double", "Part of `total_ms`: docs/latency.md.")
@@ -195,11 +216,11 @@ _EMIT = (
 
 _STREAM = (
     Attribute("earvoice.gateway.languages", "string[]", "BCP-47 tags of its targets."),
-    Attribute("earvoice.gateway.sessions", "string[]", "Its sessions, one a language or more."),
+    Attribute("earvoice.gateway.sessions", "string[]", "Its sessions, one or more a language."),
     Attribute(
         "earvoice.gateway.longest_relay_ms",
         "double",
-        "From a word's coming to its being written to the caller.",
+        "Longest time from a word's arrival to its being written to the caller.",
     ),
     _STATUS,
     _WORDS,
@@ -215,21 +236,25 @@ SPANS = (
         _STREAM,
     ),
     SpanDeclaration(
-        "session", "policy", "the client's span, or none", "the stream's begin to its end", _SESSION
+        "session", "policy", "the client's span, or none", "the stream's start to its end", _SESSION
     ),
     SpanDeclaration(
         "segment",
         "policy",
         "none; linked to its session",
         "arrival of the segment's last sample on its own grid to the end of the work on it; on the "
-        "clock `true` from the begin of the work",
+        "clock `true`, from the start of the work",
         _SEGMENT,
     ),
     SpanDeclaration(
         "encode", "policy", "segment", "requests to the encoder and their answers", _RPC
     ),
     SpanDeclaration(
-        "encoder.queue", "encoder", "encode", "a request is read to the engine takes it", ()
+        "encoder.queue",
+        "encoder",
+        "encode",
+        "the reading of a request to its start in the engine",
+        (),
     ),
     SpanDeclaration(
         "encoder.compute",
@@ -239,11 +264,15 @@ SPANS = (
         (
             _BATCH_SIZE,
             _COMPUTE_MS,
-            Attribute("earvoice.states.revision", "int", "Of the utterance's states, from 1."),
+            Attribute(
+                "earvoice.states.revision", "int", "Revision of the utterance's states, from 1."
+            ),
         ),
     ),
     SpanDeclaration("decode", "policy", "segment", "the request to the generation's end", _DECODE),
-    SpanDeclaration("decoder.queue", "decoder", "decode", "the command is read to its prefill", ()),
+    SpanDeclaration(
+        "decoder.queue", "decoder", "decode", "the reading of the command to its prefill", ()
+    ),
     SpanDeclaration(
         "decoder.prefill",
         "decoder",
@@ -255,15 +284,17 @@ SPANS = (
         "decoder.steps",
         "decoder",
         "decode",
-        "the prefill's end to the generation's; all steps in one span, and those of a text that is "
-        "translated, with the prefill of its translation",
+        "the prefill's end to the generation's, all steps in one span; where a text is translated, "
+        "also that text's steps and the prefill of its translation",
         (
             _PROPOSED,
             _DRAFT_ACCEPTED,
             _BATCH_SIZE,
             _COMPUTE_MS,
             Attribute(
-                "earvoice.engine.queue_ms", "double", "Waiting for the engine, from reading on."
+                "earvoice.engine.queue_ms",
+                "double",
+                "Waiting for the engine since the command was read.",
             ),
             Attribute("earvoice.generation.end", "string", "Why it ended: an `EndReason`."),
         ),
@@ -276,7 +307,7 @@ SPANS = (
         (_POLICY_NAME, Attribute("earvoice.guards", "string[]", "Guards that cut the commit.")),
     ),
     SpanDeclaration(
-        "emit", "policy", "segment", "the commit to the words' place in the outbox", _EMIT
+        "emit", "policy", "segment", "the commit to the words' entry into the outbox", _EMIT
     ),
 )
 
@@ -296,7 +327,7 @@ METRICS = (
         "histogram",
         "ms",
         ("policy",),
-        "A word's release less the end of the audio that it attends to.",
+        "A word's release minus the end of the audio that it attends to.",
         "clock",
         ("ideal", "live", "true"),
         _LAG_MS,
@@ -321,7 +352,7 @@ METRICS = (
         "histogram",
         "ms",
         ("policy",),
-        "Part of the time from a segment's arrival to its commit; of segments that commit.",
+        "Part of the time from a segment's arrival to its commit; only segments that commit.",
         "stage",
         STAGES,
         _STAGE_MS,
@@ -342,7 +373,7 @@ METRICS = (
         "Computation divided by audio, at a session's end.",
         bounds=_RATIO,
     ),
-    Metric("earvoice.sessions.active", "up-down counter", "{session}", _ALL, "Sessions that run."),
+    Metric("earvoice.sessions.active", "up-down counter", "{session}", _ALL, "Running sessions."),
     Metric(
         "earvoice.sessions.limit",
         "gauge",
@@ -355,7 +386,7 @@ METRICS = (
         "counter",
         "{session}",
         _ALL,
-        "Sessions that were not taken, by the error's reason; a tenant's own limit is told apart.",
+        "Refused sessions, by the error's reason; a tenant's own limit is counted separately.",
         "reason",
         ("SESSION_LIMIT", "TENANT_LIMIT", "NOT_READY", "BACKEND_UNAVAILABLE", "MODEL_MISMATCH"),
     ),
@@ -364,7 +395,7 @@ METRICS = (
         "counter",
         "{session}",
         ("policy",),
-        "Sessions that went on here with a resume token, after something had been lost or stopped.",
+        "Sessions resumed here with a resume token, after something was lost or stopped.",
     ),
     Metric(
         "earvoice.backend.ready",
@@ -392,7 +423,11 @@ METRICS = (
         "Share of the time since the last reading that the engine computed.",
     ),
     Metric(
-        "earvoice.engine.queue_depth", "gauge", "{request}", _ENGINES, "Requests that wait for it."
+        "earvoice.engine.queue_depth",
+        "gauge",
+        "{request}",
+        _ENGINES,
+        "Requests waiting for the engine.",
     ),
     Metric(
         "earvoice.engine.batch_size",
@@ -425,7 +460,11 @@ METRICS = (
         "earvoice.gateway.sockets", "gauge", "{connection}", _GATEWAY, "Connections that are open."
     ),
     Metric(
-        "earvoice.gateway.speakers", "gauge", "{stream}", _GATEWAY, "Of these, running streams."
+        "earvoice.gateway.speakers",
+        "gauge",
+        "{stream}",
+        _GATEWAY,
+        "Running streams on open connections.",
     ),
     Metric(
         "earvoice.gateway.readers", "gauge", "{reader}", _GATEWAY, "Readers of published streams."
@@ -442,7 +481,7 @@ METRICS = (
         "histogram",
         "ms",
         _GATEWAY,
-        "From a word's coming from the policy service to its being written to the caller.",
+        "From a word's arrival from the policy service to its being written to the caller.",
         bounds=_STAGE_MS,
     ),
     Metric(
@@ -457,7 +496,7 @@ METRICS = (
         "gauge",
         "{descriptor}",
         _EVERY,
-        "As many may be open; connections end, and sessions are refused, before.",
+        "Most that may be open; connections and sessions are refused before that.",
     ),
     Metric(
         "earvoice.telemetry.dropped",

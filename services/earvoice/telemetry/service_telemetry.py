@@ -28,11 +28,11 @@ _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class ServiceTelemetry:
-    """What a service tells its operators.
+    """What a service reports to its operators.
 
     Attributes:
         tracer: None where spans have nowhere to go.
-        trace_ratio: share of sessions that are traced then.
+        trace_ratio: share of sessions that are traced if there is a tracer.
     """
 
     def __init__(self, service: Service, settings: ProcessSettings) -> None:
@@ -54,7 +54,7 @@ class ServiceTelemetry:
         return self._metrics is not None
 
     def close(self) -> None:
-        """Send what waits, for some seconds at most."""
+        """Send waiting telemetry, for some seconds at most."""
         if self.tracer is not None:
             self.tracer.close()
         if self._metrics is not None:
@@ -119,7 +119,7 @@ def _resource(service: Service) -> Resource:
 
 
 CLOSE_TIMEOUT_S = 2.0
-"""What waits when a service stops may take so long to go out."""
+"""How long waiting telemetry may take to go out when a service stops."""
 
 _LOG = logging.getLogger("earvoice.telemetry")
 

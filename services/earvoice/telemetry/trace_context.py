@@ -38,7 +38,7 @@ def read_traceparent(traceparent: str) -> SpanContext | None:
 
 
 def sampled_parent(traceparent: str) -> SpanContext | None:
-    """Return the context that a message names if its trace is kept, else None."""
+    """Return the context that a message names if its trace is sampled, else None."""
     context = read_traceparent(traceparent)
     return context if context is not None and context.trace_flags.sampled else None
 
@@ -48,7 +48,7 @@ def traceparent_of(context: SpanContext) -> str:
 
 
 def _random_id(bits: int) -> int:
-    """0 is no id."""
+    """Never 0, which is no valid id."""
     return random.getrandbits(bits) or 1
 
 
@@ -57,9 +57,9 @@ def _sampled(trace_id: int) -> SpanContext:
 
 
 def draw_traced(traceparent: str, ratio: float, draw: Callable[[], float] = random.random) -> bool:
-    """Say whether a session is traced: where its caller's trace is kept, or as it is drawn.
+    """Say whether a session is traced: if its caller's trace is sampled, or by a random draw.
 
-    A sampler of OpenTelemetry's decides by trace, and each segment is a trace of its own: parts of
+    OpenTelemetry's own samplers decide by trace, and each segment is a trace of its own: parts of
     a session would be traced, and others not.
 
     Args:

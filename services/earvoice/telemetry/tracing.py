@@ -29,14 +29,14 @@ _ERROR = Status(StatusCode.ERROR)
 
 
 class SpanBatch:
-    """Spans that end together, placed on the wall by one reading of both clocks, at its beginning.
+    """Spans that end together, placed in wall time by one reading of both clocks at the start.
 
     So durations are exact, whatever happens to the wall clock meanwhile. The spans are built as the
-    SDK's own records, not by its tracer: that would cost fifteen times as much for what it keeps
-    ready in case a span is still open.
+    SDK's own records, not by its tracer: that costs fifteen times as much, because it has to
+    support spans that are still open.
 
     Args:
-        monotonic_ns: the clock whose moments, in seconds, spans are given.
+        monotonic_ns: the clock on which the spans' moments are given, in seconds.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Tracer:
             self._wake.set()
 
     def close(self) -> None:
-        """Export what waits, for two seconds at most."""
+        """Export waiting spans, for two seconds at most."""
         self._closing = True
         self._wake.set()
         self._thread.join(CLOSE_TIMEOUT_S)
@@ -217,7 +217,7 @@ class SpanFileExporter(SpanExporter):
 
 
 def _opened(path: Path) -> FileIO:
-    # Unbuffered: nothing that a full disk did not take is left to be written when it closes.
+    # Unbuffered: what a full disk did not take is not left to be written on closing.
     return FileIO(path, "a")
 
 
@@ -268,7 +268,7 @@ def _value(value: object) -> Json:
     if name is not None:
         return {name: value}
     if isinstance(value, int):
-        # 64 bits do not fit into a number of JavaScript.
+        # 64 bits do not fit into a JavaScript number.
         return {"intValue": str(value)}
     if isinstance(value, Iterable):
         return {"arrayValue": {"values": [_value(item) for item in value]}}

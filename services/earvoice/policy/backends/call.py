@@ -1,4 +1,4 @@
-"""One stream to a replica: the transport's errors become ours here, and so does silence."""
+"""One stream to a replica: turns the transport's errors, and silence, into errors of ours."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _NOT_LET_IN = (UnauthenticatedError.reason, PermissionDeniedError.reason)
 
 
 class ReplicaLostError(BackendUnavailableError):
-    """The transport says so, or nothing is answered any more."""
+    """The transport reports a replica gone, or the replica no longer answers."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_ms=RETRY_AFTER_MS)
 
 
 def is_loss(error: EarvoiceError) -> bool:
-    """Say whether a running session can go on elsewhere: its replica is gone, or is going.
+    """Say whether a running session can go on elsewhere: its replica is gone or leaving.
 
-    Or it has given us up: while we waited for another service's replacement we were silent.
+    Or it has given us up: we were silent while we waited for another service's replacement.
     """
     passing = (NotReadyError.reason, IdleError.reason)
     return isinstance(error, ReplicaLostError) or error.reason in passing
@@ -53,11 +53,11 @@ class BackendTimeouts:
     """How long a session waits, in seconds.
 
     Attributes:
-        answer_s: for an answer, where the replica does not tell its health either: it is stopped,
-            or cut off.
-        slow_answer_s: for an answer of a replica that tells its health: it is slow.
+        answer_s: for an answer from a replica that does not answer health checks either: it is
+            stopped or cut off.
+        slow_answer_s: for an answer from a replica that does answer them: it is slow.
         replacement_s: for another replica, once one is lost.
-        opening_s: for a first one, before a client is refused.
+        opening_s: for a first replica, before a client is refused.
     """
 
     answer_s: float = 3.0
@@ -69,9 +69,9 @@ class BackendTimeouts:
 class BackendCall:
     """One stream. A status of ours is passed on; any other means that the replica is lost.
 
-    So does silence, of a replica that owes an answer or takes no more requests. After half of
-    `answer_s` it is asked for its health. One that answers within the other half is slow and is
-    waited for, within limits; a process that is stopped, or cut off, is silent.
+    So does silence while a replica owes an answer or takes no more requests. After half of
+    `answer_s` its health is checked. One that answers the check within the other half is slow and
+    is waited for, within limits; a process that is stopped or cut off stays silent.
 
     Args:
         traceparents: which span a session's messages belong to now, by service; empty for none.
@@ -92,7 +92,7 @@ class BackendCall:
         self._timeouts = timeouts
         self._silence: ReplicaLostError | None = None
         # A second write while one is under way fails, and gRPC then takes the stream for ended,
-        # which it is not: to cancel it does nothing any more, and the replica keeps the session.
+        # though it is not: cancelling no longer works, and the replica keeps the session.
         self._writing = asyncio.Lock()
 
     async def write(self, request: Any) -> None:
@@ -111,7 +111,7 @@ class BackendCall:
         return await self.read()
 
     async def close(self) -> None:
-        """End the stream and wait until the service has, too; what it still sends is not needed."""
+        """End the stream and wait until the service has, too; what still comes is dropped."""
         async with self._writing:
             await self._answered(self._call.done_writing())
         while await self._answered(self._call.read()) is not grpc.aio.EOF:
@@ -130,7 +130,7 @@ class BackendCall:
                     nonlocal watching
                     watching = loop.create_task(self._give_up_when_silent(limit))
 
-                # Nearly always an answer comes long before anything is asked.
+                # Nearly always the answer comes long before a health check is due.
                 timer = loop.call_later(self._timeouts.answer_s / 2, watch)
                 try:
                     return await operation
@@ -144,19 +144,19 @@ class BackendCall:
             self._call.cancel()
             raise self._silence or self._gone() from None
         except asyncio.CancelledError:
-            # A stream that was given up by another wait ends this one as if we were cancelled.
+            # If another wait has given the stream up, this one ends as if we were cancelled.
             task = asyncio.current_task()
             if self._silence is None or task is None or task.cancelling():
                 raise
             raise self._silence from None
 
     async def _give_up_when_silent(self, limit: asyncio.Timeout) -> None:
-        # To cancel the stream alone would not do: a write that waits for a connection stays.
+        # Cancelling the stream is not enough: a write that waits for a connection would stay.
         self._silence = await silence_of(self._replica, self._timeouts)
         limit.reschedule(asyncio.get_running_loop().time())
 
     async def _ended(self) -> EarvoiceError:
-        """Return why the stream has ended; a failed write or read does not know."""
+        """Return why the stream has ended; a failed write or read does not say."""
         status = grpc.aio.AioRpcError(
             await self._call.code(),
             await self._call.initial_metadata(),
@@ -164,7 +164,7 @@ class BackendCall:
         )
         told = remote_error(status)
         if told is not None and told.reason in _NOT_LET_IN:
-            # It concerns our own token, and not the client's.
+            # This is about our own token, not the client's.
             return ReplicaLostError(f"the {self._service} does not let us in")
         return told or self._gone()
 
@@ -186,11 +186,11 @@ async def silence_of(replica: Replica, timeouts: BackendTimeouts) -> ReplicaLost
 
 
 def request_clock(loop_lag_s: Callable[[], float]) -> Callable[[types_pb2.Timings], HopTimings]:
-    """Start a request's clock; called with what the service tells, it says where the time went.
+    """Start a request's clock; called with the service's timings, it says where the time went.
 
     Args:
-        loop_lag_s: how long the event loop has been kept from its turns so far, in seconds. An
-            answer waits for the end of such a turn; that is our own time and not the network's.
+        loop_lag_s: how long, so far, long turns have kept the event loop from its sockets, in
+            seconds. An answer waits for such a turn to end: our own time, not the network's.
     """
     lag_before_s, sent_s = loop_lag_s(), time.perf_counter()
 

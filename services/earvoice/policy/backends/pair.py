@@ -37,9 +37,9 @@ class Backends:
     """The encoder's and the decoder's replicas.
 
     Attributes:
-        models: that a session can have, the one first that most sessions can have: there is a ready
-            encoder and a ready decoder. Once there has been one, there always is: what became of
-            its replicas is found out when a session is opened on them.
+        models: those with a ready encoder and a ready decoder, the one with the most such pairs
+            first. Once there has been one, the list stays non-empty: that its replicas are lost
+            is found out when a session is opened on them.
         replays: how often a session went on elsewhere because a replica was lost, by service.
         refused: sessions that no replica took, by the error's reason.
     """
@@ -107,7 +107,7 @@ class Backends:
         session_id: str,
         traceparents: Mapping[str, str],
     ) -> AsyncIterator[tuple[EncoderSession, DecoderSession]]:
-        """Open a session on both; their messages go with the trace that is set when they leave."""
+        """Open a session on both; a message belongs to the trace that is set when it is sent."""
         budget = ReplayBudget(self.replays)
         terms = SessionTerms(
             options,

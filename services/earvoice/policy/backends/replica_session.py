@@ -1,7 +1,7 @@
 """A session with the encoder or the decoder that outlives the replica it runs on.
 
-What a lost replica had to do is done again on another: the encoder is sent the utterance's audio,
-the decoder the running generation. See docs/adr/0008. What the two answer meets the session's own
+A lost replica's work is done again on another: the encoder is sent the utterance's audio, the
+decoder the running generation. See docs/adr/0008. Their answers are turned into the session's own
 types here and nowhere else.
 """
 
@@ -43,16 +43,16 @@ MAX_REPLAYS_WITHOUT_ANSWER = 2
 """A recording that crashes a replica must not crash all of them."""
 
 PIECE_BYTES = 8 * 1024 * 1024
-"""Most audio of one message; the transport takes twice as much."""
+"""Most audio in one message; the transport takes twice as much."""
 
 Result = TypeVar("Result")
 Answer = TypeVar("Answer", bound=Encoded | GenerationSteps | GenerationEnd)
 
 
 class ReplayBudget:
-    """Counts the losses of an utterance that no answer followed, both services together.
+    """Counts an utterance's losses that no answer has followed yet, over both services.
 
-    Who answers when asked again has survived the audio that was there at the loss.
+    A replica that answers the repeated request has survived the audio sent before the loss.
     """
 
     def __init__(self, totals: Counter[str]) -> None:
@@ -161,9 +161,9 @@ class ReplicaSession:
         _LOG.info("session goes on", extra=self._extra(replica))
 
     async def _move(self) -> None:
-        """Leave a replica that is no longer ready for one that is; nothing is lost by that.
+        """Leave a replica that is no longer ready for one that is.
 
-        Called where the replica holds nothing that is still needed.
+        Nothing is lost: it is called where the replica holds nothing that is still needed.
         """
         if self._place is None or self._place[0].is_ready:
             return
@@ -172,7 +172,7 @@ class ReplicaSession:
         try:
             moved = await self._replicas.open(self._open_on, self._terms.model_hash, 0.0)
         except EarvoiceError as error:
-            # It stays where it is, for as long as that lets it.
+            # The session stays where it is, for as long as the replica lets it.
             told = self._extra(self._place[0]) | {"error": error.message}
             _LOG.info("session not moved", extra=told)
             return
@@ -204,7 +204,7 @@ class EncoderSession(ReplicaSession):
     """Keeps the utterance's audio, and sends all of it to another replica when one is lost.
 
     An answer is a function of the model, the format and the samples since the utterance's start,
-    so the other replica's is the one that was lost.
+    so the other replica's answer equals the one that was lost.
     """
 
     def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
@@ -220,18 +220,18 @@ class EncoderSession(ReplicaSession):
             # Guards and `min_confidence` read it, whether the client wants it or not.
             enable_source_transcript=True,
             enable_partial_transcript=options.confidence.compares,
-            # The guards let nothing be written then, whatever the network would make of it.
+            # Without speech the guards allow no commit, whatever the network would compute.
             skip_silence=options.uses_guards,
         )
         super().__init__(replicas, terms, encoder_pb.EncodeRequest(open=opening))
         self._frame_bytes = audio.frame_bytes
         self._begun = encoder_pb.EncodeReset()
         self._revision = 0
-        # What the requests held, not copied again.
+        # The requests' own audio, not copied again.
         self._pieces: list[bytes] = []
 
     async def reset(self, utterance: int, start_sample: int) -> None:
-        """Forget the utterance and begin another; a replica that drains is left here."""
+        """Forget the utterance and begin another; a draining replica is left at this point."""
         self._begun = encoder_pb.EncodeReset(utterance=utterance, start_sample=start_sample)
         self._pieces.clear()
         self._terms.budget.begin(utterance)
@@ -248,7 +248,7 @@ class EncoderSession(ReplicaSession):
         async def replay() -> Encoded:
             await self._begin()
             data = b"".join(self._pieces)
-            # Each piece but the last costs a computation nobody asked for; most audio is one.
+            # Each piece but the last costs an unneeded computation; most audio is a single piece.
             while len(data) > PIECE_BYTES:
                 first = PIECE_BYTES // self._frame_bytes * self._frame_bytes
                 await self._encode(data[:first])
@@ -279,10 +279,10 @@ class EncoderSession(ReplicaSession):
     async def _run_elsewhere(
         self, error: EarvoiceError, work: Callable[[], Awaitable[Result]]
     ) -> Result:
-        """Return the result of work that has failed here, done on another replica.
+        """Do work that has failed here on another replica, and return its result.
 
         Args:
-            work: begins from nothing on a session just opened.
+            work: starts from scratch on a newly opened session.
 
         Raises:
             EarvoiceError: see `_replace`.
@@ -319,9 +319,9 @@ def evidence_of(encoded: encoder_pb.Encoded) -> Evidence:
 
 
 class DecoderSession(ReplicaSession):
-    """Asks another replica for a generation anew when one is lost.
+    """Repeats a generation on another replica when one is lost.
 
-    States and prefix come with each request, so a decoder may be left between any two of them.
+    States and prefix come with each request, so a replica may be left between any two requests.
     """
 
     def __init__(self, replicas: Replicas, terms: SessionTerms) -> None:
@@ -337,17 +337,16 @@ class DecoderSession(ReplicaSession):
         self._generation_id = 0
         self._states_sent: tuple[BackendCall | None, object] = (None, None)
         self._is_halted = False
-        # Asyncio alone would not keep it.
+        # Asyncio keeps no strong reference to a task.
         self._halting: asyncio.Task[None] | None = None
 
     async def generate(
         self, request: GenerationRequest
     ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
-        """Decode; yields steps, then one end, which is missing where it is lost after a halt.
+        """Decode; yields steps, then one end, which is missing if it is lost after a halt.
 
-        Another replica begins again, and its first answer says so; what was found before is the
-        beginning of its draft, so it costs one pass. Nothing of a generation is committed while it
-        is read.
+        Another replica begins again, and its first answer says so; the tokens found before begin
+        its draft, so they cost one pass. Nothing of a generation is committed while it is read.
         """
         await self._move()
         self._is_halted = False
@@ -372,7 +371,7 @@ class DecoderSession(ReplicaSession):
                         yield answer if lost is None else _lasting_since(answer, sent_s)
             except EarvoiceError as error:
                 if self._is_halted and is_loss(error):
-                    # Its tokens are here; the next request finds out that the replica is gone.
+                    # Its tokens have arrived; the next request finds out that the replica is gone.
                     return
                 lost = error
             else:
@@ -390,19 +389,19 @@ class DecoderSession(ReplicaSession):
             # No generation has this number, so that halting it is a sign of life and nothing more.
             await self._call.write(decoder_pb.DecodeRequest(halt=decoder_pb.Halt()))
         except EarvoiceError as error:
-            # To open a session is a sign of life, too.
+            # Opening a session is a sign of life, too.
             await self._replace(error)
 
     async def _halt(self, generation_id: int) -> None:
         halt = decoder_pb.Halt(generation_id=generation_id)
-        # Should it fail, so does the next read or write, and there it is dealt with.
+        # If it fails, so does the next read or write, which handles the error.
         with suppress(EarvoiceError):
             await self._call.write(decoder_pb.DecodeRequest(halt=halt))
 
     async def _answers(
         self, request: GenerationRequest
     ) -> AsyncGenerator[GenerationSteps | GenerationEnd, None]:
-        """Decode on this replica; a beam gives all its steps at once."""
+        """Decode on this replica; a beam's steps all come at once."""
         call = self._call
         self._generation_id += 1
         first_index = index = len(request.prefix)
@@ -430,7 +429,7 @@ class DecoderSession(ReplicaSession):
         await call.write(decoder_pb.DecodeRequest(generate=command))
         while True:
             answer: decoder_pb.DecodeResponse = await call.read()
-            # Of a kind unknown here, an answer is passed by as one without a number.
+            # An answer of an unknown kind is skipped: it has no generation id.
             told: Any = getattr(answer, answer.WhichOneof("answer") or "done")
             # Answers on their way when an earlier generation was halted still come.
             if getattr(told, "generation_id", 0) != self._generation_id:
@@ -458,7 +457,7 @@ class DecoderSession(ReplicaSession):
 
 
 def draft_after(found: Sequence[int], request: GenerationRequest) -> Sequence[int]:
-    """Return what another replica is to expect of a generation of which this much was found."""
+    """Return the draft for another replica: the tokens found, then what the old draft adds."""
     if request.beam_size > 1:
         return request.draft
     expected = list(request.draft)
@@ -491,9 +490,9 @@ def _following(steps: Iterable[decoder_pb.Step], expected_index: int) -> Iterato
 
 
 def _lasting_since(answer: Answer, sent_s: float) -> Answer:
-    """Time an answer from its request's first sending, on `time.perf_counter`.
+    """Time an answer from when its request was first sent, on `time.perf_counter`.
 
-    What is lost counts as network.
+    Time lost with a replica counts as network.
     """
     round_trip_ms = (time.perf_counter() - sent_s) * 1000
     timings = dataclasses.replace(answer.timings, round_trip_ms=round_trip_ms)

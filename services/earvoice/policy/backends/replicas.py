@@ -1,8 +1,8 @@
 """One service's replicas: which there are, what they serve, and which one takes a session.
 
-Addresses are given, or a name leads to them and is looked up again and again. The health of each is
-followed, and one that serves is asked for its model. An address may as well be a proxy in front of
-several replicas, so every question to it may be answered by another one.
+Addresses are given directly, or by names that are looked up repeatedly. The health of each is
+watched, and one that serves is asked for its model. An address may also be a proxy in front of
+several replicas, so each request to it may be answered by a different one.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _LOG = logging.getLogger("earvoice.policy.backends")
 LOOKUP_INTERVAL_S = 5.0
 SHORTEST_LOOKUP_INTERVAL_S = 0.5
 HEALTH_INTERVAL_S = 0.2
-"""Between two looks at a replica that does not serve."""
+"""Between two checks of a replica that does not serve."""
 SLOW_HEALTH_INTERVAL_S = 1.0
-"""Between two looks at one that does not tell its health, or to which no TLS connection stands."""
+"""Between two checks of one that has no health service, or that has no TLS connection."""
 DESCRIBE_TIMEOUT_S = 2.0
 FULL_S = 1.0
-"""How long a replica's answer that it is full is believed: to ask again takes time from those whom
-it serves. That a session of another policy replica ends goes unnoticed that long."""
+"""How long a replica's answer that it is full is believed: asking again takes time from its
+sessions. For that long, we do not notice when a session of another policy replica ends there."""
 RETRY_INTERVAL_S = 0.5
 RETRY_AFTER_MS = 1000
 
@@ -57,7 +57,7 @@ REFUSALS = (
     BackendUnavailableError.reason,
     ModelMismatchError.reason,
 )
-"""Answers to an opening that others may answer otherwise; the most helpful to a client first."""
+"""Reasons for refusal that other replicas may not have; the most helpful to a client first."""
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _HEALTHLESS = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND)
@@ -68,7 +68,7 @@ Opened = TypeVar("Opened")
 
 @dataclass(frozen=True)
 class BackendAccess:
-    """What our channels and calls show: `tls` is None for plain connections."""
+    """Credentials of our channels and calls; `tls` is None for plain connections."""
 
     tls: ChannelTls | None = None
     token: str = ""
@@ -82,7 +82,7 @@ class BackendAccess:
         return open_channel(address, tls=self.tls)
 
     def named(self, name: str) -> BackendAccess:
-        """Return the same for addresses that a name led to: certificates bear the name."""
+        """Return the same for addresses that a name resolved to: certificates bear the name."""
         if self.tls is None or self.tls.server_name:
             return self
         return replace(self, tls=replace(self.tls, server_name=name))
@@ -93,7 +93,7 @@ class BackendKind:
     """The encoder or the decoder service.
 
     Attributes:
-        describe: asks for the model, for so many seconds at most.
+        describe: asks for the model, within a time limit in seconds.
     """
 
     name: str
@@ -124,7 +124,7 @@ class Replica:
     """One address: its channel, its health and the model it serves.
 
     Args:
-        on_change: called when it becomes ready, or is no longer.
+        on_change: called when it becomes ready or stops being ready.
 
     Attributes:
         model: what it serves; None while it is not known to serve.
@@ -158,7 +158,7 @@ class Replica:
 
     @property
     def full(self) -> EarvoiceError | None:
-        """Its answer that it has no room; None where it is to be asked."""
+        """Its recent answer that it is full; None if it may be asked."""
         return self._full if self._now_s() < self._full_until_s else None
 
     def note_full(self, answer: EarvoiceError) -> None:
@@ -172,13 +172,13 @@ class Replica:
         self._full = None
 
     def mark_lost(self) -> None:
-        """Until it says anew that it serves."""
+        """Count it as not ready until it reports again that it serves."""
         self._set_model(None)
         if self._watching is not None:
             self._watching.cancel()
 
     async def is_alive(self, timeout_s: float) -> bool:
-        """Say whether it answers a question for its health, whatever it answers."""
+        """Say whether it answers a health check, whatever the answer."""
         request = health_pb2.HealthCheckRequest(service=self.kind.health_name)
         try:
             await self._health.Check(request, timeout=timeout_s)
@@ -219,7 +219,7 @@ class Replica:
 
     async def _follow(self) -> None:
         request = health_pb2.HealthCheckRequest(service=self.kind.health_name)
-        # With TLS, to wait may be in vain: the certificates that we show may be the trouble.
+        # With TLS, waiting may be in vain: our own certificates may be the problem.
         self._watching = self._health.Watch(request, wait_for_ready=self._access.tls is None)
         try:
             async for answer in self._watching:
@@ -235,12 +235,12 @@ class Replica:
                 await asyncio.sleep(SLOW_HEALTH_INTERVAL_S)
         finally:
             self._watching.cancel()
-        # Asked anew instead of waited for: behind a proxy another replica may answer.
+        # Ask again instead of waiting for a change: behind a proxy another replica may answer.
         self._set_model(None)
         await asyncio.sleep(HEALTH_INTERVAL_S)
 
     async def _describe(self) -> None:
-        """Ask each time: what starts again on the same address may serve another model."""
+        """Ask each time: a service restarted at the same address may serve another model."""
         answer = await self.kind.describe(self._channel, self._access.metadata, DESCRIBE_TIMEOUT_S)
         self._set_model(answer.model)
 
@@ -253,7 +253,7 @@ class Replica:
         self._on_change()
 
     async def _reopen(self) -> None:
-        """Read the certificates again, which may have been the trouble."""
+        """Read the certificates again, which may have been the problem."""
         if self._access.tls is None or self.session_count:
             return
         try:
@@ -321,15 +321,15 @@ class Replicas:
         self._lookup_due.set()
 
     def mark_lost(self, replica: Replica) -> None:
-        """Until it says anew that it serves; others may have come by now."""
+        """Count it as not ready until it serves again; look names up soon, for new replicas."""
         replica.mark_lost()
         self.look_up_soon()
 
     def ready(self, model_hash: str = "", last: Replica | None = None) -> list[Replica]:
-        """Return the replicas that sessions may go to: fewest sessions first, else in turn.
+        """Return the replicas that sessions may go to: fewest sessions first, ties in turn.
 
         Args:
-            last: a replica that is taken only where there is no other.
+            last: a replica to use only if there is no other.
         """
         self._turn += 1
         replicas = self.all
@@ -354,7 +354,7 @@ class Replicas:
 
         Args:
             last: see `ready`.
-            asks_again: whether to ask again within that time after all have refused, those too
+            asks_again: whether to ask again within `wait_s` after all have refused, including those
                 that were full a moment ago.
         """
         loop = asyncio.get_running_loop()
@@ -389,7 +389,7 @@ class Replicas:
             self.mark_lost(replica)
 
     def _answer(self, refusals: list[EarvoiceError]) -> EarvoiceError:
-        """Return the most helpful refusal; each client is to come back at a time of its own."""
+        """Return the most helpful refusal; clients are told to come back at different times."""
         refusal = min(refusals, key=lambda error: REFUSALS.index(error.reason))
         if refusal.reason != SessionLimitError.reason:
             return refusal
@@ -406,7 +406,7 @@ class Replicas:
             try:
                 self._found[named] = await self._addresses_of(named)
             except OSError as error:
-                # Those found before stay: whether they serve, they say themselves.
+                # Keep the addresses found before: their health shows whether they serve.
                 _LOG.warning("%s cannot be looked up: %s", named[0], error)
                 continue
             for address in self._found[named]:
@@ -415,7 +415,7 @@ class Replicas:
         await self._unlist_all_but({*self._addresses}.union(*self._found.values()))
 
     async def _unlist_all_but(self, listed: set[str]) -> None:
-        """Send no more sessions to a replica that is no longer listed; forget it without any."""
+        """Send no sessions to a replica that is no longer listed; forget it once it has none."""
         for address, replica in [*self._replicas.items()]:
             was_ready, replica.is_listed = replica.is_ready, address in listed
             if replica.is_ready != was_ready:

@@ -1,1 +1,1 @@
-"""Between the protos and the policy service's own types; nothing else here knows both."""
+"""Translates between the public messages and the policy service's own types."""

@@ -53,7 +53,7 @@ COMMIT_UNITS: Mapping[Any, CommitUnit] = {
 COMMIT_UNIT_NUMBERS = {unit: number for number, unit in COMMIT_UNITS.items()}
 
 _LANGUAGE_TAG = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
-"""Of BCP-47, by its shape."""
+"""The shape of a BCP-47 tag."""
 Choice = TypeVar("Choice")
 Number = TypeVar("Number", int, float)
 
@@ -85,7 +85,7 @@ def stream_options(config: Config, model: Model, policies: Policies = POLICIES) 
         merges_segments=_choice(
             config,
             "catch_up",
-            # Words come when they come: no machine is late with them.
+            # Words have no pace, so no machine is late with them.
             {0: False, 2: False} if model.reads_words else {0: True, 1: True, 2: False},
         ),
         commit_unit=_choice(config, "commit_unit", COMMIT_UNITS),
@@ -158,7 +158,7 @@ def resolved_policy(
     """Return the policy asked for, else the model's for the target language or for all.
 
     Raises:
-        UnimplementedFieldError: it is the model's, and cannot be served here.
+        UnimplementedFieldError: the policy is the model's own, and cannot be served here.
     """
     try:
         policy = read_policy(message, policies)
@@ -244,7 +244,7 @@ def _target_lag_ms(config: Config) -> int | None:
 
 
 def _confidence(config: Config, model: Model, target: str) -> Confidence:
-    # It was fitted to the words as spoken; a good translation is less sure of each of its own.
+    # It was fitted to words as spoken; even a good translation is less sure of each word.
     is_spoken = target == model.source_language_code or model.translates_text
     least = model.default_min_confidence if is_spoken and not config.disable_guards else 0.0
     if config.HasField("min_confidence"):
@@ -295,7 +295,7 @@ def updated_options(
     duration = update.segment_duration if update.HasField("segment_duration") else None
     defaults_ms = options.segment_ms, options.initial_wait_ms
     if options.policy.required_segment_ms is not None:
-        # What one policy dictated may be out of all bounds for the next.
+        # What one policy dictated may be out of bounds for the next.
         defaults_ms = model.default_segment_ms, 0
     segment_ms, wait_ms = checked_segments_ms(duration, None, policy, defaults_ms)
     layer, heads = attention_of(policy, model)
@@ -318,7 +318,7 @@ MAX_SEGMENT_MS = 10_000
 MAX_INITIAL_WAIT_MS = 10_000
 MAX_BEAM_SIZE = 16
 WHOLE_BEAM_SIZE = 5
-"""The beam of a policy that reads all of it and was given no other, as in the papers."""
+"""Default beam size of a policy that reads the whole beam, as in the papers."""
 
 
 def checked_segments_ms(
@@ -351,7 +351,7 @@ def checked_segments_ms(
 def checked_beam_size(given: int, policy: DecisionPolicy, default: int) -> int:
     """Return the beam size.
 
-    A policy that reads the beam gets 5 where neither the client nor the stream says it.
+    A policy that reads the beam gets 5 where neither the client nor the stream sets it.
     """
     if not given:
         return WHOLE_BEAM_SIZE if policy.reads_beam and default == 1 else default

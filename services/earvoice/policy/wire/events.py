@@ -1,4 +1,4 @@
-"""What a session tells, as the client's messages; resume tokens hold some of them, too."""
+"""A session's events as messages to its client; resume tokens hold some of them, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from earvoice.policy.words import StageTimings, Word
 Response = public_pb.StreamingTranslateResponse
 
 MakeToken = Callable[[SessionSnapshot, int], bytes]
-"""Makes a resume token of a session, to go with the message of a number."""
+"""Makes a session's resume token, to go with the message of this number."""
 
 Shape = TypeVar("Shape", SegmentWorked, SessionTotals, StageTimings)
 
@@ -33,8 +33,8 @@ class ResponseWriter:
     """Numbers and writes one session's responses.
 
     Args:
-        make_token: an empty token means that the session cannot be resumed there; None for nowhere.
-        last_seq: of a session that goes on, the number of the message that its token came with.
+        make_token: gives an empty token where the session cannot be resumed; None if it never can.
+        last_seq: of a resumed session, the number of the message that its token came with.
     """
 
     def __init__(
@@ -144,5 +144,5 @@ def stages_message(stages: StageTimings, audio_wait_ms: float = 0.0) -> public_p
 
 
 def read_as(shape: type[Shape], message: Any, **changes: object) -> Shape:
-    """Return a dataclass whose fields are a message's, but for changes."""
+    """Return a dataclass with the values of a message's fields, except for ``changes``."""
     return shape(**{field.name: getattr(message, field.name) for field in fields(shape)} | changes)
