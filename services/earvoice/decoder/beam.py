@@ -1,11 +1,11 @@
 """Beam search with a forced prefix, as the papers' code does it (fairseq's generator).
 
-Of the 2 x size best continuations those that end the sentence are finished where they are among
-the first `size`, and the best `size` others go on. The search is over when `size` hypotheses are
-finished, or at the limit, where what still goes on counts as it is.
+Each step takes the 2 x size best continuations. Those among the first `size` that end the sentence
+are finished; the best `size` of the others go on. The search is over when `size` hypotheses are
+finished, or at the length limit, where unfinished hypotheses count as they are.
 
-A transducer's hypotheses are what one step of the source may bring, nothing included: they are
-compared by their probability, longer ones with shorter ones (Liu 2021).
+A transducer's hypotheses are what may be written at one step of the source, possibly nothing: they
+are compared by probability, not normalised by length (Liu 2021).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class _Node:
     """A token of a hypothesis.
 
     Attributes:
-        total: sum of log-probabilities up to and with it, forced tokens included.
-        length: number of tokens up to and with it, forced tokens but for the start included.
-        attention: [S] row of that step.
-        parent: the token before; None for the last forced token, which stands for all of them.
+        total: sum of log-probabilities up to and including it, forced tokens included.
+        length: number of tokens up to and including it; forced tokens count, except the start.
+        attention: [S] row of its step.
+        parent: the previous token; None for the last forced token, which represents all of them.
     """
 
     token: int
@@ -58,11 +58,11 @@ class _Node:
 
 
 class BeamRun:
-    """One beam: its hypotheses so far, those finished, and keys and values.
+    """One beam: its live and finished hypotheses, and their keys and values.
 
     Args:
-        cache: keys and values of what is forced; see `BeamCache`.
-        forced_total: sum of log-probabilities of the forced tokens but for the start.
+        cache: keys and values of the forced tokens; see `BeamCache`.
+        forced_total: sum of log-probabilities of the forced tokens, except the start.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class BeamRun:
     def take(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> Progress:
         nodes = self._candidates(logits, rows)
         if not nodes:
-            # Numbers have overflowed. An error would be one of the whole batch, whose other
-            # searches have read their tokens already; so this one ends with what it has.
+            # Numbers have overflowed. Raising would fail the whole batch, whose other searches
+            # have already read their tokens; so this one ends with what it has.
             leaves = [*self._finished, *self._live]
             return Progress([], self._ranked(leaves), self._prefix_attention)
         near_tie = any(a.total - b.total < NEAR_TIE_LOGITS for a, b in pairwise(nodes))
@@ -113,7 +113,7 @@ class BeamRun:
 
     def _candidates(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> list[_Node]:
         log_probs = logits.log_softmax(-1)
-        # The released code makes no empty hypothesis where nothing is forced but the start.
+        # The released code makes no empty hypothesis where only the start token is forced.
         is_empty = self._live[0].length == 0 and not self._is_transducer
         is_first = self._live[0].parent is None
         is_unlikely = is_first and is_too_unlikely_to_end(log_probs[0], self.prompt)
@@ -154,7 +154,7 @@ def begin_beam(
     *,
     is_transducer: bool,
 ) -> tuple[BeamRun, Progress]:
-    """Read what is forced in one parallel pass, and start from one row."""
+    """Read the forced tokens in one parallel pass, and start the beam from one row."""
     forced = list(prompt.forced)
     logits, attention = prefill(forced, cache, prompt.attention_layer, prompt.attention_heads)
     last = len(forced) - 1
@@ -168,7 +168,7 @@ def begin_beam(
 
 def _forced_total(logits: torch.Tensor, tokens: list[int]) -> float:
     picked = logits.log_softmax(-1).gather(1, torch.tensor(tokens, device=logits.device)[:, None])
-    # A language's tag, or a name that was copied, may be on no shortlist now: that counts nothing.
+    # A language tag, or a copied name, may be missing from the shortlist now; it adds nothing.
     return float(picked[picked.isfinite()].sum())
 
 

@@ -21,9 +21,9 @@ class DecoderEngine:
     """Computes all sessions' generations in one thread.
 
     Between two computations it takes new generations and ends those asked to stop; then it begins
-    at most one waiting generation (a prefill), then steps all running ones in one batch. One that
-    needs something written first is stepped for that with the others, and waits again. It never
-    waits for company: it sleeps only when nothing can be computed.
+    at most one waiting generation (a prefill), then steps all running ones in one batch. A
+    generation that needs a preparation first has it stepped with the others, then waits again. The
+    engine never waits to fill a batch: it sleeps only when nothing can be computed.
 
     Args:
         clock_s: monotonic seconds; the same clock that requests are stamped with.
@@ -48,7 +48,7 @@ class DecoderEngine:
         self._thread.start()
 
     async def close(self) -> None:
-        """End the thread after the computation at hand; what still runs ends as CLOSED."""
+        """End the thread after the current computation; unfinished generations end as CLOSED."""
         self._closing = True
         self.wake()
         await asyncio.to_thread(self._thread.join)
@@ -82,7 +82,7 @@ class DecoderEngine:
         with self._condition:
             self._closed = True
             self._waiting.extend(self._arrived)
-            # From here on the event loop posts the ends of what comes too late.
+            # From here on `submit`, in the event loop, ends generations that come too late.
             self._end_all(EndReason.CLOSED)
             self._flush()
 
@@ -125,7 +125,7 @@ class DecoderEngine:
         self._flush()
 
     def _step_all(self) -> None:
-        """Step every generation whose caller reads, in one batch."""
+        """Step every generation whose caller keeps reading, in one batch."""
         batch = [generation for generation in self._running if not generation.outbox.full]
         if not batch:
             return

@@ -1,4 +1,4 @@
-"""One hypothesis being made: what was asked, what has come, where its time went, why it ended."""
+"""One generation: what was asked for, what it has produced, where its time went, why it ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RUNNING_AND_NEXT = 2
 
 
 class EndReason(IntEnum):
-    """Why a generation ended; by the numbers on the wire, but for CLOSED, which is never sent."""
+    """Why a generation ended, numbered as on the wire; CLOSED is never sent."""
 
     END_OF_SEQUENCE = 1
     LIMIT = 2
@@ -26,13 +26,13 @@ class EndReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a caller is told of its generation, and where the time went until then.
+    """A generation's progress or its end, for the caller, and where the time went until then.
 
     Attributes:
-        progress: what has become known; None for its end.
+        progress: what has become known; None for the end.
         first_index: position of the progress's first token in the hypothesis.
-        queue_ms: since the request was read, waiting for the engine; pauses are not counted.
-        compute_ms: in computations that it had a part in.
+        queue_ms: time spent waiting for the engine since the request was read, without pauses.
+        compute_ms: time of the computations that the generation was part of.
     """
 
     generation: Generation
@@ -45,19 +45,19 @@ class Event:
 
 @dataclass(eq=False, repr=False)
 class Generation:
-    """What one generation shall do, and how far it has come.
+    """What one generation is to do, and how far it has come.
 
-    The event loop calls `stop`; everything else belongs to the engine's thread until it has ended.
+    The event loop calls `stop`; until the generation ends, the engine's thread owns all the rest.
 
     Attributes:
         max_new_tokens: most tokens after the prefix.
         prefix_length: tokens of the forced prefix; the first new token has this index.
         read_at_s: monotonic clock when the request was read, in seconds.
         end_reason: None until it has ended.
-        failure: what its computation raised, where that ended it.
-        source: what it translates, once that is known.
-        prefill_s, prefilled_s, ended_s: on the monotonic clock; where nothing was computed, all are
-            its end.
+        failure: the exception that ended it, if one did.
+        source: the source-language text that it translates, once that is known.
+        prefill_s, prefilled_s, ended_s: when its first computation began and ended, and when the
+            generation ended, on the monotonic clock; all equal where nothing was computed.
     """
 
     generation_id: int
@@ -90,7 +90,7 @@ class Generation:
         self.stop_reason = self.stop_reason or reason
 
     def pause(self, now_s: float) -> None:
-        """Note that it is not stepped from now on, because its caller does not read."""
+        """Record that it is not stepped from now on, because its caller does not read."""
         if self._paused_at_s is None:
             self._paused_at_s = now_s
 
@@ -105,7 +105,7 @@ class Generation:
             self.prefill_s, self.prefilled_s = started_s, now_s
 
     def accept(self, progress: Progress, now_s: float) -> tuple[Event | None, EndReason | None]:
-        """Take in what has become known; what comes after the limit is cut off."""
+        """Record a computation's progress; tokens after the limit are cut off."""
         self.near_tie_count += progress.near_tie
         self.source = progress.source or self.source
         first = self.step_count
@@ -142,12 +142,12 @@ class Generation:
 class Outbox:
     """Events on their way to one caller, bounded.
 
-    The engine's thread asks `full`, and counts with `announce` each event that it hands to the
+    The engine's thread reads `full`, and calls `announce` for each event that it hands to the
     event loop; the event loop calls everything else. Each counter has one writer at a time, so no
     lock is needed.
 
     Args:
-        capacity_events: events waiting at which the engine pauses the session's generation.
+        capacity_events: number of waiting events at which the engine pauses the generation.
         on_room: called when a full outbox has room again.
     """
 
@@ -182,7 +182,7 @@ class Outbox:
         self._refresh()
 
     def deliver(self, event: Event) -> None:
-        """Take in an announced event; after a failure only a generation's end is noted."""
+        """Accept an announced event; after a failure only the end of a generation counts."""
         if event.progress is None:
             self._unfinished -= 1
         if self._failure is None:
@@ -195,12 +195,12 @@ class Outbox:
         self._refresh()
 
     def fail(self, error: Exception) -> None:
-        """End the session with an error, after the events that wait; the first error counts."""
+        """End the session with an error, after the waiting events; the first error counts."""
         self._failure = self._failure or error
         self._refresh()
 
     async def take(self) -> Event | None:
-        """Wait for the next event; None after the last, and what `fail` was given is raised."""
+        """Wait for the next event; return None after the last, or raise what `fail` was given."""
         await self._arrived.wait()
         if not self._events:
             if self._failure is not None:
@@ -209,14 +209,14 @@ class Outbox:
         event = self._events.popleft()
         self._taken += 1
         self._refresh()
-        # Looked at after the event is counted: whoever found the outbox full before is woken, and
-        # whoever fills it from now on sees the room.
+        # Checked after the event is counted as taken: an engine that found the outbox full before
+        # is woken, and one that fills it from now on sees the room.
         if self._announced - self._taken >= self._capacity_events - 1:
             self._on_room()
         return event
 
     async def room(self) -> None:
-        """Wait until one more generation may be asked for: room, and no two unfinished ones."""
+        """Wait until one more generation may be asked for: room, and at most one unfinished."""
         await self._room.wait()
 
     async def settled(self) -> None:

@@ -14,13 +14,13 @@ from earvoice.models.vocabulary import EOS, PAD
 from earvoice.runtime.errors import InvalidFieldError
 
 NEAR_TIE_LOGITS = 1e-4
-"""Two best logits closer than this may change places between two exact ways of computing."""
+"""Two exact computations may swap the two best logits where they are closer than this."""
 
 _FIRST_CHOOSABLE = PAD + 1
 
 
 Prefill = Callable[..., tuple[torch.Tensor, torch.Tensor]]
-"""Reads many tokens at once: `CachedDecoder.prefill`, or the same of another decoder."""
+"""Reads many tokens at once: `CachedDecoder.prefill`, or another decoder's equivalent."""
 
 
 @dataclass(slots=True)
@@ -33,10 +33,10 @@ class GreedyRun:
 
 
 def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRun, Progress]:
-    """Verify the draft in one parallel pass over what is forced and the draft.
+    """Verify the draft in one parallel pass over the forced tokens and the draft.
 
-    Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft stands up to the first
-    token that is not the most probable one there.
+    Position ``len(forced) - 1 + j`` predicts draft token ``j``; the draft is accepted up to its
+    first token that is not the most probable one at its position.
     """
     forced, draft = list(prompt.forced), prompt.draft
     first, told = len(forced) - 1, prompt.reported_prefix_tokens
@@ -69,14 +69,14 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
 
 
 def is_too_unlikely_to_end(first: torch.Tensor, prompt: Prompt) -> bool:
-    """Whether the end is no choice where it would come first, a place with these logits, [V]."""
+    """Whether the end of sentence is too unlikely to come first, given the logits there, [V]."""
     if not prompt.least_end_probability:
         return False
     return math.exp(float(first[EOS] - first.logsumexp(-1))) < prompt.least_end_probability
 
 
 def overflowed() -> InvalidFieldError:
-    """What is told where the network's numbers have become infinite."""
+    """Return the error for a network whose numbers have become infinite."""
     return InvalidFieldError("states.data", "numbers too large", "an encoder's states")
 
 
@@ -93,7 +93,7 @@ def take_greedy(
 
 
 def forbid(scores: torch.Tensor, *, end: bool) -> None:
-    """Set what is never chosen to -inf in [n, V], in place: start, padding, and perhaps the end."""
+    """Set the [n, V] scores of start, padding and, with `end`, end to -inf, in place."""
     scores[:, :_FIRST_CHOOSABLE] = -torch.inf
     if end:
         scores[:, EOS] = -torch.inf
@@ -116,7 +116,7 @@ def _best_of(logits: torch.Tensor, forbid_end: Sequence[bool]) -> list[tuple[int
 
 
 def _agreeing(predicted: Sequence[int], draft: Sequence[int]) -> int:
-    """Length of the draft's longest part that was predicted, its first end of sentence the last."""
+    """Length of the draft's longest predicted prefix, at most up to its first end of sentence."""
     for index, token in enumerate(draft):
         if predicted[index] != token:
             return index
@@ -126,7 +126,7 @@ def _agreeing(predicted: Sequence[int], draft: Sequence[int]) -> int:
 
 
 def _split(rows: Sequence[torch.Tensor]) -> list[list[float]]:
-    """Rows of different lengths as lists, by one transfer from the device."""
+    """Rows of different lengths as lists, with one transfer from the device."""
     flat = torch.cat(list(rows)).tolist()
     weights, start = [], 0
     for row in rows:

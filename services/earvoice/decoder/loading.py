@@ -1,4 +1,4 @@
-"""From a checkpoint to what the service serves, and what a live session of it costs."""
+"""Loading a checkpoint for the service, and measuring what a live session costs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LoadedDecoder(NamedTuple):
 
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
-    """Load the checkpoint, of our own or of another family; only its decoder is kept."""
+    """Load the checkpoint, our own or another family's; only its decoder is kept."""
     loaded, device = load_served(settings)
     computed: dict[str, str] = {}
     strategy: Strategy
@@ -117,11 +117,11 @@ def _silence(model: ServedModel, count: int) -> StateBlock:
 def measure_segment_cost(
     model: ServedModel, strategy: Strategy, clock_s: Callable[[], float]
 ) -> SegmentCost:
-    """Return the cost of one prefill a session, and of steps that all sessions share.
+    """Return the cost of one prefill per session, and of steps that all sessions share.
 
-    Where the model translates what it writes in the source language, that is prefilled and stepped
-    as well. Measured on silence; the fastest of some repeats counts, since what else the machine
-    does can only slow a computation down.
+    Where the model translates a text that it writes in the source language, that text is prefilled
+    and stepped as well. Measured on silence; the fastest of some repeats counts, since other load
+    can only slow a computation down.
     """
     end = model.tokens.end_token
     layer = model.description.default_attention_layer

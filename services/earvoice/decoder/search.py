@@ -1,4 +1,4 @@
-"""Greedy and beam searches of many sessions, by our own decoder or by one of another family."""
+"""Greedy and beam search for many sessions, with our own decoder or another family's."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 Run = GreedyRun | BeamRun
 
 PIVOT_TOKENS_PER_STATE = 0.5
-"""A text to be translated is cut there: nobody says twelve pieces a second."""
+"""A source text to be translated is cut there: nobody says twelve pieces a second."""
 LEAST_PIVOT_TOKENS = 16
 
 
 @dataclass(slots=True)
 class SourceRun(GreedyRun, Preparation):
-    """A text in the source language, for others to translate.
+    """A run that writes a text in the source language, for other languages to translate.
 
     Attributes:
-        most: tokens that it is cut at.
-        known: what is known of the states; the text is put there, by `key`, when it is over.
+        most: number of tokens at which the text is cut.
+        known: what has been computed from the states; the finished text goes there, under `key`.
     """
 
     states: StateBlock
@@ -70,7 +70,7 @@ class SourceRun(GreedyRun, Preparation):
 
 
 class SearchStrategy(Strategy):
-    """Searches as each prompt says; every row of every run goes through the network at once."""
+    """Searches as each prompt says; all rows of all runs go through the network in one batch."""
 
     def __init__(self, decoder: CachedDecoder | WrappedDecoder) -> None:
         self._decoder = decoder
@@ -79,11 +79,11 @@ class SearchStrategy(Strategy):
 
     @torch.inference_mode()
     def prepare(self, states: StateBlock, forced: Sequence[int]) -> SourceRun | None:
-        """What was written of the utterance's states before is a draft."""
+        """Begin the source text; that of the utterance's earlier states is its draft."""
         known, key = self._known(states, forced)
         if key in known or not self._decoder.is_translated(forced):
             return None
-        config = cast("CachedDecoder", self._decoder).config  # others translate nothing
+        config = cast("CachedDecoder", self._decoder).config  # other decoders have no pivot
         most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * states.message.state_count)
         if config.decoder.max_new_tokens is not None:
             most = min(most, config.decoder.max_new_tokens)
@@ -95,7 +95,7 @@ class SearchStrategy(Strategy):
             reads.attention_layer,
             forbid_end=False,
             attention_heads=reads.attention_heads,
-            # Of what something has been said, the text is not empty.
+            # A translation has begun, so something was said: the source text is not empty.
             least_end_probability=NEVER if self._is_begun(forced) else least,
         )
         cache = self.memory_of(states, source.forced).fresh()
@@ -108,7 +108,7 @@ class SearchStrategy(Strategy):
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
         cache, prefill = self.memory_of(states, prompt.forced).fresh(), self._decoder.prefill
         if self._decoder.is_translated(prompt.forced):
-            # Whether something was said shows in what is translated.
+            # The source text has decided whether anything was said.
             prompt = replace(prompt, least_end_probability=0.0)
         run: Run
         if prompt.beam is None:
@@ -148,9 +148,9 @@ class SearchStrategy(Strategy):
         return [found[index] for index in range(len(runs))]
 
     def memory_of(self, states: StateBlock, tokens: Sequence[int]) -> Any:
-        """Keys and values of these states: computed once, shared by all that attends to them.
+        """Keys and values of these states, computed once for all runs that attend to them.
 
-        The text that is to be translated is written first where it is not known yet.
+        A source text to be translated is written first where it is not known yet.
         """
         known, key = self._known(states, tokens)
         if key not in known:
@@ -165,12 +165,12 @@ class SearchStrategy(Strategy):
     def _known(
         self, states: StateBlock, tokens: Sequence[int]
     ) -> tuple[dict[Hashable, Any], Hashable]:
-        """What is known of states, and where that of hypotheses with these tokens is."""
+        """What has been computed from states, and the key for hypotheses with these tokens."""
         key = self._decoder.stack_of(tokens), self._is_begun(tokens)
         return self._memories.setdefault(states, {}), key
 
     def _is_begun(self, tokens: Sequence[int]) -> bool:
-        """Whether something has been said of what is translated."""
+        """Whether these tokens begin a translation that already has a token of its own."""
         return self._decoder.is_translated(tokens) and len(tokens) > len(self.source_prompt)
 
 
@@ -182,7 +182,7 @@ def _source_of(cache: Any) -> list[PredictedToken]:
 
 
 class SequentialStrategy(Strategy):
-    """Greedy search, one run after the other, by a decoder that steps one hypothesis at a time."""
+    """Greedy search, run by run, with a decoder that steps one hypothesis at a time."""
 
     def __init__(self, decoder: LstmDecoder) -> None:
         self._decoder = decoder
@@ -206,7 +206,7 @@ class SequentialStrategy(Strategy):
                 logits.append(row)
                 rows.append(attention[0])
         except Exception:
-            # A run whose step raised can be stepped again: none of them has read its token.
+            # Undo the step of all runs, so that each can be stepped again.
             for run, length in zip(runs, lengths, strict=True):
                 run.cache.truncate(min(length, run.cache.length))
             raise
@@ -222,7 +222,7 @@ _DTYPES: dict[int, torch.dtype] = {
 
 def state_tensor(states: StateBlock) -> torch.Tensor:
     """[S, d] float32 on the CPU."""
-    # A bytearray, because torch warns of buffers that it could not write to.
+    # A bytearray, because torch warns about read-only buffers.
     message = states.message
     flat = torch.frombuffer(bytearray(message.data), dtype=_DTYPES[message.element_type])
     matrix = flat.view(message.state_count, message.dimension).float()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["DecoderService"].full_name
 MAX_ENDING_S = 1.0
-"""Longest part of the grace that is kept for ending what is left."""
+"""Longest part of the grace that is reserved for ending the sessions that are left."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -39,7 +39,7 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
         self._streams: set[DecodeStream] = set()
 
     def serve(self, model: ServedModel, engine: DecoderEngine) -> None:
-        """Take sessions from now on; before, every call is refused with NOT_READY."""
+        """Take sessions from now on; before that, every call is refused with NOT_READY."""
         self._served = model, engine
 
     async def DescribeModel(  # noqa: N802 - the proto's name
@@ -59,7 +59,7 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
         """
         model, engine = self._ready()
         self.sessions.check()
-        # A place is taken when the first request has come.
+        # The session counts against the limit once its first request has come.
         first = await anext(request_iterator, None)
         settings = self._settings
 
@@ -85,7 +85,7 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
             yield answer
 
     async def drain(self, grace_s: float) -> None:
-        """Refuse new sessions, let the others go on for the grace, and end what is left then."""
+        """Refuse new sessions, let the others go on for the grace, then end those that are left."""
         ending_s = min(MAX_ENDING_S, grace_s / 4)
         try:
             async with asyncio.timeout(grace_s - ending_s):

@@ -1,4 +1,4 @@
-"""The protocol of one session: open, then states, generate and halt in any number."""
+"""The protocol of one session: open, then any number of states, generate and halt."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class DecodeSession:
         )
 
     def _replace_states(self, message: types_pb2.States) -> None:
-        """Hold these states from now on; what attends to the old ones ends as REPLACED."""
+        """Hold these states from now on; a generation from the old ones ends as REPLACED."""
         if message.first_changed:
             raise UnimplementedFieldError(
                 "states.first_changed",
@@ -163,7 +163,7 @@ class DecodeSession:
         states = self._states_for(message)
         self._check_generate(message)
         max_new_tokens = min(message.max_new_tokens, self._max_tokens - len(message.prefix))
-        # What is not said for one generation is as agreed on for all.
+        # What a generation leaves unset is taken from `open`.
         reads = message if message.attention_layer else opened
         layer = reads.attention_layer or self._model.description.default_attention_layer
         size = message.beam_size or opened.beam_size or 1

@@ -1,4 +1,4 @@
-"""What the decoder service can be told by its environment."""
+"""The decoder service's settings."""
 
 from __future__ import annotations
 

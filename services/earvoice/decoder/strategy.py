@@ -1,4 +1,4 @@
-"""What a loaded decoder is to sessions and the engine: its model, its strategy. No torch here."""
+"""A loaded decoder as sessions and the engine see it: model and strategy. No torch here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TokenTable:
     """What each vocabulary id writes.
 
     Attributes:
-        texts: UTF-8 bytes by id, without a word's blank; empty for specials.
+        texts: UTF-8 bytes by id, without a word's leading space; empty for specials.
         starts_word: by id, whether the token begins a word.
     """
 
@@ -41,18 +41,18 @@ class ServedModel:
     """Heads of each decoder layer."""
     tokens: TokenTable
     max_tokens: int | None = None
-    """Most tokens of a hypothesis after the language's; None means any number."""
+    """Most tokens of a hypothesis after those of the language; None for no limit."""
     least_empty_probability: float = 0.0
-    """Of final states without a prefix: an empty hypothesis must be at least so likely."""
+    """For final states without a prefix, an empty hypothesis must be at least this likely."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class StateBlock:
-    """An encoder's states as they came; what is computed of them is kept as long as they are.
+    """An encoder's states as received; what is computed from them is kept as long as they are.
 
     Attributes:
-        source_text: tokens that were last written in the source language of states before these;
-            one list for all of an utterance, which belongs to the engine's thread.
+        source_text: tokens of the source-language text last written for this utterance; one list
+            for all of its revisions, owned by the engine's thread.
     """
 
     message: types_pb2.States
@@ -75,9 +75,9 @@ def block_of(states: NDArray[np.float32], revision: int = 1, *, final: bool = Fa
 
 
 def least_end_probability(least_empty: float, states: StateBlock, prefix: Sequence[int]) -> float:
-    """How likely an end must be that comes first, for a model with this probability.
+    """Return `Prompt.least_end_probability` for a model's `least_empty_probability`.
 
-    While more may be said, "nothing yet" is a good answer.
+    It is 0 while more may be said: then "nothing yet" is a good answer.
     """
     return least_empty if states.message.final and not prefix else 0.0
 
@@ -89,7 +89,7 @@ class BeamPlan:
     Attributes:
         size: hypotheses kept, and finished hypotheses wanted, 1 or more.
         max_new_tokens: most tokens after those forced, end of sentence included.
-        all_hypotheses: whether all are told instead of the best alone.
+        all_hypotheses: whether all are reported, not only the best.
     """
 
     size: int
@@ -107,14 +107,13 @@ class Prompt:
 
     Attributes:
         forced: token ids that are given, in order: start, language (if any), prefix.
-        draft: token ids expected after them; verified, not trusted. A beam search has no use
-            for them.
+        draft: token ids expected after them; verified, not trusted. Beam search ignores them.
         attention_layer: decoder layer whose cross-attention is reported, from 1.
         forbid_end: never choose the end of sentence.
-        least_end_probability: of an end that comes first; less likely, it is not chosen there.
-            `NEVER` forbids it.
+        least_end_probability: an end of sentence less likely than this is not chosen as the first
+            token; `NEVER` forbids it there.
         attention_heads: heads whose mean is reported, from 1; empty takes all.
-        reported_prefix_tokens: the last so many forced tokens' cross-attention is reported too.
+        reported_prefix_tokens: number of last forced tokens whose cross-attention is reported too.
         beam: how to search; None is greedy.
     """
 
@@ -135,9 +134,9 @@ class PredictedToken:
     Attributes:
         log_probability: natural logarithm of its softmax probability, over the whole vocabulary.
         attention: the predicting position's weight for each state, S values adding up to 1; empty
-            where it is not told.
-        near_tie: whether the two best logits allowed were closer than 1e-4.
-        from_draft: whether the draft had it.
+            where it is not reported.
+        near_tie: whether the two best allowed logits were closer than 1e-4.
+        from_draft: whether it is an accepted token of the draft.
     """
 
     token: int
@@ -153,8 +152,8 @@ class Hypothesis:
 
     Attributes:
         tokens: its tokens after those forced, the end of sentence included where it was reached.
-        score: sum of log-probabilities divided by length, a transducer's undivided; forced tokens
-            but for the start, and the end of sentence, count in both.
+        score: sum of log-probabilities divided by length, undivided for a transducer; forced tokens
+            except the start, and the end of sentence, count in both.
     """
 
     tokens: list[PredictedToken]
@@ -163,13 +162,13 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a computation has brought to light about one run.
+    """What a computation has found out about one run.
 
     Attributes:
         tokens: those that are certain now, in order; a beam search has none.
         beam: the n-best hypotheses, best first; empty until a beam search is over.
-        prefix_attention: rows of the tokens asked for: with the first tokens, or with the beam.
-        source: with what is found first, the text in the source language that is translated.
+        prefix_attention: rows of the prefix tokens asked for; with the first tokens, or the beam.
+        source: the source-language text that is translated; only in a run's first progress.
         near_tie: whether two neighbours among a beam's candidates were closer than 1e-4.
     """
 
@@ -194,31 +193,30 @@ class Strategy(ABC):
     """Chooses tokens for many hypotheses; all calls come from the engine's thread."""
 
     source_prompt: tuple[int, ...] = ()
-    """What a hypothesis begins with in the language that others are translated from, if any."""
+    """Start of a hypothesis in the language that others are translated from, if there is one."""
 
     def prepare(self, states: StateBlock, forced: Sequence[int]) -> Preparation | None:  # noqa: ARG002 - for others
-        """Begin what is to be known first, such as the text that is translated.
+        """Begin what a hypothesis needs first, such as the text that it translates.
 
         Args:
-            forced: of the prompt that is to begin.
+            forced: forced tokens of the hypothesis' prompt.
 
         Returns:
-            A run that is stepped as others are until it is over, so that `begin` finds everything;
+            A run to be stepped like others until it is over, so that `begin` finds what it needs;
             None where nothing is needed any more.
 
         Raises:
-            InvalidFieldError: as of `begin`.
+            InvalidFieldError: as in `begin`.
         """
         return None
 
     @abstractmethod
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Any, Progress]:
-        """Read what is forced, verify the draft, and predict the first token after both.
+        """Read the forced tokens, verify the draft, and predict the first token after both.
 
         Returns:
-            The run to step on with, and what is known at once: in greedy search the draft's
-            longest agreeing part, then one token of the strategy's own unless that part ends the
-            sentence.
+            The run to step from here, and what is known at once: in greedy search the draft's
+            longest agreeing prefix, then one predicted token unless that prefix ends the sentence.
 
         Raises:
             InvalidFieldError: the states are not finite numbers, or too large.

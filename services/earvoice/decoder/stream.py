@@ -49,10 +49,10 @@ class DecodeStream:
         requests: AsyncIterator[pb.DecodeRequest],
         send: Send,
     ) -> None:
-        """Serve until the requests end and the last generation with them.
+        """Serve until the requests and the last generation have ended.
 
-        The first may be None. Where no request comes in time while a generation runs, the
-        next is waited for.
+        `first` may be None. The limit on waiting for a request does not hold while a generation
+        runs.
         """
         with session_log(_LOG, self._describe):
             try:
@@ -126,9 +126,9 @@ class DecodeStream:
 
 
 def response_of(event: Event, tokens: TokenTable) -> pb.DecodeResponse:
-    """Return the message for an event; its elapsed time is until now."""
+    """Return the message for an event, with the time elapsed until now."""
     generation, progress = event.generation, event.progress
-    # Filled in place: a message that is given to another one is copied.
+    # Filled in place: putting a finished message into another one would copy it.
     response = pb.DecodeResponse()
     told: pb.Steps | pb.Beam | pb.GenerationDone
     if progress is None:
@@ -177,7 +177,7 @@ def _add_steps(
 
 
 def trace_generation(tracer: Tracer, end: Event) -> None:
-    """Only where its request names a trace that is kept."""
+    """Record a generation's spans, if its request names a sampled trace."""
     generation = end.generation
     parent = sampled_parent(generation.traceparent)
     if parent is None or generation.prefill_s is None or generation.end_reason is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 async def serve(settings: EncoderSettings) -> None:
     """Run until SIGTERM or SIGINT; NOT_SERVING while the model is loaded and while draining."""
-    # gRPC is imported here, after what its core reads has been set.
+    # gRPC is imported here, after `run_service` has set the environment that its core reads.
     from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc  # noqa: PLC0415
     from earvoice.encoder.service import SERVICE_NAME, EncoderService  # noqa: PLC0415
     from earvoice.runtime.engine import EngineThread  # noqa: PLC0415
@@ -45,8 +45,8 @@ async def serve(settings: EncoderSettings) -> None:
 
 
 def _load(settings: EncoderSettings) -> tuple[Network | TextNetwork, int | None]:
-    """Return the model, and how many sessions it bears where that is to be measured."""
-    # Torch takes seconds to import: until then the service listens and tells its health.
+    """Return the model, and its session limit where that is to be measured, else None."""
+    # Torch takes seconds to import; meanwhile the service listens and reports its health.
     from earvoice.encoder.model import load_model, measure_segment_cost  # noqa: PLC0415
     from earvoice.models.precision import chosen_device  # noqa: PLC0415
     from earvoice.runtime.session_limit import computation_clock, measured_limit  # noqa: PLC0415

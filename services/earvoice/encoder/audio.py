@@ -1,4 +1,4 @@
-"""The client's audio: its format, its bytes as samples, and those at the model's rate."""
+"""The client's audio: checking its format, decoding its bytes, resampling to the model's rate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENCODINGS: Mapping[Any, AudioEncoding] = {
 
 
 def read_format(wire: types_pb2.AudioFormat) -> AudioFormat:
-    """Return a format as it stands on the wire, checked."""
+    """Check a format from the wire and return it."""
     if wire.encoding not in ENCODINGS:
         allowed = ", ".join(f"{name.upper()} ({number})" for number, name in ENCODINGS.items())
         raise InvalidFieldError("audio_format.encoding", int(wire.encoding), allowed)
@@ -158,7 +158,7 @@ class Resampler:
     def outputs(self, samples: Samples, start: int, stop: int) -> Samples:
         """Outputs [start, stop) float32 of the whole input [n] float32.
 
-        Beyond its ends it is silent.
+        The input counts as silent beyond its ends.
         """
         if self._from == self._to:
             return samples[start:stop]

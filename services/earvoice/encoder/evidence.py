@@ -8,13 +8,13 @@ from itertools import groupby
 from earvoice.encoder.network import LabelKind
 
 SPEECH_THRESHOLD = 0.5
-"""Probability from which on speech begins."""
+"""Speech begins at this probability."""
 
 SILENCE_THRESHOLD = 0.35
-"""Probability under which speech ends; between the two nothing changes."""
+"""Speech ends below this probability; between the two nothing changes."""
 
 MINIMUM_PAUSE_WINDOWS = 4
-"""Shortest pause that parts two stretches: 128 ms, the first multiple of 32 ms over 100 ms."""
+"""Shortest pause that separates two stretches: 128 ms, the first multiple of 32 ms over 100 ms."""
 
 Span = tuple[int, int]
 
@@ -43,7 +43,7 @@ def source_words(
 
 
 def last_label_end_frame(frame_labels: Sequence[int], blank: int) -> int:
-    """The frame after the last that is not blank; 0 when all are."""
+    """The frame after the last one that is not blank; 0 when all are blank."""
     for frame in range(len(frame_labels), 0, -1):
         if frame_labels[frame - 1] != blank:
             return frame

@@ -1,4 +1,4 @@
-"""The model that is served: an encoder on its device, its voice activity, and what both cost."""
+"""The served model: an encoder on its device, voice-activity detection, and what both cost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WARM_UP_SECONDS = (1, 3, 5)
 NO_LABEL = -1
 
 PREFIX_S = 10
-"""The utterance a segment is measured in: the middle of one that is cut after 20 s."""
+"""Length of the utterance that a segment is measured in: half of one that is cut after 20 s."""
 PASSES = 3
 TIME_LIMIT_S = 1.5
 
@@ -44,7 +44,7 @@ class EncoderModel:
     """`earvoice.encoder.network.Network`, computed by torch.
 
     Args:
-        name: to serve it by; empty takes the checkpoint's own.
+        name: name to serve it under; empty takes the checkpoint's own.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class TextModel:
 
 
 class WrappedNetwork:
-    """The encoder of another family; there are no labels, and one state an encoder frame."""
+    """The encoder of another family: no labels, and one state for each encoder frame."""
 
     blank = NO_LABEL
     feature_bins = FRAME_SHIFT_SAMPLES
@@ -184,7 +184,7 @@ class WrappedNetwork:
 
 
 def load_model(settings: EncoderSettings) -> Network | TextNetwork:
-    """Load what the settings name: a checkpoint of our own, of the papers or of another family."""
+    """Load what the settings name: our own checkpoint, the papers' or another family's."""
     loaded, device = load_served(settings)
     network: Network | TextNetwork
     computed: dict[str, str] = {}
@@ -214,7 +214,7 @@ def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> Non
 
 
 def _warm_up(network: Network | TextNetwork) -> None:
-    """Compute on nothing, so that the first session does not wait for one-time work."""
+    """Encode dummy inputs, so that the first session does not wait for one-time work."""
     for seconds in WARM_UP_SECONDS:
         if isinstance(network, TextNetwork):
             network.encode_words(("a",) * seconds * WORDS_PER_SECOND, ended=False)
@@ -229,8 +229,8 @@ def measure_segment_cost(
 ) -> SegmentCost:
     """Encode an utterance of noise as often as there is time for; the fastest pass counts.
 
-    What else the machine does can only slow a pass down. A segment bears its share of the pass
-    over the whole utterance that is made at the end.
+    Other load can only slow a pass down. A segment is charged its share of the final pass over the
+    whole utterance.
     """
     began_s = clock_s()
     passes_s = [_pass_s(network, clock_s)]

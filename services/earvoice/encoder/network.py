@@ -1,4 +1,4 @@
-"""What a session needs of a model; the real ones are in `model`, tests bring their own."""
+"""What a session needs from a model; the real ones are in `model`, tests bring their own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Encoding:
     frame_labels: tuple[int, ...]
     """Greedy CTC label of every encoder frame; none where the model has no CTC head."""
     is_whole: bool = True
-    """Whether each state has heard all of the sound; else some are as they were before."""
+    """Whether every state was computed from all of the sound; else some are kept from earlier."""
 
 
 NO_STATES = Encoding(b"", (), (), ())
@@ -36,11 +36,11 @@ class LabelKind(Enum):
     SILENT = auto()
     """It writes nothing."""
     BORDER = auto()
-    """The blank between two words, alone: the word before is over, the next has no letter yet."""
+    """A space between two words, alone: the word before is over, the next has no letter yet."""
     START = auto()
     """It begins a word."""
     INNER = auto()
-    """It goes on with a word."""
+    """It continues a word."""
 
 
 class Network(Protocol):
@@ -54,34 +54,34 @@ class Network(Protocol):
     feature_bins: int
     """Values of one feature frame."""
     feature_context_frames: int
-    """Frames at a sound's beginning that hear what is before it, by a guess."""
+    """Frames at the sound's start whose windows reach before it, into guessed samples."""
     encoder_frame_ms: int
     """Milliseconds between two encoder frames."""
 
     @property
     def label_kinds(self) -> Sequence[LabelKind]:
-        """By CTC label."""
+        """The kind of each CTC label."""
 
     def open_features(self) -> Callable[[Samples], Samples]:
-        """What gives a fresh utterance's features, [frames, bins] float32.
+        """Return a function that computes a new utterance's features, [frames, bins] float32.
 
-        It takes the next [n] samples at 16 kHz, and gives what they complete.
+        It takes the next [n] samples at 16 kHz, and returns the frames that they complete.
         """
 
     def feature_frame_count(self, sample_count: int) -> int:
         """Feature frames in this many samples at 16 kHz."""
 
     def open_voice_activity(self) -> Callable[[Samples], list[float]]:
-        """The same of speech probabilities, one for each window of 512 samples."""
+        """The same for speech probabilities, one for each window of 512 samples."""
 
     def encode(self, features: Samples) -> Encoding:
         """Encode [frames, bins] float32, frames ≥ 1."""
 
     def open_encoding(self) -> Callable[[Samples], Encoding]:
-        """What encodes a fresh utterance again and again as it grows.
+        """Return a function that encodes a new utterance repeatedly as it grows.
 
-        It takes all features so far, each time more of them. What it gives may not be whole.
+        It takes all features so far, more each time. What it returns may not be whole.
         """
 
     def transcribe(self, labels: Sequence[int]) -> str:
-        """The text of a row of labels without blanks and repeats."""
+        """The text of a sequence of labels without blanks and repeats."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SERVICE_NAME = pb.DESCRIPTOR.services_by_name["EncoderService"].full_name
 BATCH_SIZE = 1
-"""Sessions in one computation: the short utterance would wait for the long one."""
+"""Sessions in one computation: in a batch, a short utterance would wait for a long one."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -45,7 +45,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
         self.sessions = SessionLimit(settings.session_limit)
 
     def serve(self, network: Network | TextNetwork) -> None:
-        """Before, every call is refused as not ready."""
+        """Take sessions from now on; before that, every call is refused as not ready."""
         self._network = network
 
     async def drain(self, grace_s: float) -> None:
@@ -62,11 +62,11 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
     async def Encode(  # noqa: N802 - the proto's name
         self, request_iterator: AsyncIterator[pb.EncodeRequest], context: Context
     ) -> AsyncIterator[pb.EncodeResponse]:
-        """Run one session: one answer a request, in order."""
+        """Run one session: one answer per request, in order."""
         del context
         network = self._ready()
         self.sessions.check()
-        # A place is taken when the first request has come.
+        # The session counts against the limit once its first request has come.
         request = await anext(request_iterator, None)
         session = EncodeSession(network, self._settings.max_utterance_ms)
         trace_id, compute_ms = "", 0.0
@@ -104,7 +104,7 @@ class EncoderService(pb_grpc.EncoderServiceServicer):
         return self._network
 
     def _trace(self, traceparent: str, began_s: float, response: pb.EncodeResponse) -> None:
-        """Make the spans of a revision, where its request names a trace that is kept."""
+        """Record a revision's spans, if its request names a sampled trace."""
         if self._tracer is None or not response.HasField("encoded"):
             return
         parent = sampled_parent(traceparent)

@@ -16,11 +16,11 @@ from earvoice.runtime.errors import (
 )
 
 LAST_START_SAMPLE = 2**62
-"""Positions on the wire have 64 bits; behind this one an utterance still fits."""
+"""Positions on the wire have 64 bits; after this one an utterance still fits."""
 
 
 class EncodeSession:
-    """Audio in, one answer a request.
+    """Audio in, one answer per request.
 
     Args:
         max_utterance_ms: longest utterance; bounds memory and the cost of a revision.

@@ -1,4 +1,4 @@
-"""What the encoder service can be told by its environment."""
+"""The encoder service's settings."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ class TextNetwork(Protocol):
 
         Returns:
             States, [S, dimension] float32, row-major, little-endian; for each of them, how many
-            words had come with its piece.
+            words had been read up to its piece.
         """
 
 
 class TextUtterance:
-    """Words since a position; the same methods as of an `Utterance` of sound."""
+    """Words since a position; has the methods of `Utterance`, its counterpart for sound."""
 
     audio_format = WORDS
 
@@ -56,7 +56,7 @@ class TextUtterance:
         self._words += read_words(data)
 
     def encode(self, *, skip_silence: bool = False, transcribe: bool = False) -> pb.Encoded:
-        """Encode what has come so far; the message has no number yet."""
+        """Encode what has been received so far; the message has no states id yet."""
         del skip_silence
         return self._encoded(self.end_sample, final=False, transcribe=transcribe)
 
@@ -70,7 +70,7 @@ class TextUtterance:
         words = tuple(word.removesuffix(SENTENCE_END) for word in marked)
         states, places = self._network.encode_words(words, ended=final)
         transcript = " ".join(words) if transcribe else ""
-        # A sentence's end is a pause that lasts no time.
+        # A sentence end counts as a pause of no length.
         ends = [start + n for n, word in enumerate(marked, 1) if word.endswith(SENTENCE_END)]
         return pb.Encoded(
             states=types_pb2.States(
@@ -102,7 +102,7 @@ def read_words(data: bytes) -> list[str]:
     """Return the words of a message; the last of a sentence keeps its line feed.
 
     Raises:
-        InvalidAudioError: not whole words; one is empty, no UTF-8 or has a blank in it.
+        InvalidAudioError: not whole words, or one is empty, is not UTF-8 or contains a space.
     """
     return [
         _read_word(data[place * WORD_BYTES : (place + 1) * WORD_BYTES], place)

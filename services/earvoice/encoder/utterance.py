@@ -25,9 +25,9 @@ Element = TypeVar("Element", bound=np.generic)
 class Utterance:
     """Audio since a position, its features and speech probabilities.
 
-    What is heard is a function of the samples alone: the resampler, the features and what a network
-    keeps of earlier states carry nothing that depends on how the audio was cut. An end lets the
-    network hear the whole utterance, one in the past as if the rest had never come.
+    The output is a function of the samples alone: nothing that the resampler, the features or the
+    network carry over depends on how the audio was cut. `finish` gives states computed from the
+    whole utterance; with an end in the past, as if the rest had never come.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Utterance:
         self._probabilities += self._speech_in(resampled)
 
     def encode(self, *, skip_silence: bool = False, transcribe: bool = False) -> pb.Encoded:
-        """Encode what has come so far; the message has no number yet.
+        """Encode what has been received so far; the message has no states id yet.
 
         Args:
-            skip_silence: whether the network may rest until speech has been found; then there are
-                no states.
+            skip_silence: whether to leave the network out until speech has been found; until then
+                there are no states.
         """
         spans = self._spans_until(self.received_count)
         frame_count = len(self._features)
@@ -90,7 +90,7 @@ class Utterance:
         """Encode the utterance as ending here; audio after it counts as never received.
 
         Args:
-            end_sample: position, from the utterance's start to what was received.
+            end_sample: position, between the utterance's start and the end of the audio received.
         """
         sample_count = end_sample - self.start_sample
         kept, tail = self._features_until(sample_count)
@@ -105,9 +105,9 @@ class Utterance:
         )
 
     def _features_until(self, sample_count: int) -> tuple[int, Samples]:
-        """How many frames held stay as they are, and the frames that an end here adds.
+        """How many of the frames held remain valid, and the frames that an end here adds.
 
-        The resampler holds back what later samples would change; at an end nothing comes later.
+        The resampler holds back what later samples would change; at an end there are none.
         """
         samples = self._samples.rows[:sample_count]
         complete = self._resampler.complete_count(sample_count)
@@ -139,7 +139,7 @@ class Utterance:
         final: bool,
         transcribe: bool = False,
     ) -> pb.Encoded:
-        """Write a network's output as the message that tells of it; its states have no id yet.
+        """Return the message for a network's output; its states have no id yet.
 
         Args:
             spans: stretches of speech, in windows.
@@ -149,7 +149,7 @@ class Utterance:
         encoder_frame = network.encoder_frame_ms * SAMPLE_RATE_HZ // 1000
 
         def position(model_samples: int) -> int:
-            """So many 16 kHz samples after the utterance's start."""
+            """The client's position this many 16 kHz samples after the utterance's start."""
             return min(self.start_sample + model_samples * rate_hz // SAMPLE_RATE_HZ, end_sample)
 
         ends = [position(frames * encoder_frame) for frames in accumulate(encoding.run_lengths)]
@@ -212,7 +212,7 @@ class GrowingArray(Generic[Element]):
         return self._rows[: self._count]
 
     def append(self, block: NDArray[Element]) -> None:
-        """Add rows; the room doubles, so that each row is copied a bounded number of times."""
+        """Add rows; capacity doubles, so that each row is copied a bounded number of times."""
         needed = self._count + len(block)
         if needed > len(self._rows):
             grown = np.empty((max(needed, 2 * len(self._rows)), *block.shape[1:]), block.dtype)

@@ -1,4 +1,4 @@
-"""Putting a network together from a configuration and tensors that must fit it, and memory."""
+"""Building a network from a configuration and tensors, which must match and fit in memory."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from earvoice.models.vocabulary import Vocabulary
 
 FLOAT32_BYTES = 4
 WORKING_BYTES = 128 * 2**20
-"""What loading and the first computations take beside the weights; 90 MiB were measured."""
+"""Memory for loading and the first computations besides the weights; 90 MiB were measured."""
 
 
 def loading_bytes(file_bytes: int, parameters: int) -> int:
-    """Most memory that is needed while a model is loaded.
+    """Peak memory while a model is loaded.
 
-    The float32 weights stand first beside the file they are read from, then beside those that are
-    packed for computing.
+    The float32 weights are held first together with the file they are read from, then with their
+    copies packed for computing.
     """
     weights = FLOAT32_BYTES * parameters
     return weights + max(file_bytes, weights) + WORKING_BYTES
@@ -44,16 +44,16 @@ EMBEDDING_WEIGHT = "decoder.embed_tokens.weight"
 OUTPUT_WEIGHT = "decoder.output_projection.weight"
 
 STORED_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-"""Number formats that become float32 and stay the same numbers, or nearly so."""
+"""Number formats that convert to float32 exactly, or nearly so."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointParts:
-    """What any checkpoint format comes down to, before the network is built."""
+    """The contents of a checkpoint of any format, before the network is built."""
 
     config: ModelConfig
     tensors: Mapping[str, torch.Tensor]
-    """The network's state dictionary, in the names of `SpeechTranslationModel`."""
+    """The network's state dictionary, with the names of `SpeechTranslationModel`."""
     normalisation: FeatureNormalisation
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
@@ -119,7 +119,7 @@ def is_derived(name: str, config: ModelConfig) -> bool:
 
 
 def check_vocabularies(config: ModelConfig, source: Vocabulary, target: Vocabulary) -> None:
-    """Refuse vocabularies of another size than the network's."""
+    """Refuse vocabularies whose size differs from the network's."""
     for field, pieces, vocabulary in (
         ("source_pieces", config.source_pieces, source),
         ("target_pieces", config.target_pieces, target),

@@ -1,6 +1,6 @@
-"""Checkpoints, whatever wrote them, as models that are ready to compute.
+"""Loading checkpoints, whatever wrote them, as models that are ready to compute.
 
-Our own are directories that prove themselves by SHA-256:
+Our own are directories whose files are verified by SHA-256:
 
 model.safetensors   the network's tensors, and normalisation.mean and .deviation
 source.model        SentencePiece model of the transcript (CTC labels)
@@ -60,7 +60,7 @@ TARGET_FILE = "target.model"
 HASHED_FILES = (WEIGHTS_FILE, SOURCE_FILE, TARGET_FILE)
 STORAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WEIGHT, SCALES = ".weight", ".scales"
-"""Ends of the names of a matrix in 8 bits, and of its rows' scales."""
+"""Name suffixes of an 8-bit matrix, and of its rows' scales."""
 
 
 def save_checkpoint(
@@ -141,7 +141,7 @@ def read_directory(directory: Path) -> CheckpointParts:
 
 
 def _scaled(rows: torch.Tensor, name: str, scales: torch.Tensor) -> torch.Tensor:
-    """[n, m] of numbers in 8 bits and the scale of each row, [n], which has this name."""
+    """[n, m] numbers in 8 bits times their rows' scales, [n]; `name` is that of the scales."""
     if rows.dtype != torch.int8 or scales.dtype != torch.float32 or scales.shape != rows.shape[:1]:
         raise CheckpointError(
             f"tensor {name} is {tuple(scales.shape)} {scales.dtype} beside "
@@ -156,7 +156,7 @@ def load_config(directory: Path | str) -> ModelConfig:
 
 
 def write_calibration(directory: Path, calibrated: PolicyDefaults | Confidence) -> None:
-    """Replace a checkpoint's policy parameters or its confidence; its hash becomes another."""
+    """Replace a checkpoint's policy parameters or its confidence; its hash changes."""
     config, hashes, trials = _read_description(directory)
     if isinstance(calibrated, Confidence):
         config = dataclasses.replace(config, confidence=calibrated)
@@ -166,15 +166,15 @@ def write_calibration(directory: Path, calibrated: PolicyDefaults | Confidence) 
 
 
 def directory_hash(directory: Path) -> str:
-    """The SHA-256 that a checkpoint directory is known by: its configuration has every file's."""
+    """The SHA-256 that identifies a directory: its configuration's, which lists the others."""
     return hashlib.sha256(_read_file(directory, CONFIG_FILE)).hexdigest()
 
 
 def add_precision_trials(directory: Path, trials: tuple[PrecisionTrial, ...]) -> None:
-    """Note how a checkpoint did in number formats; its hash becomes another.
+    """Record how a checkpoint did in number formats; its hash changes.
 
     Args:
-        trials: each takes the place of an earlier one in the same format and language.
+        trials: each replaces an earlier one in the same format and language.
     """
     config, hashes, before = _read_description(directory)
     kept = {(trial.precision, trial.target_language): trial for trial in (*before, *trials)}
@@ -325,7 +325,7 @@ def load_checkpoint(
         precision: number format of the matrix products; everything else computes in float32.
             `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
         device: where the network computes; its packed weights cannot be moved later.
-        compression: in place of the checkpoint's own.
+        compression: replaces the checkpoint's own.
     """
     parts = read_parts(path, source_language, target_language)
     if compression is not None:
@@ -343,7 +343,7 @@ def load_checkpoint(
         hash=parts.hash,
         dtype=dtype,
     )
-    # Packed weights take the place of those that were read, which nothing may hold any more.
+    # Packed weights replace those that were read, so nothing else may keep these alive.
     del parts
     checkpoint.network.prepare_inference(dtype)
     return checkpoint
@@ -352,7 +352,7 @@ def load_checkpoint(
 def read_parts(
     path: Path | str, source_language: str = "und", target_language: str = "und"
 ) -> CheckpointParts:
-    """Read a checkpoint without building it; a `.pt` file must be told its languages."""
+    """Read a checkpoint without building it; the languages apply only to a `.pt` file."""
     path = Path(path)
     if path.suffix == ".pt":
         return read_fairseq(path, source_language, target_language)
@@ -363,7 +363,7 @@ def read_parts(
 
 
 def _with_compression(parts: CheckpointParts, compression: Compression) -> CheckpointParts:
-    """The same weights as another model: its states differ, so its hash does."""
+    """The same weights as a different model: its states differ, so its hash must."""
     encoder = parts.config.encoder
     if encoder.compression == compression:
         return parts

@@ -1,4 +1,4 @@
-"""Every number that says what a model is, and the sizes that have a name."""
+"""Every number that defines a model, and the named presets."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from earvoice.policies.registry import parse_policy, split_policy_text
 from earvoice.runtime.parameter import Declared, ParameterError, parameter, same_parameter
 
 SAMPLE_RATE_HZ = 16_000
-"""Rate of the sound that every model takes; the services resample before."""
+"""Rate of the sound that every model takes; the services resample to it."""
 
 FRAME_SHIFT_MS = 10
 """Distance between two feature frames."""
 
 SPEECH_WINDOW_SAMPLES = 512
-"""Samples at that rate that one probability of speech is about."""
+"""Samples at that rate that one speech probability covers."""
 
 Compression = Literal["none", "avg", "weighted", "softmax", "fixed"]
 PositionScheme = Literal["released", "relative"]
@@ -26,7 +26,7 @@ Activation = Literal["relu", "gelu"]
 
 
 class ModelRecord(Declared):
-    """What a checkpoint's `config.json` says of it."""
+    """A record in a checkpoint's `config.json`."""
 
     error = ModelFieldError
 
@@ -46,7 +46,7 @@ class SubsamplerConfig(ModelRecord):
 
 @dataclasses.dataclass(frozen=True)
 class FamilyConfig(ModelRecord):
-    """What the encoder of every family has; each family adds its own fields."""
+    """Fields that every family's encoder has; each family adds its own."""
 
     architecture: str
     """The family's row in `earvoice.models.families`."""
@@ -55,12 +55,12 @@ class FamilyConfig(ModelRecord):
 
     @property
     def frame_shift_ms(self) -> int:
-        """Between two encoder frames, before compression."""
+        """Milliseconds between two encoder frames, before compression."""
         raise NotImplementedError
 
     @property
     def longest_utterance_ms(self) -> int:
-        """Of a longer utterance it hears no more; 0 where it has no such limit."""
+        """Longest utterance that it can encode to the end; 0 where there is no such limit."""
         return 0
 
     @property
@@ -93,7 +93,7 @@ class EncoderConfig(FamilyConfig):
     positions: PositionScheme = "relative"
     subsampler: SubsamplerConfig = dataclasses.field(default_factory=SubsamplerConfig)
     causal: bool = False
-    """A Transformer's states hear nothing later (Han 2020): they stay as the sound goes on."""
+    """A Transformer's states see no later sound (Han 2020), so more sound does not change them."""
 
     def check_together(self) -> None:
         _check_heads("heads", self.heads, self.d_model)
@@ -132,37 +132,36 @@ class EncoderConfig(FamilyConfig):
 class DecoderConfig(ModelRecord):
     """The autoregressive decoder, a Transformer or LSTMs; as wide as the encoder.
 
-    Learned positions come without a scale of the embeddings, as in Whisper.
+    With learned positions the embeddings are not scaled, as in Whisper.
     """
 
     architecture: Literal["transformer", "lstm"] = "transformer"
     layers: int = parameter(6, minimum=1, maximum=96)
-    """Those that attend to the source."""
+    """Layers that attend to the source."""
     predictor_layers: int = parameter(0, minimum=0, maximum=96)
-    """A transducer's (Liu 2021): so many layers attend to the text alone, then `layers`, the
-    joiner, to the source alone; the end of a sentence is its blank. 0: every layer attends to both.
+    """In a transducer (Liu 2021) this many layers attend to the text alone, then `layers`, the
+    joiner, to the source alone; the end of sentence is its blank. 0: every layer attends to both.
     """
     heads: int = parameter(8, minimum=1, maximum=64)
     ffn_width: int = parameter(2048, minimum=1, maximum=65536)
-    """Of a Transformer's feed-forward; of LSTMs the cells of each layer."""
+    """Width of a Transformer's feed-forward; for LSTMs, the cells of each layer."""
     tied_embeddings: bool = False
     activation: Activation = "relu"
     positions: Literal["sinusoid", "learned"] = "sinusoid"
     max_tokens: int = parameter(448, minimum=16, maximum=65536)
-    """Learned positions: no hypothesis is longer, start and language token included."""
+    """Longest hypothesis with learned positions, start and language token included."""
     key_bias: bool = True
     own_layers: tuple[int, ...] = ()
-    """Tokens of languages, each of which goes through layers and a last LayerNorm of its own."""
+    """Tokens of the languages that have layers and a final LayerNorm of their own."""
     pivot_layers: int = parameter(0, minimum=0, maximum=96)
-    """The languages without layers of their own translate what the one that has some, the source's,
-    writes of the states (Dalmia 2021): so many layers read that text both ways. 0: every language
+    """The source language, the one with layers of its own, is written from the states; the others
+    translate that text (Dalmia 2021), which this many bidirectional layers read. 0: every language
     reads the states."""
     least_empty_probability: float = parameter(0.0, minimum=0, maximum=1)
-    """How likely it must be that nothing was said; less likely, something is written of the states.
-    """
+    """An empty hypothesis less likely than this is not chosen: something is written instead."""
     shortlist: bool = False
-    """Whether translations are made of some pieces alone, which the weights name, and of those of
-    the text that they translate: the other rows of the output projection are not computed."""
+    """Whether translations use only the pieces of a shortlist, stored with the weights, and those
+    of the text that they translate: the other rows of the output projection are not computed."""
 
     def check_together(self) -> None:
         if self.architecture == "lstm" and self.predictor_layers:
@@ -185,7 +184,7 @@ class DecoderConfig(ModelRecord):
 
     @property
     def max_new_tokens(self) -> int | None:
-        """Most tokens behind start and language; None means any number."""
+        """Most tokens after start and language; None for no limit."""
         return self.max_tokens - 2 if self.positions == "learned" else None
 
 
@@ -196,10 +195,10 @@ class TargetLanguage(ModelRecord):
     code: str
     tag: str = ""
     policy: str = ""
-    """Chosen for it, as `parse_policy` reads it; empty takes the model's."""
+    """The policy for this language, as `parse_policy` reads it; empty takes the model's."""
 
     def check_together(self) -> None:
-        # A policy's file is code: what a checkpoint names must be one of ours.
+        # A policy can also be a file of code: a checkpoint may only name one of ours.
         if not self.policy:
             return
         name = split_policy_text(self.policy)[0].replace("-", "_")
@@ -228,7 +227,7 @@ class PolicyDefaults(ModelRecord):
     alphas: tuple[float, ...] = ()
     """EDAtt's thresholds that trade quality for speed best, fast ones first; empty: not known."""
     frame_distances: tuple[int, ...] = ()
-    """The same of AlignAtt's `f`."""
+    """The same for AlignAtt's `f`."""
 
     def check_together(self) -> None:
         if self.policy not in POLICIES or POLICIES[self.policy].required_parameters():
@@ -238,7 +237,7 @@ class PolicyDefaults(ModelRecord):
 
 @dataclasses.dataclass(frozen=True)
 class Confidence(ModelRecord):
-    """How a word's confidence is made of its probability; without calibration they are the same.
+    """How a word's confidence follows from its probability; without calibration they are equal.
 
     The logistic function of `unsure_scale` ln(p) - `sure_scale` ln(1 - p) + `offset` (Kull 2017).
     """
@@ -247,7 +246,7 @@ class Confidence(ModelRecord):
     sure_scale: float = parameter(1.0, minimum=0.0, maximum=100.0)
     offset: float = parameter(0.0, minimum=-100.0, maximum=100.0)
     least: float = parameter(0.0, minimum=0.0, maximum=1.0)
-    """An utterance whose words' mean confidence stays below counts as not understood."""
+    """An utterance whose words' mean confidence is below this counts as not understood."""
 
     def check_together(self) -> None:
         if not self.unsure_scale + self.sure_scale:
@@ -296,7 +295,7 @@ class ModelConfig(ModelRecord):
 
     @property
     def papers_encoder(self) -> EncoderConfig:
-        """The encoder's configuration, for what works on the papers' networks alone."""
+        """The encoder's configuration, for code that works only on the papers' networks."""
         if not isinstance(self.encoder, EncoderConfig):
             architecture = self.encoder.architecture
             message = f"encoder is {architecture!r}; allowed here: 'conformer', 'transformer'"

@@ -83,7 +83,7 @@ class Subsampler(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """LayerNorm, d → multiplier · d, SiLU, back to d; half of it is added."""
+    """LayerNorm, d → multiplier · d, SiLU, back to d; half of the result is added to the input."""
 
     def __init__(self, width: int, multiplier: int, dropout: float) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class FeedForward(nn.Module):
         return total
 
     def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: SiLU and the half are part of the products."""
+        """For inference only: SiLU and the factor 1/2 become part of the products."""
         first, second = self.first_linear, self.second_linear
         if isinstance(first, nn.Linear) and isinstance(second, nn.Linear):
             self.first_linear = InferenceLinear.from_linear(first, dtype, "swish")
@@ -112,7 +112,7 @@ class FeedForward(nn.Module):
 
 
 class ConvolutionModule(nn.Module):
-    """Pointwise and gate, depthwise over time, BatchNorm, SiLU, pointwise; it is added."""
+    """Pointwise and gate, depthwise over time, BatchNorm, SiLU, pointwise; added to the input."""
 
     def __init__(self, width: int, kernel: int, dropout: float) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class ConvolutionModule(nn.Module):
     ) -> torch.Tensor:
         """[B, R, d] → [B, R, d] float32; see `ConformerLayer.forward`.
 
-        What is not a valid frame is silence to its neighbours.
+        Frames that are not valid are zero to their neighbours.
         """
         gated = functional.glu(self.first_pointwise_conv1d(self.layernorm(hidden)), dim=-1)
         if frames < gated.shape[1]:
@@ -146,7 +146,7 @@ class ConvolutionModule(nn.Module):
         return hidden + (output if valid is None else output * valid[..., None])
 
     def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: BatchNorm and SiLU are part of the convolution."""
+        """For inference only: BatchNorm and SiLU become part of the convolution."""
         self._folded = DepthwiseConvolution(self.depthwise_conv1d, self.batchnorm)
         del self.depthwise_conv1d, self.batchnorm
         prepare_linears(self, dtype)
@@ -190,11 +190,11 @@ class ConformerLayer(nn.Module):
         Args:
             hidden: [B, R, d] float32.
             valid: [B, R] bool, or None when nothing is padded.
-            frames: T ≤ R, what is sound or padding; rows from there on mean nothing.
+            frames: T ≤ R, the rows of sound or padding; later rows mean nothing.
             rows: [n, d] float32 from `position_rows`; a layer for inference has its own.
 
         Returns:
-            [B, R, d] float32. In inference padded frames are not zeroed; nothing looks at them.
+            [B, R, d] float32. In inference padded frames are not zeroed; nothing reads them.
         """
         hidden = self.first_feed_forward(hidden)
         normed = self.attention_norm(hidden)

@@ -16,7 +16,7 @@ class Encoded:
     """A padded batch after compression; S is the longest utterance's number of states."""
 
     states: torch.Tensor
-    """[B, S, d] float32, zero where padded; of an encoder, those after its last layer."""
+    """[B, S, d] float32, zero where padded; from an encoder, those after its last layer."""
     lengths: torch.Tensor
     """[B] int64 states of each utterance."""
     labels: torch.Tensor
@@ -24,7 +24,7 @@ class Encoded:
     run_lengths: torch.Tensor
     """[B, S] int64 encoder frames behind each state, 0 where padded; they add up to T."""
     frame_labels: torch.Tensor
-    """[B, T] int64 greedy label of every frame; of a padded one it means nothing."""
+    """[B, T] int64 greedy label of every frame; meaningless where padded."""
     ctc_log_probs: torch.Tensor
     """[B, T, V+1] float32 of the frames, blank last."""
     ctc_lengths: torch.Tensor
@@ -52,7 +52,7 @@ def compress(
         runs = _run_numbers(label, strategy)
         run_count = torch.where(valid, runs + 1, 0).amax(1)
         slots = int(run_count.max())
-        # Padded frames go to one more slot behind the last, which is cut off again.
+        # Padded frames go to an extra slot after the last, which is cut off again.
         slot = torch.where(valid, runs, slots)
         sizes = _summed(torch.ones_like(peak), slot, slots)
         weights = _frame_weights(peak.exp(), slot, slots, sizes, strategy)

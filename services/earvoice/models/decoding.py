@@ -1,4 +1,4 @@
-"""Decoding one token after another, with the keys and values of earlier tokens kept."""
+"""Incremental decoding, with the keys and values of earlier tokens cached."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from earvoice.models.transformer import DecoderStack, TransformerDecoder, Transf
 from earvoice.models.vocabulary import EOS
 
 FIRST_CAPACITY_TOKENS = 64
-"""Room for keys and values that a fresh cache has; it doubles when full."""
+"""Capacity of a new cache for keys and values; it doubles when full."""
 EXACT_LOGITS = 8
-"""How many of the likeliest pieces are computed anew where products round."""
+"""How many of the likeliest pieces' logits are recomputed where products round."""
 
 
 @dataclass(frozen=True)
 class Pivot:
-    """What the source language's layers have written of states, for others to translate.
+    """A text in the source language, written from states, for other languages to translate.
 
     Attributes:
-        tokens: P of them, the end of the sentence last unless the text was cut.
+        tokens: P of them, the end of sentence last unless the text was cut.
         log_probabilities: P of them, natural.
-        attention: [P, S] float32, where each was heard: rows that add up to 1.
-        copied: those that are on no shortlist, [n] int64; a translation may have them even so.
+        attention: [P, S] float32, each token's attention to the states; rows add up to 1.
+        copied: [n] int64, its tokens outside the shortlist; a translation may use them even so.
     """
 
     tokens: list[int]
@@ -47,7 +47,7 @@ class DecoderCache:
 
     Attributes:
         visible: [rows, tokens] bool, which tokens each row of a step sees; None means all.
-        pivot: what the layers attend to in place of states, in a language that is translated.
+        pivot: the text that the layers attend to instead of states, if the language translates one.
     """
 
     visible: torch.Tensor | None = None
@@ -60,10 +60,10 @@ class DecoderCache:
         buffer: torch.Tensor | None = None,
         pivot: Pivot | None = None,
     ) -> None:
-        """`cross_keys` and `cross_values` [layers, heads, S, d_head] are of the encoder states.
+        """`cross_keys` and `cross_values` [layers, heads, S, d_head] come from the encoder states.
 
-        They are made by the layers of `stack`, through which the tokens go as well. `buffer`
-        [2, text layers, heads, capacity, d_head] will hold the tokens'. With a `pivot` S is P.
+        The layers of `stack` have computed them, and read the tokens as well. `buffer` [2, text
+        layers, heads, capacity, d_head] is for the tokens' own. With a `pivot` S is P.
         """
         self.cross_keys = cross_keys
         self.cross_values = cross_values
@@ -77,12 +77,12 @@ class DecoderCache:
         self.length = 0
 
     def over_states(self, weights: torch.Tensor) -> torch.Tensor:
-        """[…, what is attended to] → […, S]: a translation is heard where its words are heard."""
+        """[…, what is attended to] → […, S]: weights on a pivot go to its tokens' states."""
         return weights if self.pivot is None else weights @ self.pivot.attention
 
     @property
     def rows(self) -> int:
-        """Hypotheses, each read one token further by a step."""
+        """Number of hypotheses; a step extends each by one token."""
         return 1
 
     @property
@@ -90,7 +90,7 @@ class DecoderCache:
         return self.length
 
     def fresh(self) -> DecoderCache:
-        """Another hypothesis over the same states."""
+        """A cache for another hypothesis over the same states."""
         return DecoderCache(self.cross_keys, self.cross_values, self.stack, pivot=self.pivot)
 
     def as_beam(self) -> BeamCache:
@@ -105,7 +105,7 @@ class DecoderCache:
     def extend(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write one layer's keys and values, [heads, n, d_head], behind the counted tokens.
+        """Write one layer's keys and values, [heads, n, d_head], after the counted tokens.
 
         Returns:
             Views of all keys and all values of that layer, [heads, length + n, d_head].
@@ -131,7 +131,7 @@ class DecoderCache:
         self._take(grown)
 
     def _take(self, buffer: torch.Tensor) -> None:
-        """Use a buffer; each layer's part is a view that is made once, for many steps use it."""
+        """Use a buffer; each layer's views are made once, since many steps use them."""
         self.buffer = buffer
         self._rows = list(zip(buffer[0].unbind(), buffer[1].unbind(), strict=True))
 
@@ -139,9 +139,9 @@ class DecoderCache:
 class BeamCache(DecoderCache):
     """Keys and values of a tree of tokens whose leaves are the beam.
 
-    Every token is stored once; a mask says which of them each row of the beam descends from. So a
-    choice of other rows changes the mask and copies no keys, and all rows of a beam are one
-    product. Tokens that no row descends from any more are dropped when the room is used up.
+    Every token is stored once; a mask says which tokens each row of the beam descends from. So
+    selecting rows changes the mask and copies no keys, and all rows of a beam are computed in one
+    product. Tokens that no row descends from any more are dropped when the buffer is full.
     """
 
     def __init__(self, trunk: DecoderCache) -> None:
@@ -162,16 +162,16 @@ class BeamCache(DecoderCache):
         return self._position
 
     def select(self, rows: list[int]) -> None:
-        """Go on with these rows, in this order; a row may come often or not at all."""
+        """Go on with these rows, in this order; a row may occur several times or not at all."""
         index = torch.tensor(rows, device=self._ancestors.device)
         self._ancestors = self._ancestors[index]
 
     def reserve(self, count: int) -> None:
-        """Make room for one more token a row; `count` must be their number."""
+        """Make room for one more token per row; `count` must be the number of rows."""
         capacity = self.buffer.shape[3]
         if self.length + count > capacity:
             self._drop_dead()
-            # Else the room that dropping has made would soon be used up again.
+            # Otherwise the room made by dropping would soon be used up again.
             if 2 * (self.length + count) > capacity:
                 self._grow(2 * capacity)
         own = torch.eye(count, dtype=torch.bool, device=self._ancestors.device)
@@ -195,7 +195,7 @@ def decoding_layers(stack: DecoderStack) -> list[TransformerLayer]:
 
 
 def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
-    """Each layer and its places among those that attend to the text and to the source."""
+    """Each layer, its index among those that attend to the text, and among those to the source."""
     text = source = 0
     for layer in decoding_layers(stack):
         yield layer, text, source
@@ -203,17 +203,17 @@ def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
 
 
 class TiedProjection:
-    """Logits as products with embeddings, of all pieces or of some, packed for inference.
+    """Logits of all pieces or of some, as products with the embeddings, packed for inference.
 
-    Where products round, as fewer bits do, the likeliest pieces have the logit of float32 all the
-    same. In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of
-    them would be taken.
+    Where products are rounded to fewer bits, the likeliest pieces still get their float32 logits.
+    In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of them
+    would be taken.
     """
 
     def __init__(
         self, embeddings: torch.Tensor, dtype: torch.dtype, pieces: torch.Tensor | None = None
     ) -> None:
-        """`embeddings` [V, d] float32, which are kept as they are; `pieces` [n] int64, or all."""
+        """`embeddings` [V, d] float32, kept as they are; `pieces` [n] int64, or None for all."""
         self._embeddings, self.pieces = embeddings, pieces
         rows = embeddings.detach() if pieces is None else embeddings.detach()[pieces]
         self._linear = InferenceLinear(rows, None, dtype)
@@ -227,7 +227,7 @@ class TiedProjection:
         return product if self._linear.dtype == torch.float32 else self._exact(product, hidden)
 
     def _exact(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """With the likeliest computed anew, in place."""
+        """Recompute the likeliest pieces' logits, in place."""
         best = logits.topk(min(EXACT_LOGITS, logits.shape[1])).indices
         rows = self._embeddings[best if self.pieces is None else self.pieces[best]]
         exact: torch.Tensor = rows @ hidden[:, :, None]
@@ -238,12 +238,12 @@ class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
     _all: TiedProjection | None = None
-    """Once it is packed, of all pieces, where embeddings are tied."""
+    """Projection to all pieces, once packed, where embeddings are tied."""
     _listed: TiedProjection | None = None
-    """Once it is packed, of the pieces on the shortlist."""
+    """Projection to the pieces on the shortlist, once packed."""
 
     def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: what is on the shortlist is a product of its own."""
+        """For inference only: the pieces on the shortlist get a product of their own."""
         if self.config.decoder.shortlist:
             if not self.shortlist[EOS]:
                 raise ModelError("shortlist lacks the end of a sentence; allowed: one that has it")
@@ -263,12 +263,12 @@ class CachedDecoder(TransformerDecoder):
 
     @property
     def pivot_prompt(self) -> tuple[int, ...]:
-        """What text begins with that the other languages translate; empty where they do not."""
+        """Start of the text that the other languages translate; empty where they do not."""
         shape = self.config.decoder
         return (EOS, *shape.own_layers) if shape.pivot_layers else ()
 
     def is_translated(self, tokens: Sequence[int]) -> bool:
-        """Whether hypotheses that begin with these tokens attend to a pivot in place of states."""
+        """Whether hypotheses that begin with these tokens attend to a pivot instead of states."""
         return bool(self.pivot_prompt) and self.stack_of(tokens) is self
 
     @torch.inference_mode()
@@ -279,7 +279,7 @@ class CachedDecoder(TransformerDecoder):
 
         Args:
             tokens: what every hypothesis begins with; see `stack_of`.
-            pivot: what has been written of the states, where the language is translated from it.
+            pivot: the text written from the states, where the language is translated from it.
         """
         width = self.config.encoder.d_model
         if states.ndim != 2 or states.shape[0] < 1 or states.shape[1] != width:  # noqa: PLR2004 - two axes
@@ -331,7 +331,7 @@ class CachedDecoder(TransformerDecoder):
         hidden = self.embed(ids, self.positions_up_to(end)[cache.length :])
         seen = torch.ones(len(tokens), end, dtype=torch.bool, device=ids.device).tril(cache.length)
         attention = hidden.new_empty(0)
-        # Rows before this are needed for the keys and values of other layers alone.
+        # Rows before this are needed only for the keys and values of other layers.
         first = min(first_logits, first_attention)
         for layer, text, source in _places(cache.stack):
             if layer.to_itself:
@@ -413,8 +413,8 @@ class CachedDecoder(TransformerDecoder):
     ) -> torch.Tensor:
         """[R, d] after one stack's last LayerNorm → [R, V] float32.
 
-        A piece that a translation is not made of has minus infinity, but for those of the text that
-        it translates: names and numbers are the same in every language.
+        In a translation, pieces outside the shortlist get minus infinity, unless the text that it
+        translates has them: names and numbers are the same in every language.
         """
         if caches[0][0].pivot is None or not self.config.decoder.shortlist:
             return self.logits(hidden)

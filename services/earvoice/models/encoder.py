@@ -19,15 +19,15 @@ from earvoice.models.relative_attention import position_rows
 from earvoice.models.transformer import Dropout, EarlierRows, TokenPositions, TransformerLayer
 
 PLAIN_ROW_STEP = 8
-"""Rows are rounded to it where no product compiles for their number, but the convolution does."""
+"""Rows are rounded to a multiple of it where only the convolution compiles for each number."""
 
 GrowingEncoder = Callable[[torch.Tensor], tuple[Encoded, bool]]
-"""From all features so far, as of `SpeechEncoder.encode`, to what it returns, and whether each of
-its states has heard all of them."""
+"""From all features so far to what `SpeechEncoder.encode` returns, and whether every state was
+computed from all of them."""
 
 
 class SpeechEncoder(nn.Module):
-    """What every family's encoder does for one utterance, and for inference."""
+    """What every family's encoder shares: encoding one utterance, and preparing for inference."""
 
     def __init__(self, mel_bins: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class SpeechEncoder(nn.Module):
             lengths: [B] int64 frames of each utterance, or None when nothing is padded.
 
         Returns:
-            In evaluation mode each utterance's part equals that of encoding it alone.
+            In evaluation mode each utterance's part equals the result of encoding it alone.
         """
         raise NotImplementedError
 
@@ -65,11 +65,11 @@ class SpeechEncoder(nn.Module):
             raise ModelError(
                 f"features have shape {tuple(features.shape)}; allowed: [T ≥ 1, {self.mel_bins}]"
             )
-        # A network that is prepared for inference may have buffers alone.
+        # A network that is prepared for inference may have no parameters, only buffers.
         return features[None].to(next(chain(self.parameters(), self.buffers())).device)
 
     def open_utterance(self) -> GrowingEncoder:
-        """What encodes one utterance again and again as it grows."""
+        """Return a function that encodes one utterance repeatedly as it grows."""
         return lambda features: (self.encode(features), True)
 
     def prepare(self, dtype: torch.dtype) -> None:
@@ -87,12 +87,12 @@ class SpeechEncoder(nn.Module):
         earlier: Sequence[EarlierRows] = (),
         **positions: torch.Tensor | None,
     ) -> torch.Tensor:
-        """[B, T, d] → [B, T, d]; for inference an utterance's rows are rounded once for all layers.
+        """[B, T, d] → [B, T, d]; for inference the number of rows is rounded once for all layers.
 
-        Not where its length is given: masks are of T frames.
+        Not where lengths are given: masks have T frames.
 
         Args:
-            earlier: of each layer, rows that these follow; none if they are the first.
+            earlier: for each layer, the rows before these; empty if these are the first.
         """
         frames = hidden.shape[1]
         valid = None if lengths is None else valid_frames(lengths, frames)

@@ -1,4 +1,4 @@
-"""The registry of encoder families: a row each, the rest of a family stands in its one module."""
+"""The registry of encoder families, a row each; the rest of a family is in its one module."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ LOW_HZ = 20.0
 PRE_EMPHASIS = 0.97
 POVEY_EXPONENT = 0.85
 INT16_SCALE = 32768.0
-"""Kaldi's filterbank looks at 16-bit integers; our sound is in [-1, 1]."""
+"""Kaldi's filterbank takes 16-bit integers; our sound is in [-1, 1]."""
 
 
 def frame_count(samples: int, lead_samples: int = 0) -> int:
     """Whole analysis windows in `samples` samples at 16 kHz: ⌊(n - 240) / 160⌋, at least 0.
 
-    With `lead_samples` the windows begin so much earlier, and there are none in fewer samples.
+    With `lead_samples` windows begin that much earlier; that many samples or fewer have none.
     """
     if samples <= lead_samples:
         return 0
@@ -38,9 +38,9 @@ class Analysis(Protocol):
     """From sound to features, frame by frame, SHIFT_SAMPLES apart."""
 
     lead_samples: int
-    """A window begins so many samples before its frame; before the sound it is mirrored."""
+    """A window begins this many samples before its frame; the sound is mirrored at its start."""
     scale: float
-    """What sound in [-1, 1] is multiplied with."""
+    """Factor that sound in [-1, 1] is multiplied by."""
 
     def __call__(self, samples: torch.Tensor) -> torch.Tensor:
         """[n] float32, scaled → [whole windows, mel] float32."""

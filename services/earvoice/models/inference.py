@@ -1,10 +1,10 @@
-"""Linear layers and convolutions that only infer: the same results, several times faster.
+"""Linear layers and convolutions for inference only: the same results, several times faster.
 
-oneDNN multiplies with weights that are packed once, and puts the bias, an activation or a sum with
-another tensor into the same pass over the result. Small matrices are multiplied faster by MKL where
-the processor is Intel's, with weights that lie column after column. In 8-bit integers weights are
-quantised once by output channel, inputs by row as they come: each row has a scale of its own, so
-that a session's numbers do not depend on who shares its batch.
+oneDNN multiplies by weights that are packed once, and adds the bias, an activation or another
+tensor in the same pass over the result. On Intel processors MKL multiplies small matrices faster,
+with weights stored column by column. In 8-bit integers, weights are quantised once per output
+channel, inputs per row as they come: each row has a scale of its own, so that a session's numbers
+do not depend on who shares its batch.
 """
 
 from functools import cache
@@ -21,9 +21,9 @@ LARGEST = 127
 
 
 def _scales(rows: torch.Tensor) -> torch.Tensor:
-    """[n, m] → [n, 1]: what 1 in 8 bits stands for in each row; 1 for a row of next to nothing.
+    """[n, m] → [n, 1]: the value of 1 in 8 bits in each row; 1 for a row that is almost zero.
 
-    No number for a row that holds NaN or infinity, which 8 bits cannot say: so the result has it.
+    Not finite for a row with NaN or infinity, which 8 bits cannot express; nor is the result then.
     """
     largest = rows.abs().amax(1, keepdim=True)
     least = torch.finfo(largest.dtype).tiny
@@ -42,16 +42,16 @@ FEW_ROWS = 4
 SMALL_MATRIX = 2**19
 """Most elements of a matrix that is small in this sense."""
 TYPICAL_ROWS = 64
-"""Number of rows that oneDNN lays packed weights out for; any other number works as well."""
+"""Number of rows that oneDNN lays out packed weights for; any other number works as well."""
 LARGEST_ROW_STEP = 32
 STEPS_AN_OCTAVE = 4
 
 FEW_ROWS_IN_8_BITS = 4
-"""Up to so many rows a product takes the time of reading its weights from memory."""
+"""Up to this many rows a product takes as long as reading its weights from memory."""
 INPUTS_AT_ONCE = 32
-"""What the product in 8 bits reads at once, on any processor; of a rest it reads beyond the end."""
+"""Inputs the 8-bit product reads at once, on any processor; it reads a rest beyond the end."""
 ALIKE = 1e-4
-"""Of the distance of two numbers in 8 bits, what rounding to float32 may have moved them by."""
+"""How far rounding to float32 may have moved a number, as a share of an 8-bit step."""
 
 Activation = Literal["none", "relu", "gelu", "swish"]
 
@@ -64,10 +64,10 @@ _PLAIN = {
 
 
 def rounded_rows(rows: int) -> int:
-    """The number of rows to compute where `rows` are wanted: the next of few numbers.
+    """The number of rows to compute where `rows` are wanted, rounded up to one of a few numbers.
 
     oneDNN compiles and keeps a kernel (1.5 ms, half a megabyte) for every number of rows it meets,
-    and utterances come in all lengths: without rounding they take half a gigabyte.
+    and utterances come in all lengths: without rounding, kernels would take half a gigabyte.
     """
     step = min(LARGEST_ROW_STEP, (1 << rows.bit_length() - 1) // STEPS_AN_OCTAVE)
     return rows + -rows % step if step > 1 else rows
@@ -131,7 +131,7 @@ class InferenceLinear(nn.Module):
         return product if even else product[:rows].view(*inputs.shape[:-1], -1)
 
     def added_to(self, others: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """[…, out] float32 and […, in] → their sum after the layer, […, out] float32."""
+        """[…, out] float32 plus the layer's output for […, in] → […, out] float32."""
         # A sum in bfloat16 would round the other summand, the residual stream, each time.
         if self.dtype != torch.float32 or self.activation != "none":
             return others + self.product(inputs)
@@ -159,7 +159,7 @@ class InferenceLinear(nn.Module):
         return product.view(*inputs.shape[:-1], -1)
 
     def _is_even(self, inputs: torch.Tensor, rows: int) -> bool:
-        """Whether the inputs can be multiplied as they are: each call that does nothing costs."""
+        """Whether the inputs can be multiplied as they are: even a call that does nothing costs."""
         return inputs.dtype == self.dtype and rounded_rows(rows) == rows
 
     def _rounded(self, values: torch.Tensor, rows: int) -> torch.Tensor:
@@ -171,7 +171,7 @@ class InferenceLinear(nn.Module):
     def _plain(self, inputs: torch.Tensor) -> torch.Tensor:
         assert self.plain is not None  # noqa: S101 - for the type checker
         if self.packed is None and inputs.dtype != self.dtype:
-            inputs = inputs.to(self.dtype)  # imitated, too, they are rounded
+            inputs = inputs.to(self.dtype)  # imitated products round them, too
         if inputs.dtype != self.plain.dtype:
             inputs = inputs.to(self.plain.dtype)
         product = self._activated(functional.linear(inputs, self.plain, self.plain_bias))
@@ -190,7 +190,7 @@ class InferenceLinear(nn.Module):
         if not (small and self.dtype == torch.float32 and has_fast_mkl(weight.device)):
             self.packed = packed_weight(weight)
         if self.packed is None or small:
-            # Column after column: a third faster than row after row.
+            # Stored column by column: a third faster than row by row.
             keeps_dtype = self.packed is None and not imitates(weight)
             few_rows = weight if keeps_dtype else weight.float()
             self.plain = few_rows.T.contiguous().T
@@ -198,7 +198,7 @@ class InferenceLinear(nn.Module):
 
 
 def packed_weight(weight: torch.Tensor) -> torch.Tensor | None:
-    """The weight in oneDNN's own layout, or None where it is missing or has none for this dtype."""
+    """The weight in oneDNN's own layout; None where oneDNN is missing or has none for the dtype."""
     if not has_onednn(weight.device) or weight.dtype == torch.float16 or imitates(weight):
         return None
     packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(  # noqa: SLF001 - no public name
@@ -208,9 +208,9 @@ def packed_weight(weight: torch.Tensor) -> torch.Tensor | None:
 
 
 def imitates(weight: torch.Tensor) -> bool:
-    """Whether products with a weight are of rounded numbers, in fp32: bf16 without AVX-512.
+    """Whether bf16 products are imitated: computed in fp32 from rounded numbers, without AVX-512.
 
-    They are what a processor with bf16 computes, in the time of fp32.
+    The results are those of a processor with bf16, at the speed of fp32.
     """
     if weight.dtype != torch.bfloat16 or not has_onednn(weight.device):
         return False
@@ -222,7 +222,7 @@ def has_fast_mkl(device: torch.device) -> bool:
     """Whether plain products go through Intel's library on an Intel processor.
 
     It multiplies small float32 matrices up to twice as fast as oneDNN, and compiles nothing for
-    each number of rows. On other makers' processors it holds itself back.
+    each number of rows. On other makers' processors it takes slower paths.
     """
     if device.type != "cpu" or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
@@ -248,9 +248,9 @@ def check_inference_dtype(dtype: torch.dtype) -> None:
 
 
 def prepare_linears(module: nn.Module, dtype: torch.dtype) -> None:
-    """Put an `InferenceLinear` in the place of every `nn.Linear` below `module`.
+    """Replace every `nn.Linear` below `module` with an `InferenceLinear`.
 
-    Parts with a method `prepare` of their own do so themselves.
+    Submodules with a method `prepare` do so themselves.
     """
     for name, child in list(module.named_children()):
         prepare = getattr(child, "prepare", None)
@@ -263,16 +263,16 @@ def prepare_linears(module: nn.Module, dtype: torch.dtype) -> None:
 
 
 class RoundedProduct:
-    """Products of few rows with weights that are numbers in 8 bits, each row with a scale.
+    """Products of few rows with weights in 8 bits, each row with a scale.
 
-    Of few rows reading the weights takes the time, so these are kept in a fourth of the room. What
-    is multiplied, and the product, are rounded to bf16.
+    With few rows, reading the weights takes most of the time, so these are kept in a quarter of the
+    memory. Inputs and product are rounded to bf16.
     """
 
     def __init__(self, values: torch.Tensor, scales: torch.Tensor) -> None:
         """[out, in] int8 and [out] float32."""
         self._values, self._scales = values, scales
-        # The product takes scales in bf16, which most are not.
+        # The product takes scales in bf16, which would round ours: they are applied after it.
         self._ones = torch.ones_like(scales, dtype=torch.bfloat16)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -284,7 +284,7 @@ class RoundedProduct:
 
     @classmethod
     def of(cls, weight: torch.Tensor) -> "RoundedProduct | None":
-        """For an [out, in] float32 weight, or None where it is none of such numbers."""
+        """For an [out, in] float32 weight; None where it is not made of such numbers."""
         if weight.device.type != "cpu" or weight.shape[1] % INPUTS_AT_ONCE:
             return None
         values, scales = quantised(weight)
@@ -345,7 +345,7 @@ class DepthwiseConvolution(nn.Module):
         self.weight: torch.Tensor = nn.Buffer(weight, persistent=False)
         bias = (norm.bias - norm.running_mean * scale).detach()
         self.bias: torch.Tensor = nn.Buffer(bias, persistent=False)
-        # An image of one row, channels last: no transpose, as conv1d would want it.
+        # As an image of one row, channels last, it needs no transpose, unlike for conv1d.
         self.image_weight = weight[:, :, None].contiguous(memory_format=torch.channels_last)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ from earvoice.models.vocabulary import PAD
 from earvoice.runtime.parameter import parameter
 
 POOLED_FRAMES = 4
-"""Two poolings halve time and bins twice."""
+"""Each of two poolings halves time and bins."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,7 @@ class LstmEncoder(SpeechEncoder):
 
 
 class LstmCache:
-    """What the decoder keeps of a hypothesis: its state after each token, and the source's keys."""
+    """What the decoder keeps per hypothesis: its state after each token, and the source's keys."""
 
     def __init__(self, memory: torch.Tensor, keys: torch.Tensor) -> None:
         """`memory` [S, d] encoder states, `keys` [S, cells]."""
@@ -185,7 +185,7 @@ class LstmDecoder(nn.Module):
         first_logits: int = 0,
         first_attention: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `CachedDecoder.prefill`; there is one attention, whatever layer and head is asked."""
+        """See `CachedDecoder.prefill`; there is one attention, so layer and heads are ignored."""
         del attention_layer, attention_heads
         memory, keys = cache.memory[None], cache.keys[None]
         logits, attention = [], []

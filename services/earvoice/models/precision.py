@@ -1,4 +1,4 @@
-"""Where and in which numbers a model computes, and what shows that its translations bear it."""
+"""A model's device and number format, and trials of what a format does to its translations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chosen_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether products in bf16 are computed, and not imitated."""
+    """Whether products in bf16 are computed natively, not imitated."""
     supported = False
     if device.type == "cuda":
         supported = torch.cuda.is_bf16_supported(including_emulation=False)
@@ -47,7 +47,7 @@ ELEMENT_TYPES = {
     torch.float16: types_pb2.ELEMENT_TYPE_FLOAT16,
     torch.int8: types_pb2.ELEMENT_TYPE_INT8,
 }
-"""As a model's description tells them."""
+"""As reported in a model's description."""
 LARGEST_LOSS_BLEU = 1.0
 """What the results page counts as a difference."""
 
@@ -62,9 +62,9 @@ class PrecisionTrial(ModelRecord):
     equal_share: float = parameter(minimum=0.0, maximum=1.0)
     """Share of hypotheses that are equal, offline and greedy."""
     bleu_difference: float = parameter(minimum=-100.0, maximum=100.0)
-    """Less that of fp32."""
+    """BLEU minus that of fp32."""
     least_bleu_difference: float = parameter(-100.0, minimum=-100.0, maximum=100.0)
-    """The lower end of its 95 % interval; a trial of before there was one has not passed."""
+    """The lower end of its 95 % interval; a trial recorded without it has not passed."""
 
     @property
     def passed(self) -> bool:
@@ -86,7 +86,7 @@ def chosen_dtype(
     """Return the number format of the matrix products.
 
     Args:
-        wanted: `auto` takes bf16 where the machine is fast in it and the model bears it, else fp32.
+        wanted: `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
     """
     if wanted == "auto":
         wanted = "bf16" if bears_bfloat16 and has_fast_bfloat16(device) else "fp32"

@@ -1,4 +1,4 @@
-"""The Conformer's self-attention, which sees how far frames are apart: plain, and to infer."""
+"""The Conformer's self-attention with relative positions: plain, and for inference."""
 
 import math
 
@@ -66,7 +66,7 @@ def shift_released(scores: torch.Tensor, lengths: torch.Tensor | None) -> torch.
 
 
 class RelativeAttention(nn.Module):
-    """Multi-head self-attention whose scores also look at the distance between frames.
+    """Multi-head self-attention whose scores also depend on the distance between frames.
 
     "released" computes [(q_i + u)·k_j + P(i, j)] / √d_model with the papers' shift, which depends
     on the utterance's length; "relative" computes [(q_i + u)·k_j + (q_i + v)·r(i - j)] / √d_head.
@@ -128,7 +128,7 @@ class RelativeAttention(nn.Module):
 
 
 KEPT_BLOCK_FRAMES = 256
-"""Kept positions are computed for so many frames at first; the number doubles when exceeded."""
+"""Kept positions are first computed for this many frames; the number doubles when exceeded."""
 
 
 class FusedAttention(nn.Module):

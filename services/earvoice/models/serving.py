@@ -1,4 +1,4 @@
-"""The checkpoint that a service's settings name: of our own, of the papers or of another family."""
+"""Loading the checkpoint that a service's settings name: ours, the papers' or another family's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def load_served(settings: ModelSettings) -> tuple[Checkpoint | WrappedModel, torch.device]:
-    """Return the model and the device that it computes on; torch gets its threads from now on."""
+    """Return the model and the device that it computes on; also set torch's number of threads."""
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
     if not is_wrapped(settings.model_path):

@@ -16,7 +16,7 @@ from earvoice.models.config import SPEECH_WINDOW_SAMPLES
 from earvoice.models.errors import ModelError
 
 CONTEXT_SAMPLES = 64
-"""Samples before a window that the network sees with it."""
+"""Samples before a window that the network reads with it."""
 
 STFT_LENGTH = 256
 STFT_SHIFT = 128
@@ -61,8 +61,8 @@ class SpeechDetector(nn.Module):
         """Judge the next windows.
 
         Args:
-            samples: [n · 512] float32 at 16 kHz in [-1, 1], n ≥ 1, following those before.
-            state: after those; None where an utterance begins.
+            samples: [n · 512] float32 at 16 kHz in [-1, 1], n ≥ 1, following the previous ones.
+            state: after the previous samples; None where an utterance begins.
 
         Returns:
             n probabilities of speech, and the state after them.
@@ -110,9 +110,9 @@ def speech_stream(detector: SpeechDetector) -> Callable[[NDArray[np.float32]], l
 def load_speech_detector() -> SpeechDetector:
     """Load the weights that the `silero-vad` distribution brings.
 
-    The package itself is not imported: its import sets torch's threads for the whole process. Of
-    its files the TorchScript one is read, since the tensors of its `.safetensors` file are those
-    of another model; only the tensors are taken, since running it costs several times as much.
+    The package itself is not imported: its import sets torch's threads for the whole process. Its
+    TorchScript file is read, since its `.safetensors` file holds the tensors of another model; only
+    the tensors are taken, since running it costs several times as much.
     """
     path = weights_path()
     try:

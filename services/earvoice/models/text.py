@@ -1,6 +1,6 @@
-"""A text source: pieces of words become states (Vaswani 2017; one way only in Han 2020).
+"""An encoder for a text source: pieces become states (Vaswani 2017; unidirectional in Han 2020).
 
-Eight layers are Han's, the widths Vaswani's base. There is no CTC: a state is a piece.
+Eight layers are Han's, the widths Vaswani's base. There is no CTC: each piece has one state.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class TextConfig(FamilyConfig):
 
     @property
     def frame_shift_ms(self) -> int:
-        """Of a word."""
+        """Milliseconds per word."""
         return 1000 // WORDS_PER_SECOND
 
     @property
@@ -70,7 +70,7 @@ class TextEncoder(SpeechEncoder):
         self._positions = TokenPositions(width)
 
     def forward(self, features: torch.Tensor, lengths: torch.Tensor | None = None) -> Encoded:
-        """As of any family; the states' labels are the pieces, and nothing is known of CTC."""
+        """See `SpeechEncoder.forward`; states' labels are the pieces, there is no CTC output."""
         pieces = features[..., 0].long()
         if lengths is None:
             lengths = pieces.new_full(pieces.shape[:1], pieces.shape[1])
@@ -87,12 +87,12 @@ class TextEncoder(SpeechEncoder):
 def source_pieces(
     words: Iterable[str], vocabulary: Vocabulary, *, ended: bool
 ) -> tuple[list[int], list[int]]:
-    """Return the pieces of a text source, and for each how many words have come with it.
+    """Return the pieces of a text source, and for each how many words have been read up to it.
 
-    Each word is cut by itself, so that no later word changes its pieces.
+    Each word is split by itself, so that no later word changes its pieces.
 
     Args:
-        ended: whether the sentence is over; a piece that says so stands behind its last word.
+        ended: whether the sentence is over; an end-of-sentence piece then follows its last word.
     """
     pieces, places = list[int](), list[int]()
     for place, word in enumerate(words, start=1):

@@ -27,7 +27,7 @@ class Dropout(nn.Module):
         self.threshold = round(probability * BYTE_VALUES)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Any shape → the same shape; kept elements are scaled so that the mean stays."""
+        """Any shape → the same shape; kept elements are scaled to preserve the mean."""
         if not self.training or self.threshold == 0:
             return values
         draws = torch.empty((values.numel() + 7) // 8, dtype=torch.int64, device=values.device)
@@ -43,7 +43,7 @@ ACTIVATIONS: Mapping[Activation, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class MultiHeadAttention(nn.Module):
-    """The projections of multi-head attention, to what is read itself or to a source."""
+    """Multi-head attention and its projections, to the input itself or to a source."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class MultiHeadAttention(nn.Module):
         self.heads = heads
         self.dropout = dropout
         self.q_proj: nn.Linear | InferenceLinear = nn.Linear(width, width)
-        # A bias of the keys changes no weight; Whisper has none.
+        # A bias of the keys changes no attention weight; Whisper has none.
         self.k_proj = nn.Linear(width, width, bias=key_bias)
         self.v_proj = nn.Linear(width, width)
         self.out_proj: nn.Linear | InferenceLinear = nn.Linear(width, width)
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         return projected.view(*projected.shape[:-1], self.heads, -1).transpose(-2, -3)
 
     def project(self, inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """[…, L, d] → query, key and value […, heads, L, d_head]; of a source key and value."""
+        """[…, L, d] → query, key and value […, heads, L, d_head]; of a source, no query."""
         if self._joined is None:
             parts = (self.k_proj, self.v_proj)
             read = parts if self._to_source else (self.q_proj, *parts)
@@ -91,7 +91,7 @@ class MultiHeadAttention(nn.Module):
     ) -> torch.Tensor:
         """[B, heads, L, d_head] over [B, heads, S, d_head] → [B, L, d], queries by √d_head⁻¹.
 
-        `allowed` [B, 1, 1 or L, S] bool masks what is read; None lets all of it be seen.
+        `allowed` [B, 1, 1 or L, S] bool is true where a query may attend; None allows all.
         """
         attended = functional.scaled_dot_product_attention(
             query,
@@ -104,7 +104,7 @@ class MultiHeadAttention(nn.Module):
         return attended.transpose(1, 2).flatten(2)
 
     def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: what reads the same is one product; no bias is zeros."""
+        """For inference only: one product for projections of one input; a missing bias is zeros."""
         parts = [self.k_proj, self.v_proj]
         if isinstance(self.q_proj, nn.Linear) and not self._to_source:
             parts = [self.q_proj, *parts]
@@ -152,14 +152,14 @@ class TokenPositions:
 
 
 class EarlierRows:
-    """Keys and values of a layer's first rows, which stay as they are while others follow them."""
+    """A layer's keys and values for its first rows, which stay fixed while others follow them."""
 
     def __init__(self) -> None:
         self._kept: tuple[torch.Tensor, ...] = ()
         self._all: tuple[torch.Tensor, ...] = ()
 
     def followed_by(self, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """[B, heads, n, d_head] of the rows behind those kept → keys and values of all rows."""
+        """[B, heads, n, d_head] of the rows after those kept → keys and values of all rows."""
         self._all = (keys, values)
         if self._kept:
             pairs = zip(self._kept, self._all, strict=True)
@@ -167,7 +167,7 @@ class EarlierRows:
         return self._all
 
     def keep(self, rows: int) -> None:
-        """Keep the first rows of those told last."""
+        """Keep this many of the rows that `followed_by` returned last."""
         self._kept = tuple([part[:, :, :rows] for part in self._all])
         self._all = ()
 
@@ -192,7 +192,7 @@ class TransformerLayer(nn.Module):
         to_itself: bool = True,
         to_source: bool = False,
     ) -> None:
-        """`to_itself` and `to_source` say what it attends to, `causal` to nothing later."""
+        """`to_itself` and `to_source` say what it attends to; `causal` hides later rows."""
         super().__init__()
         self.activation, self.causal = activation, causal
         self.to_itself, self.to_source = to_itself, to_source
@@ -224,7 +224,7 @@ class TransformerLayer(nn.Module):
         Args:
             hidden: [B, R, d] residual stream.
             valid: [B, R] bool, or None when nothing is padded.
-            frames: rows from there on mean nothing; None for no such.
+            frames: number of rows that mean something, the first ones; None for all.
             memory: [B, S, d], the source.
             seen: [B, 1, 1 or R, S] bool, what each row sees of it.
             earlier: rows before these, to which they attend too.
@@ -234,7 +234,7 @@ class TransformerLayer(nn.Module):
         """
         if self.to_itself:
             query, keys, values = self.project_self(hidden)
-            # Padding is on the right, so what is seen one way is never padded.
+            # Padding is on the right, so a causal layer never sees it.
             allowed = None if valid is None or self.causal else valid[:, None, None, :]
             keys, values = keys[:, :, :frames], values[:, :, :frames]
             if earlier is not None:
@@ -302,7 +302,7 @@ class LayerStack(nn.Module):
         *,
         causal: bool,
     ) -> None:
-        """`kinds` says of each layer whether it attends to itself, and to the source."""
+        """`kinds` says for each layer whether it attends to itself, and to the source."""
         super().__init__()
         width, decoder = config.encoder.d_model, config.decoder
         self.layers = nn.ModuleList(
@@ -322,7 +322,7 @@ class LayerStack(nn.Module):
         self.layer_norm = nn.LayerNorm(width)
 
     def through(self, hidden: torch.Tensor, **read: torch.Tensor | None) -> torch.Tensor:
-        """[B, L, d] → [B, L, d]; what else is read: see `TransformerLayer.forward`."""
+        """[B, L, d] → [B, L, d]; for the other arguments see `TransformerLayer.forward`."""
         for layer in self.layers:
             hidden = layer(hidden, **read)
         normed: torch.Tensor = self.layer_norm(hidden)
@@ -330,7 +330,7 @@ class LayerStack(nn.Module):
 
 
 class DecoderStack(LayerStack):
-    """What a hypothesis goes through."""
+    """The layers that a hypothesis goes through."""
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         decoder = config.decoder
@@ -338,18 +338,18 @@ class DecoderStack(LayerStack):
         kinds += [(not decoder.is_transducer, True)] * decoder.layers
         super().__init__(config, kinds, dropout, causal=True)
         self.text_layers = decoder.predictor_layers or decoder.layers
-        """Those that attend to the text."""
+        """Number of layers that attend to the text."""
 
 
 class TransformerDecoder(DecoderStack):
     """Embedding, layers, final LayerNorm, output projection without bias.
 
-    Languages that have layers of their own share the embeddings. With a `pivot` the others read the
-    source language's text, see `read_pivot`, where that one reads the encoder's states.
+    Languages that have layers of their own share the embeddings. With a `pivot` the source language
+    reads the encoder's states, and the others read its text; see `read_pivot`.
     """
 
     shortlist: torch.Tensor
-    """[V] float32, 0 for pieces that no translation is made of; see `DecoderConfig.shortlist`."""
+    """[V] float32, 0 for pieces that translations do not use; see `DecoderConfig.shortlist`."""
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__(config, dropout)
@@ -382,7 +382,7 @@ class TransformerDecoder(DecoderStack):
             self.output_projection.weight = self.embed_tokens.weight
 
     def stack_of(self, tokens: Sequence[int]) -> DecoderStack:
-        """The layers of hypotheses that begin with these tokens, the second that of a language."""
+        """The layers for hypotheses that begin with these tokens, the second a language's."""
         if len(tokens) > 1 and str(tokens[1]) in self.own:
             own = self.own[str(tokens[1])]
             assert isinstance(own, DecoderStack)  # noqa: S101 - for the type checker
@@ -390,7 +390,7 @@ class TransformerDecoder(DecoderStack):
         return self
 
     def read_pivot(self, tokens: torch.Tensor, lengths: torch.Tensor | None = None) -> torch.Tensor:
-        """Read a text in the source language: what its translation attends to instead of states.
+        """Read a text in the source language, for its translation to attend to instead of states.
 
         Args:
             tokens: [B, P] int64, its pieces and the end token, padded on the right.
@@ -418,7 +418,7 @@ class TransformerDecoder(DecoderStack):
             tokens: [B, L] int64, beginning with the start token, padded on the right.
             memory: [B, S, d] encoder states.
             memory_lengths: [B] int64.
-            visible: [B, L, S] bool, which states each row may look at, one at least; None is all.
+            visible: [B, L, S] bool, which states each row may see, at least one; None is all.
 
         Returns:
             [B, L, V] float32 logits; row t predicts token t + 1.
@@ -428,7 +428,7 @@ class TransformerDecoder(DecoderStack):
     def lattice(
         self, tokens: torch.Tensor, memory: torch.Tensor, memory_lengths: torch.Tensor
     ) -> torch.Tensor:
-        """What a transducer writes next after every part of the text and of the source.
+        """What a transducer writes next after every prefix of the text and of the source.
 
         The predictor reads the text once; the joiner attends from each of its states to the source
         of each step (Liu 2021, section 3).
@@ -463,7 +463,7 @@ class TransformerDecoder(DecoderStack):
         memory_lengths: torch.Tensor,
         visible: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """What `forward` makes logits of, [B, L, d]."""
+        """The states that `forward` turns into logits, [B, L, d]."""
         frames = torch.arange(memory.shape[1], device=memory.device)
         allowed = (frames < memory_lengths[:, None])[:, None, None]
         if visible is not None:

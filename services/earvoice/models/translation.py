@@ -44,10 +44,10 @@ class SpeechTranslationModel(nn.Module):
 
         Args:
             previous_tokens: [B, L] int64, start token first, padded on the right.
-            mask: what of the source each token is written with; None is all of it.
+            mask: which part of the source each token may see; None is all of it.
 
         Returns:
-            [B, L, V] float32 logits, of which row t predicts token t + 1; and the source.
+            [B, L, V] float32 logits, of which row t predicts token t + 1; and the encoded source.
         """
         encoded = self.encoder(features, lengths)
         visible = None if mask is None else mask(encoded.labels, previous_tokens)
@@ -56,14 +56,14 @@ class SpeechTranslationModel(nn.Module):
 
     @property
     def papers_encoder(self) -> PaperEncoder:
-        """The encoder, for what works on the papers' networks alone."""
+        """The encoder, for code that works only on the papers' networks."""
         _ = self.config.papers_encoder
         assert isinstance(self.encoder, PaperEncoder)  # noqa: S101 - the configuration says so
         return self.encoder
 
     @property
     def transformer_decoder(self) -> CachedDecoder:
-        """The decoder, for what works on a Transformer alone."""
+        """The decoder, for code that works only on a Transformer."""
         if not isinstance(self.decoder, CachedDecoder):
             architecture = self.config.decoder.architecture
             raise ModelError(f"decoder is {architecture!r}; allowed here: 'transformer'")
@@ -72,7 +72,7 @@ class SpeechTranslationModel(nn.Module):
     def prepare_inference(self, dtype: torch.dtype) -> None:
         """Turn this network into one that only infers, faster: see `earvoice.models.inference`.
 
-        Its weights are packed where they are: move it to its device before.
+        Its weights are packed where they are: move it to its device first.
 
         Args:
             dtype: of the linear layers: float32, bfloat16 or int8.
@@ -85,7 +85,7 @@ class SpeechTranslationModel(nn.Module):
 def parameter_count(config: ModelConfig) -> int:
     """Parameters of a whole model, counted once each.
 
-    Counted on a network without storage: one that is prepared for inference has packed some away.
+    Counted on a network without storage: one prepared for inference has packed some away.
     """
     return sum(parameter.numel() for parameter in network_without_storage(config).parameters())
 

@@ -1,4 +1,4 @@
-"""Pieces of text and their numbers, for the transcript and for the translation."""
+"""Pieces of text and their ids, for the transcript and for the translation."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -29,7 +29,7 @@ def byte_alphabet() -> dict[str, int]:
 
 
 class Vocabulary:
-    """A SentencePiece model whose first four ids are `SPECIALS`, plus optional tags behind it."""
+    """A SentencePiece model whose first four ids are `SPECIALS`, plus optional tags after it."""
 
     def __init__(self, model: bytes, tags: Sequence[str] = ()) -> None:
         """Load a vocabulary.
@@ -70,7 +70,7 @@ class Vocabulary:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of a row of ids; specials and tags are silent.
+        """The text of a sequence of ids; specials and tags are silent.
 
         Bytes of byte-fallback pieces that make no character become U+FFFD.
         """

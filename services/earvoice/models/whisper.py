@@ -1,9 +1,9 @@
 """Whisper's encoder (Radford 2022) with a CTC branch beside it, for sound of any length.
 
-Its states at 50 Hz are what the pretrained network computes. They are joined to frames; a branch of
-a few small layers labels these by CTC, and runs of one label are averaged. The decoder reads the
-averages, so nothing of the branch flows into what it reads. The branch may have the last of the
-encoder's layers once more for itself, which have learned to be labelled instead of read.
+Its states at 50 Hz are those of the pretrained network. They are joined into frames; a branch of a
+few small layers labels the frames by CTC, and runs of one label are averaged. The decoder reads the
+averaged states, to which the branch adds nothing. The branch may have its own copies of the
+encoder's last layers, trained to be labelled instead of read.
 """
 
 import dataclasses
@@ -32,15 +32,15 @@ from earvoice.models.transformer import Dropout, EarlierRows, TokenPositions, Tr
 from earvoice.runtime.parameter import ParameterError, parameter
 
 STATE_FRAMES = 2
-"""Feature frames of one state before states are joined."""
+"""Feature frames per state, before states are joined."""
 DYNAMIC_RANGE = 8.0
-"""Powers of ten below the utterance's loudest value that are heard."""
+"""Powers of ten below the utterance's loudest value; what is lower is clamped."""
 PRETRAINED_MS = 30_000
-"""What the pretrained network has heard at most; behind it labels and states are worth nothing."""
+"""Longest sound in pretraining; labels and states beyond it are worth nothing."""
 KEEPING_STEP_MS = 640
-"""So often states of a growing utterance are kept: as often as segments end by default."""
+"""Interval at which states of a growing utterance are kept; segments end as often by default."""
 LOWEST = -10.0
-"""Logarithm of the least energy that is told, that of digital silence."""
+"""Decimal logarithm of the lowest energy in features, that of digital silence."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class CtcBranchConfig(ModelRecord):
     ffn_width: int = parameter(1024, minimum=1, maximum=65536)
     layers: int = parameter(2, minimum=0, maximum=24)
     upper_layers: int = parameter(0, minimum=0, maximum=96)
-    """So many of the encoder's last layers stand in the branch once more, for what it labels."""
+    """How many of the encoder's last layers the branch has its own copies of, for its labels."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,14 +67,14 @@ class WhisperConfig(FamilyConfig):
     ffn_width: int = parameter(1536, minimum=1, maximum=65536)
     layers: int = parameter(4, minimum=1, maximum=96)
     tail_ms: int = parameter(500, minimum=0, maximum=30_000)
-    """Silence that is heard after the sound and gives no states of its own.
+    """Silence appended to the sound; it gives no states of its own.
 
-    The pretrained network has heard `PRETRAINED_MS` each time, most of them silent.
+    The pretrained network always took `PRETRAINED_MS` at once, most of it silent.
     """
     lookahead_ms: int = parameter(0, minimum=0, maximum=30_000)
-    """Later sound that a state of a growing utterance has heard at least when it is kept as it is.
+    """How much later sound a state of a growing utterance must have seen before it is kept.
 
-    0 lets all of it be heard anew each time.
+    0 keeps none: all of the utterance is encoded anew each time.
     """
     ctc: CtcBranchConfig = dataclasses.field(default_factory=CtcBranchConfig)
 
@@ -116,7 +116,7 @@ class WhisperConfig(FamilyConfig):
 class WhisperFilterbank:
     """Whisper's log-mel before it is clamped: 80 bins, 25 ms around each frame, every 10 ms.
 
-    The utterance's loudest value, which decides what is clamped, is known to the encoder alone.
+    The utterance's loudest value, which decides what is clamped, is known only to the encoder.
     """
 
     lead_samples = WINDOW_SAMPLES // 2
@@ -168,7 +168,7 @@ def _layers(config: WhisperConfig, count: int, dropout: float) -> nn.ModuleList:
 class CtcBranch(nn.Module):
     """Upper layers of its own, join, layers, LayerNorm, head; the blank is the last label.
 
-    The upper ones are of the encoder's shape and read what its layers of that place read.
+    The upper layers have the shape and the input of the encoder's own last layers.
     """
 
     def __init__(self, config: WhisperConfig, labels: int, dropout: float) -> None:
@@ -227,14 +227,14 @@ class WhisperEncoder(SpeechEncoder):
     def compressed(
         self, joined: torch.Tensor, ctc_log_probs: torch.Tensor, lengths: torch.Tensor
     ) -> Encoded:
-        """What the decoder reads of the sound, without the silence after it.
+        """Compress the states for the decoder, without the silence after the sound.
 
         Args:
             joined: [B, T', join · d].
             ctc_log_probs: [B, T', V+1].
             lengths: [B] int64 feature frames of each utterance.
         """
-        # What looks at the last states, as EDAtt does, is to see the sound's end and no silence.
+        # Policies that check the last states, like EDAtt, must see the sound's end, not silence.
         frame_lengths = -(-lengths // self.config.joined_frames)
         frames = int(frame_lengths.max())
         parts = joined[:, :frames].reshape(len(joined), frames, -1, self.config.d_model)
@@ -248,19 +248,19 @@ class WhisperEncoder(SpeechEncoder):
         first_frame: int = 0,
         earlier: Sequence[EarlierRows] = (),
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The pretrained part.
+        """Compute the pretrained part.
 
         Args:
             features: [B, T, 80] float32 of `WhisperFilterbank`.
             lengths: [B] int64 frames of each utterance, or None when nothing is padded.
-            first_frame: of joined states, from which on they are wanted; nothing is padded.
-            earlier: of each layer, what it made of the states before.
+            first_frame: first joined frame that is wanted; more than 0 only without padding.
+            earlier: for each layer, its keys and values for the states before.
 
         Returns:
-            [B, S, d] float32 states of 20 ms, zero where padded; of the same shape what the branch
-            reads, which is below its upper layers or, where it has none, the states; and the
-            utterances' numbers of states [B] int64. The silence after the sound is included, S a
-            multiple of what is joined.
+            [B, S, d] float32 states of 20 ms, zero where padded; the branch's input, of the same
+            shape: that of its upper layers or, where it has none, the states; and each utterance's
+            number of states [B] int64. The silence after the sound is included; S is a multiple of
+            `join_frames`.
         """
         frames = features.shape[1]
         full = features.new_full(features.shape[:1], frames, dtype=torch.long)
@@ -269,8 +269,8 @@ class WhisperEncoder(SpeechEncoder):
         valid = None
         if lengths is not None:
             valid = valid_frames(state_lengths, hidden.shape[1] // STATE_FRAMES)
-        # The first state reads two frames of features before its own; what the convolutions make
-        # of these, which would need still earlier ones, is dropped.
+        # The first state needs two feature frames before its own; the convolutions' outputs for
+        # these, which would need still earlier ones, are dropped.
         begin = max(0, (first_frame - 1) * self.config.joined_frames)
         first = first_frame * self.config.ctc.join_frames
         hidden = self._convolved(hidden[:, begin:], frame_lengths, valid)
@@ -293,8 +293,8 @@ class WhisperEncoder(SpeechEncoder):
     ) -> torch.Tensor:
         """[B, T', join · d] and [B] frames of each → [B, T', V+1] log-probabilities.
 
-        `joined` is what the branch reads of `hear`; `earlier` is of each of its layers, the upper
-        ones first, what it made of the frames before.
+        `joined` is the branch's input from `hear`; `earlier` has for each of its layers, the upper
+        ones first, the keys and values for the frames before.
         """
         upper = self.config.ctc.upper_layers
         read = self._read_by_branch(joined, lengths, earlier[:upper])
@@ -303,7 +303,7 @@ class WhisperEncoder(SpeechEncoder):
     def label_half_way(
         self, joined: torch.Tensor, lengths: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `label`, and before that as if the branch ended with half of its layers."""
+        """Log-probabilities as if the branch ended half-way, and those of `label`."""
         half = len(self.ctc.layers) // 2
         read = self._read_by_branch(joined, lengths)
         first = self._through(self.ctc.layers[:half], read, lengths)
@@ -344,7 +344,7 @@ class WhisperEncoder(SpeechEncoder):
     def _with_tail(
         self, features: torch.Tensor, lengths: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Clamp, scale and let silence follow: [B, T, 80] → [B, T + tail, 80], zero where padded.
+        """Clamp, scale and append silence: [B, T, 80] → [B, T + tail, 80], zero where padded.
 
         The number of frames becomes a multiple of what one joined frame takes.
         """
@@ -375,18 +375,18 @@ class WhisperEncoder(SpeechEncoder):
 
 
 def _frames_after_steps(count: int) -> int:
-    """Feature frames that so many steps of sound complete: then a segment ends, most often."""
+    """Feature frames that this many steps of sound complete; most often a segment ends there."""
     samples = count * KEEPING_STEP_MS * SAMPLE_RATE_HZ // 1000
     return frame_count(samples, WhisperFilterbank.lead_samples)
 
 
 class GrowingUtterance:
-    """An utterance that is heard again and again as it grows, and not all of it anew.
+    """An utterance that is encoded repeatedly as it grows, without encoding all of it anew.
 
-    Every state hears all of the sound, so each changes with whatever follows; what comes seconds
-    later changes little. So every `KEEPING_STEP_MS` of sound states are kept as they are that have
-    heard `lookahead_ms` after them, with what each layer attends to. Later ones attend to these.
-    What is kept is a function of the sound alone, and not of when it was asked for.
+    Every state attends to all of the sound, so later sound changes it, but little if it comes
+    seconds later. So at every `KEEPING_STEP_MS` of sound, the states that have seen `lookahead_ms`
+    after them are kept unchanged, with each layer's keys and values, to which later states attend.
+    What is kept is a function of the sound alone, not of when `encode` was called.
     """
 
     def __init__(self, encoder: WhisperEncoder) -> None:
@@ -400,7 +400,7 @@ class GrowingUtterance:
 
     @torch.inference_mode()
     def encode(self, features: torch.Tensor) -> tuple[Encoded, bool]:
-        """See `GrowingEncoder`; another call has more features than the last."""
+        """See `GrowingEncoder`; each call has more features than the last."""
         batch, config = self._encoder.one_batch(features), self._encoder.config
         frames = batch.shape[1]
         while (end := _frames_after_steps(self._step_count + 1)) <= frames:
@@ -420,7 +420,7 @@ class GrowingUtterance:
         return self._encoded(self._hear(batch), frames), not self._kept
 
     def _hear(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """[1, T, 80] → joined states and log-probabilities, what is kept of them included."""
+        """[1, T, 80] → joined states and log-probabilities, including those kept."""
         encoder = self._encoder
         count = self._kept[0].shape[1] if self._kept else 0
         states, read, _ = encoder.hear(features, first_frame=count, earlier=self._earlier)

@@ -48,7 +48,7 @@ class DataSettings:
         try:
             self._values = yaml.safe_load(self._path.read_text(encoding="utf-8"))
         except Exception as error:
-            # YAML breaks in many ways: a date that is none, for one, is a ValueError.
+            # YAML breaks in many ways: an invalid date, for one, is a ValueError.
             message = f"{self._path.name} is not readable YAML ({type(error).__name__}: {error})"
             raise CheckpointError(message) from error
         if not isinstance(self._values, dict):
@@ -73,10 +73,10 @@ class DataSettings:
         return Vocabulary(model, pieces[len(own) :])
 
     def normalisation(self) -> FeatureNormalisation:
-        """The global statistics, the only transform of features that is understood."""
+        """The global statistics, the only feature transform that is supported."""
         transforms = self._values.get("transforms") or {}
         if isinstance(transforms, dict):
-            # As the papers' code chooses: what is for evaluation alone comes first.
+            # As in the papers' code, transforms for evaluation take precedence.
             chosen = transforms.get("_eval")
             transforms = (transforms.get("*") if chosen is None else chosen) or []
         if transforms == []:
@@ -88,11 +88,11 @@ class DataSettings:
         return FeatureNormalisation(*_statistics(self._file("global_cmvn", "stats_npz_path")))
 
     def digest(self, checkpoint: Path) -> str:
-        """Of the checkpoint and every file read for it."""
+        """Digest of the checkpoint and every file read for it."""
         return digest_of({*self._used, checkpoint})
 
     def _dictionary(self, field: str) -> tuple[str, ...]:
-        """The dictionary's symbols: one `symbol count` a line, behind the four specials."""
+        """The dictionary's symbols: one `symbol count` per line, after the four specials."""
         path = self._file(field)
         try:
             text = path.read_text(encoding="utf-8")
@@ -118,14 +118,14 @@ def _statistics(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
     try:
         _check_size(path)
         with np.load(path, allow_pickle=False) as statistics:
-            # Of complex numbers a part would be lost, and letters are none.
+            # Refuses complex numbers, which would lose a part, and strings.
             mean, deviation = (
                 statistics[name].astype(np.float32, casting="same_kind") for name in ("mean", "std")
             )
     except CheckpointError:
         raise
     except Exception as error:
-        # What is damaged raises almost any built-in exception, according to where it breaks.
+        # A damaged file raises almost any built-in exception, depending on where it breaks.
         told = f"{type(error).__name__}: {error}"
         raise CheckpointError(f"{path.name} does not hold mean and std ({told})") from error
     return torch.from_numpy(mean), torch.from_numpy(deviation)
@@ -201,7 +201,7 @@ def read_fairseq(path: Path, source_language: str, target_language: str) -> Chec
 def shifts_by_batch(path: Path) -> bool:
     """Whether the papers' code shifted positions by the length of the batch, not the utterance.
 
-    In training and in padded batches alone: an utterance on its own gets the same either way.
+    Only in training and in padded batches: a single utterance gets the same either way.
     """
     with open_archive(path) as content:
         return bool(_model_options(content, path.name).get("batch_unsafe_relative_shift", False))
@@ -224,7 +224,7 @@ def _model_options(content: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _scalar(value: Any) -> Any:
-    """A scalar as it is; of anything else its type, since its text could be without end."""
+    """A scalar as it is; of anything else its type, since its text could be endless."""
     whole = isinstance(value, int) and -(2**63) <= value < 2**63
     return value if whole or isinstance(value, str | float | None) else type(value)
 
@@ -284,7 +284,7 @@ def _config(
                 ffn_width=options["decoder_ffn_embed_dim"],
                 tied_embeddings=bool(options.get("share_decoder_input_output_embed", False)),
             ),
-            # The papers read layer 4 of 6; a decoder of another depth is read at the same height.
+            # The papers read layer 4 of 6; in a decoder of another depth, the same relative height.
             policy_defaults=PolicyDefaults(attention_layer=max(1, round(layers * 2 / 3))),
         )
     except KeyError as error:

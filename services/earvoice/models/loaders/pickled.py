@@ -4,9 +4,9 @@ A pickle is a program. This reader knows the few constructors that the papers' c
 refuses everything else, so that a hostile file can at worst be wrong. Tensors are read from the
 archive's own storages; nothing is imported by name.
 
-`torch.load(weights_only=True)` runs nothing either, but it is less strict. Mapped into memory it
-hands out tensors that reach past their storage, and past the file; unmapped it reads what training
-left beside the model, and unpacks compressed entries before anything could be looked at.
+`torch.load(weights_only=True)` runs nothing either, but it is less strict. With `mmap` it hands out
+tensors that reach past their storage, and past the file; without, it reads what training left
+beside the model, and unpacks compressed entries before anything can be checked.
 """
 
 import io
@@ -49,7 +49,7 @@ ReadStorage = Callable[[str, torch.dtype, int], torch.Tensor]
 
 
 class Storage(NamedTuple):
-    """One storage of the archive; like all that a pickle is given, it cannot be changed."""
+    """One storage of the archive; immutable, like all that a pickle is given."""
 
     key: str
     dtype: torch.dtype
@@ -58,7 +58,7 @@ class Storage(NamedTuple):
 
 
 class StoredTensor(NamedTuple):
-    """A tensor of the archive that is read when it is asked for.
+    """A tensor of the archive that is read on demand.
 
     A checkpoint from training holds the optimizer's state as well, twice the size of the model.
     """
@@ -107,13 +107,13 @@ CONFIG_CONTAINERS = frozenset(
         ("typing", "Any"),
     }
 )
-"""Classes of the configuration library that may stand in a pickle."""
+"""Classes of the configuration library that a pickle may contain."""
 
 
 def unwrapped(value: Any) -> Any:
     """What is inside an object of the configuration library: a dictionary, a list, or a value.
 
-    What is nested in it stays closed: a few bytes of pickle nest more than memory holds.
+    What is nested in it stays wrapped: a few bytes of pickle nest more than memory holds.
     """
     held = vars(value) if isinstance(value, SimpleNamespace) else {}
     return held.get("_content", held.get("_val", value))
@@ -130,11 +130,11 @@ class RestrictedUnpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
         name = (module_name, global_name)
         plain: dict[tuple[str, str], Any] = {
-            # Holds attributes, and cannot be changed itself: a pickle sets them on what it names.
+            # Its instances hold attributes, but a pickle cannot set any on the class itself.
             ("argparse", "Namespace"): SimpleNamespace,
             ("collections", "OrderedDict"): OrderedDict,
             ("collections", "defaultdict"): defaultdict,
-            # Made anew, so that nothing outlives what a pickle sets on them.
+            # Created anew each time, so that nothing that a pickle sets on them survives.
             ("torch._utils", "_rebuild_tensor_v2"): partial(rebuilt_tensor),
             ("torch._utils", "_rebuild_parameter"): partial(rebuilt_parameter),
         }
@@ -173,7 +173,7 @@ class RestrictedUnpickler(pickle.Unpickler):
 
 
 def _check_memo(content: bytes) -> None:
-    """Refuse a memo index that leaves a gap: the memo is an array, which one can fill memory."""
+    """Refuse a memo index that leaves a gap: the memo is an array, one index can fill memory."""
     stored = 0
     for opcode, argument, _ in pickletools.genops(content):
         if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT"):
@@ -224,7 +224,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
     except CheckpointError:
         raise
     except Exception as error:
-        # A damaged pickle raises almost any built-in exception, according to where it breaks.
+        # A damaged pickle raises almost any built-in exception, depending on where it breaks.
         message = f"checkpoint {name}: its pickle is damaged ({type(error).__name__}: {error})"
         raise CheckpointError(message) from error
     if not isinstance(content, dict):

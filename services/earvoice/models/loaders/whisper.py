@@ -23,7 +23,7 @@ BINARY_FILE = "model.bin"
 SAFETENSORS_FILE = "model.safetensors"
 BINARY_VERSION = 6
 BINARY_DTYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}
-"""CTranslate2's number of a type."""
+"""CTranslate2's type numbers."""
 
 _RENAMED = (
     (r"/", "."),
@@ -47,7 +47,7 @@ _RENAMED = (
 
 
 def installed_whisper() -> Path | None:
-    """The folder of the weights that a package has brought; None where it is not installed."""
+    """The folder of the weights that a package brings; None where it is not installed."""
     found = find_spec(INSTALLED_PACKAGE)
     folders = found.submodule_search_locations if found else None
     return Path(folders[0]) / "model" if folders else None
@@ -56,7 +56,7 @@ def installed_whisper() -> Path | None:
 def read_whisper(folder: Path) -> dict[str, torch.Tensor]:
     """The tensors of encoder and decoder, float32, in our names, which are those of transformers.
 
-    What follows from others is left out: the encoder's positions and the output projection.
+    Derived tensors are left out: the encoder's positions and the output projection.
 
     Args:
         folder: with CTranslate2's `model.bin` or with transformers' `model.safetensors`.
@@ -130,7 +130,7 @@ def _variables(content: bytes) -> list[tuple[str, torch.Tensor]]:
 
 
 def _split_projections(joined: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Joined projections as one each; keys have no bias, which stands there as zeros."""
+    """Split joined projections; the keys' bias, stored as zeros, is dropped."""
     tensors = {}
     for name, tensor in joined.items():
         block, _, kind = name.rpartition(".")

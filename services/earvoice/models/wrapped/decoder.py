@@ -1,4 +1,4 @@
-"""A `transformers` decoder with the calls and token ids of our own: prefill, then step by step."""
+"""A `transformers` decoder with the methods and token ids of our own: prefill, then steps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WrappedCache:
     def truncate(self, length: int) -> None:
         if not 0 <= length <= self.length:
             raise ModelError(f"length is {length}; allowed: 0 to {self.length}")
-        # One that broke off in a computation may hold more than was counted.
+        # A cache whose computation failed may hold more tokens than were counted.
         surplus = self.kept.get_seq_length() - length
         if surplus > 0:
             self.kept.self_attention_cache.crop(-surplus)
@@ -54,14 +54,14 @@ class WrappedCache:
 
 
 class WrappedDecoder:
-    """Reads tokens, gives logits and cross-attention; in our token ids."""
+    """Reads tokens, returns logits and cross-attention; in our token ids."""
 
     is_transducer = False
     pivot_prompt: tuple[int, ...] = ()
     """See `CachedDecoder`."""
 
     def __init__(self, model: Any, order: tuple[int, ...], prompt: Prompt) -> None:
-        """`order` has the tokenizer's id by ours."""
+        """`order` has the tokenizer's id for each of ours."""
         self._model = model
         parameter = next(model.parameters())
         self._dtype, self._device = parameter.dtype, parameter.device
@@ -75,7 +75,7 @@ class WrappedDecoder:
         """All languages go through the same layers."""
 
     def is_translated(self, _: Sequence[int]) -> bool:
-        """None from the text of another."""
+        """No language is translated from another's text."""
         return False
 
     def open_cache(
@@ -106,7 +106,7 @@ class WrappedDecoder:
         attention_layers: list[int],
         attention_heads: Sequence[Sequence[int]],
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """See `CachedDecoder.step`; `transformers` batches only what is of one length."""
+        """See `CachedDecoder.step`; one by one, as `transformers` batches only equal lengths."""
         logits: list[torch.Tensor] = []
         rows: list[torch.Tensor] = []
         unread = iter(tokens)
@@ -118,7 +118,7 @@ class WrappedDecoder:
                 logits.append(found[:, 0])
                 rows += attention[:, 0]
         except Exception:
-            # What raised can be stepped again: no cache has read its tokens.
+            # Undo the step of all caches, so that each can be stepped again.
             for cache, length in zip(caches, lengths, strict=True):
                 cache.truncate(min(length, cache.length))
             raise
@@ -155,17 +155,18 @@ def piece_table(
 ) -> tuple[tuple[int, ...], tuple[bytes, ...], tuple[bool, ...]]:
     """Read what each of our token ids stands for.
 
-    The decoder service never chooses the ids 0 and 1 and ends with 2. In the vocabularies of
-    Speech2Text and mBART that is so by itself. In Whisper's, where these are ordinary pieces, two
-    tokens of the prompt and the end move to the front, and all others behind them.
+    The decoder service never chooses the ids 0 and 1 and ends with 2. The vocabularies of
+    Speech2Text and mBART are like that. In Whisper's, where these ids are ordinary pieces, two
+    tokens of the prompt and the end move to the front, all others after them.
 
     Args:
-        size: how many ids the network knows; those that the tokenizer does not write nothing.
+        size: how many ids the network knows; those unknown to the tokenizer write nothing.
         end: the tokenizer's id of the end of sentence.
         never_chosen: two of its ids that are never generated.
 
     Returns:
-        By our id the tokenizer's, the text and whether it begins a word; see `WrappedModel`.
+        For each of our ids the tokenizer's, the text, and whether it begins a word; see
+            `WrappedModel`.
     """
     front = [*never_chosen, end]
     order = (*front, *(index for index in range(size) if index not in set(front)))
@@ -182,7 +183,7 @@ def piece_table(
 
 
 def _written(piece: str, byte_of: dict[str, int] | None) -> bytes:
-    """What a piece writes, a leading blank where it begins a word."""
+    """What a piece writes, with a leading space where it begins a word."""
     if byte_of is not None:
         return bytes(byte_of[character] for character in piece)
     return piece.replace(WORD_START, " ").encode()

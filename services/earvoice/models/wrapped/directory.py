@@ -16,7 +16,7 @@ from earvoice.runtime.files import digest_of
 
 CONFIG_FILE = "config.json"
 READ_SUFFIXES = (".json", ".model", ".safetensors", ".txt")
-"""Files that say what a model computes; weights as pickles are never read."""
+"""Files that say what a model computes; pickled weights are never read."""
 
 
 def is_wrapped(path: Path) -> bool:
@@ -24,7 +24,7 @@ def is_wrapped(path: Path) -> bool:
     try:
         return "model_type" in read_config(path)
     except CheckpointError:
-        # Whoever reads it as a checkpoint of ours says what is wrong with it.
+        # Reading it as our own checkpoint will then report what is wrong with it.
         return False
 
 
@@ -45,7 +45,7 @@ def read_config(path: Path) -> Mapping[str, Any]:
 
 
 def weight_size(path: Path) -> tuple[int, int]:
-    """Bytes of the weights and how many numbers they are, without reading them."""
+    """Size of the weights in bytes, and their number, without reading them."""
     files = list(path.glob("*.safetensors"))
     if not files:
         message = f"checkpoint {path.name} has no .safetensors file; pickled weights are not read"
@@ -63,5 +63,5 @@ def weight_size(path: Path) -> tuple[int, int]:
 
 
 def digest(path: Path) -> str:
-    """Of every file that is read."""
+    """Digest of every file that is read."""
     return digest_of(item for item in path.iterdir() if item.suffix in READ_SUFFIXES)

@@ -1,4 +1,4 @@
-"""The families that `transformers` computes, a row each: what differs, and how each is begun."""
+"""The families that `transformers` computes, a row each: what differs, and their prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from earvoice.models.config import SAMPLE_RATE_HZ
 from earvoice.models.errors import ModelError
 
 MINIMUM_SAMPLES = SAMPLE_RATE_HZ // 10
-"""Less than 100 ms fill no convolution of these encoders, and have no statistics."""
+"""Less than 100 ms does not fill these encoders' convolutions, and has no statistics."""
 MEL_FRAME_SAMPLES = 160
 
 LanguageTokens = Mapping[str, tuple[int, ...]]
@@ -39,7 +39,7 @@ class WrappedFamily:
     maximum_samples: Callable[[Any, Any], int | None] = lambda _config, _extractor: None
     """From the encoder's configuration and the feature extractor: longest sound; None is any."""
     fills_up: bool = False
-    """Sound is filled up to the longest: the states of what is no sound are left out."""
+    """Whether sound is padded to the longest; states of the padding are then left out."""
 
 
 class WrappedEncoder:
@@ -63,7 +63,7 @@ class WrappedEncoder:
             raise ModelError(f"sound has {len(sound)} samples; allowed: {self.maximum_samples}")
         if len(sound) < MINIMUM_SAMPLES:
             return torch.zeros(0, self.dimension)
-        # Statistics of digital silence divide by zero; what does not vary is at its mean.
+        # Normalising digital silence divides by zero; what does not vary equals its mean, so 0.
         with np.errstate(divide="ignore", invalid="ignore"):
             extracted = self._extractor(sound, sampling_rate=SAMPLE_RATE_HZ, return_tensors="pt")
         parameter = next(self._encoder.parameters())
@@ -79,7 +79,7 @@ class Prompt:
     """How a hypothesis begins, in the tokenizer's ids."""
 
     start: int
-    """Stands at the first position."""
+    """The token at the first position."""
     end: int
     language_tokens: LanguageTokens
     suppressed: tuple[int, ...] = ()
@@ -128,7 +128,7 @@ def decoder_config(model: Any) -> Any:
 def _whisper_languages(
     model: Any, tokenizer: Any, source_language: str, target_language: str
 ) -> LanguageTokens:
-    """English by translation, the speaker's language as captions; English alone of `….en`."""
+    """English by translation, the speaker's language by transcription; only English for `….en`."""
     del tokenizer, target_language
     settings = model.generation_config
     without_times = settings.no_timestamps_token_id
@@ -157,10 +157,10 @@ def _whisper_languages(
 def _tagged_languages(
     model: Any, tokenizer: Any, source_language: str, target_language: str
 ) -> LanguageTokens:
-    """The languages of a multilingual vocabulary, `de_DE` or `de`, by the token that asks for each.
+    """The languages of a multilingual vocabulary, `de_DE` or `de`, by the token that selects each.
 
-    A decoder that starts with a language's token writes that language alone; one without any is
-    taken at the caller's word.
+    A decoder that starts with a language's token writes only that language; for one without any,
+    the caller says which.
     """
     del source_language
     start = model.generation_config.decoder_start_token_id

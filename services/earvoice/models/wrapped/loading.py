@@ -1,4 +1,4 @@
-"""From a directory of `transformers` to what the services compute with."""
+"""Loading a checkpoint directory of `transformers` for the services."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from earvoice.models.wrapped.families import (
 from earvoice.runtime.machine import available_memory_bytes
 
 FROM_THIS_FOLDER: Mapping[str, bool] = {"local_files_only": True, "trust_remote_code": False}
-"""Nothing is fetched, and no code that stands beside a checkpoint is run."""
+"""Nothing is fetched, and no code beside a checkpoint is run."""
 DTYPES = (torch.float32, torch.bfloat16)
 DEFAULT_SEGMENT_MS = 800
 
@@ -39,9 +39,9 @@ class WrappedModel:
     encoder: WrappedEncoder
     decoder: WrappedDecoder
     order: tuple[int, ...]
-    """By our token id: the tokenizer's."""
+    """The tokenizer's id for each of our token ids."""
     texts: tuple[bytes, ...]
-    """UTF-8 by our id, without a word's blank; empty for what writes nothing."""
+    """UTF-8 by our id, without a word's leading space; empty for what writes nothing."""
     starts_word: tuple[bool, ...]
     language_tokens: dict[str, tuple[int, ...]]
     """BCP-47 tag of each target to the tokens forced after the start, in our ids."""
@@ -64,7 +64,7 @@ def load_wrapped(
     """Load a checkpoint directory; nothing is fetched, nothing unpickled, no code of it run.
 
     Args:
-        compression: "checkpoint" or "none": there is nothing to compress by.
+        compression: "checkpoint" or "none": there are no labels to compress by.
     """
     if dtype not in DTYPES:
         message = f"dtype is {dtype}; allowed for this family: {', '.join(map(str, DTYPES))}"
@@ -133,7 +133,7 @@ def _read_model(path: Path) -> Any:
         path,
         **FROM_THIS_FOLDER,
         use_safetensors=True,
-        # Other ways of computing attention do not tell its weights.
+        # Other ways of computing attention do not return its weights.
         attn_implementation="eager",
         dtype=torch.float32,
         output_loading_info=True,
@@ -169,7 +169,7 @@ def _describe(
         decoder_layer_count=layers,
         precision=ELEMENT_TYPES[dtype],
         parameter_count=sum(parameter.numel() for parameter in model.parameters()),
-        # Nobody has calibrated its attention: the one policy that does not look at it.
+        # Its attention is not calibrated: take the policy that does not use it.
         default_policy="local_agreement",
         default_alpha=0.2,
         default_lambda_states=2,
