@@ -29,22 +29,23 @@ COLUMNS = (
 )
 HEAD = """# Faults
 
-What happens to live streams when something breaks. This page is written by `{command}`, which
-exits with 1 when a row loses or doubles a word; the faults are in `tests/faults/`.
+What happens to live streams when something breaks. `{command}` writes this page, and
+exits with 1 if a row loses or doubles a word; the faults are in `tests/faults/`.
 
-* **Streams** are sent by the client of this project at real time, half of them in `EVERY_SEGMENT`,
-  half in `MERGE`. Replicas are processes on one machine; a killed one is started again after 1 s,
-  as a supervisor would. Faults come 7 to 11 s after the beginning.
-* **Lost, doubled**: words. In `EVERY_SEGMENT`, and in `MERGE` where nothing was merged, against the
-  same recording undisturbed, word for word; else by the audio: every sample is inside one decided
-  utterance, the server counts the words that the client has, and nothing is said again of the same
-  audio.
-* **Longest gap**: the longest time in which any client heard of no work done. A segment lasts
-  0.8 s, so a gap of about a second is what an undisturbed stream has.
+* **Streams**: this project's client sends them in real time, half in `EVERY_SEGMENT`, half in
+  `MERGE`. Replicas are processes on one machine; a killed one is started again after 1 s, as a
+  supervisor would. Faults strike 7 to 11 s after the start.
+* **Lost, doubled**: words. In `EVERY_SEGMENT`, and in `MERGE` if nothing was merged, the text is
+  compared word for word with that of the same recording undisturbed. Otherwise the audio is
+  checked: each sample is in exactly one decided utterance, the server's word count equals the
+  client's, and no words are repeated for the same audio.
+* **Longest gap**: the longest time in which any client saw no progress. A segment lasts 0.8 s, so
+  even an undisturbed stream has gaps of about a second.
 * **Recovered**: streams that ended with their summary.
-* **Replays**: how often a policy lost an encoder or a decoder and did its work again elsewhere;
-  **reconnects**: how often a client went to another policy, or to the same one again. They show
-  that the fault met the streams. A move at an utterance's end is neither.
+* **Replays**: how often a policy service lost an encoder or a decoder and repeated its work on
+  another; **reconnects**: how often a client switched to another policy service or returned to the
+  same one. Both show that the fault reached the streams. A move at the end of an utterance counts
+  as neither.
 
 {machine}
 
