@@ -23,7 +23,7 @@ class GatewaySettings(ProcessSettings):
         8080, description="Port to listen on; 0 takes a free one."
     )
     tls_certificate_file: Path | None = Field(
-        None, description="Our certificate with its chain, PEM; without one there is no TLS."
+        None, description="PEM file of our certificate with its chain; without one there is no TLS."
     )
     server: str = Field(
         "127.0.0.1:50051",
@@ -32,46 +32,47 @@ class GatewaySettings(ProcessSettings):
     )
     server_tls_ca_file: Path | None = Field(
         None,
-        description="Authorities, PEM, that the policy service's certificate must come from; "
-        "without it the connection to it is not encrypted.",
+        description="PEM file of the authorities that must have issued the policy service's "
+        "certificate; without it, the connection to it is not encrypted.",
     )
     server_tls_name: str = Field(
-        "", description="Name that its certificate must bear; empty for that of the address."
+        "",
+        description="Name in the policy service's certificate; empty for the host of its address.",
     )
     server_token: SecretStr | None = Field(
         None,
-        description="Bearer token shown to the policy service for callers who came in by a token "
-        "of the gateway's own.",
+        description="Bearer token sent to the policy service for callers admitted with one of the "
+        "gateway's own tokens.",
     )
     token_key: SecretStr | None = Field(
         None,
         min_length=SIGNING_KEY_BYTES,
-        description="Secret that signs the gateway's own access tokens; with one, nobody speaks "
-        "or reads without a token of it (`earvoice gateway token`). Without one a caller's bearer "
-        "token is handed to the policy service, and readers need none.",
+        description="Secret that signs the gateway's own access tokens (`earvoice gateway "
+        "token`); with one, speakers and readers need such a token. Without one, a caller's "
+        "bearer token is passed on to the policy service, and readers need none.",
     )
     allowed_origins: tuple[str, ...] = Field(
         (),
-        description="Origins of pages, besides our own, whose scripts may come in; JSON list; "
+        description="Origins of pages, besides our own, whose scripts may connect; a JSON list, "
         '`["*"]` for all.',
     )
     max_sockets: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        2_000, description="Connections that speak or read at once."
+        2_000, description="Most concurrent connections of speakers and readers."
     )
     max_message_bytes: Annotated[int, Field(ge=1_024, le=16_777_216)] = Field(
-        1_048_576, description="Longest message of a caller."
+        1_048_576, description="Longest message from a caller."
     )
     max_recording_bytes: Annotated[int, Field(ge=1_024, le=17_179_869_184)] = Field(
-        268_435_456, description="Longest recording that a page may have decoded."
+        268_435_456, description="Longest recording that a page may send for decoding."
     )
     start_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = Field(
-        5_000, description="Milliseconds a caller has to say what it wants."
+        5_000, description="Milliseconds that a caller has to send its start message."
     )
     kept_lines: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        2_000, description="Lines of a published stream, in each language, kept for late readers."
+        2_000, description="Lines of a published stream kept for late readers, in each language."
     )
     stream_linger_ms: Annotated[int, Field(ge=0, le=86_400_000)] = Field(
-        600_000, description="Milliseconds that a published stream can be read after its end."
+        600_000, description="Milliseconds for which a published stream can be read after its end."
     )
 
     @property

@@ -19,11 +19,11 @@ class DecoderSettings(ModelSettings):
         50053, description="Port to listen on; 0 takes a free one."
     )
     max_tokens: Annotated[int, Field(ge=2, le=65_536)] = Field(
-        2048, description="Most tokens of one hypothesis, prefix included."
+        2048, description="Most tokens in one hypothesis, prefix included."
     )
     max_states: Annotated[int, Field(ge=1, le=65_536)] = Field(
-        4096, description="Most encoder states of one revision."
+        4096, description="Most encoder states in one revision."
     )
     outbox_events: Annotated[int, Field(ge=2, le=10_000)] = Field(
-        64, description="Unread answers of a session at which its generation is paused."
+        64, description="Number of unread answers at which a session's generation pauses."
     )

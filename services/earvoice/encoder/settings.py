@@ -19,5 +19,6 @@ class EncoderSettings(ModelSettings):
         50052, description="Port to listen on; 0 takes a free one."
     )
     max_utterance_ms: Annotated[int, Field(ge=1_000, le=120_000)] = Field(
-        40_000, description="Longest utterance; more audio is refused with OUT_OF_RANGE."
+        40_000,
+        description="Longest utterance in milliseconds; more audio is refused with OUT_OF_RANGE.",
     )

@@ -88,7 +88,7 @@ class LocalAgreement(AgreementPolicy):
         maximum=1024,
         unit="tokens",
         default_text="all",
-        help="how many behind the committed ones are compared, and the rest of a word",
+        help="tokens compared after the committed ones, plus the rest of the word",
     )
     held_words: int | None = parameter(
         None,
@@ -96,7 +96,7 @@ class LocalAgreement(AgreementPolicy):
         maximum=64,
         unit="words",
         default_text="none",
-        help="how many last ones of a hypothesis wait, though they are agreed on",
+        help="last words of a hypothesis that are held back, even if agreed on",
     )
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:

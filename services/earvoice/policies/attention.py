@@ -19,7 +19,7 @@ def layer_parameter() -> Any:
         minimum=1,
         model="default_attention_layer",
         model_maximum="decoder_layer_count",
-        help="decoder layer that is read",
+        help="decoder layer whose cross-attention is read",
     )
 
 
@@ -29,7 +29,7 @@ def heads_parameter() -> Any:
         minimum=1,
         unique=True,
         default_text="model's on its own layer, else all",
-        help="heads whose mean is read",
+        help="heads to average over",
     )
 
 
@@ -117,7 +117,7 @@ class Edatt(AttentionPolicy):
         maximum=1.0,
         model="default_alpha",
         lag=_alpha_at,
-        help="threshold; larger speaks sooner",
+        help="threshold; a larger one commits sooner",
     )
     lambda_states: int = parameter(
         None,
@@ -125,7 +125,7 @@ class Edatt(AttentionPolicy):
         maximum=64,
         unit="states",
         model="default_lambda_states",
-        help="last states added up; fewer if there are fewer",
+        help="last states that are summed, or all if there are fewer",
     )
     attention_layer: int = layer_parameter()
     normalization: Literal["l2", "l1"] = parameter(
@@ -139,8 +139,8 @@ class Edatt(AttentionPolicy):
         maximum=256,
         unit="states",
         default_text="0",
-        help=f"how many more are added up for a token of no probability; the fewer the likelier it "
-        f"is, and none from {SURE_PROBABILITY} on",
+        help="states summed in addition for a token of probability 0; falls linearly to none at "
+        f"probability {SURE_PROBABILITY}",
     )
 
     def is_decided(self, token: Token, new_token_index: int) -> bool:
@@ -184,7 +184,7 @@ class AlignAtt(AttentionPolicy):
         unit="states",
         model="default_frames",
         lag=lambda _, wait_ms: wait_ms / STATE_MS,
-        help="f, distance from the last state; larger waits longer",
+        help="f, states before the last that count as newest; a larger f waits longer",
     )
     attention_layer: int = layer_parameter()
     attention_heads: tuple[int, ...] = heads_parameter()

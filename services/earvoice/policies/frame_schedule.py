@@ -51,13 +51,18 @@ class FrameSchedule(DecisionPolicy):
         None, minimum=1, maximum=500, unit="frames", required=True, help="s, frames between writes"
     )
     tokens: int = parameter(
-        None, minimum=1, maximum=16, unit="tokens", required=True, help="N, most tokens of a write"
+        None,
+        minimum=1,
+        maximum=16,
+        unit="tokens",
+        required=True,
+        help="N, most tokens in one write",
     )
     max_length_ratio: float = parameter(
         1.0,
         minimum=0.01,
         maximum=10.0,
-        help="most tokens, as a share of the encoder states",
+        help="most tokens in an utterance, per encoder state",
     )
     progress: _Progress = field(init=False, repr=False, compare=False, default_factory=_Progress)
 

@@ -63,12 +63,12 @@ class WaitK(DecisionPolicy):
         default=False, help="one word sooner: write when w ≥ p + k instead of w > p + k"
     )
     count_partial_word: bool = parameter(
-        default=True, help="`adaptive`: a last, unfinished word counts"
+        default=True, help="with `adaptive`: an unfinished last word counts"
     )
     end_while_reading: Literal["stop", "avoid", "commit"] = parameter(
         "stop",
-        help="an end of sentence before the end of the source: ends this segment's hypothesis; is "
-        "never chosen; ends the utterance's translation",
+        help="an end of sentence before the end of the source ends this segment's hypothesis, is "
+        "never chosen, or ends the utterance's translation",
     )
     counts: _Counts = field(init=False, repr=False, compare=False, default_factory=_Counts)
 
@@ -180,7 +180,7 @@ class StridedWaitK(DecisionPolicy):
         maximum=4000,
         unit="ms",
         default_text=f"{DEFAULT_STRIDE_MS} unless `stride_words` is given or the source is text",
-        help="s as audio",
+        help="s in audio",
     )
     stride_words: int | None = parameter(
         None,
@@ -188,14 +188,14 @@ class StridedWaitK(DecisionPolicy):
         maximum=16,
         unit="words",
         default_text="1 of a text",
-        help="s as complete source words of the CTC transcript, instead of `stride_ms`",
+        help="s in complete source words of the CTC transcript, instead of `stride_ms`",
     )
     catch_up: float = parameter(
         0.0,
         minimum=-1.0,
         maximum=4.0,
-        help="c: ratio of target to source length, minus one; a negative one waits for one stride "
-        "more at t = 1",
+        help="c: ratio of target to source length, minus one; a negative c waits one more stride "
+        "at t = 1",
     )
     now: _Now = field(init=False, repr=False, compare=False, default_factory=_Now)
 

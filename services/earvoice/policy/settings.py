@@ -30,28 +30,28 @@ class PolicySettings(ServiceSettings):
     resume_keys: SecretStr | None = Field(
         None,
         description="Keys that sign resume tokens, 32 bytes or more each, in hex or base64, "
-        "separated by commas: the first signs, all are accepted. The same for all replicas; "
-        "without any, a session can be resumed only where it was, and not after a restart.",
+        "separated by commas: the first signs, all are accepted. All replicas need the same; "
+        "without any, a session can be resumed only on its own replica, and not after a restart.",
     )
     resume_lifetime_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
         7_200_000,
-        description="Milliseconds after which a resume token is refused: more than the wall clocks "
-        "of two replicas may be apart.",
+        description="Milliseconds after which a resume token is refused; must be more than the "
+        "wall clocks of two replicas may differ.",
     )
     auth_tokens_file: Path | None = Field(
         None,
-        description="Bearer tokens let in, one a line: `tenant SHA-256-of-the-token`, in hex; `#` "
-        "begins a comment. Read again when it changes.",
+        description="File of accepted bearer tokens, one per line: `tenant SHA-256-of-the-token`, "
+        "in hex; `#` begins a comment. Read again when it changes.",
     )
     auth_jwks_file: Path | None = Field(
         None,
-        description="Keys (JSON Web Key Set) that sign the JWTs let in; needs the extra `auth`. "
-        "Read again when it changes.",
+        description="File of the keys (JSON Web Key Set) that sign accepted JWTs; needs the extra "
+        "`auth`. Read again when it changes.",
     )
     auth_jwks_url: str = Field(
         "",
         pattern=r"^(https?://\S+)?$",
-        description="The same keys, fetched from here, and again when they are old.",
+        description="The same keys, fetched from this URL, and again when they are old.",
     )
     auth_jwt_issuer: str = Field("", description="`iss` that a JWT must have.")
     auth_jwt_audience: str = Field("", description="`aud` that a JWT must have.")
@@ -60,29 +60,34 @@ class PolicySettings(ServiceSettings):
     )
     tenant_session_limit: Annotated[int, Field(ge=0, le=10_000)] = Field(
         0,
-        description="Sessions of one tenant at once, at each replica; 0 for no limit but "
+        description="Most concurrent sessions of one tenant at each replica; 0 for no limit but "
         "`SESSION_LIMIT`.",
     )
     backend_tls_ca_file: Path | None = Field(
         None,
-        description="Authorities, PEM, that the certificates of encoder and decoder must come "
-        "from; without it the connections to them are not encrypted.",
+        description="PEM file of the authorities that must have issued the certificates of "
+        "encoder and decoder; without it, connections to them are not encrypted.",
     )
     backend_tls_certificate_file: Path | None = Field(
-        None, description="Our own certificate, PEM, for them to check (mutual TLS)."
+        None,
+        description="PEM file of our certificate, for encoder and decoder to check (mutual TLS).",
     )
-    backend_tls_key_file: Path | None = Field(None, description="Its private key.")
+    backend_tls_key_file: Path | None = Field(None, description="Private key of our certificate.")
     backend_tls_server_name: str = Field(
-        "", description="Name that their certificates bear; empty for the host of their target."
+        "",
+        description="Name in the certificates of encoder and decoder; empty for the host of their "
+        "target.",
     )
     backend_access_token: SecretStr | None = Field(
-        None, min_length=16, description="Secret shown to them: one of their `ACCESS_TOKEN`."
+        None,
+        min_length=16,
+        description="Secret sent to encoder and decoder: one from their `ACCESS_TOKEN`.",
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         50051, description="Port to listen on; 0 takes a free one."
     )
     session_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        64, description="Sessions at once; one more is refused with RESOURCE_EXHAUSTED."
+        64, description="Most concurrent sessions; one more is refused with RESOURCE_EXHAUSTED."
     )
     encoder_target: str = Field(
         "127.0.0.1:50052",
@@ -91,35 +96,36 @@ class PolicySettings(ServiceSettings):
         "for all its addresses, looked up again every few seconds.",
     )
     decoder_target: str = Field(
-        "127.0.0.1:50053", min_length=1, description="Replicas of the decoder, likewise."
+        "127.0.0.1:50053", min_length=1, description="Replicas of the decoder, in the same form."
     )
     extra_policies: str = Field(
         "",
-        description="Further decision policies, each `FILE.py:CLASS`, separated by commas, beside "
-        "those of installed packages (entry points `earvoice.policies`). Their code runs in this "
-        "service; a client can only name them.",
+        description="Additional decision policies, each `FILE.py:CLASS`, separated by commas, "
+        "besides those of installed packages (entry points `earvoice.policies`). Their code runs "
+        "in this service; a client can only name them.",
     )
     answer_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = Field(
         3000,
-        description="Milliseconds without an answer after which a replica is left that does not "
-        "tell its health either: it is stopped or cut off.",
+        description="Milliseconds without an answer after which a replica is given up if it does "
+        "not answer health checks either: it is stopped or cut off.",
     )
     slow_answer_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = Field(
         30_000,
-        description="The same for a replica that tells its health: it is slow.",
+        description="Milliseconds without an answer after which a replica is given up although it "
+        "answers health checks: it is slow.",
     )
     replacement_wait_ms: Annotated[int, Field(ge=0, le=600_000)] = Field(
         10_000,
-        description="Milliseconds to wait for another replica when one is lost, before the session "
-        "is ended with BACKEND_UNAVAILABLE.",
+        description="Milliseconds to wait for another replica when one is lost, before the "
+        "session ends with BACKEND_UNAVAILABLE.",
     )
     max_buffered_audio_ms: Annotated[int, Field(ge=1000, le=120_000)] = Field(
         30_000,
-        description="Milliseconds of audio a session holds that no segment has taken; "
-        "past it the client's audio waits in the network.",
+        description="Milliseconds of unprocessed audio that a session buffers; beyond that, the "
+        "server stops reading until there is room.",
     )
     max_buffered_audio_bytes: Annotated[int, Field(ge=65_536, le=1_073_741_824)] = Field(
-        8_388_608, description="The same in bytes; the smaller of both counts."
+        8_388_608, description="The same in bytes; the smaller limit applies."
     )
     max_session_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
         14_400_000, description="Milliseconds of audio after which a session is ended."

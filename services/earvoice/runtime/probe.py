@@ -1,4 +1,4 @@
-"""`python -m earvoice.runtime.probe HOST:PORT`: say by the exit code whether a service serves."""
+"""`python -m earvoice.runtime.probe HOST:PORT`: exit with 0 if a service is SERVING, else 1."""
 
 from __future__ import annotations
 

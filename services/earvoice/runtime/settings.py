@@ -36,14 +36,16 @@ class ProcessSettings(BaseSettings):
         0, description="Port to listen on; 0 takes a free one."
     )
     address_file: Path | None = Field(
-        None, description="File that gets `host:port` once the service is ready."
+        None, description="File to write `host:port` to once the service is ready."
     )
     tls_certificate_file: Path | None = Field(
         None,
-        description="Our certificate with its chain, PEM; without one connections are not "
+        description="PEM file of our certificate with its chain; without one, connections are not "
         "encrypted. Read again when it changes.",
     )
-    tls_key_file: Path | None = Field(None, description="Its private key, PEM, not locked.")
+    tls_key_file: Path | None = Field(
+        None, description="PEM file of its private key, without a password."
+    )
     drain_grace_ms: Annotated[int, Field(ge=0, le=3_600_000)] = Field(
         10_000, description="Milliseconds that running sessions get to end after SIGTERM."
     )
@@ -54,17 +56,18 @@ class ProcessSettings(BaseSettings):
         10_000, description="Milliseconds a caller may leave a response unread."
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="Least severe log line written."
+        "INFO", description="Least severe level that is logged."
     )
     trace_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
         1.0,
-        description="Share of sessions traced, each whole; only where spans have somewhere to go: "
-        "`OTEL_EXPORTER_OTLP_ENDPOINT` or `TRACE_FILE`. A caller's sampled trace is always joined.",
+        description="Share of sessions traced, each as a whole, if spans have a destination: "
+        "`OTEL_EXPORTER_OTLP_ENDPOINT` or `TRACE_FILE`. A caller's sampled trace is always "
+        "joined.",
     )
     trace_file: Path | None = Field(
         None,
-        description="File that gets spans as OTLP/JSON lines where no OTLP endpoint is set; past "
-        "64 MiB it becomes `FILE.1`.",
+        description="File for spans, as OTLP/JSON lines, if no OTLP endpoint is set; renamed to "
+        "`FILE.1` past 64 MiB.",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
@@ -91,13 +94,13 @@ class ServiceSettings(ProcessSettings):
 
     health_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0,
-        description="Port on `HOST` that serves health alone, never with TLS, for probes that "
-        "cannot show a certificate; 0 for none.",
+        description="Port on `HOST` that serves only health checks, always without TLS, for "
+        "probes that have no certificate; 0 for none.",
     )
     tls_client_ca_file: Path | None = Field(
         None,
-        description="Authorities, PEM, one of which every caller's certificate must come from "
-        "(mutual TLS).",
+        description="PEM file of the authorities, one of which must have issued a caller's "
+        "certificate (mutual TLS).",
     )
     connection_idle_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
         600_000,
@@ -131,22 +134,23 @@ class ModelSettings(ServiceSettings):
 
     session_limit: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
         "auto",
-        description="Sessions at once; one more is refused with RESOURCE_EXHAUSTED. `auto` "
-        "measures at the start how many live sessions the engine bears.",
+        description="Most concurrent sessions; one more is refused with RESOURCE_EXHAUSTED. "
+        "`auto` measures at the start how many live sessions the engine can serve.",
     )
     target_busy_ratio: Annotated[float, Field(ge=0.05, le=1)] = Field(
         0.7,
-        description="Share of the engine's time that live sessions may take together, for `auto`.",
+        description="With `auto`, share of the engine's time that all live sessions may take "
+        "together.",
     )
     access_token: SecretStr | None = Field(
         None,
-        description="Secret of 16 characters or more that a caller must show; several, separated "
-        "by commas, are all accepted, so that it can be changed without a pause.",
+        description="Secret of 16 characters or more that a caller must send; of several, "
+        "separated by commas, each is accepted, so that it can be changed without a pause.",
     )
     allow_unauthenticated: bool = Field(
         default=False,
-        description="Serve anybody who reaches `HOST`. Beyond loopback a service starts only with "
-        "this, an `ACCESS_TOKEN` or a `TLS_CLIENT_CA_FILE`.",
+        description="Serve anyone who can reach `HOST`. Beyond loopback, a service starts only "
+        "with this, an `ACCESS_TOKEN` or a `TLS_CLIENT_CA_FILE`.",
     )
 
     idle_timeout_ms: Annotated[int, Field(ge=100, le=3_600_000)] = Field(
@@ -156,32 +160,34 @@ class ModelSettings(ServiceSettings):
     )
     model_path: Path = Field(
         default_factory=shipped_model_path,
-        description="Checkpoint: a directory of our own or of `transformers`, or a `.pt` file of "
-        "the papers' code.",
+        description="Checkpoint: a directory in our format or that of `transformers`, or a `.pt` "
+        "file of the papers' code.",
     )
     model_name: str = Field(
-        "", max_length=100, description="Name to serve it by; empty takes the checkpoint's own."
+        "",
+        max_length=100,
+        description="Name to serve the model by; empty takes the checkpoint's own.",
     )
     source_language: str = Field(
-        "und", description="Source language of a checkpoint that does not say it."
+        "und", description="Source language of a checkpoint that does not name one."
     )
     target_language: str = Field(
         "und",
-        description="Target language of a checkpoint that neither says it nor has language tags.",
+        description="Target language of a checkpoint that neither names one nor has language tags.",
     )
     compression: Literal["checkpoint", "none", "avg", "weighted", "softmax", "fixed"] = Field(
         "checkpoint",
-        description="CTC compression; another than the checkpoint's makes another model, with a "
-        "hash of its own.",
+        description="CTC compression; any other than the checkpoint's makes a different model, "
+        "with its own hash.",
     )
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="Where the network computes; `auto` takes a GPU when there is one."
     )
     precision: Literal["fp32", "bf16", "fp16", "int8", "auto"] = Field(
         "auto",
-        description="Number format of the matrix products; `auto` takes bf16 where the machine is "
-        "fast in it and `earvoice precision` has shown that the model bears it, else fp32. `fp16` "
-        "is for GPUs, `int8` for processors.",
+        description="Number format of the matrix products; `auto` takes bf16 if the machine is "
+        "fast in it and `earvoice precision` has shown that the model tolerates it, else fp32. "
+        "`fp16` is for GPUs, `int8` for CPUs.",
     )
     torch_threads: Annotated[int, Field(ge=1, le=256)] = Field(
         1, description="Threads of one computation on the CPU."
