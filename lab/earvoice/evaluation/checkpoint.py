@@ -123,23 +123,32 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     subparsers = parser.add_subparsers(metavar="WHAT", required=True)
-    info = subparsers.add_parser("info", help="what a checkpoint is, and what it needs")
+    info = subparsers.add_parser("info", help="show what a checkpoint is and what it needs")
     info.add_argument("path", metavar="PATH", type=Path, help="directory or .pt file")
     info.add_argument("--format", choices=("text", "json"), default="text", help="(%(default)s)")
     info.set_defaults(do=_info)
     convert = subparsers.add_parser("convert", help="write a checkpoint in EarVoice's own format")
     convert.add_argument("source", metavar="SRC", type=Path, help="directory or .pt file")
-    convert.add_argument("target", metavar="DST", type=Path, help="directory to be made")
-    convert.add_argument("--name", help="to serve it by (its own)")
+    convert.add_argument("target", metavar="DST", type=Path, help="directory to create")
+    convert.add_argument("--name", help="name to serve it by (its own)")
     convert.add_argument(
-        "--precision", choices=_DTYPES, default="fp32", help="of the matrices (%(default)s)"
+        "--precision",
+        choices=_DTYPES,
+        default="fp32",
+        help="precision of the matrices (%(default)s)",
     )
     for subparser in (info, convert):
         subparser.add_argument(
-            "--from", dest="source_language", default="und", help="BCP-47 tag a .pt file lacks"
+            "--from",
+            dest="source_language",
+            default="und",
+            help="source language that a .pt file lacks, BCP-47",
         )
         subparser.add_argument(
-            "--to", dest="target_language", default="und", help="the same, of the translation"
+            "--to",
+            dest="target_language",
+            default="und",
+            help="target language that a .pt file lacks, BCP-47",
         )
     convert.set_defaults(do=_convert)
 
@@ -197,5 +206,5 @@ def _tell(text: str) -> None:
 
 
 COMMAND = Command(
-    _add_arguments, _run, "tell what a checkpoint holds, or convert one of the papers' code"
+    _add_arguments, _run, "show what a checkpoint holds, or convert one from the papers' code"
 )

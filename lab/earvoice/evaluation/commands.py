@@ -55,13 +55,17 @@ def add_recording_arguments(parser: argparse.ArgumentParser) -> None:
         "recording",
         metavar="RECORDING",
         type=Path,
-        help="folder of earvoice record, or of earvoice evaluate --record",
+        help="output folder of earvoice record, or of earvoice evaluate --record",
     )
     parser.add_argument(
-        "--model", metavar="DIR", type=Path, default=shipped_model_path(), help="(the shipped one)"
+        "--model",
+        metavar="DIR",
+        type=Path,
+        default=shipped_model_path(),
+        help="checkpoint (the shipped model)",
     )
     parser.add_argument("--to", metavar="TAG", help="target language (the model's first)")
-    parser.add_argument("--limit", metavar="N", type=int, help="the first so many inputs only")
+    parser.add_argument("--limit", metavar="N", type=int, help="use only the first N inputs")
 
 
 def _add_test_set_arguments(
@@ -72,14 +76,14 @@ def _add_test_set_arguments(
         metavar="FILE",
         type=Path,
         required=required,
-        help="paths of recordings, one a line",
+        help="paths of recordings, one per line",
     )
     parser.add_argument(
         "--target",
         metavar="FILE",
         type=Path,
         required=required and with_model,
-        help="their translations, one a line",
+        help="their reference translations, one per line",
     )
     if with_model:
         parser.add_argument(
@@ -87,11 +91,11 @@ def _add_test_set_arguments(
             metavar="DIR",
             type=Path,
             required=True,
-            help="checkpoint; its config is changed",
+            help="checkpoint; the result goes into its config.json",
         )
         parser.add_argument("--to", metavar="TAG", help="target language (the model's first)")
         parser.add_argument(
-            "--dry-run", action="store_true", help="print what would be written, write nothing"
+            "--dry-run", action="store_true", help="print the result without writing it"
         )
 
 
@@ -120,11 +124,15 @@ def _add_record_arguments(parser: argparse.ArgumentParser) -> None:
         "--segment",
         metavar="MS[+WAIT],...",
         default=DEFAULT_GRIDS,
-        help="segments that replays may ask for, with an initial wait or without; multiples of "
-        "one are in it too (%(default)s)",
+        help="segments that replays may use, with or without an initial wait; multiples of a "
+        "segment are included (%(default)s)",
     )
     parser.add_argument(
-        "--output", metavar="DIR", type=Path, required=True, help="a new recording, or one to end"
+        "--output",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="folder of the recording; run again to resume",
     )
 
 
@@ -151,15 +159,15 @@ def _add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="POLICY:PARAMETER=VALUE,...@segment=MS,wait=MS,beam=N,attention=VIEW,drafts=false,"
-        "guards=false,commit=UNIT,lag=MS; values divided by / are each a setting; repeatable",
+        "guards=false,commit=UNIT,lag=MS; values separated by / each make a setting; repeatable",
     )
-    parser.add_argument("--settings", metavar="FILE", type=Path, help="more of them, one a line")
+    parser.add_argument("--settings", metavar="FILE", type=Path, help="more settings, one per line")
     parser.add_argument(
         "--output",
         metavar="DIR",
         type=Path,
         required=True,
-        help="a folder in it for each setting; run again to go on",
+        help="where each setting gets a folder; run again to resume",
     )
 
 
@@ -198,19 +206,21 @@ def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "--confidence",
         metavar="RUN",
         type=Path,
-        help="fit the words' confidence instead, on a folder of earvoice evaluate whose words are "
-        "the speaker's language and whose references are transcripts",
+        help="fit word confidence instead, on an output folder of earvoice evaluate with captions "
+        "in the speaker's language and transcripts as references",
     )
     parser.add_argument(
-        "--segment", metavar="MS", type=int, help="of the streams (the model's own)"
+        "--segment", metavar="MS", type=int, help="segment of the streams (the model's own)"
     )
     parser.add_argument(
         "--lag-ms",
         type=float,
         default=2000,
-        help="mean LAAL that the default alpha and f must keep (%(default)s)",
+        help="highest mean LAAL allowed for the default alpha and frames (%(default)s)",
     )
-    parser.add_argument("--output", metavar="DIR", type=Path, help="of recording and replays")
+    parser.add_argument(
+        "--output", metavar="DIR", type=Path, help="where the recording and the replays go"
+    )
 
 
 def _calibrate_confidence(options: argparse.Namespace) -> int:
@@ -274,9 +284,9 @@ def _add_precision_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=_PRECISIONS,
         default=_PRECISIONS,
-        help="to try (%(default)s)",
+        help="formats to try (all)",
     )
-    parser.add_argument("--limit", metavar="N", type=int, help="the first N recordings alone")
+    parser.add_argument("--limit", metavar="N", type=int, help="use only the first N recordings")
 
 
 def _run_precision(options: argparse.Namespace) -> int:
@@ -310,12 +320,12 @@ def _precision_table(results: Sequence[tuple[float, PrecisionTrial]]) -> str:
 
 
 RECORD = Command(
-    _add_record_arguments, _run_record, "keep what the encoder hears in a test set, for replay"
+    _add_record_arguments, _run_record, "record the encoder's output for a test set, for replay"
 )
 REPLAY = Command(
     _add_replay_arguments,
     _run_replay,
-    "run any policies on what was recorded, with the decoder alone",
+    "run any policies on a recording, with the decoder alone",
 )
 CALIBRATE = Command(
     _add_calibrate_arguments,

@@ -382,33 +382,41 @@ _LATENCIES = tuple(name for name in METRICS if name not in ("AP", "overhead"))
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folders", metavar="DIR", nargs="*", type=Path, help="folders with scored logs in or below"
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        type=Path,
+        help="folders to search, recursively, for scored logs",
     )
     parser.add_argument(
         "--sweep",
         metavar="POLICY:KEY=V/V,...@KEY=V/V,...",
         action="append",
         default=[],
-        help="evaluate every combination: parameters of the policy, and segment, wait, lag (ms), "
-        "beam, guards, commit of the stream; edatt:alpha=0.6/0.4/0.2@segment=800",
+        help="evaluate every combination of the policy's parameters and the stream's segment, "
+        "wait, lag (ms), beam, guards and commit; such as edatt:alpha=0.6/0.4/0.2@segment=800",
     )
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="where tables and picture go"
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where the tables and the figure go",
     )
     parser.add_argument(
         "--lines",
         metavar="KEY,...",
         default="",
-        help="choices that make a line of their own (default: one line a policy)",
+        help="draw a line for each value of these keys (default: one line per policy)",
     )
     parser.add_argument(
-        "--latency", choices=_LATENCIES, default="LAAL", help="drawn metric (%(default)s)"
+        "--latency", choices=_LATENCIES, default="LAAL", help="metric to draw (%(default)s)"
     )
     parser.add_argument(
         "--clock",
         choices=get_args(ElapsedClock),
         default="simuleval",
-        help="drawn beside the ideal clock (%(default)s)",
+        help="clock to draw beside the ideal one (%(default)s)",
     )
     parser.add_argument(
         "--at",

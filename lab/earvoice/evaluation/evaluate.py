@@ -154,12 +154,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="where logs and scores go; run again to go on after an interruption",
+        help="where logs and scores go; run again to resume after an interruption",
     )
     parser.add_argument(
         "--record",
         action="store_true",
-        help="keep what encoder and decoder found in DIR/recording, for `earvoice replay`",
+        help="keep the output of encoder and decoder in DIR/recording, for `earvoice replay`",
     )
     add_session_arguments(parser)
 

@@ -170,14 +170,14 @@ def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
         "--resegmenter",
         choices=get_args(Resegmenter),
         default="omnisteval",
-        help="who cuts a long output to the sentences (%(default)s)",
+        help="what cuts long output into reference sentences (%(default)s)",
     )
     parser.add_argument(
         "--words",
         metavar="FILE",
         type=Path,
-        help="JSON lines, a list of {word, start_ms, end_ms} for each recording: when each word "
-        "was spoken",
+        help="when each word was spoken: JSON lines, a list of {word, start_ms, end_ms} for each "
+        "recording",
     )
 
 
@@ -273,7 +273,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "path",
         metavar="PATH",
         type=Path,
-        help="a log, or the folder of one: SimulEval 1.0 or 1.1, OmniSTEval, simulstream, or "
+        help="a log or its folder: SimulEval 1.0 or 1.1, OmniSTEval, simulstream, or "
         "earvoice translate --format jsonl",
     )
     parser.add_argument(
@@ -282,23 +282,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--language",
         metavar="TAG",
-        help="target language, BCP-47: unit, BLEU's tokenizer, and which of those that a log has",
+        help="target language, BCP-47: sets the unit and BLEU's tokenizer, and says which language "
+        "to score if the log has several",
     )
     parser.add_argument(
         "--references",
         metavar="FILE",
         type=Path,
-        help="a line each, for logs without references and for --segmentation",
+        help="references, one per line, for logs without them and for --segmentation",
     )
     parser.add_argument(
         "--compatible-splitting",
         action="store_true",
-        help="count references as SimulEval does: at every single blank; blanks as characters",
+        help="count references as SimulEval does: split words at every single space, and count "
+        "spaces as characters",
     )
     parser.add_argument(
         "--elapsed-clock",
         choices=get_args(ElapsedClock),
-        help="clock of the log's computation-aware times, where the log does not say it",
+        help="clock of the log's computation-aware times, if the log does not say",
     )
     add_long_form_arguments(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="(%(default)s)")
@@ -322,4 +324,4 @@ def _run(options: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-COMMAND = Command(_add_arguments, _run, "tell latency and quality of a log of translations")
+COMMAND = Command(_add_arguments, _run, "print latency and quality of the translations in a log")

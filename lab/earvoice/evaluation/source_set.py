@@ -135,19 +135,19 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
         dest="source_list",
         type=Path,
         metavar="FILE",
-        help="the test set: paths of recordings, a line each",
+        help="the test set: paths of recordings, one per line",
     )
     parser.add_argument(
         "--text",
         action="store_true",
-        help="--source is the source itself, a sentence a line, for a model that reads words; "
-        "latency is then told in words too",
+        help="--source is the source text itself, one sentence per line, for a model that reads "
+        "words; latency is then also given in words",
     )
     parser.add_argument(
         "--target",
         type=Path,
         metavar="FILE",
-        help="references, a line for each recording (for each sentence with --segmentation)",
+        help="references, one line per recording (per sentence with --segmentation)",
     )
     add_long_form_arguments(parser)
     parser.add_argument(
@@ -156,11 +156,14 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="send at real time and measure the wall clock (default: at full speed, every segment "
-        "decided, computation as the services measure it)",
+        help="send in real time and measure the wall clock (default: send at full speed, decide "
+        "every segment, and take computation as the services measure it)",
     )
     parser.add_argument(
-        "--streams", type=int, metavar="N", help=f"recordings at once ({_STREAMS}; 1 with --live)"
+        "--streams",
+        type=int,
+        metavar="N",
+        help=f"recordings sent at once ({_STREAMS}; 1 with --live)",
     )
 
 

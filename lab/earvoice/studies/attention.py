@@ -297,20 +297,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         metavar="SETTING",
         action="append",
         default=[],
-        help="of `earvoice replay`; its headroom is in the table; may be given often",
+        help="a setting of `earvoice replay`; the table shows its headroom; repeatable",
     )
     parser.add_argument(
         "--segment",
         metavar="MS",
         type=int,
         default=800,
-        help="of the oracle and the pictures (%(default)s)",
+        help="segment of the oracle and the pictures (%(default)s)",
     )
     parser.add_argument(
-        "--pictures", metavar="N", type=int, default=1, help="of the first N inputs (%(default)s)"
+        "--pictures", metavar="N", type=int, default=1, help="draw the first N inputs (%(default)s)"
     )
     parser.add_argument(
-        "--output", metavar="DIR", type=Path, required=True, help="run again to go on"
+        "--output",
+        metavar="DIR",
+        type=Path,
+        required=True,
+        help="where tables and pictures go; run again to resume",
     )
     options = parser.parse_args(arguments)
     check_segment_ms(options.segment)

@@ -526,7 +526,7 @@ CLAIMS = (
     Claim(
         "Over-generation makes AL negative; LAAL is never below AL.",
         "Papi 2022, Polák 2022",
-        "LAAL ≥ AL without exception; AL below 0 occurs, mostly where output is too long",
+        "LAAL ≥ AL without exception; AL is sometimes below 0, mostly where the output is too long",
         judge_over_generation,
     ),
     Claim(
@@ -542,7 +542,7 @@ CLAIMS = (
     Claim(
         "EDAtt is above LA-2 at equal AL, with 30 % less overhead.",
         "Papi 2023",
-        f"{_HIGHER}; half of the 30 % or more is saved",
+        f"{_HIGHER}; at least half of the 30 % is saved",
         judge_agreement,
     ),
     Claim(
@@ -554,7 +554,7 @@ CLAIMS = (
     Claim(
         "A larger lambda moves the curve to the right and brings no quality.",
         "Papi 2023",
-        "50 ms or more later at the same alphas; the interval is below 1 point",
+        "50 ms or more later at the same alphas; the quality interval is below 1 point",
         judge_lambda,
     ),
     Claim(
@@ -567,7 +567,7 @@ CLAIMS = (
     Claim(
         "Fixed detection is better at low latency, adaptive at high.",
         "Papi 2022",
-        f"in the lower and the upper half of the common LAAL: {_HIGHER}",
+        f"in the lower and the upper half of the common LAAL range: {_HIGHER}",
         _gains(
             ("wait-k, fixed", "wait-k, adaptive", "LAAL", "ideal", (0.0, 0.5)),
             ("wait-k, adaptive", "wait-k, fixed", "LAAL", "ideal", (0.5, 1.0)),
@@ -576,7 +576,7 @@ CLAIMS = (
     Claim(
         "At high latency online reaches offline.",
         "Polák 2022, Papi 2023",
-        "the interval is at most 0.5 points below offline",
+        "the interval reaches at most 0.5 points below offline",
         judge_ceiling,
     ),
     Claim(

@@ -112,9 +112,13 @@ def differences_ms(
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m earvoice.studies.word_times")
     parser.add_argument("--model", type=Path, required=True, help="folder of a checkpoint")
-    parser.add_argument("--source", type=Path, required=True, help="a recording's path a line")
-    parser.add_argument("--transcripts", type=Path, required=True, help="its words a line")
-    parser.add_argument("--output", type=Path, help="where the words go (JSON lines)")
+    parser.add_argument(
+        "--source", type=Path, required=True, help="paths of recordings, one per line"
+    )
+    parser.add_argument(
+        "--transcripts", type=Path, required=True, help="their transcripts, one per line"
+    )
+    parser.add_argument("--output", type=Path, help="where the word times go (JSON lines)")
     parser.add_argument("--known", type=Path, help="true times to compare with (JSON lines)")
     options = parser.parse_args()
     torch.set_num_threads(1)

@@ -95,7 +95,7 @@ def test_help_describes_every_command_in_its_own_words(capsys):
         main(["--help"])
     told = " ".join(capsys.readouterr().out.split())
     assert "added by" not in told
-    assert "score tell latency and quality of a log" in told
+    assert "score print latency and quality of the translations in a log" in told
 
 
 def test_help_tells_the_exit_statuses(capsys):

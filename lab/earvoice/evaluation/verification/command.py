@@ -22,11 +22,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     subparsers = parser.add_subparsers(metavar="WHAT", required=True)
     _add_model_arguments(subparsers.add_parser("model", help="a checkpoint, tensor by tensor"))
     policy = subparsers.add_parser("policy", help="recorded decisions, through our policy objects")
-    policy.add_argument("cases", metavar="CASES.json", type=Path, help="what was shown and decided")
-    policy.add_argument("attention", metavar="ATTENTION.npz", type=Path, help="attention by case")
+    policy.add_argument(
+        "cases", metavar="CASES.json", type=Path, help="recorded inputs and decisions"
+    )
+    policy.add_argument(
+        "attention", metavar="ATTENTION.npz", type=Path, help="attention of each case"
+    )
     policy.set_defaults(verify=_verify_policy)
     run = subparsers.add_parser("run", help="a recorded run, through the three services")
-    run.add_argument("run", metavar="RUN.json.gz", type=Path, help="what an agent did")
+    run.add_argument("run", metavar="RUN.json.gz", type=Path, help="recorded run of an agent")
     run.add_argument(
         "--model",
         metavar="DIR",
@@ -43,17 +47,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_model_arguments(model: argparse.ArgumentParser) -> None:
-    model.add_argument("checkpoint", metavar="CHECKPOINT_DIR", type=Path, help="or its .pt file")
-    model.add_argument("forward", metavar="FORWARD.npz", type=Path, help="what was computed of it")
+    model.add_argument(
+        "checkpoint", metavar="CHECKPOINT_DIR", type=Path, help="checkpoint, or its .pt file"
+    )
+    model.add_argument(
+        "forward", metavar="FORWARD.npz", type=Path, help="tensors computed with the checkpoint"
+    )
     model.add_argument(
         "--features",
         metavar="FEATURES.npz",
         type=Path,
-        help="what it was computed from (feats.npz beside it); checked themselves where "
-        "wav_fbank.npz stands beside them",
+        help="features that FORWARD.npz was computed from (feats.npz beside it); they are checked "
+        "too if wav_fbank.npz is beside them",
     )
     model.add_argument(
-        "--strategy", metavar="NAME", help="one CTC compression, such as avg (all in the file)"
+        "--strategy",
+        metavar="NAME",
+        help="check only this CTC compression, such as avg (all in the file)",
     )
     model.set_defaults(verify=_verify_model)
 
