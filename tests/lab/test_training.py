@@ -407,6 +407,18 @@ def test_greedy_writes_what_the_whole_pass_says() -> None:
         assert len(scores[row]) == len(tokens) + (len(tokens) < 12)
 
 
+def test_greedy_ends_with_the_decoders_positions() -> None:
+    """A decoder that finds no end, as after minutes of training, writes what it has room for."""
+    torch.manual_seed(3)
+    plain = config()
+    shape = dataclasses.replace(plain.decoder, max_tokens=16)
+    decoder = TransformerDecoder(dataclasses.replace(plain, decoder=shape)).eval()
+    memory, lengths = torch.randn(1, 9, WIDTH), torch.tensor([9])
+    no_end = torch.arange(decoder.embed_tokens.num_embeddings) != EOS
+    texts, _ = greedy(decoder, memory, lengths, [(EOS, 5)], EOS, 150, no_end)
+    assert len(texts[0]) == 16 - 2 + 1
+
+
 def test_merges_follow_their_ranks() -> None:
     """Byte-pair encoding: the pair of the lowest rank first, whatever stands further left."""
     ranks = {"he": 0, "▁t": 1, "the": 2, "▁the": 3, "er": 4}
