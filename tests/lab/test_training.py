@@ -416,7 +416,7 @@ def test_greedy_ends_with_the_decoders_positions() -> None:
     memory, lengths = torch.randn(1, 9, WIDTH), torch.tensor([9])
     no_end = torch.arange(decoder.embed_tokens.num_embeddings) != EOS
     texts, _ = greedy(decoder, memory, lengths, [(EOS, 5)], EOS, 150, no_end)
-    assert len(texts[0]) == 16 - 2 + 1
+    assert len(texts[0]) == shape.max_new_tokens == 16 - 2
 
 
 def test_merges_follow_their_ranks() -> None:

@@ -59,7 +59,7 @@ def summary_of(entry: EntryPoint) -> str:
                 ):
                     return summary
     except (ImportError, OSError, SyntaxError):
-        pass
+        pass  # Help must work all the same: `load_command` says what is wrong with the command.
     return f"added by {entry.module}"
 
 

@@ -154,8 +154,8 @@ def _is_adopted(kept: dict[str, Any]) -> bool:
 def between(
     first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], share: float
 ) -> dict[str, torch.Tensor]:
-    """Interpolate weights: 0 gives the first, 1 the second (Wortsman 2022)."""
-    return {name: torch.lerp(first[name], second[name], share) for name in first}
+    """Interpolate the second's weights: 0 gives the first's, 1 its own (Wortsman 2022)."""
+    return {name: torch.lerp(first[name], second[name], share) for name in second}
 
 
 def english_decoder(
@@ -176,9 +176,9 @@ def english_decoder(
     kept = torch.load(run / ENGLISH_FILE, weights_only=True)
     state = kept["average"]
     if not _is_adopted(kept):
-        for name, pretrained in first_decoder(config, target).state_dict().items():
-            if not is_shared(name):
-                state[name] = torch.lerp(state[name], pretrained, PRETRAINED_SHARE)
+        pretrained = first_decoder(config, target).state_dict()
+        own = {name: pretrained[name] for name in pretrained if not is_shared(name)}
+        state |= between(state, own, PRETRAINED_SHARE)
     if attuned_share and (run / ATTUNED_FILE).exists():
         attuned = torch.load(run / ATTUNED_FILE, weights_only=True)["average"]
         state = between(state, attuned, attuned_share)

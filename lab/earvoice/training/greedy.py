@@ -31,7 +31,7 @@ def greedy(
         lengths: [B] int64 number of states of each.
         prompts: the first tokens of each hypothesis, equally many, of one language.
         end: the token that ends a hypothesis.
-        most_tokens: longer hypotheses are cut, as are those for which the decoder has no positions.
+        most_tokens: longer hypotheses are cut, also at the decoder's own limit if that is lower.
         allowed: [V] bool, tokens that may be written.
 
     Returns:
@@ -48,10 +48,7 @@ def greedy(
     texts: list[list[int]] = [[] for _ in range(batch)]
     scores: list[list[float]] = [[] for _ in range(batch)]
     over = torch.zeros(batch, dtype=torch.bool)
-    shape = decoder.config.decoder
-    if shape.positions == "learned":
-        most_tokens = min(most_tokens, shape.max_tokens - tokens.shape[1] + 1)
-    for _ in range(most_tokens):
+    for _ in range(min(most_tokens, decoder.config.decoder.max_new_tokens or most_tokens)):
         count = tokens.shape[1]
         rows = decoder.positions_up_to(position + count)[position:]
         hidden = decoder.embed(tokens, rows)
