@@ -32,6 +32,8 @@ from earvoice.runtime.audio_format import WORDS, AudioFormat, SoundEncoding
 
 STANDARD_INPUT = "-"
 _HEAD_BYTES = 4096
+_JUDGED_BYTES = 1445
+"""The longest frame of MP3 and the next one's header; 45 ms of raw audio."""
 CHANNEL_CHECK_MS = 2000
 CHANNEL_LIKENESS = 0.4
 AUDIBLE = 20
@@ -40,6 +42,9 @@ SPEED_CHECK_S = 5.0
 HIGHEST_SPEED = 1.5
 _CONTAINERS = (
     (b"RIFF", 0, "WAV"),
+    (b"RF64", 0, "RF64"),
+    (b"riff\x2e\x91\xcf\x11", 0, "W64"),
+    (b".snd", 0, "AU"),
     (b"fLaC", 0, "FLAC"),
     (b"OggS", 0, "Ogg"),
     (b"ID3", 0, "MP3"),
@@ -50,6 +55,7 @@ _CONTAINERS = (
     (b"FLV\x01", 0, "FLV"),
 )
 _TS_SYNC, _TS_PACKET_BYTES, _TS_PACKETS = 0x47, 188, 4
+_ADTS_BEGINS = (b"\xff\xf0", b"\xff\xf1", b"\xff\xf8", b"\xff\xf9")
 _MP3_SYNC_AND_LAYER = (0x7FF, 1)
 _MPEG_2_5, _MPEG_2, _MPEG_1 = 0, 2, 3
 _MPEG_1_RATES_HZ = (44_100, 48_000, 32_000)
@@ -82,7 +88,7 @@ class AudioInput:
 
 @contextmanager
 def open_recording(path: Path, speed: Speed) -> Iterator[AudioInput]:
-    """Open a recording; formats that libsndfile does not know are read by the installed ffmpeg."""
+    """Open a recording; what libsndfile does not read is read by the installed ffmpeg."""
     # Only recordings need the libraries of the extra "cli".
     from earvoice.client.audio_file import AudioFile, UnknownFormatError  # noqa: PLC0415
 
@@ -124,8 +130,12 @@ def read_standard_input(
 
     async def chunks(chunk_ms: int) -> AsyncIterator[bytes]:
         blocks = stream.blocks(audio.chunk_bytes(chunk_ms))
-        head = await anext(blocks, b"")
-        kind = container_of(head)
+        head = b""
+        # A writer may give a container's first bytes one by one.
+        while (kind := container_of(head)) is None and len(head) < _JUDGED_BYTES:
+            if not (block := await anext(blocks, b"")):
+                break
+            head += block
         everything = _after(head, blocks)
         if kind is None:
             async for chunk in check_channels(whole_frames(everything, audio), audio, tell):
@@ -166,7 +176,7 @@ def open_text(source: str) -> AudioInput:
     """Return the words of a text: a file's all at once, those of standard input as they come."""
     if source != STANDARD_INPUT:
         try:
-            text = Path(source).read_text(encoding="utf8")
+            text = Path(source).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise AudioSourceError(f"{source} cannot be read as text: {error}") from error
         words = write_words(text)
@@ -238,7 +248,16 @@ def container_of(head: bytes) -> str | None:
     places = range(0, _TS_PACKETS * _TS_PACKET_BYTES, _TS_PACKET_BYTES)
     if len(head) > places[-1] and all(head[place] == _TS_SYNC for place in places):
         return "MPEG-TS"
+    if _is_adts(head):
+        return "AAC"
     return "MP3" if _is_mp3(head) else None
+
+
+def _is_adts(head: bytes) -> bool:
+    """Look for two frames of AAC with the same fixed header."""
+    frame_bytes = int.from_bytes(head[3:6], "big") >> 5 & 0x1FFF
+    next_header = head[frame_bytes : frame_bytes + 3]
+    return head[:2] in _ADTS_BEGINS and frame_bytes > 0 and next_header == head[:3]
 
 
 def _is_mp3(head: bytes) -> bool:

@@ -125,7 +125,11 @@ def _run(arguments: Sequence[str]) -> int:
         raise CommandError("no command was given")
     if sys.stdout is None:
         raise CommandError("standard output is closed: nothing could be told", ExitCode.OUTPUT)
-    status = command.run(options)
+    try:
+        status = command.run(options)
+    except UnicodeEncodeError as error:
+        # An argument's other bytes become letters that only a file's name may have.
+        raise CommandError(f"{error.object[:99]!r} is no UTF-8") from error
     sys.stdout.flush()
     return status
 
@@ -172,6 +176,5 @@ def _explain(error: TranslationError) -> str:
 
 
 def _fail(message: str, status: int) -> int:
-    if sys.stderr is not None:
-        print(f"earvoice: {message}", file=sys.stderr, flush=True)
+    print(f"earvoice: {message}", file=sys.stderr, flush=True)
     return int(status)

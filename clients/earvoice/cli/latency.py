@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     for path in options.files:
         try:
             store.take(read_span_file(path))
-        except SpanError as error:
+        except (SpanError, OSError) as error:
             raise CommandError(str(error), ExitCode.INPUT) from error
     if not store.span_count:
         raise CommandError("no span of a session or of a segment in these files", ExitCode.INPUT)

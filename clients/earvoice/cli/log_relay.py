@@ -58,8 +58,7 @@ class ServiceLogs:
     def __init__(self, *, shown: bool = False, folder: Path | None = None) -> None:
         self._shown = shown
         self._folder = folder
-        # If standard error was closed, another file may have its descriptor by now.
-        self._console = LogSink(sys.stderr.fileno()) if sys.stderr is not None else None
+        self._console = LogSink(sys.stderr.fileno())
         self._files: dict[int, LogSink] = {}
 
     def relay(self, name: str) -> LogRelay:
@@ -72,13 +71,11 @@ class ServiceLogs:
         return LogRelay("", self._files[descriptor])
 
     def tell(self, message: str) -> None:
-        if self._console is not None:
-            self._console.write(f"earvoice: {message}")
+        self._console.write(f"earvoice: {message}")
 
     def close(self) -> None:
         """Write what is left, as far as that is possible at once."""
-        if self._console is not None:
-            self._console.close()
+        self._console.close()
         for sink in self._files.values():
             # The descriptor stays open for a write that hangs; it closes with this process.
             sink.close()

@@ -129,7 +129,7 @@ async def _translate_all(options: argparse.Namespace, interruption: Interruption
         sessions = await _share(client, targets)
         for source in options.sources:
             # On one terminal the words themselves show the progress.
-            visible = bool(sys.stderr and sys.stderr.isatty()) and not sys.stdout.isatty()
+            visible = sys.stderr.isatty() and not sys.stdout.isatty()
             width = shutil.get_terminal_size().columns if visible else 0
             progress = Progress(sys.stderr, Path(source).name, width)
             with closing(progress), open_input(source, options, progress.say) as audio:

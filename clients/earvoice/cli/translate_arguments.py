@@ -225,6 +225,7 @@ def _read_history(text: str | None) -> HistorySelection | None:
         return None
     if text == "sentence":
         return HistorySelection()
-    if not text.isdecimal():
-        raise CommandError(f"--history = {text!r} is not allowed; allowed: 1 to 200, sentence")
-    return HistorySelection(int(text))
+    try:
+        return HistorySelection(number_from(1, 200, int)(text))
+    except argparse.ArgumentTypeError as error:
+        raise CommandError(f"--history = {error}, sentence") from error

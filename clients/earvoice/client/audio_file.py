@@ -6,6 +6,7 @@ others as FLOAT32; more channels are mixed to one, other rates are resampled to 
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -26,10 +27,15 @@ except ImportError as error:
 RESAMPLED_RATE_HZ = 16_000
 # libsndfile's codes: unrecognised format, unsupported encoding.
 _UNKNOWN_FORMAT_CODES = (1, 4)
+_UNKNOWN_FRAMES = 2**63 - 1
+"""Its SF_COUNT_MAX, of FLAC that was written into a pipe."""
+_EMPTY_BYTES = 4096
+"""A recording without frames that is longer than this was not closed by its recorder."""
+_OGG_STREAM_BEGIN = b"OggS\0\x02"
 
 
 class UnknownFormatError(AudioSourceError):
-    """A file that libsndfile does not know; ffmpeg may."""
+    """A file that libsndfile does not know, or would not read to its end; ffmpeg may."""
 
 
 class AudioFile:
@@ -37,7 +43,11 @@ class AudioFile:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            fault = "is a folder; allowed: a recording" if path.is_dir() else "no such file"
+            fault = "no such file"
+            if path.is_dir():
+                fault = "is a folder; allowed: a recording"
+            elif path.exists():
+                fault = "is no regular file; `earvoice translate -` reads pipes"
             raise AudioSourceError(f"{path}: {fault}")
         try:
             self._file = soundfile.SoundFile(path)
@@ -45,6 +55,9 @@ class AudioFile:
             unknown = getattr(error, "code", None) in _UNKNOWN_FORMAT_CODES
             kind = UnknownFormatError if unknown else AudioSourceError
             raise kind(f"{path} cannot be read as a recording: {error}") from error
+        if cause := _why_cut_short(self._file, path):
+            self.close()
+            raise UnknownFormatError(f"{path} cannot be read as a recording: {cause}")
         self._path = path
         self.recorded_rate_hz: int = self._file.samplerate
         self.recorded_channels: int = self._file.channels
@@ -102,3 +115,16 @@ class AudioFile:
         return soxr.ResampleStream(
             self.recorded_rate_hz, RESAMPLED_RATE_HZ, self.audio.channel_count, dtype="float32"
         )
+
+
+def _why_cut_short(file: soundfile.SoundFile, path: Path) -> str | None:
+    """Say why libsndfile would not read a recording to its end; None if it would."""
+    if file.frames == _UNKNOWN_FRAMES:
+        return "it does not say how long it is"
+    if not file.frames and path.stat().st_size > _EMPTY_BYTES:
+        return "its header says that it is empty"
+    if file.format == "OGG":
+        with path.open("rb") as ogg, mmap.mmap(ogg.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+            if pages.find(_OGG_STREAM_BEGIN, 1) > 0:
+                return "it holds several streams"
+    return None

@@ -117,8 +117,11 @@ class CaptionWriter:
             start_ms = max(self._shown_until_ms, round(not_understood.start_ms))
             shown_ms = max(SHORTEST_MS, min(LONGEST_MS, round(not_understood.end_ms) - start_ms))
             self._shown_until_ms = start_ms + shown_ms
-            lines = textwrap.wrap(self._marks.not_understood, self._line_columns)[:LINE_LIMIT]
-            cues.append(Cue(start_ms, self._shown_until_ms, tuple(lines)))
+            width = self._line_columns
+            wrapped = textwrap.wrap(self._marks.not_understood, width)
+            # Which counts letters: wide ones take more lines.
+            lines = [part for line in wrapped for part in cut_to_lines(line, width)]
+            cues.append(Cue(start_ms, self._shown_until_ms, tuple(lines[:LINE_LIMIT])))
         return cues
 
     def _append(self, text: str, word: CommittedWord, *, starts_word: bool) -> None:

@@ -51,7 +51,8 @@ async def words_as_they_come(blocks: AsyncIterable[bytes]) -> AsyncIterator[byte
 
 def _words_of(text: bytes) -> bytes:
     try:
-        return write_words(text.decode())
+        # Some editors begin a text with a byte order mark.
+        return write_words(text.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise AudioSourceError(f"the text is no UTF-8: {error}") from error
 

@@ -86,18 +86,18 @@ def read_span_file(path: Path) -> Iterator[Span]:
 
     A line that a service is still writing ends without a line break; it is left for next time.
     """
-    with path.open(encoding="utf8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.strip() or not line.endswith("\n"):
+            if not line.strip() or not line.endswith(b"\n"):
                 continue
             try:
                 yield from spans_of_line(line)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 problem = f"no OTLP/JSON of spans: {type(error).__name__} {error}"
                 raise SpanError(f"{path}:{number}", problem) from error
 
 
-def spans_of_line(line: str) -> Iterator[Span]:
+def spans_of_line(line: str | bytes) -> Iterator[Span]:
     return spans_of(json.loads(line))
 
 

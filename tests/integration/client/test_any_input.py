@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from contextlib import aclosing, contextmanager
+from fcntl import ioctl
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -36,9 +39,10 @@ KINDS = {
 }
 
 
-def ffmpeg(*arguments) -> None:
+def ffmpeg(*arguments) -> bytes:
+    """Return what it writes into a pipe."""
     command = [program("ffmpeg"), "-nostdin", "-v", "error", *map(str, arguments)]
-    subprocess.run(command, check=True)
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
 
 
 @pytest.fixture
@@ -103,6 +107,28 @@ async def test_the_sound_of_a_file_is_translated(make_recording, kind):
     assert (config.sample_rate_hertz, config.audio_channel_count) == (16_000, 1)
 
 
+@pytest.mark.parametrize("kind", ["flac", "wav", "ogg"])
+async def test_what_a_file_does_not_say_of_its_length_is_heard(tmp_path, kind):
+    """FLAC from a pipe, WAV of a recorder that was killed, Ogg of a radio that named its tracks."""
+    path = tmp_path / f"tone.{kind}"
+    if kind == "flac":
+        path.write_bytes(ffmpeg(*TONE, "-f", "flac", "-"))
+    elif kind == "wav":
+        ffmpeg(*TONE, "-bitexact", path)
+        content = path.read_bytes()
+        path.write_bytes(content[:40] + struct.pack("<I", 0) + content[44:])
+    else:
+        tracks = []
+        for begin in range(SECONDS):
+            part = tmp_path / f"{begin}.ogg"
+            ffmpeg("-ss", begin, "-t", 1, *TONE, "-c:a", "libvorbis", part)
+            tracks.append(part.read_bytes())
+        path.write_bytes(b"".join(tracks))
+    status, _, service = await translate(path)
+    assert status == 0
+    assert_tone(service)
+
+
 async def test_it_is_sent_as_if_spoken_now_where_that_is_asked_for(make_recording):
     """Short messages, as from a microphone."""
     status, _, service = await translate(make_recording("m4a"), "--realtime")
@@ -125,6 +151,36 @@ async def test_standard_input_may_be_a_recording(make_recording, tmp_path, kind,
     else:
         with path.open("rb") as file:
             status, errors, service = await translate("-", file=file)
+    assert (status, errors) == (0, "")
+    assert_tone(service)
+
+
+@pytest.mark.parametrize("kind", ["adts", "au", "w64"])
+async def test_a_pipe_may_hold_what_few_use(tmp_path, kind):
+    """It was taken for raw audio: noise."""
+    ffmpeg(*TONE, "-f", kind, tmp_path / "tone")
+    status, errors, service = await translate("-", content=(tmp_path / "tone").read_bytes())
+    assert (status, errors) == (0, "")
+    assert_tone(service)
+
+
+@pytest.mark.parametrize(("kind", "first_bytes"), [("wav", 2), ("ts", 376)])
+async def test_a_container_may_come_in_pieces(tmp_path, kind, first_bytes):
+    """The first alone does not tell what it is."""
+    path = tmp_path / f"tone.{kind}"
+    ffmpeg(*TONE, path)
+    content = path.read_bytes()
+    reading, writing = os.pipe()
+
+    async def write():
+        with os.fdopen(writing, "wb", buffering=0) as pipe:
+            pipe.write(content[:first_bytes])
+            while any(ioctl(pipe, termios.FIONREAD, bytes(4))):  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(pipe.write, content[first_bytes:])
+
+    with os.fdopen(reading) as pipe:
+        (status, errors, service), _ = await asyncio.gather(translate("-", file=pipe), write())
     assert (status, errors) == (0, "")
     assert_tone(service)
 

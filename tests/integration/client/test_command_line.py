@@ -44,6 +44,8 @@ ITEM_FIELDS = [
         (["--start-timeout-s", "-1"], "'-1' is not allowed; allowed: 0.1 to 86400"),
         ([""], "FILE = '' is not allowed"),
         (["."], "is a folder; allowed: a recording"),
+        (["--server", "h:1", "--to", "d\udcff"], r"'d\udcff' is no UTF-8"),
+        (["--server", "\udcff:1"], r"'\udcff:1' is no UTF-8"),
     ],
 )
 async def test_a_bad_argument_is_told_before_anything_starts(recording, arguments, fault):
@@ -341,6 +343,18 @@ async def test_closed_streams_are_told(closed, status, words):
         True,
         False,
     )
+
+
+@pytest.mark.parametrize("words", [[" Tag"], []])
+async def test_nobody_has_to_read_what_is_told(recording, words):
+    """With a closed standard error the words still come, and nothing else among them."""
+    command = f"exec {sys.executable} -m earvoice.cli translate {recording} --server $0 2>&-"
+    async with serve(ScriptedService(words)) as address:
+        process = await asyncio.create_subprocess_exec(
+            "sh", "-c", command, address, stdout=subprocess.PIPE
+        )
+        output, _ = await process.communicate()
+    assert (process.returncode, output) == (0, b"Tag\n" if words else b"")
 
 
 @pytest.mark.parametrize("command", ["translate", "presets"])

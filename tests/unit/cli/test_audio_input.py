@@ -12,13 +12,19 @@ from earvoice.cli.audio_input import (
     check_channels,
     check_speed,
     container_of,
+    open_text,
     sounds_like_two_channels,
 )
 from earvoice.client.audio import send_fast
+from earvoice.encoder.text import read_words
 from earvoice.runtime.audio_format import AudioFormat
 
 RNG = np.random.default_rng(7)
 SPEECH = np.convolve(RNG.normal(0, 3000, 64_000), np.ones(8) / 8, "same").astype("<i2")
+
+
+# 23 bytes of AAC-LC at 44.1 kHz in one channel.
+ADTS_FRAME = b"\xff\xf1\x50\x40\x02\xff\xfc" + bytes(16)
 
 
 def encoded(kind: str, rate_hz: int = 16_000) -> bytes:
@@ -35,6 +41,12 @@ def encoded(kind: str, rate_hz: int = 16_000) -> bytes:
         (encoded("OGG"), "Ogg"),
         (encoded("MP3"), "MP3"),
         (encoded("AIFF"), "AIFF"),
+        (encoded("AU"), "AU"),
+        (encoded("W64"), "W64"),
+        (encoded("RF64"), "RF64"),
+        (ADTS_FRAME * 2, "AAC"),
+        (ADTS_FRAME, None),
+        (b"\xff\xf1" * 2000, None),
         (b"\0\0\0\x20ftypM4A \0\0\0\0", "MP4"),
         (b"\x1aE\xdf\xa3\x01\0\0\0", "Matroska or WebM"),
         (b"FLV\x01\x05", "FLV"),
@@ -55,6 +67,14 @@ def test_a_container_is_known_by_its_first_bytes(content, kind):
 def test_mp3_of_any_rate_is_known(rate_hz):
     """All three versions of MPEG audio."""
     assert container_of(encoded("MP3", rate_hz)[:2560]) == "MP3"
+
+
+async def test_a_text_may_begin_with_a_byte_order_mark(tmp_path):
+    """As editors on Windows write it."""
+    path = tmp_path / "talk.txt"
+    path.write_text("Guten Tag", encoding="utf-8-sig")
+    words = b"".join([chunk async for chunk in open_text(str(path)).chunks()])
+    assert read_words(words) == ["Guten", "Tag"]
 
 
 def test_two_channels_are_told_from_one():

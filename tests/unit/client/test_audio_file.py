@@ -1,10 +1,12 @@
 """Recordings of every kind."""
 
+import os
+
 import numpy as np
 import pytest
 import soundfile
 
-from earvoice.client.audio_file import AudioFile
+from earvoice.client.audio_file import AudioFile, UnknownFormatError
 from earvoice.client.errors import AudioSourceError
 from earvoice.runtime.audio_format import AudioFormat
 
@@ -78,7 +80,36 @@ def test_what_is_no_recording_is_told(tmp_path):
     """The message names the file."""
     with pytest.raises(AudioSourceError, match=r"none\.wav: no such file"):
         AudioFile(tmp_path / "none.wav")
+    os.mkfifo(tmp_path / "pipe.wav")
+    with pytest.raises(AudioSourceError, match=r"pipe\.wav: is no regular file; .* reads pipes"):
+        AudioFile(tmp_path / "pipe.wav")
     path = tmp_path / "text.wav"
     path.write_text("hello")
     with pytest.raises(AudioSourceError, match=r"text\.wav cannot be read as a recording"):
+        AudioFile(path)
+
+
+def of_unknown_length(flac):
+    """As an encoder leaves it that cannot go back to the header: 36 bits are 0."""
+    return flac[:21] + bytes([flac[21] & 0xF0]) + bytes(4) + flac[26:]
+
+
+def of_a_killed_recorder(wav):
+    return wav[:40] + bytes(4) + wav[44:]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "subtype", "words"),
+    [
+        ("a.flac", of_unknown_length, "PCM_16", "does not say how long it is"),
+        ("a.wav", of_a_killed_recorder, "PCM_16", "its header says that it is empty"),
+        ("a.ogg", lambda ogg: ogg + ogg, "VORBIS", "holds several streams"),
+    ],
+)
+def test_what_would_be_cut_short_is_left_to_others(tmp_path, name, change, subtype, words):
+    """Without a word, libsndfile would lose the end of it, or all."""
+    path = write(tmp_path, 16_000, 1, name=name, subtype=subtype)
+    AudioFile(path).close()
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(UnknownFormatError, match=words):
         AudioFile(path)

@@ -248,6 +248,14 @@ def test_what_was_not_understood_has_a_cue_of_its_own():
     assert CaptionWriter().end_utterance(NotUnderstood(0.0, 9.0)) == []
 
 
+def test_not_understood_in_wide_letters_fits_the_lines():
+    """Each takes two columns; what a cue cannot hold is left out."""
+    for count, lines in ((30, ("聞" * 21, "聞" * 9)), (60, ("聞" * 21, "聞" * 21))):
+        writer = CaptionWriter(marks=CaptionMarks(not_understood="聞" * count))
+        (cue,) = writer.end_utterance(NotUnderstood(0.0, 2000.0))
+        assert cue.lines == lines
+
+
 def test_a_word_of_any_length_takes_work_in_proportion():
     """Twice the letters, twice the calls; what cannot be a word comes from a model all the same."""
 

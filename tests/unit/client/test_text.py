@@ -42,6 +42,14 @@ async def test_words_leave_when_a_blank_shows_their_end():
 
 
 @pytest.mark.asyncio
+async def test_a_byte_order_mark_is_no_letter():
+    """Even if it is cut."""
+    blocks = [b"\xef\xbb", b"\xbfdie kleine Zo\xc3\xab"]
+    came = [read_words(each) async for each in words_as_they_come(send_fast(blocks))]
+    assert came == [["die", "kleine"], ["Zoë"]]
+
+
+@pytest.mark.asyncio
 async def test_what_is_no_text_is_told():
     """Sound on standard input is not UTF-8 for long."""
     with pytest.raises(AudioSourceError, match="the text is no UTF-8"):

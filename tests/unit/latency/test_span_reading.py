@@ -79,6 +79,8 @@ def test_lines_of_other_signals_are_passed_over(tmp_path):
     [
         "[]",
         "no json",
+        "\udcff",
+        "[" * 100_000,
         '"text"',
         '{"resourceSpans": [{"scopeSpans": [{"spans": [{"name": "x"}]}]}]}',
     ],
@@ -86,7 +88,11 @@ def test_lines_of_other_signals_are_passed_over(tmp_path):
 def test_a_broken_line_is_named(tmp_path, broken):
     """File, line and what is wrong."""
     path = tmp_path / "spans.jsonl"
-    path.write_text(f"{line([span('encode', TRACE, 1.0)])}\n{broken}\n", encoding="utf8")
+    path.write_text(
+        f"{line([span('encode', TRACE, 1.0)])}\n{broken}\n",
+        encoding="utf8",
+        errors="surrogateescape",
+    )
     with pytest.raises(SpanError, match=r"spans\.jsonl:2: no OTLP/JSON of spans"):
         list(read_span_file(path))
 
