@@ -24,9 +24,10 @@ TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRE
 LAB := OMP_NUM_THREADS=1 $(BIN)
 STUDY := $(LAB)/python -m earvoice.studies.results
 SERVED = EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL))
-# A folder for each model, or its logs would be taken for those of another.
-MODEL_HASH = $(shell sha256sum $(MODEL)/model.safetensors | cut -c-12)
-RESULTS = $(WORK)/results/$(shell cat $(MODEL)/config.json $(MODEL)/model.safetensors | sha256sum | cut -c-12)
+# A folder for each model, or its logs would be taken for those of another: calibrating makes another model.
+# A recipe is expanded before its first line runs, so what it calibrates keeps one folder.
+MODEL_HASH = $(shell cat $(MODEL)/config.json $(MODEL)/model.safetensors | sha256sum | cut -c-12)
+RESULTS = $(WORK)/results/$(MODEL_HASH)
 HELD_OUT := $(WORK)/held-out
 # `make results`: inputs of each set at most. Both sets take an hour of one core, and so do the systems.
 SYNTHETIC_COUNT ?= 70

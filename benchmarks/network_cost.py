@@ -62,6 +62,14 @@ Policy = Literal["edatt", "la2", "la2 without drafts"]
 POLICIES: tuple[Policy, ...] = ("edatt", "la2", "la2 without drafts")
 
 
+def start_of(config: ModelConfig) -> tuple[int, ...]:
+    """The start token, and that of the language with layers of its own where there is one.
+
+    Any other token would begin a translation, which first writes the text that it translates.
+    """
+    return (START, *config.decoder.own_layers[:1])
+
+
 def best_ms(compute: Callable[[], object], rounds: int) -> float:
     """The shortest of some rounds, after one that does not count, in milliseconds.
 
@@ -221,7 +229,7 @@ class SimultaneousRun:
         return best_s
 
     def _opening(self, block: StateBlock, segment: Segment) -> Prompt:
-        forced = (START, *range(5, 5 + segment.prefix))
+        forced = (*start_of(self._network.config), *range(5, 5 + segment.prefix))
         layer = self._network.config.policy_defaults.attention_layer
         opening = Prompt(forced, (), layer, forbid_end=True)
         run, progress = self._strategy.begin(block, opening)
@@ -291,7 +299,8 @@ class NetworkCost:
 
     def _decoder_facts(self) -> dict[str, float]:
         layer = self._network.config.policy_defaults.attention_layer
-        forced = (START, *range(5, 4 + PREFILL_TOKENS))
+        start = start_of(self._network.config)
+        forced = (*start, *range(5, 5 + PREFILL_TOKENS - len(start)))
         opening = Prompt(forced, (), layer, forbid_end=True)
         beam = Prompt(forced, (), layer, forbid_end=True, beam=BeamPlan(BEAM, max_new_tokens=1000))
         facts = {

@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 import soundfile
 
-from earvoice.corpus import build, clips, sound
-from earvoice.corpus.clips import nothing, plan_spoken, say
+from earvoice.corpus import build, clips, held_out, sound
+from earvoice.corpus.clips import NOTHING_KINDS, nothing, plan_spoken, say
 from earvoice.corpus.espeak_library import phonemes, speak_with_espeak_timed
-from earvoice.corpus.held_out import write_joined, write_languages
+from earvoice.corpus.held_out import (
+    TestInput,
+    write_joined,
+    write_languages,
+    write_nothing,
+    write_sentences,
+    write_set,
+)
 from earvoice.corpus.pico import speak_with_pico
 from earvoice.corpus.spoken import said_words
 from earvoice.corpus.synthesizer import SynthesisError
@@ -264,6 +271,58 @@ def test_minutes_of_other_languages_are_of_what_is_held_out(
     for path in (tmp_path / "wavs.txt").read_text().splitlines():
         assert soundfile.info(path).frames == 60 * 16_000
     assert {*said} == {("de", "Eins."), ("de", "..."), ("es", "Dos.")}
+
+
+def test_nothing_is_said_otherwise_on_dev_than_in_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Confidence is fitted on one and measured on the other; dev speaks sentences of dev alone."""
+    said: list[str] = []
+
+    def speak(_voice: Voice, text: str) -> sound.Sound:
+        said.append(text)
+        return np.full(16_000 + 100 * len(said), 0.1, np.float32)
+
+    monkeypatch.setattr(clips, "speak", speak)
+    speech = tmp_path / "speech"
+    for folder in ("people", "ljspeech", "librispeech-unlabelled"):
+        (speech / folder).mkdir(parents=True)
+    (speech / "ljspeech" / "transcripts.tsv").write_text("utt\ttranscript_raw\n")
+    rows = ["file\tsource\tspeaker\tsplit\tcondition\ttranscript"]
+    for split in ("dev", "test"):
+        rows.append(f"{split}.wav\ts\t{split}\t{split}\tread\tyes")
+        tone = 0.1 * np.sin(np.arange(16_000) * (0.1 if split == "dev" else 0.2))
+        soundfile.write(speech / "people" / f"{split}.wav", tone, 16_000)
+    (speech / "people" / "people.tsv").write_text("\n".join(rows) + "\n")
+    pairs = [Pair("s", split, split, {"de": f"{split}."}) for split in ("train", "dev", "test")]
+    sets = {}
+    for split in ("dev", "test"):
+        said.clear()
+        write_nothing(speech, pairs, tmp_path / split, split)
+        assert {*said} == ({"dev."} if split == "dev" else {"train.", "dev.", "test."})
+        wavs = (tmp_path / split / "wavs.txt").read_text().splitlines()
+        sets[split] = [Path(wav).read_bytes() for wav in wavs]
+    assert len(sets["dev"]) == len(NOTHING_KINDS)
+    assert not {*sets["dev"][:4]} & {*sets["test"][:4]}
+    write_nothing(speech, [], tmp_path / "without", "dev")
+    kinds = (tmp_path / "without" / "source.txt").read_text().splitlines()
+    assert kinds == ["silence", "noise", "music", "babble"]
+
+
+def test_a_language_without_held_out_sentences_has_no_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of another has as many inputs as were asked for, and references of all languages."""
+    monkeypatch.setattr(held_out, "say", lambda *_: np.zeros(1_600, np.float32))
+    english = "This is a sentence of seven words."
+    write_sentences([Pair("s", english, "dev", {"es": "x"})], tmp_path, 1, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["sentences-es"]
+    folder = tmp_path / "sentences-es"
+    assert (folder / "source.txt").read_text().splitlines() == [english] * 3
+    silence = np.zeros(1_600, np.float32)
+    inputs = [TestInput(silence, "a", {"en": "a"}), TestInput(silence, "b", {"en": "b", "de": "c"})]
+    write_set(folder, inputs)
+    assert (folder / "refs.de.txt").read_text() == "\nc\n"
 
 
 def test_few_words_are_what_ends_at_a_stop_and_words_of_talk() -> None:

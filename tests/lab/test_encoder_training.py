@@ -14,7 +14,7 @@ import torch
 
 from earvoice.corpus.clips import Clip
 from earvoice.corpus.sound import Sound, as_int16
-from earvoice.corpus.states import SOUND_SUFFIX, encode, features_of
+from earvoice.corpus.states import SOUND_SUFFIX, Shard, encode, features_of, write_shards
 from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import Vocabulary
@@ -167,6 +167,25 @@ def test_what_this_encoder_hears_has_recordings_worsened_cut_and_in_phrases(tmp_
         encoder.layer_norm.bias += 1.0
     other = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()
     assert not np.allclose(other, clips[0].load(), atol=0.5)
+    sounds.clips[0].texts["en"] = "Something else."
+    assert heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].english == "Something else."
+    # Of whom it is without its digest, nobody knows.
+    (tmp_path / "heard" / "digest").unlink()
+    with torch.no_grad():
+        encoder.layer_norm.bias -= 1.0
+    again = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()
+    assert np.allclose(again, clips[0].load(), atol=0.05)
+
+
+def test_a_shard_may_have_no_clips(tmp_path: Path) -> None:
+    """Where nobody talks in another language, or all that was said is too long."""
+    encoder = WhisperEncoder(config(*vocabularies())).eval()
+    long = Clip("c", "s", "train"), np.zeros(30 * 16_000, np.float32)
+    shards: list[Shard] = [("nothing-talk-000", list), ("real-000", lambda: [long])]
+    write_shards(tmp_path / "states", shards, lambda: encoder)
+    assert read_clips(tmp_path, "train") == []
+    again: list[Shard] = [(name, pytest.fail) for name, _ in shards]
+    write_shards(tmp_path / "states", again, lambda: encoder)
 
 
 def test_a_branch_learns_with_layers_of_the_encoder_for_itself(tmp_path: Path) -> None:
@@ -272,15 +291,18 @@ def test_what_the_decoder_reads_is_kept_until_the_encoder_or_its_branch_is_anoth
     path = tmp_path / "memory.pt"
     first = memory_of(clips, encoder, path)
     assert first.states.shape == (20, D_MODEL)
-    states[:] = 0.0
+    written = path.stat().st_mtime_ns
     again = memory_of(clips, encoder, path)
+    assert path.stat().st_mtime_ns == written
     assert torch.equal(again.states, first.states)
     assert (again.begins, again.labels) == (first.begins, first.labels)
     with torch.no_grad():
         encoder.ctc.head.bias[3] += 100.0
     other = memory_of(clips, encoder, path)
     assert {label for labels in other.labels for label in labels} == {3}
-    assert not other.states.any()
+    # Other sound under the same key.
+    states[20:] = 0.0
+    assert not memory_of(clips, encoder, path).states[10:].any()
     assert memory_of(clips[:1], encoder, path).begins == [0, 10]
 
 

@@ -26,7 +26,7 @@ from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.models.whisper import CtcBranchConfig
 from earvoice.runtime.settings import shipped_model_path
 from earvoice.training.address import familiar
-from earvoice.training.ctc import UPPER_LAYERS
+from earvoice.training.ctc import UPPER_LAYERS, CtcTrainer, with_upper_layers
 from earvoice.training.data import Heard, batches, read_clips
 from earvoice.training.decoder import (
     PART_ROOM,
@@ -57,6 +57,7 @@ from earvoice.training.export import (
     exported_encoder,
     model_config,
     shortlist_of,
+    trained_encoder,
     with_pivot,
 )
 from earvoice.training.greedy import greedy
@@ -633,6 +634,26 @@ def test_the_branch_is_partly_what_upper_layers_of_its_own_have_taught_it(tmp_pa
     for name, tensor in before.state_dict().items():
         moved = 2.0 * UPPER_SHARE if name == f"ctc.{changed}" else 0.0
         assert torch.allclose(after[name], tensor + moved, atol=1e-6), name
+
+
+def test_what_is_trained_after_a_checkpoint_was_adopted_is_exported(tmp_path: Path) -> None:
+    """The branch that `labels` trains, with upper layers as they were until `upper` trains both."""
+    run, changed = tmp_path / "run", "head.bias"
+    run.mkdir()
+    adopt(shipped_model_path(), tmp_path, run)
+    vocabulary = read_directory(shipped_model_path()).source_vocabulary
+    before = exported_encoder(run, vocabulary).ctc.state_dict()
+    learned = torch.load(run / "ctc.pt", weights_only=True)["average"]
+    learned[changed] = learned[changed] + 2.0
+    torch.save({"branch": learned, "average": learned, "step": 5, "used": 1.0}, run / "labels.pt")
+    after = exported_encoder(run, vocabulary).ctc.state_dict()
+    encoder = with_upper_layers(trained_encoder(run, vocabulary))
+    CtcTrainer(encoder, []).train(run / "upper.pt", seconds=0.0)
+    begun = torch.load(run / "upper.pt", weights_only=True)["average"]
+    for name, tensor in before.items():
+        moved = 2.0 if name == changed else 0.0
+        assert torch.equal(after[name], tensor + moved), name
+        assert torch.equal(begun[name], tensor + moved), name
 
 
 def test_a_run_does_not_go_on_from_another_branch(

@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("torch")
 
 from earvoice.evaluation.log import SpokenWord
-from earvoice.studies.word_times import align, differences_ms
+from earvoice.studies.word_times import differences_ms
+from earvoice.training.ctc import align
 
 pytestmark = pytest.mark.torch
 

@@ -57,7 +57,7 @@ def main() -> None:
         parser.error("held-out needs --out")
     write_people(speech, options.out, options.split, options.count)
     write_joined(pairs, options.out / "joined", SEED, options.count)
-    write_nothing(speech, pairs, options.out / "nothing")
+    write_nothing(speech, pairs, options.out / "nothing", options.split)
     write_languages(pairs, options.out / "languages", SEED, options.split)
     if options.split == "dev":
         write_sentences(pairs, options.out, SEED, 8 * options.count)

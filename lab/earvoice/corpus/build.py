@@ -138,14 +138,14 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
         shards += _shards(name, range(BRANCH_PICO_CLIPS), talking(name, draw_foreign_pico))
         shards += _shards(said, spoken[-BRANCH_PICO_INPUTS:], speaking(said, _by_pico))
         shards += _shards(short, range(BRANCH_PICO_SHORT_CLIPS), answering(short, draw_pico))
-    for source, split, count in HELD_OUT_SPOKEN:
+    for source, count in HELD_OUT_SPOKEN.items():
         chosen = [
             pair
             for pair in pairs
-            if (pair.source, pair.split) == (source, split)
+            if (pair.source, pair.split) == (source, "dev")
             and len(pair.english.split()) >= LEAST_HELD_OUT_WORDS
         ]
-        shards += _shards(f"{split}-spoken-{source}", chosen[:count], partial(_unseen, seed=seed))
+        shards += _shards(f"dev-spoken-{source}", chosen[:count], partial(_unseen, seed=seed))
     return shards
 
 

@@ -49,8 +49,8 @@ from earvoice.corpus.word_timing import TimedSpeech
 from earvoice.evaluation.log import SpokenWord
 
 NOISE_SNR_DB = 10.0
-NOTHING_TEST_SEED = 6_000
-"""A multiple of the number of kinds; training uses other seeds."""
+NOTHING_SEEDS: dict[Split, int] = {"test": 6_000, "dev": 12_000}
+"""Multiples of the number of kinds; training uses other seeds."""
 SHORT_ANSWERS = (
     "Yes.", "No.", "Okay.", "Thank you.", "Hello?", "That's right.", "Yes, please.", "I see.",
     "No, thanks.", "Four.", "Good morning.", "Sorry?", "Monday.", "One moment.", "Large, please.",
@@ -113,14 +113,19 @@ def write_people(speech: Path, out: Path, split: str, count: int) -> None:
     write_set(out / "real", real)
 
 
-def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path) -> None:
+def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path, split: Split) -> None:
     """A minute each of silence, noise, music and babble, and two of other languages."""
-    voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == "test"][:40]
-    translations = {TARGET_LANGUAGES[0]: [next(iter(p.translations.values())) for p in pairs[:500]]}
+    seed = NOTHING_SEEDS[split]
+    voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == split][:40]
+    # Figures of the test set are published: it keeps the sentences that it had, of all splits.
+    said = pairs[:500] if split == "test" else [pair for pair in pairs if pair.split == split]
+    translations = {TARGET_LANGUAGES[0]: [next(iter(p.translations.values())) for p in said]}
     inputs = []
     for place, kind in enumerate(NOTHING_KINDS):
-        numbers = islice(count(NOTHING_TEST_SEED + place, len(NOTHING_KINDS)), MOST_DRAWS)
-        pieces = (partial(nothing, n, voices, translations, NOTHING_TEST_SEED) for n in numbers)
+        if kind == "language" and not said:
+            continue
+        numbers = islice(count(seed + place, len(NOTHING_KINDS)), MOST_DRAWS)
+        pieces = (partial(nothing, n, voices, translations, seed) for n in numbers)
         _, sound = one_after_another(pieces, MINUTE_S)
         inputs.append(TestInput(sound, kind, {SOURCE_LANGUAGE: ""}))
     write_set(out, inputs)
@@ -187,6 +192,8 @@ def write_sentences(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> 
             and tag in pair.translations
             and len(pair.english.split()) >= LEAST_SENTENCE_WORDS
         ]
+        if not chosen:
+            continue
         rounds = range(-(-count // len(chosen)))
         seeds = [str(seed), *(f"{seed}/{number}" for number in rounds[1:])]
         said = (_said_by(draw_unseen_voice, chosen, own) for own in seeds)
@@ -202,7 +209,10 @@ def _said_by(
 
 
 def write_joined(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
-    """Held-out conversations as inputs of 6 to 17 s, with the time of each word."""
+    """Held-out conversations as inputs of 6 to 17 s, with the time of each word.
+
+    Sentences without a conversation are put together as if they were one: one input in twelve.
+    """
     first = TARGET_LANGUAGES[0]
     held_out = [pair for pair in pairs if pair.split == "dev" and first in pair.translations]
     rows = _joined(held_out, random.Random(f"{seed}/rows"))
@@ -278,7 +288,7 @@ def write_set(folder: Path, inputs: Iterable[TestInput]) -> None:
     paths = [folder.resolve() / f"{number:04d}.wav" for number in range(1, len(given) + 1)]
     for path, each in zip(paths, given, strict=True):
         soundfile.write(path, np.clip(each.sound, -1, 1), SAMPLE_RATE_HZ, subtype="PCM_16")
-    tags = given[0].references.keys() if given else ()
+    tags = dict.fromkeys(tag for each in given for tag in each.references)
     files = {f"refs.{tag}.txt": [each.references.get(tag, "") for each in given] for tag in tags}
     files["source.txt"] = [each.said for each in given]
     if given and given[0].words:

@@ -8,7 +8,7 @@ TARGET_LANGUAGES = ("de", "es")
 
 SEED = 1
 HELD_OUT_SENTENCES = {"cocoa_mt": 100}
-"""Number of a source's sentences that are kept for testing."""
+"""Number of a source's sentences that are kept for testing, in each language's file."""
 DEV_SENTENCES = {"tatoeba": 200}
 LEAST_DEV_WORDS = 8
 
@@ -84,9 +84,5 @@ BRANCH_SHORT_CLIPS, BRANCH_PICO_SHORT_CLIPS = 2_000, 1_000
 """Also for the branch, 80 minutes: English of one to three words by every engine. Answers are
 short, and where the branch finds no words, nothing is written."""
 TALK_SOURCES = ("customer-chat", "restaurant", "cocoa_mt", "xsid")
-HELD_OUT_SPOKEN = (
-    ("customer-chat", "dev", 200),
-    ("tatoeba", "dev", 200),
-    ("cocoa_mt", "test", 100),
-)
-"""Source, split and number of the sentences that are spoken by voices that training never uses."""
+HELD_OUT_SPOKEN = {"customer-chat": 200, "tatoeba": 200}
+"""By source, number of the dev split's sentences that voices speak which training never uses."""

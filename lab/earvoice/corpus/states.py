@@ -162,9 +162,10 @@ def _write_shard(folder: Path, shard: Shard, encoder: Callable[[], WhisperEncode
         arrays.append(states)
         begin += len(states)
         first_sample += len(sound)
-    if name.startswith(SOUND_KEPT):
-        np.save(folder / f"{name}{SOUND_SUFFIX}", as_int16(np.concatenate(sounds)))
-    np.save(folder / f"{name}.npy", np.concatenate(arrays))
+    if clips:
+        if name.startswith(SOUND_KEPT):
+            np.save(folder / f"{name}{SOUND_SUFFIX}", as_int16(np.concatenate(sounds)))
+        np.save(folder / f"{name}.npy", np.concatenate(arrays))
     with atomic_write(folder / f"{name}.jsonl") as path:
         path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     _give_memory_back()

@@ -112,7 +112,8 @@ def _listed(path: Path, seed: int) -> Iterator[Pair]:
         raise ValueError(message)
     source = match["source"]
     rows = [row for row in _rows(path, 2) if fits(*row)]
-    # Ordered by the English sentence alone, so that every language holds out the same ones.
+    # By the English sentences alone: languages that have the same ones hold out the same. Where a
+    # language lacks some, it holds out others as well, and `read_pairs` the ones of every language.
     generator = random.Random(f"{seed}/{source}")
     order = {key: generator.random() for key in sorted({comparison_key(row[0]) for row in rows})}
     rows.sort(key=lambda row: order[comparison_key(row[0])])

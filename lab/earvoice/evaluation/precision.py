@@ -51,7 +51,9 @@ def translate_offline(checkpoint: Checkpoint, language: str, features: torch.Ten
     opening = Prompt(forced, (), 1, forbid_end=False, least_end_probability=least)
     run, progress = strategy.begin(block, opening)
     tokens = [choice.token for choice in progress.tokens]
-    while tokens[-1] != EOS and len(tokens) < _SPARE_TOKENS + _TOKENS_PER_STATE * len(states):
+    most = _SPARE_TOKENS + _TOKENS_PER_STATE * len(states)
+    most = min(most, checkpoint.config.decoder.max_new_tokens or most)
+    while tokens[-1] != EOS and len(tokens) < most:
         tokens += [choice.token for choice in strategy.step([run])[0].tokens]
     return vocabulary.decode([token for token in tokens if token != EOS])
 

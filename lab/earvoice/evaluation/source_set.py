@@ -16,6 +16,7 @@ from earvoice.evaluation.instance import Unit
 from earvoice.evaluation.log import read_spoken_words
 from earvoice.evaluation.long_form import read_segmentation
 from earvoice.evaluation.score import ScoringOptions, add_long_form_arguments
+from earvoice.runtime.files import digest_of
 
 _ROUNDING_MS = 1.0
 
@@ -204,7 +205,7 @@ def read_source_set(options: argparse.Namespace) -> SourceSet:
 def _identity(source: SourceRecording) -> list[object]:
     if source.text is not None:
         return [str(source.path), _digest([source.text])]
-    return [str(source.path), source.path.stat().st_size]
+    return [str(source.path), digest_of([source.path])]
 
 
 def read_scoring(options: argparse.Namespace) -> ScoringOptions:

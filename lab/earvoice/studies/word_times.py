@@ -15,7 +15,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,50 +26,7 @@ from earvoice.corpus.spoken import said_words, spoken_form, transcript
 from earvoice.evaluation.log import SpokenWord, read_spoken_words
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.runtime.files import atomic_write
-
-
-def align(log_probs: NDArray[np.floating], labels: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last frame of each label on the most probable path (Viterbi).
-
-    Args:
-        log_probs: [T, V + 1] of CTC, the blank last.
-        labels: to be said in this order; two equal neighbours have a blank between them.
-
-    Raises:
-        ValueError: there are fewer frames than labels and required blanks.
-    """
-    frame_count, blank = len(log_probs), log_probs.shape[1] - 1
-    repeats = sum(first == second for first, second in pairwise(labels))
-    if frame_count < len(labels) + repeats:
-        raise ValueError(
-            f"{len(labels)} labels do not fit {frame_count} frames; "
-            f"allowed: {len(labels) + repeats} frames or more"
-        )
-    if not labels:
-        return []
-    # Blank, label, blank, label, ..., blank: the states that a path goes through.
-    states = np.full(2 * len(labels) + 1, blank)
-    states[1::2] = labels
-    skips = np.zeros(len(states), bool)
-    skips[3::2] = states[3::2] != states[1:-2:2]
-    score = np.full(len(states), -np.inf)
-    score[:2] = log_probs[0, states[:2]]
-    steps = np.zeros((frame_count, len(states)), np.int64)
-    for frame in range(1, frame_count):
-        ways = np.full((3, len(states)), -np.inf)
-        ways[0] = score
-        ways[1, 1:] = score[:-1]
-        ways[2, 2:] = np.where(skips[2:], score[:-2], -np.inf)
-        steps[frame] = ways.argmax(0)
-        score = ways.max(0) + log_probs[frame, states]
-    state = len(states) - 1 - int(score[-2] > score[-1])
-    spans: list[list[int]] = [[frame_count, -1] for _ in labels]
-    for frame in range(frame_count - 1, -1, -1):
-        if state % 2:
-            span = spans[state // 2]
-            span[0], span[1] = frame, max(span[1], frame)
-        state -= int(steps[frame, state])
-    return [(first, last) for first, last in spans]
+from earvoice.training.ctc import align
 
 
 def time_words(checkpoint: Checkpoint, name: str, sound: Sound, text: str) -> list[SpokenWord]:

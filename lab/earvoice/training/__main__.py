@@ -63,7 +63,7 @@ from earvoice.training.export import (
 )
 from earvoice.training.misheard import Misheard, said_often
 from earvoice.training.scores import score_table
-from earvoice.training.teacher import BATCH_CLIPS, hear, needs_hearing
+from earvoice.training.teacher import hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
 
 if TYPE_CHECKING:
@@ -143,8 +143,7 @@ def run_hear(options: argparse.Namespace) -> None:
         if seconds.get(path, LONGEST_S) < LONGEST_S
     ]
     items.sort(key=lambda item: seconds[item[1]])
-    parts = [items[i : i + BATCH_CLIPS] for i in range(0, len(items), BATCH_CLIPS)]
-    hear([item for part in parts for item in part], options.corpus / "heard.tsv")
+    hear(items, options.corpus / "heard.tsv")
 
 
 def run_vocabulary(options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -97,39 +97,55 @@ def labelled(
 
 
 def piece_frames(log_probs: np.ndarray, labels: Sequence[int]) -> list[int]:
-    """The frame in which each label begins on CTC's likeliest path that has these labels.
+    """The frame in which each label begins, as in `align`; empty if there are too few frames."""
+    try:
+        return [first for first, _ in align(log_probs, labels)]
+    except ValueError:
+        return []
+
+
+def align(log_probs: np.ndarray, labels: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last frame of each label on the most probable path (Viterbi).
 
     Args:
-        log_probs: [T, V + 1], blank last.
+        log_probs: [T, V + 1] of CTC, the blank last.
+        labels: to be said in this order; two equal neighbours have a blank between them.
 
-    Returns:
-        Empty if there are too few frames.
+    Raises:
+        ValueError: there are fewer frames than labels and required blanks.
     """
-    repeated = sum(a == b for a, b in pairwise(labels))
-    if not labels or len(labels) + repeated > len(log_probs):
+    frame_count, blank = len(log_probs), log_probs.shape[1] - 1
+    repeats = sum(first == second for first, second in pairwise(labels))
+    if frame_count < len(labels) + repeats:
+        raise ValueError(
+            f"{len(labels)} labels do not fit {frame_count} frames; "
+            f"allowed: {len(labels) + repeats} frames or more"
+        )
+    if not labels:
         return []
-    states = np.full(2 * len(labels) + 1, log_probs.shape[1] - 1)
+    # Blank, label, blank, label, ..., blank: the states that a path goes through.
+    states = np.full(2 * len(labels) + 1, blank)
     states[1::2] = labels
-    # A label may follow another without a blank between them, unless they are the same.
-    leaps = np.full(len(states), -np.inf)
-    leaps[3::2] = np.where(states[3::2] == states[1:-2:2], -np.inf, 0.0)
-    emitted = log_probs[:, states]
+    skips = np.zeros(len(states), bool)
+    skips[3::2] = states[3::2] != states[1:-2:2]
     score = np.full(len(states), -np.inf)
-    score[:2] = emitted[0, :2]
-    came_from = np.zeros(emitted.shape, dtype=np.int64)
-    for frame in range(1, len(emitted)):
-        step, leap = np.full((2, len(states)), -np.inf)
-        step[1:], leap[2:] = score[:-1], score[:-2]
-        ways = np.stack((score, step, leap + leaps))
-        came_from[frame] = ways.argmax(0)
-        score = ways.max(0) + emitted[frame]
-    begins = [0] * len(labels)
+    score[:2] = log_probs[0, states[:2]]
+    steps = np.zeros((frame_count, len(states)), np.int64)
+    for frame in range(1, frame_count):
+        ways = np.full((3, len(states)), -np.inf)
+        ways[0] = score
+        ways[1, 1:] = score[:-1]
+        ways[2, 2:] = np.where(skips[2:], score[:-2], -np.inf)
+        steps[frame] = ways.argmax(0)
+        score = ways.max(0) + log_probs[frame, states]
     state = len(states) - 1 - int(score[-2] > score[-1])
-    for frame in range(len(emitted) - 1, -1, -1):
+    spans: list[list[int]] = [[frame_count, -1] for _ in labels]
+    for frame in range(frame_count - 1, -1, -1):
         if state % 2:
-            begins[state // 2] = frame
-        state -= int(came_from[frame, state])
-    return begins
+            span = spans[state // 2]
+            span[0], span[1] = frame, max(span[1], frame)
+        state -= int(steps[frame, state])
+    return [(first, last) for first, last in spans]
 
 
 class CtcTrainer(Trainer["Sequence[Drawn]"]):
@@ -141,6 +157,7 @@ class CtcTrainer(Trainer["Sequence[Drawn]"]):
     """
 
     losses: ClassVar[tuple[str, ...]] = ("half way", "CTC")
+    part = "branch"
 
     def __init__(
         self, encoder: WhisperEncoder, clips: Sequence[Labelled], peak_rate: float = PEAK_RATE
@@ -151,7 +168,7 @@ class CtcTrainer(Trainer["Sequence[Drawn]"]):
         upper = [p for name, p in parameters.items() if name.startswith("upper")]
         rest = [p for name, p in parameters.items() if not name.startswith("upper")]
         peaks = [(rest, peak_rate), *([(upper, UPPER_PEAK_RATE)] if upper else [])]
-        super().__init__(parameters, peaks, AVERAGE)
+        super().__init__(self.branch, peaks, AVERAGE)
 
     def steps(self, generator: np.random.Generator) -> Iterator[Sequence[Drawn]]:
         sizes = [clip.joined for clip, _ in self.known]
@@ -179,14 +196,6 @@ class CtcTrainer(Trainer["Sequence[Drawn]"]):
         )
         torch.autograd.backward(torch.lerp(loss, half_way, HALF_WAY_SHARE))
         return np.array([half_way.item(), loss.item()])
-
-    def state(self) -> dict[str, Any]:
-        return {"branch": self.branch.state_dict(), "average": self.average}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.branch.load_state_dict(state["branch"])
-        for name, value in self.average.items():
-            value.copy_(state["average"][name])
 
 
 def masked(joined: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:

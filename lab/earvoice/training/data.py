@@ -80,7 +80,7 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
     heard = read_heard(corpus / "heard.tsv")
     clips = []
     for table in sorted((corpus / "states").glob("*.jsonl")):
-        if not table.name.startswith(tuple(prefixes)):
+        if not table.name.startswith(tuple(prefixes)) or not table.stat().st_size:
             continue
         shard = np.load(table.with_suffix(".npy"), mmap_mode="r")
         kept = table.with_suffix(SOUND_SUFFIX)
@@ -200,9 +200,14 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     return read_clips(folder, "train")
 
 
-def digest_of(tensors: Mapping[str, torch.Tensor], clips: Iterable[Clip]) -> str:
+def digest_of(tensors: Mapping[str, torch.Tensor], clips: Iterable[Heard]) -> str:
     """A digest that identifies what is computed from these weights and clips."""
-    digest = hashlib.sha256("\n".join(clip.key for clip in clips).encode())
+    digest = hashlib.sha256()
+    for clip in clips:
+        words = clip.key, sorted(clip.texts.items()), clip.transcript
+        # Every state has heard the whole sound: the first one stands for it.
+        first = clip.shard[clip.begin : clip.begin + 1]
+        digest.update(f"{words} {clip.states} {clip.frames}\n".encode() + first.tobytes())
     for tensor in tensors.values():
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
@@ -211,7 +216,7 @@ def digest_of(tensors: Mapping[str, torch.Tensor], clips: Iterable[Clip]) -> str
 def _make_way(folder: Path, digest: str) -> None:
     """Empty a folder unless its content has this digest."""
     known = folder / "digest"
-    if known.exists() and known.read_text() != digest:
+    if folder.exists() and not (known.exists() and known.read_text() == digest):
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
     known.write_text(digest)

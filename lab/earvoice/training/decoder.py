@@ -408,6 +408,8 @@ class DecoderTrainer(Trainer["Sequence[list[Row]]"]):
         taught: [V] bool, pieces whose embeddings learn.
     """
 
+    part = "decoder"
+
     def __init__(
         self, decoder: TransformerDecoder, taught: torch.Tensor, target: Vocabulary, recipe: Recipe
     ) -> None:
@@ -421,9 +423,8 @@ class DecoderTrainer(Trainer["Sequence[list[Row]]"]):
         self.embedding = PartlyTaught(decoder.embed_tokens.weight, taught)
         decoder.register_module("embed_tokens", self.embedding)
         decoder.register_module("output_projection", None)
-        parameters = dict(decoder.named_parameters())
-        learning = [p for p in parameters.values() if p.requires_grad]
-        super().__init__(parameters, [(learning, recipe.peak_rate)], recipe.average)
+        learning = [p for p in decoder.parameters() if p.requires_grad]
+        super().__init__(decoder, [(learning, recipe.peak_rate)], recipe.average)
 
     @abstractmethod
     def hidden(self, rows: Sequence[Row], tokens: torch.Tensor) -> torch.Tensor:
@@ -472,14 +473,14 @@ class DecoderTrainer(Trainer["Sequence[list[Row]]"]):
 
     def state(self) -> dict[str, Any]:
         own = self._whole(dict(self.decoder.named_parameters()))
-        return {"decoder": own, "average": self._whole(self.average)}
+        return {self.part: own, "average": self._whole(self.average)}
 
     def restore(self, state: dict[str, Any]) -> None:
         order, count = self.embedding.place.argsort(), len(self.embedding.taught)
         taught = order[:count]
-        self.embedding.kept.copy_(state["decoder"]["embed_tokens.weight"][order[count:]])
+        self.embedding.kept.copy_(state[self.part]["embed_tokens.weight"][order[count:]])
         for own, name in (
-            (dict(self.decoder.named_parameters()), "decoder"),
+            (dict(self.decoder.named_parameters()), self.part),
             (self.average, "average"),
         ):
             given = state[name] | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -67,6 +67,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
     """
 
     losses: ClassVar[tuple[str, ...]] = ("pieces", "CTC")
+    part = "encoder"
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
         known = {id(parameter) for parameter in branch}
         own = [p for p in encoder.parameters() if id(p) not in known]
         peaks = ((own, recipe.peak_rate), (branch, recipe.ctc_peak_rate))
-        super().__init__(dict(encoder.named_parameters()), peaks, recipe.average)
+        super().__init__(encoder, peaks, recipe.average)
         self._chosen = [
             index
             for index, clip in enumerate(self.clips)
@@ -165,14 +166,6 @@ class EncoderTrainer(Trainer["Sequence[Utterance]"]):
                 logits = self.decoder.logits(self._foretold[utterances[row].index].float())
             told[row] = logits.float().softmax(-1)
         return told
-
-    def state(self) -> dict[str, Any]:
-        return {"encoder": self.encoder.state_dict(), "average": self.average}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.encoder.load_state_dict(state["encoder"])
-        for name, value in self.average.items():
-            value.copy_(state["average"][name])
 
 
 def _encoded(encoder: WhisperEncoder, sounds: Sequence[Sound]) -> Encoded:

@@ -118,9 +118,12 @@ def adopt(model: Path, corpus: Path, run: Path) -> None:
     (folder / "target.model").write_bytes(parts.target_vocabulary.model)
     network = build_network(parts.config, parts.tensors)
     branch = network.encoder.get_submodule("ctc").state_dict()
-    _begin(run / CTC_FILE, "branch", _without_upper(branch))
+    rest = _without_upper(branch)
+    _begin(run / CTC_FILE, "branch", rest)
     if branch_shape == shapes[-1]:
-        _begin(run / UPPER_FILE, "branch", branch)
+        # Alone: `encoder` and `labels` may train the rest before `upper` trains both.
+        upper = {name: tensor for name, tensor in branch.items() if name not in rest}
+        _begin(run / UPPER_FILE, "branch", upper)
     given = network.decoder.state_dict()
     # Already trained, and already interpolated towards the pretrained one at its export.
     _begin(run / ENCODER_FILE, "encoder", _without_upper(network.encoder.state_dict()))
@@ -251,7 +254,8 @@ def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
     if (run / UPPER_FILE).exists():
         kept = torch.load(run / UPPER_FILE, weights_only=True)
         share = 1.0 if _is_adopted(kept) else UPPER_SHARE
-        encoder.ctc.load_state_dict(between(encoder.ctc.state_dict(), kept["average"], share))
+        moved = between(encoder.ctc.state_dict(), kept["average"], share)
+        encoder.ctc.load_state_dict(moved, strict=False)
     return encoder
 
 

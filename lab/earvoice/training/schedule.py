@@ -16,7 +16,7 @@ from earvoice.models.transformer import MultiHeadAttention
 from earvoice.runtime.files import atomic_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from torch.optim.optimizer import ParamsT
@@ -58,20 +58,23 @@ class Trainer(ABC, Generic[Drawn]):
     """Trains step by step; keeps its state in a file, from which the next start continues.
 
     Args:
-        parameters: all that are averaged, by name; those that require no gradient stay frozen.
+        network: its parameters are averaged; those that require no gradient stay frozen.
         peaks: groups of parameters that learn, each with its peak learning rate.
         average: decay of the moving average of the weights, per step.
     """
 
     losses: ClassVar[tuple[str, ...]] = ("loss",)
     """What `learn` returns, in this order."""
+    part: ClassVar[str]
+    """The network's name in the file."""
 
     def __init__(
         self,
-        parameters: Mapping[str, nn.Parameter],
+        network: nn.Module,
         peaks: Iterable[tuple[Iterable[nn.Parameter], float]],
         average: float,
     ) -> None:
+        self.network, parameters = network, dict(network.named_parameters())
         learning = [(list(own), peak) for own, peak in peaks]
         self.peaks = [peak for _, peak in learning]
         groups = [{"params": own, "lr": peak} for own, peak in learning]
@@ -89,13 +92,15 @@ class Trainer(ABC, Generic[Drawn]):
     def backward(self, drawn: Drawn) -> np.ndarray:
         """Add up the gradients of a step; return its losses."""
 
-    @abstractmethod
     def state(self) -> dict[str, Any]:
         """The state for the file."""
+        return {self.part: self.network.state_dict(), "average": self.average}
 
-    @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
+        """Restore what `state` returned; what is not in it stays as it is."""
+        self.network.load_state_dict(state[self.part], strict=False)
+        for name, value in state["average"].items():
+            self.average[name].copy_(value)
 
     def train(self, path: Path, seconds: float, seed: int = 1) -> None:
         """Train until `seconds` of processor time are used in all; the state is kept in `path`."""

@@ -2,14 +2,32 @@
 
 import json
 import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from earvoice.models.checkpoint import directory_hash, load_checkpoint, load_config
+from earvoice.evaluation.precision import translate_offline
+from earvoice.models.checkpoint import (
+    directory_hash,
+    load_checkpoint,
+    load_config,
+    write_calibration,
+)
+from earvoice.models.vocabulary import EOS
 from tests.lab.evaluation.commands import run_command
+from tests.tiny_model import (
+    LIVELY_TEXT,
+    random_network,
+    save_network,
+    tiny_config,
+    train_sentencepiece,
+)
 
 pytestmark = pytest.mark.torch
+ROOT = Path(__file__).parents[3]
 
 
 def test_verdict_is_printed_and_kept(
@@ -35,6 +53,18 @@ def test_verdict_is_printed_and_kept(
     assert trial["target_language"] == "de"
     assert 100 * trial["equal_share"] == float(lines[-1][2])
     assert load_checkpoint(model).hash != before
+
+
+def test_a_text_without_an_end_is_cut(tmp_path: Path):
+    """A model that never ends a text writes until its positions are used up."""
+    pieces = train_sentencepiece(LIVELY_TEXT, 64)
+    config = tiny_config(pieces, pieces)
+    shape = replace(config.decoder, positions="learned", max_tokens=16)
+    network = random_network(replace(config, decoder=shape))
+    with torch.no_grad():
+        network.transformer_decoder.embed_tokens.weight[EOS] = 0
+    save_network(tmp_path, network, pieces, pieces)
+    assert translate_offline(load_checkpoint(tmp_path), "de", torch.randn(200, 80))
 
 
 def test_languages_and_limits_are_checked(test_set: Path, model_path: Path):
@@ -117,6 +147,23 @@ def test_confidence_is_fitted_on_a_run(
     assert "held back are 0 of 2 utterances with more right words than wrong, and 1 of" in printed
     with pytest.raises(SystemExit, match="model_hash"):
         run_command(*arguments)
+
+
+def test_make_evaluates_a_calibrated_model_anew(tiny_path: Path, tmp_path: Path):
+    """A run belongs to one model's hash: those of another are in another folder."""
+    model = shutil.copytree(tiny_path, tmp_path / "model")
+    command = ("make", "--dry-run", "evaluate-model", f"MODEL={model}", f"WORK={tmp_path}")
+
+    def printed() -> str:
+        return subprocess.run(
+            command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    before = printed()
+    assert f"--output {tmp_path}/evaluation/" in before
+    assert printed() == before
+    write_calibration(model, replace(load_config(model).policy_defaults, alpha=0.123))
+    assert printed() != before
 
 
 def test_a_calibration_needs_its_set(model_path: Path):

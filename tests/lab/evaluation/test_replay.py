@@ -8,17 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from earvoice.decoder.search import Run, SearchStrategy
+from earvoice.decoder.strategy import Progress, Prompt, StateBlock
 from earvoice.evaluation.log import read_records
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import Grid, Recording, RecordingError
-from earvoice.evaluation.replay.decoding_cost import DecodingCost, Plane, cost_book
+from earvoice.evaluation.replay.decoding_cost import (
+    TOKEN_COUNTS,
+    DecodingCost,
+    Plane,
+    cost_book,
+    measure_cost,
+)
 from earvoice.evaluation.replay.run import Replay
 from earvoice.evaluation.replay.setting import ReplaySetting
 from earvoice.evaluation.run_folder import RunProgress
 from earvoice.evaluation.source_set import read_sources
+from earvoice.models.checkpoint import load_checkpoint
 from earvoice.policies import AlignAtt, Edatt, LocalAgreement, SharedPrefix
 from tests.lab.evaluation.commands import run_command
 from tests.own_policy import shown_policy
+from tests.tiny_model import WIDTH, write_tiny_checkpoint
 
 pytestmark = pytest.mark.torch
 
@@ -77,6 +87,31 @@ def test_costs_are_measured_once(tmp_path: Path):
         cost_book(path, measure)
 
 
+@pytest.mark.parametrize("language", [(2,), (2, 0)])
+def test_what_is_timed_is_the_work_of_a_language(tmp_path: Path, language: tuple[int, ...]):
+    """A translation's opening reads a draft of its source text, the same each time; captions none.
+
+    In the tiny model, hypotheses behind token 0 are captions.
+    """
+    write_tiny_checkpoint(tmp_path, translating=True)
+    openings: list[tuple[int, ...]] = []
+    drafts: dict[int, set[int]] = {}
+
+    class Watched(SearchStrategy):
+        def begin(self, states: StateBlock, prompt: Prompt) -> tuple[Run, Progress]:
+            openings.append(prompt.forced)
+            drafts.setdefault(states.message.state_count, set()).add(len(states.source_text))
+            run, progress = super().begin(states, prompt)
+            assert bool(progress.source) == (language == (2,))
+            return run, progress
+
+    strategy = Watched(load_checkpoint(tmp_path).network.transformer_decoder)
+    measure_cost(strategy, language, WIDTH, 1)
+    assert {len(forced) for forced in openings} == {*TOKEN_COUNTS}
+    assert {forced[: len(language)] for forced in openings} == {language}
+    assert drafts == {8: {1}, 40: {6}, 100: {16}}
+
+
 def test_another_model_is_refused(recording: Recording, tmp_path: Path):
     """States of one model mean nothing to another."""
     with pytest.raises(RecordingError, match=str(tmp_path)):
@@ -91,6 +126,7 @@ def test_the_command_goes_on(recording: Recording, model_path: Path, tmp_path: P
         run_command("replay", *arguments, *flags)
     logs = sorted(path.parent.name for path in tmp_path.glob("*/instances.log"))
     assert logs == ["edatt:alpha=0.4@segment=400", "local_agreement:n=2@segment=400"]
+    assert (recording.folder / "decoding_cost.de.json").exists()
 
 
 def test_a_file_s_policy_is_replayed(recording: Recording, model_path: Path, tmp_path: Path):

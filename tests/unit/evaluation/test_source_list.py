@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 import pytest
 
 from earvoice.cli.command import CommandError, ExitCode
-from earvoice.evaluation.source_set import read_lines, read_sources, read_texts
+from earvoice.evaluation.source_set import (
+    add_source_arguments,
+    read_lines,
+    read_source_set,
+    read_sources,
+    read_texts,
+)
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -51,6 +59,18 @@ def test_bad_input_is_told_with_its_line(listing, text, references, message):
     with pytest.raises(CommandError, match=message) as caught:
         read_sources(listing(text), references)
     assert caught.value.exit_code == ExitCode.INPUT
+
+
+def test_other_sound_of_the_same_length_is_another_set(listing):
+    """A run that has begun must not go on with it."""
+    parser = argparse.ArgumentParser()
+    add_source_arguments(parser)
+    path = listing("a.wav\n")
+    options = parser.parse_args(["--source", str(path)])
+    before = read_source_set(options).settings
+    assert read_source_set(options).settings == before
+    soundfile.write(path.parent / "a.wav", np.ones(1600, np.int16), 16_000)
+    assert read_source_set(options).settings != before
 
 
 def test_a_list_that_cannot_be_read_is_told(tmp_path):

@@ -24,7 +24,11 @@ from earvoice.runtime.files import atomic_write
 STATE_COUNTS = (8, 40, 100)
 TOKEN_COUNTS = (2, 16, 48)
 REPETITIONS = 7
-COST_FILE = "decoding_cost.json"
+COST_FILE = "decoding_cost.{}.json"
+"""For each target language, because a model may have layers of their own for some."""
+SOURCE_TOKENS_PER_STATE = 0.16
+"""Of speech in the source language: four a second, with 25 states."""
+ANY_TOKEN = 10
 
 
 @dataclass(frozen=True)
@@ -45,15 +49,25 @@ class DecodingCost:
     step: Plane
 
 
-def measure_cost(strategy: SearchStrategy, dimension: int, beam_size: int) -> DecodingCost:
-    """Time a single search with this beam size."""
+def measure_cost(
+    strategy: SearchStrategy, language_tokens: tuple[int, ...], dimension: int, beam_size: int
+) -> DecodingCost:
+    """Time a single search with this beam size.
+
+    Where the language is translated, the opening verifies a source text of a common length, and
+    writes a few tokens of one, as in a live segment.
+
+    Args:
+        language_tokens: what every hypothesis begins with, the start token included.
+    """
     places = [(tokens, states) for tokens in TOKEN_COUNTS for states in STATE_COUNTS]
     openings_ms: list[float] = []
     steps_ms: list[float] = []
     for tokens, states in places:
         block = _noise(states, dimension)
         plan = BeamPlan(beam_size, max_new_tokens=400) if beam_size > 1 else None
-        opening = Prompt((2,) + (10,) * (tokens - 1), (), 1, forbid_end=True, beam=plan)
+        prefix = (ANY_TOKEN,) * (tokens - len(language_tokens))
+        opening = Prompt((*language_tokens, *prefix), (), 1, forbid_end=True, beam=plan)
         openings_ms.append(_shortest_ms(partial(_begin_anew, strategy, block, opening)))
         run, _ = strategy.begin(block, opening)
         strategy.step([run])
@@ -91,12 +105,13 @@ def _read_costs(path: Path) -> dict[int, DecodingCost]:
 
 def _noise(state_count: int, dimension: int) -> StateBlock:
     values = np.random.default_rng(1).standard_normal((state_count, dimension), np.float32)
-    return block_of(values)
+    source_text = [ANY_TOKEN] * round(SOURCE_TOKENS_PER_STATE * state_count)
+    return StateBlock(block_of(values).message, source_text)
 
 
 def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Prompt) -> None:
     """Begin on a new block, because a strategy caches what it has computed for known ones."""
-    strategy.begin(replace(block), opening)
+    strategy.begin(replace(block, source_text=[*block.source_text]), opening)
 
 
 def _shortest_ms(compute: Callable[[], object]) -> float:

@@ -100,8 +100,10 @@ class Replay:
         self._opening = (self.served.tokens.end_token, *self.served.language_tokens[self.language])
         self._desk = SearchDesk(self._search)
         self._cost_of = cost_book(
-            self.recording.folder / COST_FILE,
-            lambda beam_size: measure_cost(self._strategy, self.served.dimension, beam_size),
+            self.recording.folder / COST_FILE.format(self.language),
+            lambda beam_size: measure_cost(
+                self._strategy, self._opening, self.served.dimension, beam_size
+            ),
         )
 
     @cached_property
