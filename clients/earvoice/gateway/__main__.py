@@ -20,6 +20,7 @@ from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.bootstrap import run_service
 from earvoice.runtime.files import atomic_write
 from earvoice.runtime.settings import address_of
+from earvoice.runtime.tls import ServerTls
 
 _BACKLOG = 1024
 _GONE_MS = 40_000
@@ -56,6 +57,9 @@ def main() -> int:
 
 async def _serve(settings: GatewaySettings) -> None:
     door = Door(settings)
+    if settings.tls_certificate_file is not None and settings.tls_key_file is not None:
+        # Before anybody is told that we listen.
+        ServerTls(settings.tls_certificate_file, settings.tls_key_file).check()
     listener = _listen(settings)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     address = address_of(*listener.getsockname()[:2])
@@ -112,10 +116,11 @@ def _listen(settings: GatewaySettings) -> socket.socket:
             (settings.host, settings.port), family=family, backlog=_BACKLOG
         )
     except OSError as error:
+        wrong = "port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "host"
         address = address_of(settings.host, settings.port)
         reason = str(error.strerror).partition(" (")[0]  # what follows repeats the address
         raise OSError(
-            f"{settings.variable('port')}: cannot listen on {address}: {reason}"
+            f"{settings.variable(wrong)}: cannot listen on {address}: {reason}"
         ) from error
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; its connections inherit it
         # A caller whose machine acknowledges nothing counts as gone.

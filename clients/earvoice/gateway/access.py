@@ -85,6 +85,8 @@ class Gatekeeper:
             raise UnauthenticatedError("the access token is not valid") from error
         if scope is not None and claims["scope"] != scope:
             raise PermissionDeniedError(f"the access token does not allow to {scope}")
+        if not isinstance(claims["stream"], str):
+            raise UnauthenticatedError("the access token is not valid")
         return Admission(self._server_token, claims["stream"])
 
 

@@ -1,4 +1,4 @@
-"""A WebSocket with limits: a caller that is silent, does not read or sends too much is closed."""
+"""Connections with limits: a caller that is silent, does not read or sends too much is closed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from earvoice.client import TranslationError
-from earvoice.gateway.messages import describe_error, dump
+from earvoice.gateway.messages import describe_error, dump, may_pass
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import (
     Code,
@@ -31,12 +32,7 @@ _CLOSE_NO_STATUS = 1005
 _CLOSE_ABNORMAL = 1006
 _CLOSED_BY_CALLER = frozenset({CLOSE_NORMAL, CLOSE_GOING_AWAY, _CLOSE_NO_STATUS})
 _LONGEST_CLOSE_REASON_BYTES = 123
-_CLOSE_CODES = {
-    "RESOURCE_EXHAUSTED": CLOSE_TRY_AGAIN,
-    "UNAVAILABLE": CLOSE_TRY_AGAIN,
-    "INTERNAL": CLOSE_FAULT,
-    "UNKNOWN": CLOSE_FAULT,
-}
+_FAULTS = frozenset({"INTERNAL", "UNKNOWN"})
 
 
 class Connection:
@@ -58,7 +54,9 @@ class Connection:
         except TimeoutError as error:
             raise IdleError(f"{what} did not come within {timeout_ms} ms") from error
         if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message["code"], message.get("reason"))
+            # uvicorn tells a lost connection as 1005, without the reason that a close frame has.
+            code = message["code"] if "reason" in message else _CLOSE_ABNORMAL
+            raise WebSocketDisconnect(code, message.get("reason"))
         text: str | None = message.get("text")
         return message["bytes"] if text is None else text
 
@@ -85,6 +83,24 @@ class Connection:
                 await socket.close(code, shortened)
         except (TimeoutError, WebSocketDisconnect):
             return  # the caller does not read, or has gone
+
+
+async def body_of(request: Request, timeout_ms: int) -> AsyncIterator[bytes]:
+    """Yield the blocks of a request's body.
+
+    Raises:
+        IdleError: one did not come in time.
+    """
+    blocks = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                block = await anext(blocks, None)
+        except TimeoutError as error:
+            raise IdleError(f"nothing came within {timeout_ms} ms") from error
+        if block is None:
+            return
+        yield block
 
 
 @asynccontextmanager
@@ -144,4 +160,6 @@ def _first_of(error: BaseException) -> BaseException:
 
 def _close_code(failure: EarvoiceError | TranslationError) -> int:
     code = failure.code.name if isinstance(failure.code, Code) else failure.code
-    return _CLOSE_CODES.get(code, CLOSE_REFUSED)
+    if code in _FAULTS:
+        return CLOSE_FAULT
+    return CLOSE_TRY_AGAIN if may_pass(failure) else CLOSE_REFUSED

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from opentelemetry.trace import SpanKind
 
@@ -155,10 +156,11 @@ class Door:
         Args:
             traceparent: of the caller's request; one in its config takes precedence.
         """
-        publication = None
+        publish = None
         if start.publish:
             admission.check_stream(start.publish)
-            publication = self.directory.open(start.publish, start.marks, start.resume_points)
+            # Not before the policy service has let the caller in: this may end another stream.
+            publish = partial(self.directory.open, start.publish, start.marks, start.resume_points)
         elif admission.stream != "*":
             raise PermissionDeniedError(
                 f"the access token is for the stream {admission.stream!r}: publish under it"
@@ -170,9 +172,7 @@ class Door:
             attributes,
         ):
             traced = replace(start.options, traceparent=told_traceparent)
-            speaker = Speaker(
-                client, traced, start.resume_points, publication, self._telemetry.meters
-            )
+            speaker = Speaker(client, traced, start.resume_points, publish, self._telemetry.meters)
             self.speaker_count += 1
             lost = False
             try:
@@ -182,8 +182,8 @@ class Door:
                 raise
             finally:
                 self.speaker_count -= 1
-                if publication is not None:
-                    self.directory.close(publication, lost=lost)
+                if speaker.publication is not None:
+                    self.directory.close(speaker.publication, lost=lost)
                 attributes |= {
                     "earvoice.gateway.languages": list(speaker.languages),
                     "earvoice.gateway.sessions": speaker.session_ids,

@@ -11,8 +11,8 @@ from earvoice.client.captions import VTT_HEADER, Cue, vtt_block
 from earvoice.runtime.errors import Code, InvalidFieldError
 
 SEGMENT_MS = 6_000
-LIVE_SEGMENTS = 30
-"""Segments listed while the stream is live: three minutes."""
+LISTED_SEGMENTS = 30
+"""Three minutes: what has left a playlist must not come back (RFC 8216 §6.2.2)."""
 _HIGHEST_TICKS = 1 << 33
 
 
@@ -44,7 +44,7 @@ def caption_playlist(settled_ms: float, query: str, *, is_over: bool) -> str:
         is_over: the stream has ended.
     """
     count = _segment_count(settled_ms, is_over=is_over)
-    first = 0 if is_over else max(0, count - LIVE_SEGMENTS)
+    first = max(0, count - LISTED_SEGMENTS)
     lines = [
         "#EXTM3U",
         "#EXT-X-VERSION:3",

@@ -32,6 +32,7 @@ from earvoice.client import (
     TranslationUpdate,
 )
 from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
+from earvoice.client.errors import PASSING_BY_REASON
 from earvoice.client.options import read_config, read_update
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
 from earvoice.runtime.errors import EarvoiceError, InvalidFieldError, MalformedMessageError
@@ -40,6 +41,8 @@ from earvoice.runtime.parameter import ParameterError
 STREAM_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LONGEST_WORD_LETTERS = 1_000
 """Limit for captions made on request: the longer a word, the longer its layout takes."""
+MOST_LETTERS = 1_000_000
+"""Of all words together: more than a body of usual words has, and half a minute of computation."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_NUMBER = 1 << 53
 """Up to here JSON numbers represent every integer exactly."""
@@ -114,14 +117,14 @@ def check_stream_name(field_name: str, name: object) -> None:
 
 def read_update_message(content: Mapping[str, Any]) -> TranslationUpdate:
     """Read ``{"type": "update", "update": {…}}``, a ``StreamingUpdate`` in proto3 JSON."""
-    update = content.get("update")
-    if not isinstance(update, dict) or set(content) != {"type", "update"}:
+    update = _Fields("update", content, ("type", "update")).content.get("update")
+    if not isinstance(update, dict):
         raise InvalidFieldError("update", update, "an object, a StreamingUpdate in proto3 JSON")
     try:
         return read_update(json_format.ParseDict(update, api.StreamingUpdate()))
     except ParameterError as error:
         raise _wrong_policy("update", error) from error
-    except (json_format.ParseError, ValueError) as error:
+    except (json_format.ParseError, OverflowError, ValueError) as error:
         raise MalformedMessageError(f"update: {error}") from error
 
 
@@ -137,6 +140,9 @@ def read_captions(body: bytes) -> list[Cue]:
     if not isinstance(ends, list):
         raise InvalidFieldError("utterances", ends, "a list of utterance_end messages")
     spoken = [_read_word(_Fields(f"words[{n}]", word)) for n, word in enumerate(words)]
+    letters = sum(len(word.text) for word in spoken)
+    if letters > MOST_LETTERS:
+        raise InvalidFieldError("words", f"{letters} letters", f"{MOST_LETTERS} letters at most")
     not_understood = {}
     for number, end in enumerate(ends):
         told = _Fields(f"utterances[{number}]", end)
@@ -225,8 +231,10 @@ def _read_options(config: object) -> TranslationOptions:
         raise InvalidFieldError("config", config, "an object, a StreamingConfig in proto3 JSON")
     try:
         message = json_format.ParseDict(config, api.StreamingConfig())
-    except json_format.ParseError as error:
+    except (json_format.ParseError, OverflowError) as error:
         raise MalformedMessageError(f"config: {error}") from error
+    if message.resume_token:
+        raise InvalidFieldError("config.resumeToken", "given", "none: places are told in resume")
     _check_choices(message)
     reads = message.audio_encoding == types.AUDIO_ENCODING_WORDS
     encoding: AudioEncoding = "words" if reads else "linear16"
@@ -307,7 +315,7 @@ def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
         code, advice = error.code, error.advice.value
     else:
         retry_after_ms = error.retry_after_ms
-        code, advice = error.code.name, "give up" if retry_after_ms is None else "retry"
+        code, advice = error.code.name, "retry" if may_pass(error) else "give up"
     return {
         "type": "error",
         "code": code,
@@ -316,6 +324,13 @@ def describe_error(error: EarvoiceError | TranslationError) -> dict[str, Any]:
         "advice": advice,
         "retry_after_ms": retry_after_ms,
     }
+
+
+def may_pass(error: EarvoiceError | TranslationError) -> bool:
+    """Say whether the same may succeed later."""
+    if isinstance(error, TranslationError):
+        return error.passing
+    return PASSING_BY_REASON[error.reason]
 
 
 def dump(content: Mapping[str, Any]) -> str:

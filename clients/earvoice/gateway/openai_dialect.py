@@ -170,8 +170,8 @@ async def _take(content: Mapping[str, Any], session: _Session) -> bytes | None:
             await session.tell("session.updated", session=session.describe())
         case "session.input_audio_buffer.append":
             try:
-                return base64.b64decode(content.get("audio") or "", validate=True)
-            except (TypeError, ValueError) as error:
+                return base64.b64decode(content["audio"], validate=True)
+            except (KeyError, TypeError, ValueError) as error:
                 raise InvalidAudioError("audio is not base64") from error
         case kind:
             allowed = "session.update, session.input_audio_buffer.append or session.close"

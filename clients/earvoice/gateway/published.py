@@ -174,6 +174,7 @@ class PublishedStream:
         self._told: dict[str, _Told] = {}
         self.publication: Publication | None = None
         self._readers: set[_Reader] = set()
+        self._giving_up: asyncio.TimerHandle | None = None
         self._has_news = False
         self._waking: asyncio.Task[None] | None = None
 
@@ -199,6 +200,7 @@ class PublishedStream:
         Args:
             points: by language, where the speaker resumes.
         """
+        self._stop_giving_up()
         self.is_over, self.ended_at_s = False, None
         for language, told in self._told.items():
             told.go_on(points.get(language))
@@ -230,8 +232,19 @@ class PublishedStream:
         if isinstance(event, _FOR_READERS):
             self._tell(language, dump(describe_event(language, event)))
 
+    def lose(self, give_up: Callable[[], None]) -> None:
+        """Note that the speaker's connection was lost; ``give_up`` unless it comes back in time."""
+        self.publication = None
+        self._giving_up = asyncio.get_running_loop().call_later(LOST_S, give_up)
+
+    def _stop_giving_up(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+
     def end(self, now_s: float) -> None:
         """Note that the speaker has ended: tell the readers and release them."""
+        self._stop_giving_up()
         self.is_over, self.ended_at_s = True, now_s
         self.publication = None
         self._tell("", dump({"type": "end"}))
@@ -414,14 +427,9 @@ class StreamDirectory:
         stream = publication.stream
         if stream.publication is not publication:
             return
-        if not lost:
-            stream.end(self._now_s())
-            return
-        stream.publication = None
-        asyncio.get_running_loop().call_later(LOST_S, self._give_up, stream)
-
-    def _give_up(self, stream: PublishedStream) -> None:
-        if stream.publication is None and not stream.is_over:
+        if lost:
+            stream.lose(lambda: stream.end(self._now_s()))
+        else:
             stream.end(self._now_s())
 
     def _forget_old(self) -> None:

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client.captions import SubtitleForm, subtitle_file
 from earvoice.gateway import hls
 from earvoice.gateway.access import read_address, shown_token
+from earvoice.gateway.connection import body_of
 from earvoice.gateway.door import Door
 from earvoice.gateway.messages import read_captions
 from earvoice.gateway.published import PublishedStream
@@ -27,7 +28,7 @@ SECURITY_HEADERS = {
 }
 _SUBTITLE_TYPES: dict[SubtitleForm, str] = {"srt": "application/x-subrip", "vtt": "text/vtt"}
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"
-# Players are pages of other origins; tokens decide what they may read.
+# Who may not have it has been refused: see `_find_for_player`.
 _FOR_PLAYERS = {"Access-Control-Allow-Origin": "*", "Cache-Control": "no-cache"}
 _LONGEST_BODY_BYTES = 16 << 20
 """A day of words."""
@@ -36,14 +37,17 @@ _MOST_DIGITS = 15
 
 
 def reader_routes(door: Door) -> list[Route]:
+    # Captions made on request take turns: the threads would share the event loop's processor.
+    computing = asyncio.Lock()
+
     async def read_events(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
         return _EventStream(door, find_stream(door, request), languages_of(request))
 
     return [
         Route("/v1/streams/{name}/events", read_events),
-        *_subtitle_routes(door, "srt"),
-        *_subtitle_routes(door, "vtt"),
+        *_subtitle_routes(door, "srt", computing),
+        *_subtitle_routes(door, "vtt", computing),
         *_playlist_routes(door),
     ]
 
@@ -54,12 +58,19 @@ def find_stream(door: Door, connection: HTTPConnection) -> PublishedStream:
     return door.directory.find(name)
 
 
+def _find_for_player(door: Door, request: Request) -> PublishedStream:
+    """Return a stream for a player: where tokens decide, it may be on a page of any origin."""
+    if door.settings.token_key is None:
+        door.gatekeeper.check_origin(request)
+    return find_stream(door, request)
+
+
 def languages_of(connection: HTTPConnection) -> frozenset[str]:
     """Return the languages asked for: ``?language=de&language=es``; none for all."""
     return frozenset(connection.query_params.getlist("language"))
 
 
-def _subtitle_routes(door: Door, form: SubtitleForm) -> list[Route]:
+def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) -> list[Route]:
     media_type = _SUBTITLE_TYPES[form]
 
     async def read_subtitles(request: Request) -> Response:
@@ -71,8 +82,9 @@ def _subtitle_routes(door: Door, form: SubtitleForm) -> list[Route]:
         door.gatekeeper.check_origin(request)
         door.gatekeeper.admit(shown_token(request))
         with door.counted():
-            body = await _read_body(request)
-            text = await asyncio.to_thread(lambda: subtitle_file(read_captions(body), form))
+            body = await _read_body(request, door.settings.idle_timeout_ms)
+            async with computing:
+                text = await asyncio.to_thread(lambda: subtitle_file(read_captions(body), form))
         return Response(text, media_type=media_type)
 
     return [
@@ -83,7 +95,7 @@ def _subtitle_routes(door: Door, form: SubtitleForm) -> list[Route]:
 
 def _playlist_routes(door: Door) -> list[Route]:
     async def read_master(request: Request) -> Response:
-        stream = find_stream(door, request)
+        stream = _find_for_player(door, request)
         video = request.query_params.get("video", "")
         if not video.isprintable() or read_address(video).scheme not in {"http", "https"}:
             raise InvalidFieldError("video", video, "the address of a video's playlist")
@@ -99,14 +111,14 @@ def _playlist_routes(door: Door) -> list[Route]:
         return Response(text, media_type=_PLAYLIST_TYPE, headers=_FOR_PLAYERS)
 
     async def read_playlist(request: Request) -> Response:
-        stream = find_stream(door, request)
+        stream = _find_for_player(door, request)
         captions = stream.captions(request.path_params["language"])
         query = f"?{request.url.query}" if request.url.query else ""
         text = hls.caption_playlist(captions.settled_ms, query, is_over=stream.is_over)
         return Response(text, media_type=_PLAYLIST_TYPE, headers=_FOR_PLAYERS)
 
     async def read_segment(request: Request) -> Response:
-        stream = find_stream(door, request)
+        stream = _find_for_player(door, request)
         captions = stream.captions(request.path_params["language"])
         text = hls.caption_segment(
             _whole("number", request.path_params["number"]),
@@ -179,9 +191,9 @@ class _EventStream(Response):
                     raise error
 
 
-async def _read_body(request: Request) -> bytes:
+async def _read_body(request: Request, timeout_ms: int) -> bytes:
     body = bytearray()
-    async for block in request.stream():
+    async for block in body_of(request, timeout_ms):
         body += block
         if len(body) > _LONGEST_BODY_BYTES:
             raise InvalidFieldError("body", f"{len(body)} bytes", f"{_LONGEST_BODY_BYTES} at most")

@@ -16,10 +16,11 @@ from starlette.types import Receive, Scope, Send
 from earvoice.client import AudioFormat, AudioSourceError, TranslationUpdate
 from earvoice.client.ffmpeg import STDIN_PATH, FfmpegAudio, probe_file
 from earvoice.gateway.access import shown_token
+from earvoice.gateway.connection import body_of
 from earvoice.gateway.door import Door
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.gateway.speaker import Speaker
-from earvoice.runtime.errors import IdleError, InvalidAudioError, NotReadyError, OutOfOrderError
+from earvoice.runtime.errors import InvalidAudioError, NotReadyError, OutOfOrderError
 
 DECODED = AudioFormat()
 """Format in which a recording's sound is returned."""
@@ -58,15 +59,7 @@ def recording_route(door: Door) -> Route:
 
 
 async def _receive(request: Request, recording: IO[bytes], settings: GatewaySettings) -> None:
-    blocks = aiter(request.stream())
-    while True:
-        try:
-            async with asyncio.timeout(settings.idle_timeout_ms / 1000):
-                block = await anext(blocks, None)
-        except TimeoutError as error:
-            raise IdleError(f"nothing came within {settings.idle_timeout_ms} ms") from error
-        if block is None:
-            return
+    async for block in body_of(request, settings.idle_timeout_ms):
         recording.write(block)
         if recording.tell() > settings.max_recording_bytes:
             raise InvalidAudioError(
@@ -169,7 +162,7 @@ class ContainerAudio:
         if self._came and not heard:
             text = "the container has no sound that can be read as it comes"
             raise fault or InvalidAudioError(text)
-        await self._speaker.end(fault)
+        await self._speaker.end(fault if heard else None)
 
     async def _bytes(self) -> AsyncIterator[bytes]:
         while (message := await self._messages.get()) is not None:

@@ -69,11 +69,13 @@ class Speaker:
         options: of the caller; the sessions differ only in their target language.
         resume_points: by language, where to resume sessions of another gateway; the audio then
             begins at the earliest of their ``acknowledged_samples`` (0 for a language without).
-        publication: gets every event, for readers.
+        publish: called when the first session has begun; what it returns gets every event, for
+            readers.
         meters: of the gateway.
 
     Attributes:
         session_ids: of the sessions until now, for logs.
+        publication: see ``publish``; None until then.
         started: set once one of the sessions has begun.
         longest_relay_ms: longest time from a word's arrival until it was written to the caller.
     """
@@ -83,7 +85,7 @@ class Speaker:
         client: TranslationClient,
         options: TranslationOptions,
         resume_points: Mapping[str, ResumePoint] | None = None,
-        publication: Publication | None = None,
+        publish: Callable[[], Publication] | None = None,
         meters: Meters | None = None,
     ) -> None:
         self._client = client
@@ -92,7 +94,8 @@ class Speaker:
         self._resume_points = resume_points or {}
         points = [self._resume_points.get(language) for language in options.target_languages]
         self._start_sample = min(point.acknowledged_samples if point else 0 for point in points)
-        self._publication = publication
+        self._publish = publish
+        self.publication: Publication | None = None
         self.session_ids: list[str] = []
         self.started = asyncio.Event()
         self.word_count = 0
@@ -144,8 +147,10 @@ class Speaker:
                 self.started.set()
             case Committed():
                 self.word_count += sum(word.starts_word for word in event.words)
-        if self._publication is not None:
-            self._publication.publish(language, event)
+        if self._publish is not None and self.publication is None:
+            self.publication = self._publish()
+        if self.publication is not None:
+            self.publication.publish(language, event)
 
     async def _translate(self, language: str, tell: Tell) -> None:
         options = replace(self._options, target_languages=(language,), paced=True)

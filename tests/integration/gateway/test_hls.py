@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from itertools import pairwise
 
 import httpx
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earvoice.client import Committed, CommittedWord, EndOfUtterance, Started
+from earvoice.gateway.access import issue_token
 from earvoice.gateway.hls import SEGMENT_MS, caption_playlist, caption_segment
 from earvoice.gateway.published import PublishedStream
 from earvoice.runtime.errors import InvalidFieldError
@@ -22,6 +24,8 @@ from tests.browser import chromium
 from tests.deploy.tool import node_package, program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import receive_all, run_gateway, speak, start
+
+KEY = "k" * 32
 
 
 def spoken_stream(utterances):
@@ -84,6 +88,51 @@ def test_every_word_is_in_some_segment(rows):
         said |= {(cue.start, cue.text) for cue in webvtt.from_string(text)}
     words = [word for _, text in sorted(said) for word in text.split()]
     assert words == [word for _, _, texts in rows for word in texts]
+
+
+@given(st.integers(0, 600_000), st.integers(0, 600_000), st.booleans())
+def test_what_has_left_a_playlist_never_comes_back(settled_ms, later_ms, is_over):
+    """RFC 8216 §6.2.2, at the stream's end as well."""
+
+    def first_of(playlist):
+        return int(playlist.partition("#EXT-X-MEDIA-SEQUENCE:")[2].partition("\n")[0])
+
+    earlier = caption_playlist(settled_ms, "", is_over=False)
+    later = caption_playlist(settled_ms + later_ms, "", is_over=is_over)
+    assert first_of(later) >= first_of(earlier)
+
+
+@pytest.mark.parametrize(
+    ("settings", "origin", "status"),
+    [
+        ({}, "https://other.example", 403),
+        ({"allowed_origins": ("https://other.example",)}, "https://other.example", 200),
+        ({}, None, 200),
+        ({"token_key": KEY}, "https://other.example", 200),
+    ],
+)
+async def test_a_player_on_a_page_needs_that_page_allowed_or_a_token(settings, origin, status):
+    """As any page that reads what is said here."""
+    headers = {"Origin": origin} if origin else {}
+    speaking, reading = (
+        issue_token(KEY, scope, "hall", timedelta(minutes=5)) for scope in ("speak", "read")
+    )
+    async with serve(ScriptedService([" Guten", " Tag."])) as server:
+        async with run_gateway(server, **settings) as (address, _):
+            async with speak(address, f"/v1/translate?access_token={speaking}") as speaker:
+                await speaker.send(start(publish="hall"))
+                await speaker.send(json.dumps({"type": "end"}))
+                await receive_all(speaker)
+            base = f"http://{address}/v1/streams/hall/hls"
+            query = {"video": "https://video.example/a.m3u8", "access_token": reading}
+            async with httpx.AsyncClient(params=query, headers=headers) as http:
+                answers = [
+                    await http.get(f"{base}/{path}")
+                    for path in ("master.m3u8", "de/index.m3u8", "de/0.vtt")
+                ]
+    assert [answer.status_code for answer in answers] == [status] * 3
+    shared = [answer.headers.get("access-control-allow-origin") for answer in answers]
+    assert shared == ["*" if status == 200 else None] * 3
 
 
 def test_a_segment_that_is_not_settled_is_not_there():
@@ -165,7 +214,7 @@ async def test_hls_js_shows_the_captions_beside_a_video(tmp_path):
     words = [f" Satz{number}." for number in range(8)]
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(TimedService(words)))
-        address, _ = await stack.enter_async_context(run_gateway(server))
+        address, _ = await stack.enter_async_context(run_gateway(server, allowed_origins=("*",)))
         browser = await stack.enter_async_context(chromium())
         speaker = await stack.enter_async_context(speak(address))
         await speaker.send(start(publish="hall"))

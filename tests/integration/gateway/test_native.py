@@ -114,6 +114,8 @@ async def test_an_update_reaches_the_session():
             "config.policy.",
         ),
         (start(access_token="ä"), "UNAUTHENTICATED", "printable ASCII"),
+        (start(config={"minConfidence": 10**400}), "MALFORMED_MESSAGE", "config: "),
+        (start(config={"resumeToken": "AAAA"}), "INVALID_FIELD", "places are told in resume"),
         ('{"type": NaN}', "MALFORMED_MESSAGE", "NaN is no number"),
         ("[" * 100_000, "MALFORMED_MESSAGE", "not JSON"),
         (b"audio", "OUT_OF_ORDER", "before the start message"),
@@ -147,15 +149,23 @@ async def test_a_wrong_first_message_is_refused_by_name(first, reason, told):
     assert close_code == 1008
 
 
-async def test_a_wrong_policy_in_an_update_is_named():
+@pytest.mark.parametrize(
+    ("changes", "reason", "told"),
+    [
+        ({"update": {"policy": {"edatt": {"alpha": 9}}}}, "INVALID_FIELD", "update.policy."),
+        ({"update": {"policy": {"edatt": {"alpha": 10**400}}}}, "MALFORMED_MESSAGE", "update: "),
+        ({"update": {}, "id": 5}, "INVALID_FIELD", "update = 'id' is not allowed"),
+        ({}, "INVALID_FIELD", "update = None"),
+    ],
+)
+async def test_what_is_wrong_in_an_update_is_named(changes, reason, told):
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
         async with speak(address) as websocket:
             await websocket.send(start())
-            update = {"policy": {"edatt": {"alpha": 9}}}
-            await websocket.send(json.dumps({"type": "update", "update": update}))
-            error, _ = await refusal(websocket)
-    assert error["reason"] == "INVALID_FIELD"
-    assert "update.policy." in error["message"]
+            await websocket.send(json.dumps({"type": "update", **changes}))
+            error, close_code = await refusal(websocket)
+    assert (error["reason"], close_code) == (reason, 1008)
+    assert told in error["message"]
 
 
 async def test_audio_that_ends_inside_a_frame_is_the_caller_s_error():
@@ -237,8 +247,10 @@ async def test_who_says_nothing_is_sent_away():
             assert (error["reason"], "start message" in error["message"]) == ("IDLE", True)
         async with speak(address) as started:
             await started.send(start())
-            error, _ = await refusal(started)
+            error, close_code = await refusal(started)
             assert (error["reason"], "audio" in error["message"]) == ("IDLE", True)
+            # Its laptop may have slept: it goes on where it was.
+            assert (error["advice"], close_code) == ("retry", 1013)
         assert door.socket_count == 0
 
 

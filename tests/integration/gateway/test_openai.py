@@ -97,11 +97,12 @@ async def test_the_source_is_told_where_it_was_asked_for(wanted):
     assert heard == (["heard "] if wanted else [])
 
 
-async def test_audio_that_is_not_base64_is_an_error_event():
+@pytest.mark.parametrize("content", [{"audio": "ö"}, {"audio": None}, {}])
+async def test_audio_that_is_not_base64_is_an_error_event(content):
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
         client = openai.AsyncOpenAI(api_key="none", websocket_base_url=f"ws://{address}/v1")
         async with client.realtime.translations.connect(model="any") as connection:
-            await connection.session.input_audio_buffer.append(audio="ö")
+            await connection.send({"type": "session.input_audio_buffer.append", **content})
             _, error = await connection.recv(), await connection.recv()
     assert error.error.code == "invalid_audio"
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 import httpx
 import pytest
 import webvtt
+from websockets.asyncio.client import ClientConnection
 
 from earvoice.client import (
     Committed,
@@ -24,12 +25,18 @@ from earvoice.client.captions import CaptionMarks
 from earvoice.gateway.access import issue_token
 from earvoice.gateway.messages import describe_event, read_captions
 from earvoice.gateway.published import (
+    LOST_S,
     READERS_AT_ONCE,
     WAITING_MESSAGES,
     PublishedStream,
     StreamDirectory,
 )
-from earvoice.runtime.errors import InvalidFieldError, OutOfOrderError, SlowReaderError
+from earvoice.runtime.errors import (
+    InvalidFieldError,
+    OutOfOrderError,
+    SlowReaderError,
+    UnauthenticatedError,
+)
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
     PATIENCE_S,
@@ -246,6 +253,115 @@ async def test_readers_wait_for_a_speaker_whose_connection_was_lost():
     assert [event["type"] for event in news] == ["words", "end"]
 
 
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """A loop whose clock a test sets on."""
+
+    skipped_s = 0.0
+
+    def time(self):
+        return super().time() + self.skipped_s
+
+
+def test_readers_wait_as_long_for_a_speaker_that_is_lost_again():
+    """From the second loss on, not from the first."""
+
+    async def set_on(part):
+        asyncio.get_running_loop().skipped_s += part * LOST_S
+        for _ in range(2):  # the second turn is after the timers that are due
+            await asyncio.sleep(0)
+
+    async def lose_twice():
+        directory = StreamDirectory(kept_lines=5, linger_s=10)
+        first = directory.open("hall")
+        first.publish("de", started()[0])
+        first.publish("de", Committed((word("eins"),), 0, b"one"))
+        directory.close(first, lost=True)
+        await set_on(0.9)
+        second = directory.open("hall", points={"de": point(b"one")})
+        directory.close(second, lost=True)
+        await set_on(0.9)
+        assert not second.stream.is_over
+        await set_on(0.2)
+        assert second.stream.is_over
+
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(lose_twice())
+
+
+async def close_without_a_code(websocket):
+    websocket.protocol.send_close()
+    websocket.transport.write(b"".join(websocket.protocol.data_to_send()))
+
+
+async def abort(websocket):
+    websocket.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("leave", "is_over"),
+    [(abort, False), (ClientConnection.close, True), (close_without_a_code, True)],
+)
+async def test_a_connection_that_is_lost_is_not_one_that_was_closed(leave, is_over):
+    """Readers wait for who may come back, as from a hole in the Wi-Fi."""
+    async with serve(ScriptedService([" Guten"])) as server, run_gateway(server) as (address, door):
+        async with speak(address) as speaker:
+            await speaker.send(start(publish="hall"))
+            await speaker.recv()
+            stream = door.directory.find("hall")
+            await leave(speaker)
+            async with asyncio.timeout(PATIENCE_S):
+                while door.speaker_count:
+                    await asyncio.sleep(0.01)
+    assert stream.publication is None
+    assert stream.is_over is is_over
+
+
+class Guarded(ScriptedService):
+    """Serves who shows the right token, and says where to resume."""
+
+    async def StreamingTranslate(self, request_iterator, context):
+        if dict(context.invocation_metadata()).get("authorization") != "Bearer right":
+            raise UnauthenticatedError("the token is not valid")
+        async for response in super().StreamingTranslate(request_iterator, context):
+            response.seq += int(self.configs[-1].resume_token or 0)
+            if response.WhichOneof("message") == "committed":
+                response.committed.resume_token = b"%d" % response.seq
+            yield response
+
+
+async def test_who_is_refused_takes_no_stream_from_its_readers():
+    """A stream waits for its speaker; a name is taken by who may speak under it."""
+    async with serve(Guarded([" Guten"])) as server, run_gateway(server) as (address, door):
+        async with speak(address) as speaker:
+            await speaker.send(start(publish="hall", access_token="right"))
+            await speaker.send(CHUNK)
+            while "resume_point" not in (told := json.loads(await speaker.recv())):
+                pass
+            reader = await speak(address, "/v1/streams/hall")
+            await reader.recv()
+            speaker.transport.abort()
+            async with asyncio.timeout(PATIENCE_S):
+                while door.speaker_count:
+                    await asyncio.sleep(0.01)
+        for name in ("hall", "other"):
+            async with speak(address) as thief:
+                await thief.send(start(publish=name, access_token="wrong"))
+                (refused,) = await receive_all(thief)
+            assert refused["reason"] == "UNAUTHENTICATED"
+        with pytest.raises(InvalidFieldError, match="stream = 'other'"):
+            door.directory.find("other")
+        async with speak(address) as speaker:
+            resume = {"de": told["resume_point"]}
+            await speaker.send(start(publish="hall", access_token="right", resume=resume))
+            await speaker.send(json.dumps({"type": "end"}))
+            await receive_all(speaker)
+        assert [message["type"] for message in await receive_all(reader)] == [
+            "words",
+            "utterance_end",
+            "end",
+        ]
+
+
 async def test_pages_and_sockets_read_what_a_speaker_publishes():
     """Server-sent events and a WebSocket tell the same text; nobody reads what is not there."""
     async with serve(ScriptedService([" Guten", " Tag"])) as server:
@@ -293,6 +409,9 @@ async def test_words_become_subtitles_of_either_form():
                 '"source_end_ms": 0', '"source_end_ms": 1e999'
             )
             late = await http.post("/v1/captions.vtt", content=endless)
+            much = await http.post(
+                "/v1/captions.vtt", json={"words": [{**words[0], "text": "字" * 1000}] * 1001}
+            )
     assert srt.text == "1\n00:00:00,000 --> 00:00:01,000\nGuten Tag\n\n"
     assert vtt.text == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\nGuten Tag\n\n"
     assert (wrong.status_code, none.status_code) == (400, 400)
@@ -300,6 +419,8 @@ async def test_words_become_subtitles_of_either_form():
     assert (long.status_code, late.status_code) == (400, 400)
     assert "1000 letters at most" in long.json()["error"]["message"]
     assert "words[0].source_end_ms = inf" in late.json()["error"]["message"]
+    assert much.status_code == 400
+    assert "words = '1001000 letters'" in much.json()["error"]["message"]
 
 
 NOT_UNDERSTOOD = EndOfUtterance(
@@ -367,6 +488,7 @@ async def test_tokens_are_for_one_stream_and_one_purpose():
     speaking = issue_token(KEY, "speak", "hall", hour)
     reading = issue_token(KEY, "read", "hall", hour)
     expired = issue_token(KEY, "speak", "hall", -hour)
+    listed = issue_token(KEY, "speak", ["hall"], hour)
     service = ScriptedService([" gut"])
     async with serve(service) as server, run_gateway(server, token_key=KEY) as (address, _):
 
@@ -378,6 +500,7 @@ async def test_tokens_are_for_one_stream_and_one_purpose():
         assert "is needed" in await refused(start(publish="hall"))
         assert "expired" in await refused(start(publish="hall", access_token=expired))
         assert "not valid" in await refused(start(publish="hall", access_token="x.y.z"))
+        assert "not valid" in await refused(start(publish="hall", access_token=listed))
         assert "to speak" in await refused(start(publish="hall", access_token=reading))
         assert "'hall'" in await refused(start(publish="other", access_token=speaking))
         assert "'hall'" in await refused(start(access_token=speaking))

@@ -111,6 +111,21 @@ async def test_who_goes_in_the_middle_of_an_upload_is_no_fault(path, caplog):
     assert "ASGI" not in caplog.text
 
 
+@pytest.mark.parametrize("path", ["/v1/audio", "/v1/captions.vtt"])
+async def test_who_stops_in_the_middle_of_an_upload_is_sent_away(path):
+    """Its place is for others."""
+    limits = {"idle_timeout_ms": 100}
+    async with serve(ScriptedService()) as server, run_gateway(server, **limits) as (address, door):
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{{".encode())
+        async with asyncio.timeout(60):
+            status = await reader.readline()
+            while door.socket_count:
+                await asyncio.sleep(0.01)
+        writer.close()
+    assert b" 408 " in status
+
+
 async def test_an_upload_has_no_name_that_a_killed_gateway_would_leave(tmp_path, monkeypatch):
     """Its file is there, and goes with the process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -207,6 +222,16 @@ async def test_noise_in_the_place_of_a_container_is_told():
             *_, error = await receive_all(websocket)
     assert error["reason"] == "INVALID_AUDIO"
     assert "the container cannot be read by ffmpeg" in error["message"]
+
+
+async def test_a_container_that_ends_before_it_begins_is_no_fault():
+    """Who says nothing has nothing to be told."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(container=True))
+            await websocket.send(json.dumps({"type": "end"}))
+            *_, last = await receive_all(websocket)
+    assert (last["type"], websocket.close_code) == ("summary", 1000)
 
 
 async def test_a_container_with_its_index_at_the_end_is_told(make_recording):

@@ -47,7 +47,7 @@ async function fromStream(stream) {
   const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", end));
   const source = await capture(context, node, () => {}, onEnd);
   const stop = source.stop;
-  source.stop = () => { tracks.forEach((track) => track.stop()); stop(); };
+  source.stop = () => { tracks.forEach((track) => track.stop()); return stop(); };
   return source;
 }
 
@@ -73,7 +73,13 @@ async function capture(context, node, begin, onEnd) {
       context.resume();
       begin();
     },
-    stop() {
+    // Resolves when the last chunk has been handed over; a context that does not run has none.
+    async stop() {
+      if (context.state === "running") await new Promise((resolve) => {
+        const { onmessage } = recorder.port;
+        recorder.port.onmessage = (message) => (message.data ? onmessage(message) : resolve());
+        recorder.port.postMessage(null);
+      });
       recorder.port.onmessage = null;
       context.close();
     },

@@ -20,6 +20,7 @@ const RECENT_LAGS = 20;
 const READER_PAUSE_MS = 2000;
 let source = null;
 let stream = null;
+let isStarting = false; // a sound is being opened: there is no stream yet
 
 if (parameters.has("overlay")) document.documentElement.classList.add("overlay");
 setSize(Number(parameters.get("size") ?? localStorage.getItem("size") ?? 28));
@@ -61,8 +62,10 @@ function showLag() {
 }
 
 async function start(open) {
+  if (stream || isStarting) return;
   const languages = chosenLanguages();
   if (!languages.length) return say("Choose a language first.", "error");
+  isStarting = true;
   element("start").disabled = true;
   say("Opening the sound…");
   try {
@@ -71,6 +74,8 @@ async function start(open) {
     element("start").disabled = false;
     const refused = error.name === "NotAllowedError" ? "The browser may not use this sound." : error.message;
     return say(refused, "error");
+  } finally {
+    isStarting = false;
   }
   captions.clear();
   lags.length = 0;
@@ -80,7 +85,7 @@ async function start(open) {
   let heard = 0; // ms
   const { rateHz } = source;
   const lagOf = (word) => performance.now() - begin - word.source_end_ms;
-  stream = new TranslationStream({
+  const opened = new TranslationStream({
     rateHz,
     languages,
     token,
@@ -96,23 +101,25 @@ async function start(open) {
       say(failure ?? "Ended.", failure ? "error" : "");
     },
   });
+  stream = opened;
   source.start((chunk) => {
     const length = (chunk.byteLength / 2 / rateHz) * 1000;
     heard += length;
     begin = Math.min(begin + length * 1e-4, performance.now() - heard);
-    stream.send(chunk);
+    opened.send(chunk);
   }, stop);
   element("start").textContent = "Stop";
   element("start").disabled = false;
 }
 
 // The sound is over: what is left of the text still comes.
-function stop() {
+async function stop() {
   if (!source) return;
-  source.stop();
+  const [sound, ending] = [source, stream];
   source = null;
-  stream.end();
   say("Finishing…");
+  await sound.stop();
+  ending.end();
 }
 
 function finish() {
@@ -201,7 +208,11 @@ element("controls").addEventListener("submit", (event) => {
   if (kind === "file") return element("file").click();
   return start(kind === "tab" ? openTab : openMicrophone);
 });
-element("file").addEventListener("change", ({ target }) => target.files[0] && start(() => openFile(target.files[0], token)));
+element("file").addEventListener("change", ({ target }) => {
+  const [file] = target.files;
+  target.value = ""; // so that choosing the same one again is a change, too
+  if (file) start(() => openFile(file, token));
+});
 element("size").addEventListener("input", ({ target }) => {
   setSize(target.value);
   localStorage.setItem("size", target.value);
@@ -219,7 +230,7 @@ document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("dropping");
   const file = event.dataTransfer.files[0];
-  if (file && !stream) start(() => openFile(file, token));
+  if (file) start(() => openFile(file, token));
 });
 
 if (parameters.has("stream")) {

@@ -4,6 +4,16 @@ class Recorder extends AudioWorkletProcessor {
     super();
     this.samples = new Int16Array(options.processorOptions.chunkSamples);
     this.filled = 0;
+    // Asked for the rest, it hands that over, and then nothing.
+    this.port.onmessage = () => {
+      this.hand();
+      this.port.postMessage(null);
+    };
+  }
+
+  hand() {
+    if (this.filled) this.port.postMessage(this.samples.slice(0, this.filled).buffer);
+    this.filled = 0;
   }
 
   process([channels]) {
@@ -14,10 +24,7 @@ class Recorder extends AudioWorkletProcessor {
       for (const channel of channels) sum += channel[i];
       const sample = Math.max(-1, Math.min(1, sum / channels.length));
       this.samples[this.filled++] = Math.round(sample * 32767);
-      if (this.filled === this.samples.length) {
-        this.port.postMessage(this.samples.slice().buffer);
-        this.filled = 0;
-      }
+      if (this.filled === this.samples.length) this.hand();
     }
     return true;
   }

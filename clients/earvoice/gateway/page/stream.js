@@ -11,6 +11,7 @@ export class TranslationStream {
     Object.assign(this, { rateHz, languages, token, publish, marks, onEvent, onLost, onEnd });
     this.chunks = []; // {start, samples: ArrayBuffer}, oldest first
     this.places = new Map(); // language -> {point, sample}
+    this.placeless = new Set(); // languages whose last words came without a place
     this.nextSample = 0;
     this.tries = 0;
     this.hasEnded = false;
@@ -77,7 +78,10 @@ export class TranslationStream {
     if (event.resume_point) {
       this.tries = 0;
       this.places.set(event.language, { point: event.resume_point, sample: event.acknowledged_samples });
+      this.placeless.delete(event.language);
       this.forget();
+    } else if (event.type === "words" || event.type === "utterance_end") {
+      this.placeless.add(event.language); // from the place before, these words would come again
     }
     this.onEvent(event);
     if (event.type === "summary") this.summaries = (this.summaries ?? 0) + 1;
@@ -113,7 +117,7 @@ export class TranslationStream {
     this.isStarted = this.hasToldEnd = false; // what comes meanwhile waits for the next socket
     if (this.isClosed || this.summaries === this.languages.length) return this.onEnd(null);
     const mayPass = this.failure ? this.failure.advice !== "give up" : event.code !== 1008;
-    if (!mayPass || this.tries >= TRIES) {
+    if (!mayPass || this.placeless.size || this.tries >= TRIES) {
       return this.onEnd(this.failure?.message || event.reason || "The connection was lost.");
     }
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries++);

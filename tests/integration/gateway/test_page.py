@@ -1,0 +1,114 @@
+"""The page in Chromium, against a policy service that plays a script."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from contextlib import asynccontextmanager
+
+import pytest
+import soundfile
+
+from tests.browser import chromium
+from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.gateway.running_gateway import PATIENCE_S, run_gateway
+
+PATIENCE_MS = 1000 * PATIENCE_S
+TONE_MS = 250
+"""Two chunks and a half."""
+BLOCK_SAMPLES = 128
+"""That a browser computes at once."""
+DROP_TWO = """(content) => {
+  const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
+  for (const name of ["one.wav", "two.wav"]) {
+    const dataTransfer = new DataTransfer();
+    dataTransfer.items.add(new File([bytes], name, {type: "audio/wav"}));
+    document.dispatchEvent(new DragEvent("drop", {dataTransfer, cancelable: true}));
+  }
+}"""
+
+
+@pytest.fixture
+def tone(tmp_path):
+    """A recording."""
+    path = tmp_path / "tone.wav"
+    soundfile.write(path, [0.5] * (16 * TONE_MS), 16_000, subtype="PCM_16")
+    return path
+
+
+@asynccontextmanager
+async def opened(service, **settings):
+    """Give the page, the addresses of its WebSockets until now, and the gateway's door."""
+    async with (
+        serve(service) as server,
+        run_gateway(server, **settings) as (address, door),
+        chromium("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream") as browser,
+    ):
+        context = await browser.new_context(permissions=["microphone"])
+        page = await context.new_page()
+        sockets = []
+        page.on("websocket", lambda socket: sockets.append(socket.url))
+        await page.goto(f"http://localhost:{address.rpartition(':')[2]}/?to=de")
+        await page.locator("#start:enabled").wait_for(timeout=PATIENCE_MS)
+        yield page, sockets, door
+
+
+async def wait_for_end(page):
+    await page.locator("#status", has_text="Ended.").wait_for(timeout=PATIENCE_MS)
+
+
+async def test_a_recording_is_heard_up_to_its_end(tone):
+    """Also what is less than a chunk."""
+    service = ScriptedService([" gut"])
+    async with opened(service) as (page, _, _):
+        await page.locator("#file").set_input_files(tone)
+        await wait_for_end(page)
+        rate_hz = service.configs[0].sample_rate_hertz
+    samples = sum(map(len, service.audio)) // 2
+    assert samples > rate_hz * TONE_MS // 1000 - BLOCK_SAMPLES
+
+
+async def test_the_same_recording_can_be_chosen_again(tone):
+    """By the same button."""
+    async with opened(ScriptedService([" gut"])) as (page, sockets, _):
+        await page.select_option("#source", "file")
+        for count in (1, 2):
+            async with page.expect_file_chooser() as choosing:
+                await page.locator("#start").click()
+            async with page.expect_websocket(timeout=PATIENCE_MS):
+                await (await choosing.value).set_files(tone)
+            await wait_for_end(page)
+            assert len(sockets) == count
+
+
+async def test_two_recordings_at_once_are_one_stream(tone):
+    """While the first is opened there is no stream yet."""
+    async with opened(ScriptedService([" gut"])) as (page, sockets, door):
+        await page.evaluate(DROP_TWO, b64encode(tone.read_bytes()).decode())
+        await wait_for_end(page)
+        async with asyncio.timeout(PATIENCE_S):
+            while door.speaker_count:
+                await asyncio.sleep(0.01)
+        assert len(sockets) == 1
+
+
+class Forgetful(ScriptedService):
+    """Its second word comes without a place to resume from."""
+
+    def _release(self, text):
+        response = super()._release(text)
+        if text == self.words[0]:
+            response.committed.resume_token = b"place"
+        return response
+
+
+async def test_words_without_a_place_do_not_come_again():
+    """The stream ends with what was wrong instead of repeating them."""
+    service = Forgetful([" eins", " zwei"])
+    async with opened(service, drain_grace_ms=1) as (page, sockets, door):
+        await page.locator("#start").click()
+        await page.locator(".word").nth(1).wait_for(timeout=PATIENCE_MS)
+        await door.drain()
+        await page.locator("#status[data-kind=error]").wait_for(timeout=PATIENCE_MS)
+        assert await page.locator("#status").inner_text() == "the gateway is going away"
+        assert len(sockets) == 1
