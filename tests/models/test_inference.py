@@ -111,6 +111,22 @@ def test_weights_in_8_bits_are_multiplied_as_they_are(rows: int) -> None:
     assert RoundedProduct.of(weight) is None
 
 
+@pytest.mark.parametrize("activation", ["none", "relu"])
+@pytest.mark.parametrize("rows", [1, 4, 5])
+def test_layers_in_8_bits_have_products_of_few_rows_in_bf16(
+    rows: int, activation: Activation
+) -> None:
+    """They differ from the weights' as little as other products in bf16; in fp32 there are none."""
+    linear, inputs = _linear(inputs=64), torch.randn(rows, 1, 64)
+    scales = linear.weight.abs().amax(1, keepdim=True) / 127
+    linear.weight.copy_((linear.weight / scales).round() * scales)
+    layer = InferenceLinear.from_linear(linear, torch.bfloat16, activation)
+    expected = ACTIVATIONS[activation](linear(inputs))
+    torch.testing.assert_close(layer(inputs), expected, atol=0.02, rtol=0.01)
+    assert layer.few_rows is not None
+    assert InferenceLinear.from_linear(linear, torch.float32).few_rows is None
+
+
 @pytest.mark.parametrize(("inputs", "taken"), [(32, True), (33, False), (48, False), (64, True)])
 def test_what_would_be_read_beyond_the_end_is_not_multiplied_in_8_bits(
     inputs: int, taken: bool

@@ -49,6 +49,19 @@ def compress(
     with torch.no_grad():
         peak, label = ctc_log_probs.max(-1)
         valid = valid_frames(lengths, states.shape[1])
+    if strategy == "none":
+        longest = int(lengths.max())
+        heard = valid[:, :longest]
+        return Encoded(
+            states=states[:, :longest] * heard[..., None],
+            lengths=lengths,
+            labels=torch.where(heard, label[:, :longest], -1),
+            run_lengths=heard.long(),
+            frame_labels=label,
+            ctc_log_probs=ctc_log_probs,
+            ctc_lengths=lengths,
+        )
+    with torch.no_grad():
         runs = _run_numbers(label, strategy)
         run_count = torch.where(valid, runs + 1, 0).amax(1)
         slots = int(run_count.max())
@@ -74,8 +87,6 @@ def compress(
 def _run_numbers(label: torch.Tensor, strategy: Compression) -> torch.Tensor:
     """[B, T] int64: which run each frame belongs to, counted from 0."""
     frame = torch.arange(label.shape[1], device=label.device).expand_as(label)
-    if strategy == "none":
-        return frame
     if strategy == "fixed":
         return frame // FIXED_RUN_FRAMES
     begins = torch.ones_like(label, dtype=torch.bool)
