@@ -184,7 +184,9 @@ class TraceStore:
     def take(self, spans: Iterable[Span]) -> None:
         for span in spans:
             if span.name == SESSION:
-                self._sessions[span.trace_id] = span
+                # One that was resumed is in the trace of the one before.
+                name = span.attributes.get(f"{PREFIX}session.id", span.trace_id)
+                self._sessions[str(name)] = span
             elif span.name in _OF_A_SEGMENT:
                 self._segments.setdefault(span.trace_id, []).append(span)
             else:

@@ -106,17 +106,17 @@ class LocalAgreement(AgreementPolicy):
 
     def decide(self, heard: Heard, hypothesis: Hypothesis) -> Decision:
         del heard
-        new = enumerate(hypothesis.tokens)
-        ends = (index for index, token in new if self.is_decided(token, index))
-        count = len(hypothesis.prefix) + next(ends, len(hypothesis.tokens))
+        compared = self.undecided_count(hypothesis.tokens)
+        count = len(hypothesis.prefix) + compared
         agreed = self.agree(hypothesis.prefix, hypothesis.token_ids[:count])
-        return Decision(min(agreed, self._let_go(hypothesis)))
+        # Where the decoder is halted, the token that halts it is all that is known of the rest.
+        return Decision(min(agreed, self._let_go(hypothesis.tokens[: compared + 1])))
 
-    def _let_go(self, hypothesis: Hypothesis) -> int:
+    def _let_go(self, tokens: Sequence[Token]) -> int:
         """Return how many new tokens come before the words that are held back."""
         if self.held_words is None:
-            return len(hypothesis.tokens)
-        starts = [index for index, token in enumerate(hypothesis.tokens) if token.starts_word]
+            return len(tokens)
+        starts = [index for index, token in enumerate(tokens) if token.starts_word]
         return starts[-self.held_words] if len(starts) >= self.held_words else 0
 
 

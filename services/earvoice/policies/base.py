@@ -103,8 +103,8 @@ class DecisionPolicy(Declared, ABC):
     field with ``init=False, compare=False``, made by its ``default_factory``; a policy that has one
     defines `snapshot` and `restore` too.
 
-    Per segment: `wants_hypothesis`, then `is_decided` for each new token as it comes, then `decide`
-    once. No clock, no I/O.
+    Per segment: `wants_hypothesis`, then `is_decided` for each new token as it comes, until it says
+    so, then `decide` once, of the tokens up to there. A beam comes whole. No clock, no I/O.
     """
 
     name: ClassVar[str] = ""
@@ -129,6 +129,11 @@ class DecisionPolicy(Declared, ABC):
         """
         del token, new_token_index
         return False
+
+    def undecided_count(self, tokens: Sequence[Token]) -> int:
+        """Return how many new tokens come before the first after which the decoder may halt."""
+        decided = (index for index, token in enumerate(tokens) if self.is_decided(token, index))
+        return next(decided, len(tokens))
 
     def take_over(self, committed_word_count: int, committed_token_count: int) -> None:
         """Enter an utterance that another policy has begun. Called once, before anything else."""
@@ -225,7 +230,10 @@ class DecisionPolicy(Declared, ABC):
             return self
         value = declared.facts["lag"](self, wait_ms)
         value = round(value) if declared.kind is int else value
-        value = max(declared.minimum, min(declared.maximum, value))
+        if declared.maximum is not None:
+            value = min(declared.maximum, value)
+        if declared.minimum is not None:
+            value = max(declared.minimum, value)
         return replace(self, **{declared.name: value})
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Literal
 
 from earvoice.policy.evidence import Evidence
@@ -196,7 +197,8 @@ class Endpointer:
         if not voice.has_speech:
             if end_sample - start_sample < self._leading_silence_samples:
                 return None
-            return Endpoint(end_sample - self._kept_silence_samples, "pause")
+            quiet_end = end_sample - self._kept_silence_samples
+            return Endpoint(max(quiet_end, spoken_for_sample), "pause")
         for start, end in _pauses(evidence, end_sample):
             quiet_from = self._quiet_from(evidence, start_sample, start, end)
             place = max(quiet_from + self._pause_samples // 2, spoken_for_sample)
@@ -248,6 +250,8 @@ def _pauses(evidence: Evidence, end_sample: int) -> Iterator[tuple[int, int]]:
 
 
 def _blank_runs(evidence: Evidence, start_sample: int) -> Iterator[tuple[int, int]]:
-    for state, label in enumerate(evidence.ctc_labels):
-        if label == evidence.blank_label:
-            yield evidence.span(state, start_sample)
+    states = enumerate(evidence.ctc_labels)
+    for is_blank, run in groupby(states, lambda state: state[1] == evidence.blank_label):
+        if is_blank:
+            spans = [evidence.span(state, start_sample) for state, _ in run]
+            yield spans[0][0], spans[-1][1]

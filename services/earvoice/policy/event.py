@@ -102,6 +102,12 @@ class SessionTotals:
         self.merged_segments += event.merged_segments
         self.computation_ms += event.computation_ms
 
+    def since(self, before: SessionTotals) -> SessionTotals:
+        """Return what was added after earlier totals; the guards' count stays whole."""
+        counted = {name: value for name, value in vars(self).items() if name != "guards_hit"}
+        added = {name: value - getattr(before, name) for name, value in counted.items()}
+        return replace(self, **added)
+
 
 Event = (
     WordsReleased | TailChanged | SegmentWorked | UtteranceEnded | ReplicaLeaving | SessionTotals

@@ -60,7 +60,10 @@ def options_at_lag(options: StreamOptions, lag_ms: float) -> StreamOptions:
     segment_ms = options.policy.segment_ms_at(lag_ms)
     if segment_ms is not None:
         steps = round(segment_ms / SEGMENT_STEP_MS)
-        rounded_ms = max(SHORTEST_SEGMENT_MS, min(LONGEST_SEGMENT_MS, steps * SEGMENT_STEP_MS))
+        audio_format, shortest_ms = options.audio_format, SHORTEST_SEGMENT_MS
+        if audio_format.encoding == "words":
+            shortest_ms = max(shortest_ms, 1000 // audio_format.sample_rate_hz)
+        rounded_ms = max(shortest_ms, min(LONGEST_SEGMENT_MS, steps * SEGMENT_STEP_MS))
         return replace(options, segment_ms=rounded_ms)
     # A word waits, on average, half a segment for its segment to end.
     wait_ms = max(0.0, lag_ms - options.segment_ms / 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
+import json
 import logging
 import secrets
 import time
@@ -27,7 +28,12 @@ from earvoice.policy.utterance import Utterance, UtteranceState
 from earvoice.policy.wire.config import effective_config, stream_options
 from earvoice.policy.wire.events import end_message, read_as, read_end, stages_message
 from earvoice.policy.words import CommitTime, StageTimings, Word
-from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
+from earvoice.runtime.errors import (
+    InternalError,
+    InvalidResumeTokenError,
+    ModelNotFoundError,
+    shown,
+)
 
 TOKEN_LIMIT_BYTES = 4096
 SIGNATURE_BYTES = 32
@@ -113,6 +119,14 @@ class ResumeTokens:
             totals=public_pb.Summary(**vars(snapshot.totals)),
         )
         _write_utterance(message.utterance, snapshot.utterance, origin_ms)
+        try:
+            _write_memory(message.utterance, snapshot.utterance.memory)
+        except (TypeError, ValueError) as error:
+            # An operator's own policy; what it remembers is the operator's to see.
+            raise InternalError(
+                f"policy.{snapshot.options.policy.name}: snapshot returned "
+                f"{shown(snapshot.utterance.memory)}; allowed: plain JSON values by name"
+            ) from error
         if snapshot.origin_s is not None:
             message.origin_unix_ms = origin_ms + (now_s - self._monotonic_s()) * 1000
         if snapshot.grid is not None:
@@ -242,9 +256,6 @@ def _write_utterance(
         message.held.stages.CopyFrom(stages_message(held.committed.stages))
         message.held.segment = held.committed.segment
         message.held.log_probability = held.log_probability
-    known = [*prefix, *utterance.draft]
-    for name, value in utterance.memory.items():
-        message.memory[name].CopyFrom(_memory_part(value, known))
 
 
 def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> UtteranceState:
@@ -300,17 +311,28 @@ def _read_tokens(message: resume_pb.ResumeTokens, known: Sequence[int]) -> list[
     return [*known[: message.shared], *message.rest]
 
 
+def _write_memory(message: resume_pb.ResumeUtterance, memory: Snapshot) -> None:
+    """Raises TypeError or ValueError for what is not JSON."""
+    known = [*message.prefix, *message.draft]
+    for name, value in memory.items():
+        message.memory[name].CopyFrom(_memory_part(value, known))
+
+
 def _memory_part(value: object, known: Sequence[int]) -> resume_pb.MemoryPart:
     match value:
         case None:
             return resume_pb.MemoryPart()
-        case int():
+        case int() if _is_whole(value, 64):
             return resume_pb.MemoryPart(integer=value)
         case float():
             return resume_pb.MemoryPart(number=value)
-        case list():
+        case list() if all(_is_whole(item, 32) for item in value):
             return resume_pb.MemoryPart(tokens=_tokens_message(value, known))
-    raise TypeError(f"a policy's memory has {type(value).__name__}")
+    return resume_pb.MemoryPart(json=json.dumps(value))
+
+
+def _is_whole(value: object, bits: int) -> bool:
+    return type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
 
 
 def _read_memory(message: resume_pb.ResumeUtterance, known: Sequence[int]) -> Snapshot:
@@ -323,6 +345,8 @@ def _read_memory(message: resume_pb.ResumeUtterance, known: Sequence[int]) -> Sn
                 memory[name] = part.number
             case "tokens":
                 memory[name] = _read_tokens(part.tokens, known)
+            case "json":
+                memory[name] = json.loads(part.json)
             case _:
                 memory[name] = None
     return memory

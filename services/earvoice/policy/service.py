@@ -31,6 +31,7 @@ from earvoice.runtime.errors import NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
 from earvoice.runtime.session_limit import RETRY_AFTER_MS, SessionLimit
 from earvoice.telemetry.service_telemetry import ServiceTelemetry
+from earvoice.telemetry.trace_context import read_traceparent, traceparent_of
 
 # Read once: it is in a file, and running out of descriptors must not end a session.
 SERVER_VERSION = version("earvoice")
@@ -73,7 +74,7 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         # Take a place only once the config is known.
         config = await read_config(request_iterator)
         with self._sessions.admit():
-            self._backends.choose_model()
+            self._check_backends()
             resumed, seq, before = None, 0, None
             if config.resume_token:
                 resumed, seq, before = self._tokens.take(
@@ -84,7 +85,10 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
             model = before.model if before else self._backends.choose_model(config.model)
             start = resumed or SessionSnapshot(stream_options(config, model, self._policies))
             options, session_id = start.options, uuid.uuid4().hex
-            traceparent = config.trace_context.traceparent or (before.traceparent if before else "")
+            # Written anew, because the caller's may be of any length.
+            caller = read_traceparent(config.trace_context.traceparent)
+            given = traceparent_of(caller) if caller else ""
+            traceparent = given or (before.traceparent if before else "")
             watch = SessionWatch(
                 self._telemetry, session_id, traceparent, options, model, time.perf_counter
             )
@@ -116,6 +120,14 @@ class SpeechTranslationService(public_grpc.SpeechTranslationServiceServicer):
         return public_pb.ListModelsResponse(
             models=self._backends.models, policies=self._policies, max_target_languages=1
         )
+
+    def _check_backends(self) -> None:
+        """Refuse a session for which there are no backends yet, before its token is looked at."""
+        try:
+            self._backends.choose_model()
+        except NotReadyError as error:
+            self._backends.refused[error.reason] += 1
+            raise
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new streams, ask the running ones to leave, and end those left after the grace."""

@@ -25,7 +25,6 @@ from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import SegmentTimeline
 from earvoice.policy.translation import translate
 from earvoice.policy.utterance import Utterance, UtteranceState
-from earvoice.policy.words import written_text
 
 MAX_WAITING_UPDATES = 64
 
@@ -226,8 +225,7 @@ class TranslationSession:
         if timeline.committed_s is not None:
             timeline.released_s = self._now_s()
         if tail is not None and self._options.sends_interim_results:
-            text = written_text((token.starts_word, token.text) for token in tail)
-            await self._show_tail(text, utterance.index)
+            await self._show_tail(tail, utterance.index)
         if reading is not None:
             await reading.finish(utterance, timeline)
             timeline.decoded_s = self._now_s()

@@ -221,6 +221,11 @@ def _host_and_port(part: str, text: str) -> tuple[str, int]:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     is_host = bool(bare) and "/" not in bare and (":" not in bare or bare != host)
     is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= MAX_PORT
+    try:
+        # The form in which a host is looked up; one with an empty or a long part has none.
+        bare.encode("idna")
+    except UnicodeError:
+        is_host = False
     if not (is_host and is_port):
         raise ValueError(f"{text!r} is not allowed; allowed: {TARGET_FORM}")
     return bare, int(port)

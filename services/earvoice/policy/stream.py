@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
@@ -142,18 +143,18 @@ class TranslationStream:
         observer: SegmentObserver | None = None,
         resumed: SessionSnapshot | None = None,
     ) -> None:
+        start = resumed or SessionSnapshot(options)
+        self._start = start
         audio_format = options.audio_format
         rate_hertz = audio_format.sample_rate_hz
         self._max_samples = settings.max_session_ms * rate_hertz // 1000
-        self._decided_sample = resumed.decided_sample if resumed else 0
         limit_samples = min(
             settings.max_buffered_audio_ms * rate_hertz // 1000,
             settings.max_buffered_audio_bytes // audio_format.frame_bytes,
         )
-        start_sample = resumed.start_sample if resumed else 0
-        self._audio = AudioBuffer(audio_format, limit_samples, start_sample)
-        if resumed is not None and resumed.origin_s is not None:
-            self._audio.arrivals.assume(resumed.origin_s, time.perf_counter())
+        self._audio = AudioBuffer(audio_format, limit_samples, start.start_sample)
+        if start.origin_s is not None:
+            self._audio.arrivals.assume(start.origin_s, time.perf_counter())
         self._outbox = Outbox()
         self._session = TranslationSession(
             options,
@@ -168,7 +169,10 @@ class TranslationStream:
 
     @property
     def totals(self) -> SessionTotals:
-        return self._session.totals
+        """What this stream has received and done so far, without the session it has resumed."""
+        added = self._session.totals.since(self._start.totals)
+        received_samples = self._audio.received_samples - self._start.start_sample
+        return replace(added, audio_samples=received_samples)
 
     async def leave(self, grace_s: float) -> None:
         await self._outbox.announce(ReplicaLeaving(grace_s))
@@ -216,10 +220,10 @@ class TranslationStream:
                     f"allowed: {self._max_samples}"
                 )
         # A resumed session must be sent again the audio that it had decided.
-        if audio.received_samples < self._decided_sample:
+        if audio.received_samples < self._start.decided_sample:
             raise OutOfOrderError(
                 f"the audio ends at sample {audio.received_samples}; this session has decided it "
-                f"up to {self._decided_sample} already: all of it from next_sample on must be sent "
-                "again"
+                f"up to {self._start.decided_sample} already: all of it from next_sample on must "
+                "be sent again"
             )
         await audio.end()

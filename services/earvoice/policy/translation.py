@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from earvoice.policies.base import (
     Decision,
@@ -25,7 +26,7 @@ from earvoice.policy.history import forgotten_history
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.policy.timeline import HopTimings, SegmentTimeline
 from earvoice.policy.utterance import Utterance
-from earvoice.policy.words import Word, committable_count
+from earvoice.policy.words import Word, committable_count, written_text
 from earvoice.runtime.errors import InternalError, shown
 
 MAX_TOKENS_PER_SECOND = 12
@@ -43,6 +44,7 @@ class HypothesisReading:
     Attributes:
         timings: the generation's, as of the last answer read.
         prefix_attention: a row for each token of the prefix, if asked for and answered.
+        decided_count: new tokens up to the one at which the policy had decided; None if it had not.
     """
 
     def __init__(self, decoder: DecoderBackend, request: GenerationRequest) -> None:
@@ -52,36 +54,38 @@ class HypothesisReading:
         self.timings = HopTimings()
         self.prefix_attention: Sequence[Sequence[float]] = ()
         self.end: GenerationEnd | None = None
+        self.decided_count: int | None = None
         self._found: list[int] = []
 
-    async def read(self, policy: DecisionPolicy | None) -> Hypothesis:
+    async def read(self, policy: DecisionPolicy | None, *, halts: bool = True) -> Hypothesis:
         """Read until the policy has decided, or to the end.
 
         Args:
-            policy: asked after every token; None reads to the end.
+            policy: asked after every token until it has decided; None reads to the end.
+            halts: whether the decoder is halted then.
         """
         tokens: list[Token] = []
         end: Token | None = None
         alternatives: Sequence[Sequence[int]] = ()
         source: Sequence[Token] = ()
-        is_decided = False
         async for answer in self._answers:
             self.timings = answer.timings
             if isinstance(answer, GenerationEnd):
                 self.end = answer
                 break
             if answer.restarts:
-                tokens, alternatives = [], ()
+                tokens, alternatives, self.decided_count = [], (), None
             first = len(tokens)
             tokens += answer.tokens
             end = answer.end
             alternatives = answer.alternatives or alternatives
             source = answer.source or source
             self.prefix_attention = answer.prefix_attention or self.prefix_attention
-            if policy is not None:
-                new = enumerate(tokens[first:], first)
-                is_decided = any(policy.is_decided(token, index) for index, token in new)
-            if is_decided:
+            if policy is not None and self.decided_count is None:
+                new = enumerate(tokens[first:], first + 1)
+                decided = (count for count, token in new if policy.is_decided(token, count - 1))
+                self.decided_count = next(decided, None)
+            if halts and self.decided_count is not None:
                 self._decoder.halt()
                 break
         self._found = [token.token_id for token in tokens]
@@ -115,7 +119,7 @@ async def translate(
     delay_samples: int,
     *,
     final: bool,
-) -> tuple[Sequence[Word], Sequence[Token] | None, HypothesisReading | None]:
+) -> tuple[Sequence[Word], str | None, HypothesisReading | None]:
     """Decode a segment and commit what may be committed; the generation may still run.
 
     Args:
@@ -123,7 +127,7 @@ async def translate(
         final: whether the utterance ends with this segment.
 
     Returns:
-        The words released; the tokens that may still change, None if they have not changed;
+        The words released; the text that may still change, None if it has not changed;
         the generation, if there is one, to be read to its end.
     """
     evidence, policy = encoded.evidence, utterance.policy
@@ -157,32 +161,36 @@ async def translate(
             flush=True,
             final=True,
         )
-        return words, (), None
+        return words, "", None
     reading = HypothesisReading(decoder, request)
     timeline.decoding_s = now_s()
     timeline.prefix_token_count = len(request.prefix)
     timeline.draft_token_count = len(request.draft)
     timeline.beam_size = request.beam_size
     # A beam comes whole, and a client that asked for hypotheses wants them whole.
-    whole = final or options.beam_size > 1 or options.sends_hypotheses
-    hypothesis = await reading.read(None if whole else policy)
+    whole = final or options.beam_size > 1
+    hypothesis = await reading.read(None if whole else policy, halts=not options.sends_hypotheses)
+    # How much comes behind the token that decides depends on drafts and timing.
+    known = hypothesis
+    if reading.decided_count is not None:
+        known = replace(hypothesis, tokens=hypothesis.tokens[: reading.decided_count], end=None)
     timeline.deciding_s = now_s()
     timeline.decoder = reading.timings
     if reading.end is not None and reading.end.hit_limit:
         # A hypothesis that was decided before its end lost nothing to the limit.
         guards.note("hypothesis_length")
-    decision = Decision(len(hypothesis.tokens)) if final else _decision(policy, heard, hypothesis)
+    decision = Decision(len(known.tokens)) if final else _decision(policy, heard, known)
     count, guard = decision.new_token_count, ""
     if options.uses_guards:
         written = len(utterance.word_end_samples)
         count, guard = guards.allow(
-            evidence, hypothesis, count, written, utterance.spoken_for_sample, final=final
+            evidence, known, count, written, utterance.spoken_for_sample, final=final
         )
-    count = committable_count(hypothesis, count, options.commit_unit, final=final)
+    count = committable_count(known, count, options.commit_unit, final=final)
     timeline.proposed_token_count = len(hypothesis.tokens)
     timeline.accepted_token_count = decision.new_token_count
     timeline.committed_token_count = count
-    utterance.is_closed = decision.ends_utterance and count == len(hypothesis.tokens)
+    utterance.is_closed = decision.ends_utterance and count == len(known.tokens)
     now = timeline.commit(now_s())
     flush = options.commit_unit != "token" or final or utterance.is_closed
     words = utterance.commit(
@@ -200,7 +208,8 @@ async def translate(
         forgotten = forgotten_history(
             options.history_selection,
             utterance.kept,
-            hypothesis,
+            # Whole on request, as in the released code.
+            hypothesis if options.sends_hypotheses else known,
             reading.prefix_attention,
             evidence,
             utterance.start_sample,
@@ -212,7 +221,10 @@ async def translate(
         timeline.hypothesis_tokens = tuple(hypothesis.token_ids)
     # A tail that may turn out not to be understood is not shown either.
     shows_tail = not final and (utterance.is_understood or not options.confidence.least)
-    return words, hypothesis.tokens[count:] if shows_tail else (), reading
+    tail = [(token.starts_word, token.text) for token in hypothesis.tokens[count:]]
+    if utterance.held is not None:
+        tail.insert(0, (utterance.held.starts_word, utterance.held.utf8))
+    return words, written_text(tail) if shows_tail else "", reading
 
 
 def _request(

@@ -160,6 +160,9 @@ class Utterance(UtteranceState):
             self._held_back = words
             return []
         self._held_back = []
+        if words:
+            # A snapshot follows, which has no count: `snapshot`.
+            self._looping_segment_count, self.loops = 0, False
         return [
             replace(
                 word,

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from unicodedata import category
 
 from earvoice.policies.base import Hypothesis
 from earvoice.policy.stream_options import CommitUnit
 
-_FIRST_BEYOND_ASCII = 0x80
+_PART_OF_CHARACTER = "\ufffd"
+"""What part of a character is decoded to."""
 
 
 def committable_count(
@@ -120,8 +122,9 @@ class Word:
 
     @property
     def is_spoken(self) -> bool:
-        """Whether it has letters or figures: nobody hears a comma."""
-        return any(byte >= _FIRST_BEYOND_ASCII or chr(byte).isalnum() for byte in self.utf8)
+        """Whether it has letters or figures: nobody hears a comma. Part of a character counts."""
+        text = self.utf8.decode("utf8", errors="replace")
+        return any(category(each)[0] in "LMN" or each == _PART_OF_CHARACTER for each in text)
 
     def joined(self, piece: Word) -> Word:
         spoken = [part for part in (self, piece) if part.is_spoken] or [self, piece]

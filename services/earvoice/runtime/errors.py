@@ -67,14 +67,20 @@ class EarvoiceError(Exception):
 
 
 class InvalidFieldError(EarvoiceError):
-    """A field of a message or of the configuration has a value that is not allowed."""
+    """A field of a message or of the configuration has a value that is not allowed.
+
+    Args:
+        problem: what is wrong; by default, that the value is not allowed.
+    """
 
     code = Code.INVALID_ARGUMENT
     reason = "INVALID_FIELD"
 
-    def __init__(self, field: str, value: object, allowed: str) -> None:
+    def __init__(self, field: str, value: object, allowed: str, problem: str = "") -> None:
+        # A caller chooses the names of a policy's parameters.
+        field = field[:LONGEST_VALUE_CHARACTERS]
         super().__init__(
-            f"{field} = {shown(value)} is not allowed; allowed: {allowed}",
+            f"{field} {problem or f'= {shown(value)} is not allowed'}; allowed: {allowed}",
             field=field,
             value=str(value)[:LONGEST_VALUE_CHARACTERS],
             allowed=allowed,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
@@ -80,7 +80,13 @@ class StatusInterceptor(grpc.aio.ServerInterceptor):
                 await self._identify(context)
                 async with aclosing(method(requests, context)) as responses:
                     async for response in responses:
-                        await writer.write(response)
+                        try:
+                            await writer.write(response)
+                        except Exception as error:
+                            # A handler that is only closed takes its caller for gone.
+                            with suppress(StopAsyncIteration):
+                                await responses.athrow(error)
+                            raise
             except Exception as error:  # noqa: BLE001 - the one place where all are translated
                 # A grpc.aio client whose write is under way when the status comes reports INTERNAL
                 # instead of it, so a caller that is still sending gets time to end.

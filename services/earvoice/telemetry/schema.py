@@ -352,7 +352,7 @@ METRICS = (
         "histogram",
         "ms",
         ("policy",),
-        "Part of the time from a segment's arrival to its commit; only segments that commit.",
+        "Part of the time from a segment's arrival to its commit; only those that release words.",
         "stage",
         STAGES,
         _STAGE_MS,
@@ -442,7 +442,7 @@ METRICS = (
         "counter",
         "{segment}",
         ("policy",),
-        "Grid segments merged into others: the machine was too slow for them.",
+        "Grid segments merged into others: the machine was late, or a forced cut left them behind.",
     ),
     Metric(
         "earvoice.draft.tokens",

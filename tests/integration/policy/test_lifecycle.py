@@ -6,21 +6,29 @@ import asyncio
 import errno
 import importlib.metadata
 import os
+from contextlib import AsyncExitStack
 
 import grpc
 import pytest
 from google.protobuf import duration_pb2
 
+from earvoice.api.v1 import speech_translation_service_pb2 as pb
+from earvoice.api.v1 import speech_translation_service_pb2_grpc as pb_grpc
+from earvoice.policy.backends import Backends
+from earvoice.policy.settings import PolicySettings
 from earvoice.runtime.errors import SessionTooLongError
+from tests.deploy.tool import free_port
 from tests.e2e.calling import (
     Request,
     assert_well_formed,
     audio_messages,
     call,
+    config,
     open_stream,
     requests,
 )
 from tests.integration.policy.conftest import RunningPolicy, Start
+from tests.integration.policy.fleet import serve_policy
 from tests.integration.policy.scripted_backends import RATE_HERTZ
 from tests.proxy import open_proxy
 
@@ -137,6 +145,21 @@ async def test_draining_tells_the_stream_and_lets_it_end(running: RunningPolicy)
     assert outcome.code is grpc.StatusCode.OK
     assert outcome.items
     await draining
+
+
+async def test_a_stream_without_backends_counts_as_refused():
+    """The metric sees it; whoever only asks for the models is no session."""
+    async with AsyncExitStack() as stack:
+        nowhere = f"127.0.0.1:{free_port()}"
+        backends = Backends(nowhere, nowhere)
+        settings = PolicySettings(port=0, encoder_target=nowhere, decoder_target=nowhere)
+        address, _, _ = await serve_policy(stack, settings, backends)
+        refused = await call(address, [Request(config=config())])
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await pb_grpc.SpeechTranslationServiceStub(channel).ListModels(pb.ListModelsRequest())
+    assert (refused.code, refused.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_READY")
+    assert backends.refused == {"NOT_READY": 1}
 
 
 async def test_a_stream_that_outlives_the_grace_is_ended(running: RunningPolicy):

@@ -33,9 +33,11 @@ from tests.integration.policy.fleet import Fleet, all_ready, running_fleet
 from tests.integration.policy.scripted_backends import (
     MODEL,
     RATE_HERTZ,
+    STATE_SAMPLES,
     ScriptedReplica,
     scripted_replica,
 )
+from tests.unit.policy.running import OPTIONS
 
 SERVICES = ("encoder", "decoder")
 SECOND_BYTES = RATE_HERTZ * 2
@@ -84,6 +86,19 @@ async def test_counting_the_replicas_moves_nobody_s_turn(fleet: Fleet):
         assert_well_formed(await call(fleet.address, requests(AUDIO[:SECOND_BYTES])))
     for replica in (*fleet.encoders, *fleet.decoders):
         assert replica.servicer.openings if replica in fleet.encoders else replica.servicer.requests
+
+
+async def test_a_long_segment_comes_in_pieces(fleet: Fleet):
+    """As after a resume: a message too long for the transport would look like a lost replica."""
+    seconds = bytes(17 * 2**20)
+    traces = dict.fromkeys(SERVICES, "")
+    async with fleet.backends.open(OPTIONS, MODEL.hash, "s", traces) as (encoder, _):
+        await encoder.reset(0, 0)
+        encoded = await encoder.encode(seconds)
+        assert encoder.replay_count == 0
+    assert (
+        encoded.evidence.span_end_samples[-1] == len(seconds) // 2 // STATE_SAMPLES * STATE_SAMPLES
+    )
 
 
 async def disturbed(fleet: Fleet, disturb: Callable[[], Awaitable[None]], **changes) -> Outcome:

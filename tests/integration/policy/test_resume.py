@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import grpc
 import pytest
@@ -97,6 +98,26 @@ async def resume(running: RunningPolicy, token: bytes, acknowledged: int) -> Out
     assert started.next_sample >= acknowledged
     rest = AUDIO[started.next_sample * FRAME_BYTES :]
     return await call(running.address, messages(rest, resume_token=token))
+
+
+async def test_a_log_line_tells_what_one_replica_did(start: Start, caplog):
+    """Of a resumed session, no word that the one before it released."""
+    caplog.set_level(logging.INFO, logger="earvoice.policy.service")
+    first, second = await replicas(start)
+    whole = await call(first.address, messages(AUDIO))
+    _, token, acknowledged = points(whole)[-3]
+    rest = await resume(second, token, acknowledged)
+    told = [record for record in caplog.records if record.message == "session ended"][-1]
+    assert told.words == len(rest.items) < len(whole.items)
+
+
+@pytest.mark.parametrize("text", ["x", "01-" + "a" * 32 + "-" + "b" * 16 + "-00-x"])
+async def test_a_long_trace_context_leaves_room_for_tokens(running: RunningPolicy, text: str):
+    """Neither nonsense nor what a later version may append is passed on."""
+    context = {"traceparent": text + "x" * 3900}
+    outcome = await call(running.address, messages(AUDIO, trace_context=context))
+    assert outcome.code is grpc.StatusCode.OK
+    assert all(token for _, token, _ in points(outcome))
 
 
 async def test_whoever_operates_a_replica_sees_what_went_on_there(start: Start):

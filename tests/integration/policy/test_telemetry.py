@@ -131,6 +131,8 @@ async def test_an_error_leaves_a_span_of_a_session_that_is_not_traced(collector,
     assert session.name == "session"
     assert session.status.code == Status.STATUS_CODE_ERROR
     assert attributes(session)["error.type"].string_value == outcome.reason
+    heard_ms = outcome.of("segment_done")[-1].end_sample * 1000 / RATE_HERTZ
+    assert attributes(session)["earvoice.session.audio_ms"].double_value >= heard_ms > 0
 
 
 async def test_a_segment_that_fails_ends_its_spans_with_the_error(collector, start: Start):

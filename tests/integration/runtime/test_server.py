@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from earvoice.api.v1 import encoder_service_pb2 as pb
 from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc
-from earvoice.runtime.errors import InvalidFieldError, SessionLimitError
+from earvoice.runtime.errors import InvalidFieldError, SessionLimitError, SlowReaderError
 from earvoice.runtime.server import ServiceServer
 from earvoice.runtime.settings import ServiceSettings
 
@@ -31,6 +32,7 @@ class Failing(pb_grpc.EncoderServiceServicer):
         self.failure = failure
         self.flood = flood
         self.closed = asyncio.Event()
+        self.ended_by: BaseException | None = None
 
     async def Encode(self, request_iterator, context) -> AsyncIterator[pb.EncodeResponse]:
         try:
@@ -43,6 +45,7 @@ class Failing(pb_grpc.EncoderServiceServicer):
                     raise self.failure
                 yield pb.EncodeResponse()
         finally:
+            self.ended_by = sys.exception()
             self.closed.set()
 
     async def DescribeModel(self, request, context):
@@ -142,12 +145,13 @@ async def test_an_unknown_error_says_nothing_about_itself(caplog):
 
 
 async def test_a_client_that_never_reads_is_ended():
-    """Its handler is closed after the write timeout, and the server goes on."""
+    """Its handler is told why after the write timeout, and the server goes on."""
     servicer = Failing(flood=200)
     async with serving(servicer, write_timeout_ms=200) as (_, channel):
         call = channel.stream_stream(ENCODE)()
         await call.write(b"")
         await asyncio.wait_for(servicer.closed.wait(), 120)
+        assert isinstance(servicer.ended_by, SlowReaderError)
         assert await channel.unary_unary(DESCRIBE)(b"") == b""
         call.cancel()
 

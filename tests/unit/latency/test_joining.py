@@ -181,6 +181,15 @@ def test_a_full_store_drops_the_oldest():
     assert store.dropped_traces == 3
 
 
+def test_a_resumed_session_does_not_hide_the_one_before():
+    """Both belong to their caller's trace."""
+    before, after = session_span(audio_ms=1000.0), session_span("5e55-11n", audio_ms=2000.0)
+    after["traceId"] = before["traceId"]
+    sessions, problems = join_traces(store_of([before, after]))
+    assert [session.audio_ms for session in sessions] == [1000.0, 2000.0]
+    assert problems == []
+
+
 def test_spans_of_others_are_left_out():
     """A collector hands on everything."""
     store = store_of([span("GET /", "a" * 32, 1.0)])

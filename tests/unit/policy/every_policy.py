@@ -32,6 +32,7 @@ PARAMETERS = [
     LocalAgreement(3),
     LocalAgreement(2, compared_tokens=2),
     LocalAgreement(2, held_words=1),
+    LocalAgreement(2, compared_tokens=2, held_words=2),
     SharedPrefix(1),
     SharedPrefix(3),
     WaitK(2),

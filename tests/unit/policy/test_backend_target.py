@@ -35,6 +35,8 @@ def test_a_looked_up_name_is_told_from_an_address():
         "::1:50052",
         "dns://8.8.8.8/encoder:50052",
         "http://encoder:50052",
+        "dns:///encoder..svc:50052",
+        f"dns:///{'a' * 64}.svc:50052",
     ],
 )
 def test_what_is_no_target_is_refused(text: str):

@@ -192,6 +192,8 @@ def test_silence_alone_ends_after_five_seconds_and_keeps_its_tail():
     heard = evidence(VoiceActivity(False))
     assert ENDPOINTER.find_pause(heard, 0, 5 * SECOND - 1, 0) is None
     assert ENDPOINTER.find_pause(heard, 0, 5 * SECOND, 0) == Endpoint(36_000, "pause")
+    # Without guards, words may be committed there all the same.
+    assert ENDPOINTER.find_pause(heard, 0, 5 * SECOND, 39_000) == Endpoint(39_000, "pause")
 
 
 def test_a_forced_cut_takes_the_longest_pause_of_the_second_half():
@@ -214,12 +216,18 @@ def test_a_forced_cut_never_goes_back_before_committed_words():
     assert cut.end_sample == 15 * SECOND + 400
 
 
+RUN_SPANS = [11 * SECOND + place for place in (0, 300, 600, 1000, 1400, 9 * SECOND)]
+"""Runs of blanks in states that are not compressed: one of two states, a shorter one of one."""
+
+
 def test_without_a_pause_the_longest_run_of_blanks_is_cut():
     """And without blanks the utterance's end."""
     spans = [11 * SECOND, 11 * SECOND + 400, 12 * SECOND, 20 * SECOND]
     voice = VoiceActivity(True, 20 * SECOND)
     heard = evidence(voice, labels=[1, 99, 2, 3], spans=spans)
     assert ENDPOINTER.cut(heard, 0, 20 * SECOND, 0).end_sample == 11 * SECOND + 200
+    two_runs = replace(heard, ctc_labels=[1, 99, 99, 2, 99, 3], span_end_samples=RUN_SPANS)
+    assert ENDPOINTER.cut(two_runs, 0, 20 * SECOND, 0).end_sample == 11 * SECOND + 300
     assert (
         ENDPOINTER.cut(replace(heard, ctc_labels=[1, 2, 3, 4]), 0, 20 * SECOND, 0).end_sample
         == 20 * SECOND

@@ -217,6 +217,26 @@ def test_text_alone_is_forgotten_where_all_audio_is_attended_to():
     assert max(event.end_sample - event.start_sample for event in ended) <= 40 * RATE_HERTZ
 
 
+def test_what_is_kept_does_not_depend_on_what_comes_behind_a_decision():
+    """A verified draft brings a guess that looks back to the beginning; halted, it never comes."""
+
+    class GuessingDecoder(TalkDecoder):
+        async def generate(self, request):
+            answers = [answer async for answer in super().generate(request)]
+            steps = [answer for answer in answers if isinstance(answer, GenerationSteps)]
+            guess = make_token(FIRST_ID - 1, attention=(1.0, *[0.0] * (request.states[1] - 1)))
+            tokens = [*(token for each in steps for token in each.tokens), guess]
+            rows = steps[0].prefix_attention
+            yield GenerationSteps(tokens, None, steps[0].timings, prefix_attention=rows)
+            yield answers[-1]
+
+    _, one_by_one = run_talk(12)
+    decoder = GuessingDecoder()
+    options = with_options(endpointing=None, history_selection=LAST_THREE)
+    run_session([seconds(10), seconds(2)], options, decoder=decoder)  # type: ignore[arg-type]
+    assert state_counts(decoder.requests) == state_counts(one_by_one)
+
+
 def test_a_decoder_without_the_rows_is_a_bug():
     """Nothing is forgotten by guessing."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -20,8 +21,10 @@ from earvoice.policies import (
     WaitK,
 )
 from earvoice.policy.lag_control import moved_lag, options_at_lag
-from earvoice.policy.wire.config import effective_config, stream_options
+from earvoice.policy.wire.config import check_consistency, effective_config, stream_options
+from earvoice.runtime.audio_format import WORDS
 from earvoice.runtime.errors import InvalidFieldError
+from earvoice.runtime.parameter import parameter
 from tests.fakes import RATE_HERTZ
 from tests.unit.policy.running import items_of, seconds, with_options
 from tests.unit.policy.test_config import MODEL, config, milliseconds
@@ -78,6 +81,23 @@ def test_scales_are_monotone(parameters):
     values = [place.segment_ms if by_segment else getattr(place.policy, name) for place in places]
     assert values == sorted(values, reverse=name == "alpha")
     assert values[0] != values[-1]
+
+
+def test_a_segment_of_a_text_has_a_word():
+    """A shorter one a client could not have asked for."""
+    words = with_options(audio_format=WORDS, policy=LocalAgreement(4), target_lag_ms=500)
+    assert options_at_lag(words, 500.0).segment_ms == 250
+    check_consistency(options_at_lag(words, 0.0))
+
+
+def test_a_parameter_without_bounds_may_hold_the_lag():
+    """It goes as far as it is sent."""
+
+    @dataclass(frozen=True)
+    class Pausing(HoldN):
+        n: float = parameter(0.5, lag=lambda _, wait_ms: wait_ms / 100)
+
+    assert Pausing().at_wait(100_000).n == 1000
 
 
 @given(

@@ -68,6 +68,20 @@ def test_the_text_does_not_depend_on_how_audio_is_cut(parameters, seed, samples,
 
 
 @each_policy
+@given(seed=st.integers(0, 100), samples=st.integers(0, 60_000), steps=st.integers(2, 9))
+def test_the_text_does_not_depend_on_what_comes_behind_a_decision(parameters, seed, samples, steps):
+    """Neither tokens that a verified draft brings at once, nor a hypothesis asked for whole."""
+
+    def items(steps_per_answer, **changes):
+        decoder = ScriptedDecoder(word=unstable_word(seed), steps_per_answer=steps_per_answer)
+        options = options_with(parameters, **changes)
+        events = run_session([bytes(samples * 2)] if samples else [], options, decoder=decoder)
+        return [(item.text, item.starts_word, item.delay_samples) for item in items_of(events)]
+
+    assert items(1) == items(steps) == items(1, sends_hypotheses=True)
+
+
+@each_policy
 @given(seed=st.integers(0, 100), samples=st.integers(0, 60_000), merge=st.booleans())
 def test_the_forced_prefix_only_grows(parameters, seed, samples, merge):
     """Within an utterance each generation's prefix starts with the one before."""

@@ -130,8 +130,8 @@ def test_what_is_left_out_takes_its_default(text, parameters):
         ("strided_wait_k { stride_ms: 10 }", "policy.strided_wait_k.stride_ms = .*40 to 4000"),
         ("strided_wait_k { stride_ms: 300 stride_words: 1 }", "stride_words = .*beside stride_ms"),
         ("strided_wait_k { catch_up: inf }", "policy.strided_wait_k.catch_up"),
-        ("frame_schedule {}", "policy.frame_schedule.wait_frames = .*1 to 2000"),
-        ("frame_schedule { wait_frames: 9 stride_frames: 1 }", "frame_schedule.tokens = "),
+        ("frame_schedule {}", "policy.frame_schedule.wait_frames is missing.*1 to 2000"),
+        ("frame_schedule { wait_frames: 9 stride_frames: 1 }", "frame_schedule.tokens is missing"),
         (
             "frame_schedule { wait_frames: 9 stride_frames: 10 tokens: 1 }",
             r"wait_frames = .*10 \(stride_frames\) or more",

@@ -14,7 +14,7 @@ from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policies.base import Token
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
 from earvoice.policy.evidence import VoiceActivity
-from earvoice.policy.stream_options import CommitUnit, Endpointing, StreamOptions
+from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing, StreamOptions
 from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
 from tests.unit.policy.running import (
@@ -191,6 +191,32 @@ def test_hypotheses_that_met_their_limit_are_counted_across_an_interruption():
         rest = run(sent_again(messages, resumed), resumed=resumed)
         assert rest[-1].guards_hit == whole[-1].guards_hit
         assert essence([*whole[:told_count], *rest]) == essence(whole)
+
+
+def test_a_loop_is_counted_anew_once_words_are_released():
+    """They may have been held back until then; a token does not know the count."""
+    texts = ("abcd", "efgh", "ijkl")
+    options = with_options(policy=HoldN(0), confidence=Confidence(least=0.5, by_agreement=True))
+
+    class UnderstandsLate(ScriptedEncoder):
+        async def encode(self, audio, end_sample=None):
+            self.partial_transcript = "zzzz" if self.end_sample < 19_200 else " ".join(texts)
+            return await super().encode(audio, end_sample)
+
+    def looping(number: int, state_count: int) -> list[Token]:
+        word = min(number, 2)
+        row = tuple(float(state == word) for state in range(state_count))
+        return [make_token(10 + word, texts[word], attention=row)]
+
+    def run(messages, **changes):
+        decoder = ScriptedDecoder(word=looping)
+        return run_session(messages, options, UnderstandsLate(), decoder, **changes)
+
+    messages = [bytes(144_000)]
+    whole = run(messages)
+    told_count, snapshot = interruptions(whole)[0]
+    rest = run(sent_again(messages, snapshot), resumed=snapshot)
+    assert essence([*whole[:told_count], *rest]) == essence(whole)
 
 
 @each_policy

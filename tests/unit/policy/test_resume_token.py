@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earvoice.policies import LocalAgreement
-from earvoice.policies.base import Token
+from earvoice.policies import POLICIES, HoldN, LocalAgreement
+from earvoice.policies.base import Snapshot, Token
+from earvoice.policies.registry import with_policy
 from earvoice.policy.endpoints import SegmentGrid
 from earvoice.policy.event import (
     SegmentWorked,
@@ -21,7 +23,7 @@ from earvoice.policy.settings import PolicySettings, parse_keys
 from earvoice.policy.translation import MAX_HYPOTHESIS_TOKENS
 from earvoice.policy.utterance import UtteranceState
 from earvoice.policy.words import CommitTime, StageTimings, Word
-from earvoice.runtime.errors import InvalidResumeTokenError, ModelNotFoundError
+from earvoice.runtime.errors import InternalError, InvalidResumeTokenError, ModelNotFoundError
 from tests.unit.policy.running import MODEL, OPTIONS, through_token, with_options
 
 OWNER = TokenOwner("anna", MODEL, "s1", "00-" + "a" * 32 + "-" + "b" * 16 + "-01")
@@ -163,6 +165,54 @@ def test_a_memory_that_is_not_understood_is_refused():
     utterance = UtteranceState(0, 0, 0, segment_index=1, memory={"seen": 3})
     token = tokens_at(0).make(SessionSnapshot(OPTIONS, utterance), 1, OWNER)
     assert refusal_of(token, tokens_at(0)) == "version"
+
+
+@dataclass(frozen=True)
+class Remembering(HoldN):
+    """An operator's own policy, with any memory."""
+
+    name = "remembering"
+    memory: dict[str, object] = field(init=False, compare=False, default_factory=dict)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.memory.update(snapshot)
+
+
+def remembered(memory: Snapshot) -> Snapshot:
+    """What a token keeps of it."""
+    policies = with_policy(POLICIES, Remembering())
+    tokens = ResumeTokens([b"k" * 32], 60.0, lambda: 0.0, lambda: 0.0, policies)
+    utterance = UtteranceState(segment_index=1, memory=memory)
+    options = with_options(policy=Remembering(), attention_layer=MODEL.default_attention_layer)
+    token = tokens.make(SessionSnapshot(options, utterance), 1, OWNER)
+    return tokens.take(token, "anna", lambda _: MODEL)[0].utterance.memory
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=9), JSON, max_size=3))
+def test_a_policy_may_remember_any_json(memory):
+    """Which its own types come back from, too: 1 is neither 1.0 nor true."""
+    assert json.dumps(remembered(memory), sort_keys=True) == json.dumps(memory, sort_keys=True)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, [object()], b"x"])
+def test_a_memory_that_is_not_json_is_told(value):
+    """Whose it is, and what may be."""
+    message = r"^policy\.remembering: snapshot returned .*; allowed: plain JSON values"
+    with pytest.raises(InternalError, match=message):
+        remembered({"seen": value})
 
 
 def test_keys_can_be_changed_without_a_pause():

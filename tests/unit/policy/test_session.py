@@ -204,6 +204,20 @@ def test_interim_results_show_the_tail_when_it_changes():
     assert [event.text for event in of_kind(events, TailChanged)] == ["w11 w12", "w14 w15", ""]
 
 
+def test_the_tail_has_the_whole_word_that_is_held_back():
+    """Its beginning may be committed already, but the client has not been sent it."""
+
+    def syllable(number: int, states: int) -> list[Token]:
+        row = tuple(float(state == number) for state in range(states))
+        return [make_token(10 + number, "abc"[number % 3], starts=number % 3 == 0, attention=row)]
+
+    options = with_options(sends_interim_results=True, policy=HoldN(n=1), commit_unit="token")
+    events = run_session([seconds(3.2)], options, decoder=ScriptedDecoder(word=syllable))
+    shown = [event.text for event in of_kind(events, TailChanged)]
+    assert len(shown) > 2
+    assert all(text.startswith("a") for text in shown[:-1])
+
+
 def test_no_tail_outlives_its_utterance():
     """What a guard cuts from the last commit will never come, so it is not shown either."""
     decoder = ScriptedDecoder(

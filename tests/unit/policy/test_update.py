@@ -17,6 +17,7 @@ from earvoice.policies import Edatt, FrameSchedule, HoldN, LocalAgreement, Share
 from earvoice.policy.audio_buffer import AudioBuffer
 from earvoice.policy.event import Event, SegmentWorked, UtteranceEnded
 from earvoice.policy.session import MAX_WAITING_UPDATES, TranslationSession
+from earvoice.policy.stream_options import Endpointing
 from earvoice.policy.wire.config import updated_options
 from earvoice.runtime.errors import InvalidFieldError
 from tests.fakes import ScriptedDecoder, ScriptedEncoder, make_token
@@ -289,8 +290,22 @@ def test_a_bad_update_names_its_field(update: pb.StreamingUpdate, message: str):
         updated_options(OPTIONS, update, MODEL)
 
 
-def test_history_is_not_selected_from_what_is_never_committed():
-    """The offline policy keeps everything to the end."""
-    options = with_options(history_selection=5)
-    with pytest.raises(InvalidFieldError, match="history_selection"):
-        updated_options(options, pb.StreamingUpdate(policy=policy(offline={})), MODEL)
+OFFLINE = policy(offline={})
+SLOW = milliseconds(8000)
+BRIEF = {"endpointing": Endpointing(600, 5000)}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "update", "field", "message"),
+    [
+        ({"history_selection": 5}, {"policy": OFFLINE}, "policy", "history_selection = 'set'"),
+        ({"target_lag_ms": 2000}, {"policy": OFFLINE}, "policy", "target_lag = '2000 ms'"),
+        (BRIEF, {"segment_duration": SLOW}, "segment_duration", "max_utterance = '5000 ms'"),
+        (BRIEF, {"segment_duration": SLOW, "policy": OFFLINE}, "segment_duration", "8000 ms .*or"),
+    ],
+)
+def test_a_clash_with_the_config_names_the_update_s_field(chosen, update, field, message):
+    """And tells of the other, which an update cannot have."""
+    with pytest.raises(InvalidFieldError, match=f"^{field} = .*because .*{message}") as caught:
+        updated_options(with_options(**chosen), pb.StreamingUpdate(**update), MODEL)
+    assert caught.value.metadata["field"] == field

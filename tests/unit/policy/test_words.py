@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,10 @@ HOUSE = [make_token(5, "Haus"), make_token(6, "tür", starts=False), make_token(
 
 
 NOW = CommitTime(0.0, 0.0, StageTimings(*[0.0] * 11))
+
+
+def word_of(utf8: bytes, log_probability: float = 0.0) -> Word:
+    return Word(utf8, True, 0, 0, 0, NOW, log_probability)
 
 
 class Assembler:
@@ -74,6 +79,19 @@ def test_characters_split_over_pieces_are_joined():
     middle = [Token(token, text, starts_word=False, attention=(1.0,)) for token, text in halves]
     tokens = [make_token(5, "T"), *middle, make_token(8, "r", starts=False)]
     assert assemble(tokens, flush=True) == [("Tür", True)]
+
+
+@pytest.mark.parametrize("mark", [",", "“", "…", "。", "«", "–"])  # noqa: RUF001 - as written
+def test_punctuation_says_nothing_about_how_sure_a_word_is(mark):
+    """Beyond ASCII neither; letters do, and so does part of a character."""
+    assert not word_of(mark.encode()).is_spoken
+    assert word_of(b"Hallo", -0.1).joined(word_of(mark.encode(), -3.0)).log_probability == -0.1
+
+
+@pytest.mark.parametrize("text", ["ü".encode(), "你".encode(), "ü".encode()[:1], "ं".encode(), b"3"])
+def test_what_is_heard_counts(text):
+    """Letters, their marks and figures of any script, whole or in part."""
+    assert word_of(text).is_spoken
 
 
 @given(

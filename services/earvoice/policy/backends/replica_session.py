@@ -34,6 +34,7 @@ from earvoice.policy.backends.call import BackendCall, BackendTimeouts, is_loss
 from earvoice.policy.backends.replicas import Replica, Replicas
 from earvoice.policy.evidence import Evidence, VoiceActivity
 from earvoice.policy.stream_options import StreamOptions
+from earvoice.policy.timeline import HopTimings
 from earvoice.policy.wire.config import ENCODING_NUMBERS
 from earvoice.runtime.errors import BackendUnavailableError, EarvoiceError
 
@@ -247,13 +248,7 @@ class EncoderSession(ReplicaSession):
 
         async def replay() -> Encoded:
             await self._begin()
-            data = b"".join(self._pieces)
-            # Each piece but the last costs an unneeded computation; most audio is a single piece.
-            while len(data) > PIECE_BYTES:
-                first = PIECE_BYTES // self._frame_bytes * self._frame_bytes
-                await self._encode(data[:first])
-                data = data[first:]
-            return await self._encode(data, end_sample)
+            return await self._encode(b"".join(self._pieces), end_sample)
 
         try:
             return await self._encode(audio, end_sample)
@@ -265,6 +260,15 @@ class EncoderSession(ReplicaSession):
         await self._call.ask(encoder_pb.EncodeRequest(reset=self._begun))
 
     async def _encode(self, audio: bytes, end_sample: int | None = None) -> Encoded:
+        """Each piece but the last costs an unneeded computation; most audio is a single piece."""
+        size, before = PIECE_BYTES // self._frame_bytes * self._frame_bytes, HopTimings()
+        while len(audio) > PIECE_BYTES:
+            before += (await self._encode_piece(audio[:size])).timings
+            audio = audio[size:]
+        encoded = await self._encode_piece(audio, end_sample)
+        return dataclasses.replace(encoded, timings=before + encoded.timings)
+
+    async def _encode_piece(self, audio: bytes, end_sample: int | None = None) -> Encoded:
         self._revision += 1
         request = encoder_pb.EncodeRequest()
         command = request.audio if end_sample is None else request.finish

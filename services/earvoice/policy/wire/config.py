@@ -163,14 +163,17 @@ def resolved_policy(
     try:
         policy = read_policy(message, policies)
     except ParameterError as error:
-        raise InvalidFieldError(error.field, error.value, error.allowed) from error
+        raise _invalid_field(error) from error
     if policy is None:
         return _default_policy(model, policies, target)
     try:
         return policy.resolved(model)
     except ParameterError as error:
-        field = f"policy.{policy.name}.{error.field}"
-        raise InvalidFieldError(field, error.value, error.allowed) from error
+        raise _invalid_field(error.within(f"policy.{policy.name}.")) from error
+
+
+def _invalid_field(error: ParameterError) -> InvalidFieldError:
+    return InvalidFieldError(error.field, error.value, error.allowed, error.problem)
 
 
 def _default_policy(model: Model, policies: Policies, target: str) -> DecisionPolicy:
@@ -280,6 +283,9 @@ def _choice(config: Config, field: str, meanings: Mapping[Any, Choice]) -> Choic
     return meanings[number]
 
 
+_CLASHES_WITH_SEGMENTS = ("segment_duration", "endpointing.max_utterance")
+
+
 def updated_options(
     options: StreamOptions,
     update: public_pb.StreamingUpdate,
@@ -308,7 +314,14 @@ def updated_options(
         segment_ms=segment_ms,
         initial_wait_ms=wait_ms,
     )
-    check_consistency(updated)
+    try:
+        check_consistency(updated)
+    except InvalidFieldError as error:
+        # It may name a field that an update does not have: name the one that brought the clash.
+        field, value = "policy", policy.name
+        if duration is not None and error.metadata["field"] in _CLASHES_WITH_SEGMENTS:
+            field, value = "segment_duration", f"{segment_ms} ms"
+        raise InvalidFieldError(field, value, f"another, because {error.message}") from error
     check_model_fit(updated, model)
     return updated
 
