@@ -256,7 +256,8 @@ def _read_options(config: object) -> TranslationOptions:
 
 
 def _wrong_policy(parent: str, error: ParameterError) -> InvalidFieldError:
-    return InvalidFieldError(f"{parent}.policy.{error.field}", error.value, error.allowed)
+    field = f"{parent}.policy.{error.field}"
+    return InvalidFieldError(field, error.value, error.allowed, error.problem)
 
 
 def _check_choices(config: api.StreamingConfig) -> None:
