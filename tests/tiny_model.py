@@ -92,7 +92,9 @@ def random_network(config: ModelConfig, seed: int = 0) -> SpeechTranslationModel
     return network
 
 
-def write_tiny_checkpoint(directory: Path, *, translating: bool = False) -> None:
+def write_tiny_checkpoint(
+    directory: Path, *, translating: bool = False, positions: int | None = None
+) -> None:
     """Write a checkpoint whose greedy text varies and sometimes ends.
 
     German is spoken without a tag, French with one.
@@ -100,6 +102,7 @@ def write_tiny_checkpoint(directory: Path, *, translating: bool = False) -> None
     Args:
         translating: all text is a translation of what other layers write, behind a token that no
             text has.
+        positions: number of learned ones; None for sinusoids.
     """
     pieces = train_sentencepiece(LIVELY_TEXT, 64)
     config = tiny_config(pieces, pieces)
@@ -114,6 +117,9 @@ def write_tiny_checkpoint(directory: Path, *, translating: bool = False) -> None
         shape = replace(
             config.decoder, own_layers=(BOS,), pivot_layers=1, tied_embeddings=True, shortlist=True
         )
+        config = replace(config, decoder=shape)
+    if positions is not None:
+        shape = replace(config.decoder, positions="learned", max_tokens=positions)
         config = replace(config, decoder=shape)
     write_lively_checkpoint(directory, config, pieces)
 

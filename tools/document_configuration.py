@@ -51,9 +51,9 @@ CAPACITY = """\
 ## Capacity
 
 `SESSION_LIMIT=auto` measures, before a service serves, what one segment of a live session takes of
-its engine: the encoder encodes a segment at the end of 10 s of audio, to which a share is added of
-hearing all of it once more when the utterance ends; the decoder reads 40 tokens and a draft of 8
-against 250 states and takes 8 steps, alone and in a batch of 8. The limit is the
+its engine: the encoder encodes the first segment that reaches 10 s of audio, to which a share is
+added of hearing all of it once more when the utterance ends; the decoder reads 40 tokens and a
+draft of 8 against 250 states and takes 8 steps, alone and in a batch of 8. The limit is the
 number of sessions whose segments, of the model's default duration, fill `TARGET_BUSY_RATIO` of the
 engine's time. The rest of the time is for longer utterances, for segments that arrive together and
 for audio that catches up. It takes about a second; the log says what was measured

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from earvoice.models.assembly import check_memory
+from earvoice.models.assembly import check_memory, loading_bytes
 from earvoice.models.checkpoint import (
+    Half,
     load_checkpoint,
     load_config,
     save_checkpoint,
@@ -21,6 +22,7 @@ from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.inference import check_inference_dtype
+from earvoice.models.translation import tied_parameter_count
 from tests.tiny_model import random_network, save_network
 
 pytestmark = pytest.mark.torch
@@ -289,6 +291,30 @@ def test_memory_is_compared(available: int | None, *, refused: bool) -> None:
     """A model may take all there is; where the system says nothing it is tried."""
     with pytest.raises(CheckpointError, match="model tiny needs") if refused else nullcontext():
         check_memory("tiny", 1000, available)
+
+
+def test_tied_embeddings_take_more_memory_while_they_are_packed(config: ModelConfig) -> None:
+    """They are packed for all pieces, and once more in another way."""
+    tied, plain = (
+        dataclasses.replace(
+            config, decoder=dataclasses.replace(config.decoder, tied_embeddings=is_tied)
+        )
+        for is_tied in (True, False)
+    )
+    embeddings = config.target_pieces * config.encoder.d_model
+    assert (tied_parameter_count(tied), tied_parameter_count(plain)) == (embeddings, 0)
+    assert loading_bytes(100, 1000, 300) - loading_bytes(100, 1000) == 4 * 300
+    assert loading_bytes(5200, 1000, 300) == loading_bytes(5200, 1000)
+
+
+@pytest.mark.parametrize(("without", "left"), [("encoder", "decoder"), ("decoder", "encoder")])
+def test_a_half_that_is_not_needed_is_left_out(directory: Path, without: Half, left: str) -> None:
+    """It takes neither time nor memory; what is told of the model does not change."""
+    whole, half = load_checkpoint(directory), load_checkpoint(directory, without=without)
+    assert not hasattr(half.network, without)
+    assert half.describe("") == whole.describe("")
+    expected, found = (getattr(each.network, left).state_dict() for each in (whole, half))
+    torch.testing.assert_close(found, expected)
 
 
 def test_other_dtypes_are_refused() -> None:

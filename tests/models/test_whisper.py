@@ -18,6 +18,7 @@ from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.models.whisper import (
     CtcBranchConfig,
+    GrowingUtterance,
     WhisperConfig,
     WhisperEncoder,
     WhisperFilterbank,
@@ -239,6 +240,18 @@ def test_a_growing_utterance_keeps_what_has_heard_enough(prepared: bool, upper_l
     assert torch.equal(late.states[:15], early.states[:15])
     assert torch.equal(late.ctc_log_probs[:15], early.ctc_log_probs[:15])
     assert not torch.allclose(late.states[15:31], early.states[15:31], atol=1e-3)
+
+
+def test_a_growing_utterance_holds_only_what_it_keeps() -> None:
+    """Between two steps, what was computed of the sound since the last is not held."""
+    config = _config(tail_ms=100, lookahead_ms=640, compression="none", ctc=_branch(1))
+    encoder = random_network(config).encoder
+    assert isinstance(encoder, WhisperEncoder)
+    growing = GrowingUtterance(encoder)
+    growing.encode(_features(SOUND)[:180])
+    for layer in (*growing._earlier, *growing._earlier_upper, *growing._earlier_labelled):
+        assert layer._kept
+        assert not layer._all
 
 
 @pytest.mark.parametrize(("cut", "upper_layers"), [(7, 0), (64, 1), (127, 2), (300, 0)])

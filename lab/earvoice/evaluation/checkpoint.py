@@ -22,7 +22,7 @@ from earvoice.models.assembly import (
 )
 from earvoice.models.checkpoint import read_parts, save_checkpoint
 from earvoice.models.errors import ModelError
-from earvoice.models.translation import parameter_count
+from earvoice.models.translation import parameter_count, tied_parameter_count
 from earvoice.models.wrapped.directory import (
     is_wrapped,
     read_config,
@@ -40,7 +40,7 @@ def summarize(path: Path, source_language: str, target_language: str) -> dict[st
     check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
     build_network(parts.config, parts.tensors)
     config = parts.config
-    parameters = parameter_count(config)
+    parameters, tied = parameter_count(config), tied_parameter_count(config)
     return {
         "name": config.name,
         "version": config.version,
@@ -56,7 +56,7 @@ def summarize(path: Path, source_language: str, target_language: str) -> dict[st
         "size on disk, bytes": _disk_bytes(path),
         "weights in fp32, bytes": FLOAT32_BYTES * parameters,
         "weights in bf16, bytes": FLOAT32_BYTES // 2 * parameters,
-        "memory to load it, bytes": loading_bytes(_weight_bytes(parts), parameters),
+        "memory to load it, bytes": loading_bytes(_weight_bytes(parts), parameters, tied),
         "memory available here, bytes": available_memory_bytes(),
         "hash": parts.hash,
         **{f"default {key}": value for key, value in config.policy_defaults.to_dict().items()},

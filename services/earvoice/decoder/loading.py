@@ -47,7 +47,7 @@ class LoadedDecoder(NamedTuple):
 
 def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
     """Load the checkpoint, our own or another family's; only its decoder is kept."""
-    loaded, device = load_served(settings)
+    loaded, device = load_served(settings, without="encoder")
     computed: dict[str, str] = {}
     strategy: Strategy
     if isinstance(loaded, Checkpoint):
@@ -126,12 +126,16 @@ def measure_segment_cost(
     end = model.tokens.end_token
     layer = model.description.default_attention_layer
     starts = [start for start in (strategy.source_prompt, (end,)) if start]
+    prefix_tokens = PREFIX_TOKENS
+    if model.max_tokens is not None:
+        # One run is stepped alone and with the others.
+        prefix_tokens = min(prefix_tokens, model.max_tokens - DRAFT_TOKENS - 2 * REPEATS)
     runs: dict[tuple[int, ...], list[Any]] = {start: [] for start in starts}
     prefills_s = []
     for _ in range(MANY):
         states, prefill_s = _silence(model, STATES), 0.0
         for start in starts:
-            forced = (*start, *(end,) * PREFIX_TOKENS)
+            forced = (*start, *(end,) * prefix_tokens)
             prompt = Prompt(forced, (end,) * DRAFT_TOKENS, layer, forbid_end=True)
             source = strategy.prepare(states, forced)
             while source is not None and not source.is_over:

@@ -189,8 +189,6 @@ class SequentialStrategy(Strategy):
 
     @torch.inference_mode()
     def begin(self, states: StateBlock, prompt: Prompt) -> tuple[GreedyRun, Progress]:
-        if prompt.beam is not None:
-            raise InvalidFieldError("generate.beam_size", prompt.beam.size, "1 with this model")
         cache = self._decoder.open_cache(state_tensor(states))
         return begin_greedy(self._decoder.prefill, cache, prompt)
 

@@ -256,6 +256,8 @@ class DecodeSession:
         if not 0 <= size <= MAX_BEAM_SIZE:
             allowed = f"1 to {MAX_BEAM_SIZE}, or 0 for default"
             raise InvalidFieldError(f"{command}.beam_size", size, allowed)
+        if size > 1 and self._model.description.greedy_only:
+            raise InvalidFieldError(f"{command}.beam_size", size, "1 with this model")
 
 
 def _shown_id(states_id: types_pb2.StatesId) -> str:

@@ -33,7 +33,7 @@ WARM_UP_SECONDS = (1, 3, 5)
 NO_LABEL = -1
 
 PREFIX_S = 10
-"""Length of the utterance that a segment is measured in: half of one that is cut after 20 s."""
+"""Least length of the utterance that a segment is measured in: half of one cut after 20 s."""
 PASSES = 3
 TIME_LIMIT_S = 1.5
 
@@ -185,7 +185,7 @@ class WrappedNetwork:
 
 def load_model(settings: EncoderSettings) -> Network | TextNetwork:
     """Load what the settings name: our own checkpoint, the papers' or another family's."""
-    loaded, device = load_served(settings)
+    loaded, device = load_served(settings, without="decoder")
     network: Network | TextNetwork
     computed: dict[str, str] = {}
     if isinstance(loaded, Checkpoint):
@@ -244,8 +244,10 @@ def _pass_s(network: Network | TextNetwork, clock_s: Callable[[], float]) -> flo
         began_s = clock_s()
         network.encode_words(("a",) * PREFIX_S * WORDS_PER_SECOND, ended=False)
         return clock_s() - began_s
-    noise = np.random.default_rng(0).normal(0, 0.1, PREFIX_S * SAMPLE_RATE_HZ).astype(np.float32)
     segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
+    # Whole segments, as in a live utterance: in between, a growing one is passed over twice.
+    length = -(-PREFIX_S * SAMPLE_RATE_HZ // segment) * segment
+    noise = np.random.default_rng(0).normal(0, 0.1, length).astype(np.float32)
     features_of, speech_in = network.open_features(), network.open_voice_activity()
     encode = network.open_encoding()
     earlier = features_of(noise[:-segment])

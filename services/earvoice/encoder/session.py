@@ -120,6 +120,7 @@ class EncodeSession:
             self._finished = True
             encoded = utterance.finish(
                 _checked_end(utterance, message.end_sample),
+                skip_silence=self._options.skip_silence,
                 transcribe=self._options.enable_source_transcript,
             )
         else:

@@ -60,8 +60,11 @@ class TextUtterance:
         del skip_silence
         return self._encoded(self.end_sample, final=False, transcribe=transcribe)
 
-    def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
+    def finish(
+        self, end_sample: int, *, skip_silence: bool = False, transcribe: bool = False
+    ) -> pb.Encoded:
         """Encode the utterance as ending here; words after it count as never received."""
+        del skip_silence
         return self._encoded(end_sample, final=True, transcribe=transcribe)
 
     def _encoded(self, end_sample: int, *, final: bool, transcribe: bool) -> pb.Encoded:

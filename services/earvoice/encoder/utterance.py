@@ -86,20 +86,25 @@ class Utterance:
             encoding, spans, frame_count, end_sample, final=False, transcribe=transcribe
         )
 
-    def finish(self, end_sample: int, *, transcribe: bool = False) -> pb.Encoded:
+    def finish(
+        self, end_sample: int, *, skip_silence: bool = False, transcribe: bool = False
+    ) -> pb.Encoded:
         """Encode the utterance as ending here; audio after it counts as never received.
 
         Args:
             end_sample: position, between the utterance's start and the end of the audio received.
+            skip_silence: as in `encode`.
         """
         sample_count = end_sample - self.start_sample
         kept, tail = self._features_until(sample_count)
-        frame_count, encoding = kept + len(tail), NO_STATES
-        if not len(tail) and kept == self._encoded_frames and self._encoding.is_whole:
-            encoding = self._encoding
-        elif frame_count:
-            encoding = self._network.encode(np.concatenate([self._features.rows[:kept], tail]))
         spans = self._spans_until(sample_count)
+        frame_count = kept + len(tail)
+        if not frame_count or (skip_silence and not spans):
+            encoding = NO_STATES
+        elif not len(tail) and kept == self._encoded_frames and self._encoding.is_whole:
+            encoding = self._encoding
+        else:
+            encoding = self._network.encode(np.concatenate([self._features.rows[:kept], tail]))
         return self.message(
             encoding, spans, frame_count, end_sample, final=True, transcribe=transcribe
         )

@@ -17,14 +17,15 @@ WORKING_BYTES = 128 * 2**20
 """Memory for loading and the first computations besides the weights; 90 MiB were measured."""
 
 
-def loading_bytes(file_bytes: int, parameters: int) -> int:
+def loading_bytes(file_bytes: int, parameters: int, tied: int = 0) -> int:
     """Peak memory while a model is loaded.
 
     The float32 weights are held first together with the file they are read from, then with their
-    copies packed for computing.
+    copies packed for computing. The `tied` ones of them, which are embeddings and output projection
+    at once, are packed a second time in 8 bits or for the pieces on a shortlist.
     """
     weights = FLOAT32_BYTES * parameters
-    return weights + max(file_bytes, weights) + WORKING_BYTES
+    return weights + max(file_bytes, weights + FLOAT32_BYTES * tied) + WORKING_BYTES
 
 
 def check_memory(name: str, needed_bytes: int, available_bytes: int | None) -> None:

@@ -44,7 +44,11 @@ from earvoice.models.precision import (
     bears,
     chosen_dtype,
 )
-from earvoice.models.translation import SpeechTranslationModel, parameter_count
+from earvoice.models.translation import (
+    SpeechTranslationModel,
+    parameter_count,
+    tied_parameter_count,
+)
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.models.wrapped.directory import is_wrapped
 from earvoice.policies.message import write_policy
@@ -61,6 +65,8 @@ HASHED_FILES = (WEIGHTS_FILE, SOURCE_FILE, TARGET_FILE)
 STORAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WEIGHT, SCALES = ".weight", ".scales"
 """Name suffixes of an 8-bit matrix, and of its rows' scales."""
+
+Half = Literal["encoder", "decoder"]
 
 
 def save_checkpoint(
@@ -115,7 +121,8 @@ def save_checkpoint(
 def read_directory(directory: Path) -> CheckpointParts:
     """Read and verify every file of a checkpoint directory."""
     config, hashes, trials = _read_description(directory)
-    needed = loading_bytes(_file_bytes(directory, WEIGHTS_FILE), parameter_count(config))
+    file_bytes, tied = _file_bytes(directory, WEIGHTS_FILE), tied_parameter_count(config)
+    needed = loading_bytes(file_bytes, parameter_count(config), tied)
     check_memory(config.name, needed, available_memory_bytes())
     weights = _read_verified(directory, WEIGHTS_FILE, hashes)
     try:
@@ -318,6 +325,7 @@ def load_checkpoint(
     source_language: str = "und",
     target_language: str = "und",
     compression: Compression | None = None,
+    without: Half | None = None,
 ) -> Checkpoint:
     """Load a checkpoint directory, or a `.pt` file of the papers' code.
 
@@ -326,6 +334,7 @@ def load_checkpoint(
             `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
         device: where the network computes; its packed weights cannot be moved later.
         compression: replaces the checkpoint's own.
+        without: half of the network that is not needed; the network then lacks it.
     """
     parts = read_parts(path, source_language, target_language)
     if compression is not None:
@@ -345,6 +354,8 @@ def load_checkpoint(
     )
     # Packed weights replace those that were read, so nothing else may keep these alive.
     del parts
+    if without is not None:
+        delattr(checkpoint.network, without)
     checkpoint.network.prepare_inference(dtype)
     return checkpoint
 

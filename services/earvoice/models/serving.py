@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.checkpoint import Checkpoint, Half, load_checkpoint
 from earvoice.models.precision import chosen_device, chosen_dtype
 from earvoice.models.wrapped.directory import is_wrapped, require_transformers
 from earvoice.runtime.settings import ModelSettings
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from earvoice.models.wrapped.loading import WrappedModel  # imports transformers
 
 
-def load_served(settings: ModelSettings) -> tuple[Checkpoint | WrappedModel, torch.device]:
-    """Return the model and the device that it computes on; also set torch's number of threads."""
+def load_served(
+    settings: ModelSettings, *, without: Half
+) -> tuple[Checkpoint | WrappedModel, torch.device]:
+    """Return the model and the device that it computes on; also set torch's number of threads.
+
+    Args:
+        without: half of the network that the service does not need.
+    """
     torch.set_num_threads(settings.torch_threads)
     device = chosen_device(settings.device)
     if not is_wrapped(settings.model_path):
@@ -27,6 +33,7 @@ def load_served(settings: ModelSettings) -> tuple[Checkpoint | WrappedModel, tor
             source_language=settings.source_language,
             target_language=settings.target_language,
             compression=None if settings.compression == "checkpoint" else settings.compression,
+            without=without,
         )
         return checkpoint, device
     require_transformers()

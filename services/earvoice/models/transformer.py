@@ -175,6 +175,10 @@ class EarlierRows:
     def keep(self, rows: int) -> None:
         """Keep this many of the rows that `followed_by` returned last."""
         self._kept = tuple([part[:, :, :rows] for part in self._all])
+        self.drop()
+
+    def drop(self) -> None:
+        """Keep no more of the rows that `followed_by` returned last."""
         self._all = ()
 
 

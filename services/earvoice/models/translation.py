@@ -90,6 +90,11 @@ def parameter_count(config: ModelConfig) -> int:
     return sum(parameter.numel() for parameter in network_without_storage(config).parameters())
 
 
+def tied_parameter_count(config: ModelConfig) -> int:
+    """Parameters that are embeddings and output projection at once."""
+    return config.target_pieces * config.encoder.d_model if config.decoder.tied_embeddings else 0
+
+
 def network_without_storage(config: ModelConfig) -> SpeechTranslationModel:
     """A network of names and shapes alone, on the device "meta"."""
     with torch.device("meta"), _NoInitialisation():

@@ -417,7 +417,10 @@ class GrowingUtterance:
                 layer.keep(count)
             if end == frames:
                 return self._encoded(heard, frames), is_whole
-        return self._encoded(self._hear(batch), frames), not self._kept
+        heard = self._hear(batch)
+        for layer in (*self._earlier, *self._earlier_upper, *self._earlier_labelled):
+            layer.drop()
+        return self._encoded(heard, frames), not self._kept
 
     def _hear(self, features: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """[1, T, 80] → joined states and log-probabilities, including those kept."""

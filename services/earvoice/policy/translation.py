@@ -242,7 +242,7 @@ def _request(
     if options.uses_guards and guards.lacks_evidence(evidence):
         if not final:
             policy.pass_by(heard)
-        elif heard.state_count:
+        elif evidence.frame_count:
             guards.note("evidence")
         return None
     if heard.state_count == 0 or (not final and not policy.wants_hypothesis(heard)):

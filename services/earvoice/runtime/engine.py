@@ -59,21 +59,23 @@ class EngineThread:
     async def run(self, compute: Callable[[], Value]) -> tuple[Value, float, float]:
         """Compute in the thread.
 
-        A cancelled caller still waits until its computation has ended: until then nobody else may
-        use the data that it computes on.
+        A cancelled caller still waits until its computation has ended, if it has begun: until then
+        nobody else may use the data that it computes on.
 
         Returns:
             The result; milliseconds until the thread took it, and in the thread.
         """
         submitted = time.perf_counter()
         self._submitted_count += 1
-        future = asyncio.get_running_loop().run_in_executor(
-            self._executor, self._timed, compute, submitted
-        )
+        computation = self._executor.submit(self._timed, compute, submitted)
+        future = asyncio.wrap_future(computation)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait([future])
+            if computation.cancel():
+                self._submitted_count -= 1
+            else:
+                await asyncio.wait([future])
             raise
 
     def close(self) -> None:

@@ -96,7 +96,8 @@ def _group_bytes(folder: Path, limit_name: str, used_name: str) -> int | None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii")
+        # A group's name may be in any encoding.
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         # Another system, or a group without a limit of its own: no text means no limit.
         return ""

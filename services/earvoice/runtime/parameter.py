@@ -13,6 +13,7 @@ environment use pydantic instead.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import product
@@ -313,5 +314,6 @@ def _built(declared: Parameter, value: Any, path: str) -> Any:
 def _built_item(declared: Parameter, value: Any, path: str) -> Any:
     if value is not None and issubclass(declared.kind, Declared):
         return declared.kind.from_dict(value, f"{path}{declared.name}.")
-    # JSON writes 0.0 as 0.
-    return float(value) if declared.kind is float and type(value) is int else value
+    is_whole = declared.kind is float and type(value) is int
+    # JSON writes 0.0 as 0. What is beyond all floats is refused as it stands.
+    return float(value) if is_whole and abs(value) <= sys.float_info.max else value

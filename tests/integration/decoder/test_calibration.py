@@ -31,6 +31,16 @@ def test_where_a_text_is_translated_it_is_prefilled_and_stepped_as_well(tmp_path
     assert cost == (2 * 0.125, 2 * STEPS * 0.125)
 
 
+@pytest.mark.parametrize("positions", [16, 48])
+def test_a_hypothesis_has_as_many_tokens_as_there_are_positions(tmp_path, positions):
+    """What is measured is as much of a live segment as fits."""
+    write_tiny_checkpoint(tmp_path, positions=positions)
+    loaded = load_decoder(DecoderSettings(model_path=tmp_path, device="cpu"))
+    clock_s = itertools.count(0, 0.125)
+    cost = measure_segment_cost(loaded.model, loaded.strategy, lambda: next(clock_s))
+    assert cost == (0.125, STEPS * 0.125)
+
+
 def test_a_real_clock_finds_a_cost(tiny):
     """Several sessions cost more than one, and no more than as many of it."""
     own_s, shared_s = measure_segment_cost(tiny.model, tiny.strategy, time.thread_time)

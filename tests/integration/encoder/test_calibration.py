@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from earvoice.encoder.model import PASSES, PREFIX_S, TIME_LIMIT_S, measure_segment_cost
+from earvoice.encoder.audio import Samples
+from earvoice.encoder.model import PASSES, TIME_LIMIT_S, EncoderModel, measure_segment_cost
+from earvoice.encoder.network import Encoding
 
 pytestmark = pytest.mark.torch
+
+SEGMENTS = 13
+"""Of 800 ms, the first that reach 10 s."""
 
 
 def clock_of(passes_s: list[float], whole_s: float = 0.0) -> Callable[[], float]:
@@ -34,9 +40,36 @@ def test_the_fastest_of_some_passes_counts(model):
 
 def test_a_segment_bears_its_share_of_the_whole_utterance(model):
     """Which is heard once more when it has ended."""
-    share = model.description.default_segment_ms / (1000 * PREFIX_S)
     cost_s, _ = measure_segment_cost(model, clock_of([0.5] * PASSES, whole_s=0.25))
-    assert cost_s == pytest.approx(0.5 + 0.25 * share)
+    assert cost_s == pytest.approx(0.5 + 0.25 / SEGMENTS)
+
+
+class NotingModel:
+    """A model that notes the frames of growing utterances."""
+
+    def __init__(self, model: EncoderModel) -> None:
+        self._model = model
+        self.encoded_frames: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def open_encoding(self) -> Callable[[Samples], Encoding]:
+        encode = self._model.open_encoding()
+
+        def noted(features: Samples) -> Encoding:
+            self.encoded_frames.append(len(features))
+            return encode(features)
+
+        return noted
+
+
+def test_the_utterance_is_cut_as_a_live_one_is(model):
+    """Whole segments: a segment between two of them may take a model that keeps states longer."""
+    noting, segment = NotingModel(model), model.description.default_segment_ms * 16
+    measure_segment_cost(noting, clock_of([TIME_LIMIT_S]))
+    ends = (SEGMENTS - 1) * segment, SEGMENTS * segment
+    assert noting.encoded_frames == [model.feature_frame_count(end) for end in ends]
 
 
 def test_a_slow_machine_measures_one_pass(model):

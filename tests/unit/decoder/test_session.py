@@ -82,6 +82,19 @@ def test_open_names_the_field_it_refuses(
         apply(session, opening(**changes))
 
 
+def test_a_model_that_decodes_greedily_alone_takes_no_beam(engine: NotingEngine) -> None:
+    """Whichever command asks for it."""
+    model = served_model()
+    model.description.greedy_only = True
+    session = DecodeSession(model, engine, Outbox(8, engine.wake), max_states=10, max_tokens=20)
+    with pytest.raises(InvalidFieldError, match=r"open\.beam_size = 5 .*: 1 with this model"):
+        apply(session, opening(beam_size=5))
+    apply(session, opening(beam_size=1), states())
+    with pytest.raises(InvalidFieldError, match=r"generate\.beam_size = 2"):
+        apply(session, generate(beam_size=2))
+    apply(session, generate())
+
+
 def test_open_takes_the_served_hash_and_any_case_of_the_language(session: DecodeSession) -> None:
     """The right hash is fine, and language tags have no case."""
     apply(

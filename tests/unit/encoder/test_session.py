@@ -115,11 +115,11 @@ def test_too_little_audio_gives_no_states(session, network):
     assert network.encoded_frames == []
 
 
-def test_silence_is_skipped_until_speech_is_found_or_the_utterance_ends(network):
-    """Asked for, the network rests; it then hears all from the beginning on."""
+def test_silence_is_skipped_until_speech_is_found(network):
+    """Asked for, the network rests, at the end too; it then hears all from the beginning on."""
     quiet, spoken = (EncodeSession(network, 10_000) for _ in range(2))
     for opened in (quiet, spoken):
-        opened.apply(open_session(skip_silence=True))
+        opened.apply(open_session(skip_silence=True, enable_source_transcript=True))
         encoded = opened.apply(audio(1, silence(800))).encoded
         assert (encoded.states.state_count, encoded.states.data) == (0, b"")
         assert not encoded.evidence.voice_activity.has_speech
@@ -127,8 +127,12 @@ def test_silence_is_skipped_until_speech_is_found_or_the_utterance_ends(network)
     assert network.encoded_frames == []
     assert spoken.apply(audio(2, loud(200))).encoded.evidence.ctc_labels
     assert spoken.apply(audio(3, silence(100))).encoded.evidence.ctc_labels
-    assert quiet.apply(finish(2, 12_800)).encoded.evidence.ctc_labels
-    assert network.encoded_frames == [98, 108, 78]
+    assert spoken.apply(finish(4, 17_600)).encoded.evidence.source_transcript
+    assert network.encoded_frames == [98, 108]
+    encoded = quiet.apply(finish(2, 12_800)).encoded
+    assert (encoded.states.state_count, encoded.states.final) == (0, True)
+    assert (encoded.evidence.frame_count, encoded.evidence.source_transcript) == (78, "")
+    assert network.encoded_frames == [98, 108]
 
 
 def test_unchanged_audio_is_not_encoded_again(session, network):

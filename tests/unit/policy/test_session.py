@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 
 from earvoice.policies import FrameSchedule, HoldN, Offline, WaitK
 from earvoice.policies.base import Decision, DecisionPolicy, Token
+from earvoice.policy.backend import Encoded
 from earvoice.policy.event import (
     SegmentWorked,
     SessionTotals,
@@ -238,6 +240,26 @@ def test_a_tail_goes_when_the_end_brings_no_hypothesis():
     options = with_options(sends_interim_results=True, policy=HoldN(n=2))
     events = run_session([seconds(2)], options, encoder)
     assert [event.text for event in of_kind(events, TailChanged)][-1] == ""
+
+
+class RestingEncoder(ScriptedEncoder):
+    """Gives no states where nobody speaks, as where `skip_silence` is asked for."""
+
+    def _encoded(self, end: int, transcript: str = "") -> Encoded:
+        encoded = super()._encoded(end, transcript)
+        if encoded.evidence.voice_activity.has_speech:
+            return encoded
+        nothing = replace(encoded.evidence, ctc_labels=[], span_end_samples=[], label_count=0)
+        return replace(encoded, evidence=nothing)
+
+
+@pytest.mark.parametrize("heard", [ScriptedEncoder, RestingEncoder])
+def test_an_end_in_silence_is_counted(heard: type[ScriptedEncoder]):
+    """Whether or not the encoder computed anything; without any sound there was nothing to hear."""
+    for length_s, hits in ((1, 1), (0, 0)):
+        encoder = heard(voice=lambda start, end: VoiceActivity(False, end))
+        events = run_session([seconds(length_s)], with_options(), encoder)
+        assert of_kind(events, SessionTotals)[0].guards_hit.get("evidence", 0) == hits
 
 
 def test_the_transcript_comes_only_when_asked_for():

@@ -50,6 +50,30 @@ async def test_a_cancelled_caller_waits_for_its_computation(engine):
     assert ended.is_set()
 
 
+async def test_what_nobody_waits_for_any_more_is_not_begun(engine):
+    """A computation that was cancelled in the queue neither runs nor waits."""
+    started, release = threading.Event(), threading.Event()
+    computed: list[str] = []
+
+    def compute() -> None:
+        started.set()
+        release.wait(10)
+
+    running = asyncio.create_task(engine.run(compute))
+    await asyncio.to_thread(started.wait, 10)
+    queued = asyncio.create_task(engine.run(lambda: computed.append("queued")))
+    await asyncio.sleep(0)
+    assert engine.load.waiting_count() == 1
+    queued.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await queued
+    assert engine.load.waiting_count() == 0
+    release.set()
+    await running
+    await engine.run(lambda: computed.append("later"))
+    assert computed == ["later"]
+
+
 async def test_an_error_reaches_its_caller_and_the_engine_goes_on(engine):
     """One failed computation is one caller's."""
     with pytest.raises(ZeroDivisionError):

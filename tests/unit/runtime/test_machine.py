@@ -92,6 +92,15 @@ def test_pages_of_files_do_not_count(machine: Path) -> None:
     assert _available(machine) == 54 * MEBIBYTE
 
 
+@pytest.mark.parametrize("name", ["müller".encode(), b"m\xfcller"], ids=["UTF-8", "Latin-1"])
+def test_a_group_may_have_any_name(machine: Path, name: bytes) -> None:
+    """Of any letters, in any encoding."""
+    (machine / "proc/self/cgroup").write_bytes(b"0::/" + name + b"\n")
+    limits = {"memory.max": f"{64 * MEBIBYTE}", "memory.current": f"{40 * MEBIBYTE}"}
+    _write(machine / "groups" / os.fsdecode(name), limits)
+    assert _available(machine) == 24 * MEBIBYTE
+
+
 def test_no_limit_is_none(machine: Path) -> None:
     """A group may say that it has no limit."""
     _write(machine / "groups/a/b", {"memory.max": "max\n", "memory.current": "1\n"})

@@ -50,6 +50,7 @@ class Sample(Declared):
         ({"count": 2.5}, "count = 2.5 is not allowed; allowed: a whole number from 1 to 8"),
         ({"count": True}, "count = True is not allowed; allowed: a whole number from 1 to 8"),
         ({"share": float("nan")}, "share = nan is not allowed; allowed: a number from 0.0 to 1.0"),
+        ({"share": 10**400}, "share = 1000"),
         ({"detection": "loose"}, "detection = 'loose' is not allowed; allowed: fixed, adaptive"),
         ({"is_open": 1}, "is_open = 1 is not allowed; allowed: true or false"),
         ({"label": 1}, "label = 1 is not allowed; allowed: text"),
