@@ -217,7 +217,8 @@ class TiedProjection:
         self._embeddings, self.pieces = embeddings, pieces
         rows = embeddings.detach() if pieces is None else embeddings.detach()[pieces]
         self._linear = InferenceLinear(rows, None, dtype)
-        self._few_rows = RoundedProduct.of(rows)
+        # In bf16 the layer has it already: embeddings take megabytes.
+        self._few_rows = self._linear.few_rows or RoundedProduct.of(rows)
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """[R, d] → [R, n] float32."""

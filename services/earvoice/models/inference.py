@@ -199,8 +199,8 @@ class InferenceLinear(nn.Module):
         if self.packed is None or (small and self.few_rows is None):
             # Stored column by column: a third faster than row by row.
             keeps_dtype = self.packed is None and not imitates(weight.dtype, weight.device)
-            few_rows = weight if keeps_dtype else weight.float()
-            self.plain = few_rows.T.contiguous().T
+            plain = weight if keeps_dtype else weight.float()
+            self.plain = plain.T.contiguous().T
             self.plain_bias = None if self.bias is None else self.bias.to(self.plain.dtype)
 
 

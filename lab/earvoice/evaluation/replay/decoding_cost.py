@@ -106,7 +106,7 @@ def _read_costs(path: Path) -> dict[int, DecodingCost]:
 def _noise(state_count: int, dimension: int) -> StateBlock:
     values = np.random.default_rng(1).standard_normal((state_count, dimension), np.float32)
     source_text = [ANY_TOKEN] * round(SOURCE_TOKENS_PER_STATE * state_count)
-    return StateBlock(block_of(values).message, source_text)
+    return replace(block_of(values), source_text=source_text)
 
 
 def _begin_anew(strategy: SearchStrategy, block: StateBlock, opening: Prompt) -> None:
