@@ -12,7 +12,7 @@ from earvoice.decoder.beam import begin_beam
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.config import ModelConfig
-from earvoice.models.decoding import DecoderCache, Pivot
+from earvoice.models.decoding import DecoderCache, Pivot, likeliest
 from earvoice.models.errors import ModelError, ModelFieldError
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
@@ -316,3 +316,16 @@ def test_bad_requests_are_refused(network: SpeechTranslationModel) -> None:
     with pytest.raises(ModelError, match="length is 1"):
         cache.truncate(1)
     assert cache.length == 0
+
+
+@given(st.integers(1, 3), st.integers(1, 700), st.integers(1, 20), st.integers(0, 2**32))
+def test_the_likeliest_are_those_of_a_whole_sort(rows: int, pieces: int, count: int, seed: int):
+    """However many pieces there are, and where most must not be chosen."""
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(rows, pieces, generator=generator)
+    scores[torch.rand(rows, pieces, generator=generator) < 0.3] = -torch.inf
+    count = min(count, pieces)
+    values, indices = likeliest(scores, count)
+    assert torch.equal(values, scores.topk(count).values)
+    assert torch.equal(values, scores.gather(1, indices))
+    assert all(len(set(row)) == count for row in indices.tolist())

@@ -25,6 +25,7 @@ from earvoice.decoder.greedy import (
     overflowed,
 )
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
+from earvoice.models.decoding import likeliest
 from earvoice.models.vocabulary import EOS
 
 
@@ -119,14 +120,13 @@ class BeamRun:
         is_unlikely = is_first and is_too_unlikely_to_end(log_probs[0], self.prompt)
         forbid(log_probs, end=self.prompt.forbid_end or is_empty or is_unlikely)
         totals = log_probs.new_tensor([node.total for node in self._live])
-        top = (
-            (log_probs + totals[:, None])
-            .flatten()
-            .topk(min(2 * self._plan.size, log_probs.numel()))
+        values, places = likeliest(
+            (log_probs + totals[:, None]).view(1, -1),
+            min(2 * self._plan.size, log_probs.numel()),
         )
-        numbers = torch.stack((log_probs.flatten()[top.indices], top.values)).tolist()
+        numbers = torch.stack((log_probs.flatten()[places[0]], values[0])).tolist()
         nodes = []
-        for place, log_probability, total in zip(top.indices.tolist(), *numbers, strict=True):
+        for place, log_probability, total in zip(places[0].tolist(), *numbers, strict=True):
             row, token = divmod(place, log_probs.shape[1])
             parent = self._live[row]
             if total > -torch.inf:

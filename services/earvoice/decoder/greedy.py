@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from earvoice.decoder.strategy import PredictedToken, Progress, Prompt
+from earvoice.models.decoding import likeliest
 from earvoice.models.vocabulary import EOS, PAD
 from earvoice.runtime.errors import InvalidFieldError
 
@@ -107,9 +108,9 @@ def _best_of(logits: torch.Tensor, forbid_end: Sequence[bool]) -> list[tuple[int
     for row, forbidden in enumerate(forbid_end):
         if forbidden:
             scores[row, EOS] = -torch.inf
-    top = scores.topk(2)
+    values, indices = likeliest(scores, 2)
     # One transfer from the device: ids are below 2**24, so a float32 holds them exactly.
-    facts = torch.cat((top.values, top.indices[:, :1].float()), dim=1).tolist()
+    facts = torch.cat((values, indices[:, :1].float()), dim=1).tolist()
     return [(int(token), first, first - second < NEAR_TIE_LOGITS) for first, second, token in facts]
 
 

@@ -24,6 +24,29 @@ FIRST_CAPACITY_TOKENS = 64
 EXACT_LOGITS = 8
 """How many of the likeliest pieces' logits are recomputed where products round."""
 
+_SCORES_IN_A_GROUP = 64
+"""`likeliest` compares the largest of so many scores before it looks at each of them."""
+
+
+def likeliest(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `count` largest of each row of [R, V], largest first: values and indices, [R, count].
+
+    The same as `topk`, several times faster for a vocabulary: what belongs to the largest is in one
+    of the `count` groups with the largest maxima. Which of equal scores are taken is not defined.
+    """
+    rows, pieces = scores.shape
+    grouped = pieces - pieces % _SCORES_IN_A_GROUP
+    groups = scores[:, :grouped].unflatten(1, (-1, _SCORES_IN_A_GROUP))
+    if groups.shape[1] <= count:
+        values, indices = scores.topk(count)
+        return values, indices
+    first = groups.amax(-1).topk(count).indices * _SCORES_IN_A_GROUP
+    within = torch.arange(_SCORES_IN_A_GROUP, device=scores.device)
+    ungrouped = torch.arange(grouped, pieces, device=scores.device).expand(rows, -1)
+    places = torch.cat(((first[:, :, None] + within).flatten(1), ungrouped), dim=1)
+    values, best = scores.gather(1, places).topk(count)
+    return values, places.gather(1, best)
+
 
 @dataclass(frozen=True)
 class Pivot:
@@ -229,7 +252,7 @@ class TiedProjection:
 
     def _exact(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Recompute the likeliest pieces' logits, in place."""
-        best = logits.topk(min(EXACT_LOGITS, logits.shape[1])).indices
+        _, best = likeliest(logits, min(EXACT_LOGITS, logits.shape[1]))
         rows = self._embeddings[best if self.pieces is None else self.pieces[best]]
         exact: torch.Tensor = rows @ hidden[:, :, None]
         return logits.scatter_(1, best, exact[:, :, 0])
