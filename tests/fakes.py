@@ -308,11 +308,11 @@ def served_model() -> ServedModel:
             hash="ab" * 32,
             target_language_codes=["de", "fr"],
             decoder_layer_count=4,
+            decoder_head_count=2,
             default_attention_layer=3,
         ),
         language_tokens={"de": (), "fr": (49,)},
         dimension=STATE_DIMENSION,
-        head_count=2,
         tokens=TokenTable(
             tuple(b"" for _ in range(VOCABULARY_SIZE)), (False,) * VOCABULARY_SIZE, END_TOKEN
         ),

@@ -134,7 +134,7 @@ def write_lively_checkpoint(directory: Path, config: ModelConfig, pieces: bytes)
                 spread = next((s for part, s in SPREADS.items() if part in name), 1.0)
                 parameter.normal_(std=spread / WIDTH**0.5)
         if config.decoder.shortlist:
-            network.transformer_decoder.shortlist[EOS + 1 :: 3] = 0
+            network.transformer_decoder.shortlist[1, EOS + 1 :: 3] = 0
         # Sentences shall end, but not at once.
         network.decoder.output_projection.weight[EOS] *= 1.2
     save_network(directory, network, pieces, pieces)

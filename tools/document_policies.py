@@ -48,7 +48,8 @@ def _range(declared: Parameter) -> str:
     }
     text = dataclasses.replace(declared, **shown).range.replace("-", MINUS)
     if "model_maximum" in declared.facts:
-        text = f"{shown['minimum']} to the model's layers"
+        _, counted, _ = declared.facts["model_maximum"].split("_")
+        text = f"{shown['minimum']} to the model's {counted}s"
     once = ", each once" if declared.unique else ""
     return f"{text} {declared.unit}".rstrip() + once
 

@@ -302,11 +302,11 @@ def test_nothing_is_said_otherwise_on_dev_than_in_the_test(
         assert {*said} == ({"dev."} if split == "dev" else {"train.", "dev.", "test."})
         wavs = (tmp_path / split / "wavs.txt").read_text().splitlines()
         sets[split] = [Path(wav).read_bytes() for wav in wavs]
-    assert len(sets["dev"]) == len(NOTHING_KINDS)
+    assert len(sets["dev"]) == len(NOTHING_KINDS) + 1
     assert not {*sets["dev"][:4]} & {*sets["test"][:4]}
     write_nothing(speech, [], tmp_path / "without", "dev")
     kinds = (tmp_path / "without" / "source.txt").read_text().splitlines()
-    assert kinds == ["silence", "noise", "music", "babble"]
+    assert kinds == ["silence", "noise", "music", "babble", "backwards"]
 
 
 def test_a_language_without_held_out_sentences_has_no_set(

@@ -64,7 +64,7 @@ from earvoice.training.greedy import greedy
 from earvoice.training.misheard import Misheard, said_often
 from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
-from earvoice.training.vocabulary import cut, new_merges
+from earvoice.training.vocabulary import cut, new_merges, whisper_ranks
 from tests.tiny_model import SOURCE_TEXT, TARGET_TEXT, tiny_config, train_sentencepiece
 
 pytestmark = pytest.mark.torch
@@ -665,12 +665,15 @@ def test_a_run_does_not_go_on_from_another_branch(
 
 
 def test_a_shortlist_has_what_texts_are_made_of_and_the_end() -> None:
-    listed = shortlist_of(TARGET_TEXT[:1], target())
-    pieces = {target().pieces[piece] for piece in listed.nonzero()[:, 0].tolist()}
-    assert pieces == {
-        *(target().pieces[piece] for piece in target().encode(TARGET_TEXT[0])),
-        "</s>",
-    }
+    """For English also what Whisper may write."""
+    english, german = TARGET_TEXT[1], TARGET_TEXT[0]
+    pair = Pair("made up", english, "train", {"de": german})
+    own, translated = shortlist_of([pair], target())
+    listed = {target().pieces[piece] for piece in translated.nonzero()[:, 0].tolist()}
+    assert listed == {*(target().pieces[piece] for piece in target().encode(german)), "</s>"}
+    listed = {target().pieces[piece] for piece in own.nonzero()[:, 0].tolist()}
+    expected = {*(target().pieces[piece] for piece in target().encode(english)), "</s>"}
+    assert listed == expected | {piece for piece in target().pieces if piece in whisper_ranks()}
 
 
 def test_a_first_word_is_misread_or_missing() -> None:

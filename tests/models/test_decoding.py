@@ -15,7 +15,7 @@ from earvoice.models.config import ModelConfig
 from earvoice.models.decoding import DecoderCache, Pivot, likeliest
 from earvoice.models.errors import ModelError, ModelFieldError
 from earvoice.models.translation import SpeechTranslationModel
-from earvoice.models.vocabulary import EOS
+from earvoice.models.vocabulary import EOS, PAD
 from tests.tiny_model import random_network
 
 pytestmark = pytest.mark.torch
@@ -125,7 +125,8 @@ def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
 ) -> None:
     """What it writes keeps its logit; alone, in a batch with the source language, and in a beam.
 
-    In bf16 the list is shorter than the number of pieces whose logits are exact.
+    The source language is made of a list of its own, and no surer for that. In bf16 that of
+    translations is shorter than the number of pieces whose logits are exact.
     """
     shape = replace(
         config.decoder, own_layers=(7,), pivot_layers=1, tied_embeddings=True, shortlist=True
@@ -137,8 +138,10 @@ def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
     with torch.inference_mode():
         read = decoder.read_pivot(torch.tensor([pivot.tokens]))
         logits = decoder(torch.tensor([translated]), read, torch.tensor([4]))[0]
-    decoder.shortlist = ((whole % every == 0) | (whole == EOS)).float()
-    written = (decoder.shortlist > 0) | (whole == 11) | (whole == 30) | (whole == 45)
+        spoken = decoder(torch.tensor([TOKENS]), states[None], torch.tensor([9]))[0].log_softmax(-1)
+    own = whole % 5 != 1
+    decoder.shortlist = torch.stack((own, (whole % every == 0) | (whole == EOS))).float()
+    written = (decoder.shortlist[1] > 0) | (whole == 11) | (whole == 30) | (whole == 45)
     expected = logits.masked_fill(~written, -torch.inf)
     if dtype is not None:
         network.prepare_inference(dtype)
@@ -148,19 +151,24 @@ def test_a_translation_is_made_of_its_shortlist_and_what_it_copies(
     source, beam = decoder.open_cache(states, TOKENS), cache.fresh().as_beam()
     for index, pair in enumerate(zip(translated, TOKENS, strict=True)):
         stepped, _ = decoder.step([*pair], [beam, source], [1, 1])
-        assert bool(stepped[1].isfinite().all())
+        assert torch.equal(stepped[1].isfinite(), own | (whole == PAD))
+        surely = stepped[1].log_softmax(-1)
+        torch.testing.assert_close(surely[own], spoken[index, own], atol=near, rtol=0)
         torch.testing.assert_close(stepped[0], expected[index], atol=near, rtol=0)
     opening, plan = Prompt((2, 8), (), 1, forbid_end=True), BeamPlan(3, max_new_tokens=2)
     run, _ = begin_beam(decoder.prefill, cache.fresh(), opening, plan, is_transducer=False)
     assert all(written[token] for token in run.last_tokens)
 
 
-def test_a_shortlist_without_the_end_of_a_sentence_is_refused(config: ModelConfig) -> None:
+@pytest.mark.parametrize("row", [0, 1])
+def test_a_shortlist_without_the_end_of_a_sentence_is_refused(
+    config: ModelConfig, row: int
+) -> None:
     shape = replace(
         config.decoder, own_layers=(7,), pivot_layers=1, tied_embeddings=True, shortlist=True
     )
     network = random_network(replace(config, decoder=shape))
-    network.transformer_decoder.shortlist[EOS] = 0
+    network.transformer_decoder.shortlist[row, EOS] = 0
     with pytest.raises(ModelError, match="shortlist lacks the end of a sentence"):
         network.prepare_inference(torch.float32)
     with pytest.raises(ModelFieldError, match=r"shortlist = True is not allowed"):

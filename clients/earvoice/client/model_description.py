@@ -41,6 +41,7 @@ class ModelDescription:
     precision: str
     parameter_count: int
     decoder_layer_count: int
+    decoder_head_count: int
     default_policy: str
     default_alpha: float
     default_lambda_states: int

@@ -26,6 +26,7 @@ from earvoice.corpus.clips import (
 )
 from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import (
+    BRANCH_BACKWARDS_CLIPS,
     BRANCH_PICO_CLIPS,
     BRANCH_PICO_INPUTS,
     BRANCH_PICO_SHORT_CLIPS,
@@ -125,6 +126,11 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
         *_shards("nothing-talk", range(FOREIGN_TALK_CLIPS), talking("nothing-talk", _espeak)),
         *_shards(f"{BRANCH}talk", range(BRANCH_TALK_CLIPS), talking(f"{BRANCH}talk", _espeak)),
         *_shards(
+            f"{BRANCH}backwards",
+            train[:BRANCH_BACKWARDS_CLIPS],
+            partial(_backwards, voices=voices, seed=seed),
+        ),
+        *_shards(
             f"{BRANCH}short",
             range(BRANCH_SHORT_CLIPS),
             answering(f"{BRANCH}short", draw_training_voice),
@@ -174,6 +180,17 @@ def _worse(part: Recorded, *, voices: list[Sound], seed: int) -> Sounding:
 def _cut(part: Recorded, *, seed: int) -> Sounding:
     for clip, path in part:
         yield clip.cut(), cut_short(read_sound(path), _generator(seed, clip.key, "cut"))
+
+
+def _backwards(part: Recorded, *, voices: list[Sound], seed: int) -> Sounding:
+    """A stretch of each recording from its end to its beginning: sounds of speech without words."""
+    for number, (recorded, path) in enumerate(part):
+        clip = _nothing_clip(f"{BRANCH}backwards-{recorded.key}", number, "backwards")
+        generator, sound = _generator(seed, clip.key), read_sound(path)[::-1]
+        count = int(generator.uniform(*FOREIGN_TALK_S) * SAMPLE_RATE_HZ)
+        first = int(generator.integers(max(1, len(sound) - count)))
+        stretch = np.ascontiguousarray(sound[first : first + count])
+        yield clip, worsened(stretch, voices, generator, **MILDER)
 
 
 def _on_telephone(part: Recorded) -> Sounding:

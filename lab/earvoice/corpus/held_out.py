@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from itertools import chain, count, islice, product, repeat
+from itertools import chain, count, cycle, islice, product, repeat
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +114,7 @@ def write_people(speech: Path, out: Path, split: str, count: int) -> None:
 
 
 def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path, split: Split) -> None:
-    """A minute each of silence, noise, music and babble, and two of other languages."""
+    """A minute each of silence, noise, music, babble, and speech backwards; two of languages."""
     seed = NOTHING_SEEDS[split]
     voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == split][:40]
     # Figures of the test set are published: it keeps the sentences that it had, of all splits.
@@ -128,7 +128,14 @@ def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path, split: Split) 
         pieces = (partial(nothing, n, voices, translations, seed) for n in numbers)
         _, sound = one_after_another(pieces, MINUTE_S)
         inputs.append(TestInput(sound, kind, {SOURCE_LANGUAGE: ""}))
+    backwards = (partial(_played_backwards, voice) for voice in islice(cycle(voices), MOST_DRAWS))
+    _, sound = one_after_another(backwards, MINUTE_S)
+    inputs.append(TestInput(sound, "backwards", {SOURCE_LANGUAGE: ""}))
     write_set(out, inputs)
+
+
+def _played_backwards(voice: Sound) -> tuple[str, Sound]:
+    return "backwards", voice[::-1]
 
 
 def write_languages(pairs: Sequence[Pair], out: Path, seed: int, split: Split) -> None:

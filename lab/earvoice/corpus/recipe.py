@@ -80,6 +80,9 @@ FOREIGN_TALK_CLIPS = 600
 BRANCH_TALK_CLIPS, BRANCH_PICO_CLIPS, BRANCH_PICO_INPUTS = 5_000, 1_500, 1_500
 """For the CTC branch alone, eleven hours: more such talk, by espeak-ng and by Pico, and English by
 Pico, so that no voice gives away the language. The decoder does not need so much of it."""
+BRANCH_BACKWARDS_CLIPS = 1_500
+"""Also for the branch, two hours: recordings played backwards. Without them, a branch that knows
+many words finds some in sounds of speech that are none."""
 BRANCH_SHORT_CLIPS, BRANCH_PICO_SHORT_CLIPS = 2_000, 1_000
 """Also for the branch, 80 minutes: English of one to three words by every engine. Answers are
 short, and where the branch finds no words, nothing is written."""

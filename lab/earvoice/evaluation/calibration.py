@@ -154,7 +154,7 @@ def calibrate(
 
     usual = Edatt(lambda_states=USUAL_LAMBDA)
     last = replay.served.description.decoder_layer_count
-    every = tuple(range(1, replay.served.head_count + 1))
+    every = tuple(range(1, replay.served.description.decoder_head_count + 1))
     layers = {
         str(number): replace(usual, attention_layer=number, attention_heads=every)
         for number in range(1, last + 1)

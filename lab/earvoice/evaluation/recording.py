@@ -204,7 +204,6 @@ def write_served_model(folder: Path, model: ServedModel) -> None:
         "description": MessageToDict(model.description, preserving_proto_field_name=True),
         "language_tokens": model.language_tokens,
         "dimension": model.dimension,
-        "head_count": model.head_count,
         "texts": [text.decode(_ENCODING) for text in tokens.texts],
         "starts_word": tokens.starts_word,
         "end_token": tokens.end_token,
@@ -220,7 +219,6 @@ def read_served_model(folder: Path) -> ServedModel:
             ParseDict(content["description"], types_pb2.ModelDescription()),
             {tag: tuple(tokens) for tag, tokens in content["language_tokens"].items()},
             content["dimension"],
-            content["head_count"],
             TokenTable(
                 tuple(text.encode(_ENCODING) for text in content["texts"]),
                 tuple(content["starts_word"]),

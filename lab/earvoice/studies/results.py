@@ -370,7 +370,8 @@ def main() -> None:
         return
     if options.step == "settings":
         served = read_served_model(options.recording)
-        own = families(served.description.decoder_layer_count, served.head_count)
+        described = served.description
+        own = families(described.decoder_layer_count, described.decoder_head_count)
         names = dict.fromkeys(name for several in own.values() for name in several)
         sys.stdout.write("".join(f"{name}\n" for name in names))
         return
@@ -380,7 +381,7 @@ def main() -> None:
         studies[Path(replays)] = read_study(
             Path(replays),
             served.description.decoder_layer_count,
-            served.head_count,
+            served.description.decoder_head_count,
             ScoringOptions(words=Path(words[0]) if words else None),
             name,
             served.description.source_language_code,

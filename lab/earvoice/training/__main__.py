@@ -284,8 +284,7 @@ def sounds_of(options: argparse.Namespace, *more: str) -> Sounds:
 
 def run_export(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
-    texts = (text for pair in translated(options.data) for text in pair.translations.values())
-    export(options.run, source, target, texts, options.to, options.also)
+    export(options.run, source, target, translated(options.data), options.to, options.also)
 
 
 def run_scores(options: argparse.Namespace) -> None:

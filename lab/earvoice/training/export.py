@@ -20,15 +20,17 @@ from earvoice.models.whisper import WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import UPPER_LAYERS, with_branch, with_upper_layers
 from earvoice.training.decoder import first_decoder, for_one_language, is_shared
 from earvoice.training.teacher import WHISPER_DECODER
+from earvoice.training.vocabulary import whisper_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from earvoice.corpus.texts import Pair
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "23"
+VERSION = "25"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Share of Whisper's weights in the layers for English."""
@@ -88,7 +90,7 @@ def with_pivot(config: ModelConfig, target: Vocabulary) -> ModelConfig:
 
 
 def with_shortlist(config: ModelConfig) -> ModelConfig:
-    """Only for export: in training, translations may use all pieces."""
+    """Only for export: in training, texts may use all pieces."""
     return replace(config, decoder=replace(config.decoder, shortlist=True))
 
 
@@ -259,33 +261,45 @@ def exported_encoder(run: Path, source: Vocabulary) -> WhisperEncoder:
     return encoder
 
 
-def shortlist_of(texts: Iterable[str], target: Vocabulary) -> torch.Tensor:
-    """[V]: 1 for the pieces of these translations, bytes and the end; 0 for others."""
-    listed = {EOS, *(i for i, piece in enumerate(target.pieces) if piece.startswith("<0x"))}
-    for text in texts:
-        listed.update(target.encode(text))
-    return torch.tensor([float(piece in listed) for piece in range(len(target))])
+def shortlist_of(pairs: Iterable[Pair], target: Vocabulary) -> torch.Tensor:
+    """[2, V]: 1 for the pieces that English and that translations use, 0 for others.
+
+    Both use those of their texts, bytes and the end. English uses all of Whisper's, too, since
+    people's names are in them.
+    """
+    always = {EOS, *(i for i, piece in enumerate(target.pieces) if piece.startswith("<0x"))}
+    ranks = whisper_ranks()
+    english = always | {i for i, piece in enumerate(target.pieces) if piece in ranks}
+    translated = set(always)
+    for pair in pairs:
+        english.update(target.encode(pair.english))
+        for text in pair.translations.values():
+            translated.update(target.encode(text))
+    shortlist = torch.zeros(2, len(target))
+    for row, listed in zip(shortlist, (english, translated), strict=True):
+        row[list(listed)] = 1
+    return shortlist
 
 
 def export(
     run: Path,
     source: Vocabulary,
     target: Vocabulary,
-    translations: Iterable[str],
+    pairs: Iterable[Pair],
     directory: Path,
     also: Sequence[Path] = (),
 ) -> None:
-    """Write the run's checkpoint; the matrices used for translation are in 8 bits.
+    """Write the run's checkpoint; the decoder's matrices are in 8 bits.
 
     Args:
-        translations: texts whose pieces form the shortlist.
+        pairs: texts and translations whose pieces form the shortlists.
         also: see `exported_decoder`.
     """
     config = with_pivot(model_config(len(source), len(target)), target)
     decoder = exported_decoder(run, target, config, also).state_dict()
     config = with_shortlist(config)
     tensors = {f"encoder.{n}": v for n, v in exported_encoder(run, source).state_dict().items()}
-    decoder["shortlist"] = shortlist_of(translations, target)
+    decoder["shortlist"] = shortlist_of(pairs, target)
     tensors |= {f"decoder.{n}": v for n, v in decoder.items()}
     save_checkpoint(
         directory,
@@ -298,6 +312,6 @@ def export(
         in_int8=[
             f"decoder.{name}"
             for name, tensor in decoder.items()
-            if tensor.ndim > 1 and name.startswith(("embed_tokens.", "layers.", "pivot."))
+            if tensor.ndim > 1 and name.startswith(("embed_tokens.", "layers.", "pivot.", "own."))
         ],
     )

@@ -64,7 +64,6 @@ def load_decoder(settings: DecoderSettings) -> LoadedDecoder:
             description=loaded.description,
             language_tokens=loaded.language_tokens,
             dimension=loaded.encoder.dimension,
-            head_count=loaded.head_count,
             tokens=TokenTable(loaded.texts, loaded.starts_word, EOS),
             max_tokens=loaded.max_tokens - 1 - max(map(len, loaded.language_tokens.values())),
         )
@@ -83,7 +82,6 @@ def describe(checkpoint: Checkpoint, name: str) -> ServedModel:
             for language in config.target_languages
         },
         dimension=config.encoder.d_model,
-        head_count=config.decoder.heads,
         tokens=_token_table(vocabulary),
         max_tokens=config.decoder.max_new_tokens,
         least_empty_probability=config.decoder.least_empty_probability,

@@ -242,10 +242,8 @@ class DecodeSession:
 
     def _check_search(self, command: str, message: pb.DecodeOpen | pb.Generate) -> None:
         layer, heads, size = message.attention_layer, message.attention_heads, message.beam_size
-        layer_count, head_count = (
-            self._model.description.decoder_layer_count,
-            self._model.head_count,
-        )
+        described = self._model.description
+        layer_count, head_count = described.decoder_layer_count, described.decoder_head_count
         if not 0 <= layer <= layer_count:
             allowed = f"1 to {layer_count}, or 0 for default"
             raise InvalidFieldError(f"{command}.attention_layer", layer, allowed)

@@ -37,8 +37,6 @@ class ServedModel:
     """BCP-47 tag of each target to the tokens forced after the start token."""
     dimension: int
     """Values per encoder state."""
-    head_count: int
-    """Heads of each decoder layer."""
     tokens: TokenTable
     max_tokens: int | None = None
     """Most tokens of a hypothesis after those of the language; None for no limit."""

@@ -283,6 +283,7 @@ class Checkpoint:
             source_language_code=config.source_language,
             target_language_codes=sorted(language.code for language in config.target_languages),
             decoder_layer_count=config.decoder.layers,
+            decoder_head_count=config.decoder.heads,
             precision=ELEMENT_TYPES[self.dtype],
             parameter_count=parameter_count(config),
             default_policy=defaults.policy,

@@ -160,8 +160,9 @@ class DecoderConfig(ModelRecord):
     least_empty_probability: float = parameter(0.0, minimum=0, maximum=1)
     """An empty hypothesis less likely than this is not chosen: something is written instead."""
     shortlist: bool = False
-    """Whether translations use only the pieces of a shortlist, stored with the weights, and those
-    of the text that they translate: the other rows of the output projection are not computed."""
+    """Whether texts use only the pieces of their shortlist, stored with the weights: one for the
+    source language, and one for translations, which also use the pieces of the text that they
+    translate. The other rows of the output projection are not computed."""
 
     def check_together(self) -> None:
         if self.architecture == "lstm" and self.predictor_layers:

@@ -17,7 +17,7 @@ from earvoice.models.inference import (
     prepare_linears,
 )
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
-from earvoice.models.vocabulary import EOS
+from earvoice.models.vocabulary import EOS, PAD
 
 FIRST_CAPACITY_TOKENS = 64
 """Capacity of a new cache for keys and values; it doubles when full."""
@@ -35,11 +35,12 @@ def likeliest(scores: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Ten
     of the `count` groups with the largest maxima. Which of equal scores are taken is not defined.
     """
     rows, pieces = scores.shape
-    grouped = pieces - pieces % _SCORES_IN_A_GROUP
-    groups = scores[:, :grouped].unflatten(1, (-1, _SCORES_IN_A_GROUP))
-    if groups.shape[1] <= count:
+    group_count = pieces // _SCORES_IN_A_GROUP
+    if group_count <= count:
         values, indices = scores.topk(count)
         return values, indices
+    grouped = group_count * _SCORES_IN_A_GROUP
+    groups = scores[:, :grouped].view(rows, group_count, _SCORES_IN_A_GROUP)
     first = groups.amax(-1).topk(count).indices * _SCORES_IN_A_GROUP
     within = torch.arange(_SCORES_IN_A_GROUP, device=scores.device)
     ungrouped = torch.arange(grouped, pieces, device=scores.device).expand(rows, -1)
@@ -237,7 +238,7 @@ class TiedProjection:
         self, embeddings: torch.Tensor, dtype: torch.dtype, pieces: torch.Tensor | None = None
     ) -> None:
         """`embeddings` [V, d] float32, kept as they are; `pieces` [n] int64, or None for all."""
-        self._embeddings, self.pieces = embeddings, pieces
+        self._embeddings, self._pieces = embeddings, pieces
         rows = embeddings.detach() if pieces is None else embeddings.detach()[pieces]
         self._linear = InferenceLinear(rows, None, dtype)
         # In bf16 the layer has it already: embeddings take megabytes.
@@ -253,7 +254,7 @@ class TiedProjection:
     def _exact(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Recompute the likeliest pieces' logits, in place."""
         _, best = likeliest(logits, min(EXACT_LOGITS, logits.shape[1]))
-        rows = self._embeddings[best if self.pieces is None else self.pieces[best]]
+        rows = self._embeddings[best if self._pieces is None else self._pieces[best]]
         exact: torch.Tensor = rows @ hidden[:, :, None]
         return logits.scatter_(1, best, exact[:, :, 0])
 
@@ -263,18 +264,19 @@ class CachedDecoder(TransformerDecoder):
 
     _all: TiedProjection | None = None
     """Projection to all pieces, once packed, where embeddings are tied."""
-    _listed: TiedProjection | None = None
-    """Projection to the pieces on the shortlist, once packed."""
+    _listed: tuple[torch.Tensor, TiedProjection] | None = None
+    """The pieces that translations use and the projection to them, once packed."""
 
     def prepare(self, dtype: torch.dtype) -> None:
-        """For inference only: the pieces on the shortlist get a product of their own."""
+        """For inference only: the pieces that translations use get a product of their own."""
+        embeddings = self.embed_tokens.weight
         if self.config.decoder.shortlist:
-            if not self.shortlist[EOS]:
+            if not self.shortlist[:, EOS].all():
                 raise ModelError("shortlist lacks the end of a sentence; allowed: one that has it")
-            pieces = self.shortlist.nonzero()[:, 0]
-            self._listed = TiedProjection(self.embed_tokens.weight, dtype, pieces)
+            pieces = self.shortlist[1].nonzero()[:, 0]
+            self._listed = pieces, TiedProjection(embeddings, dtype, pieces)
         if self.config.decoder.tied_embeddings:
-            self._all = TiedProjection(self.embed_tokens.weight, dtype)
+            self._all = TiedProjection(embeddings, dtype)
             del self.output_projection
         prepare_linears(self, dtype)
 
@@ -316,7 +318,7 @@ class CachedDecoder(TransformerDecoder):
             read = self._as_tensor(pivot.tokens)
             memory = self.read_pivot(read[None])[0]
             if self.config.decoder.shortlist:
-                pivot = replace(pivot, copied=read[self.shortlist[read] == 0])
+                pivot = replace(pivot, copied=read[self.shortlist[1, read] == 0])
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
         keys, values = map(
             torch.stack, zip(*(layer.project_memory(memory) for layer in layers), strict=True)
@@ -437,16 +439,27 @@ class CachedDecoder(TransformerDecoder):
     ) -> torch.Tensor:
         """[R, d] after one stack's last LayerNorm → [R, V] float32.
 
-        In a translation, pieces outside the shortlist get minus infinity, unless the text that it
-        translates has them: names and numbers are the same in every language.
+        Pieces outside the shortlist get minus infinity, unless the text that a translation reads
+        has them: names and numbers are the same in every language. In the source language, what
+        they would have got goes to padding, which is never chosen: a text is no surer for what it
+        may not say.
         """
-        if caches[0][0].pivot is None or not self.config.decoder.shortlist:
+        if not self.config.decoder.shortlist:
             return self.logits(hidden)
+        if caches[0][0].pivot is None:
+            logits = self.logits(hidden)
+            unlisted = self.shortlist[0] == 0
+            unlisted[PAD] = True
+            others = logits[:, unlisted].logsumexp(-1)
+            logits[:, unlisted] = -torch.inf
+            logits[:, PAD] = others
+            return logits
         if self._listed is None:
-            logits = self.logits(hidden).masked_fill_(self.shortlist == 0, -torch.inf)
+            logits = self.logits(hidden).masked_fill_(self.shortlist[1] == 0, -torch.inf)
         else:
             logits = hidden.new_full((len(hidden), self.config.target_pieces), -torch.inf)
-            logits[:, self._listed.pieces] = self._listed(hidden)
+            pieces, project = self._listed
+            logits.index_copy_(1, pieces, project(hidden))
         for cache, rows in caches:
             if cache.pivot is not None and cache.pivot.copied is not None:
                 copied = cache.pivot.copied

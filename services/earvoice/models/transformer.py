@@ -362,7 +362,8 @@ class TransformerDecoder(DecoderStack):
     """
 
     shortlist: torch.Tensor
-    """[V] float32, 0 for pieces that translations do not use; see `DecoderConfig.shortlist`."""
+    """[2, V] float32, 0 for pieces that the source language and that translations do not use; see
+    `DecoderConfig.shortlist`."""
 
     def __init__(self, config: ModelConfig, dropout: float = 0.0) -> None:
         super().__init__(config, dropout)
@@ -379,7 +380,7 @@ class TransformerDecoder(DecoderStack):
             kinds = [(True, False)] * config.decoder.pivot_layers
             self.pivot = LayerStack(config, kinds, dropout, causal=False)
         if config.decoder.shortlist:
-            self.register_buffer("shortlist", torch.ones(config.target_pieces))
+            self.register_buffer("shortlist", torch.ones(2, config.target_pieces))
         self.output_projection = nn.Linear(width, config.target_pieces, bias=False)
         nn.init.normal_(self.output_projection.weight, std=width**-0.5)
         self.tie_embeddings()

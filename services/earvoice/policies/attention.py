@@ -28,6 +28,7 @@ def heads_parameter() -> Any:
         (),
         minimum=1,
         unique=True,
+        model_maximum="decoder_head_count",
         default_text="model's on its own layer, else all",
         help="heads to average over",
     )

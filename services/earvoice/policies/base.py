@@ -191,7 +191,8 @@ class DecisionPolicy(Declared, ABC):
         """Return the policy with the model's values for what is not given.
 
         Args:
-            model: has the attributes that parameters name by ``model`` and ``model_maximum``.
+            model: has the attributes that parameters name by ``model`` and ``model_maximum``; a
+                maximum of 0 is not told.
         """
         values = {}
         for name, declared in parameters_of(type(self)).items():
@@ -200,8 +201,9 @@ class DecisionPolicy(Declared, ABC):
                 value = getattr(model, facts["model"])
             if value is None and facts.get("required"):
                 raise ParameterError(name, value, declared.allowed, "is missing")
-            if "model_maximum" in facts:
-                replace(declared, maximum=getattr(model, facts["model_maximum"])).check(value)
+            maximum = getattr(model, facts["model_maximum"]) if "model_maximum" in facts else 0
+            if maximum:
+                replace(declared, maximum=maximum).check(value)
             values[name] = value
         return replace(self, **values)
 

@@ -201,7 +201,8 @@ class Endpointer:
             return Endpoint(max(quiet_end, spoken_for_sample), "pause")
         for start, end in _pauses(evidence, end_sample):
             quiet_from = self._quiet_from(evidence, start_sample, start, end)
-            place = max(quiet_from + self._pause_samples // 2, spoken_for_sample)
+            # The next utterance begins with half a pause of silence, not with all of it.
+            place = max(end - self._pause_samples // 2, spoken_for_sample)
             if end - quiet_from >= self._pause_samples and place <= end:
                 return Endpoint(place, "pause")
         return None

@@ -27,6 +27,7 @@ from earvoice.runtime.errors import InvalidFieldError, UnimplementedFieldError
 
 MODEL = types_pb2.ModelDescription(
     decoder_layer_count=6,
+    decoder_head_count=16,
     default_policy="align_att",
     default_alpha=0.25,
     default_lambda_states=3,
@@ -118,6 +119,7 @@ def test_what_is_left_out_takes_its_default(text, parameters):
         ("edatt { lambda_states: 0 }", "policy.edatt.lambda_states"),
         ("edatt { attention_layer: 7 }", "policy.edatt.attention_layer = .*1 to 6"),
         ("edatt { attention_heads: [0] }", "policy.edatt.attention_heads = .*from 1"),
+        ("edatt { attention_heads: [3, 17] }", r"policy.edatt.attention_heads = .*17.*1 to 16"),
         ("edatt { normalization: 9 }", "policy.edatt.normalization"),
         ("align_att { frames: 0 }", "policy.align_att.frames = .*1 to 256"),
         ("align_att { attention_heads: [1, 1] }", "policy.align_att.attention_heads.*each once"),

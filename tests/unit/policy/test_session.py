@@ -93,15 +93,18 @@ def test_a_schedule_makes_nothing_up_after_a_silent_beginning():
 
 
 def test_a_pause_ends_the_utterance_and_everything_starts_anew():
-    """The next utterance begins inside the pause, with an empty prefix and re-sent audio."""
-    speech_end = int(1.5 * RATE_HERTZ)
+    """The next utterance begins inside the pause, with an empty prefix and re-sent audio.
+
+    It begins half a pause before the end of the segment that has shown the pause.
+    """
+    speech_end, decided_at = int(1.5 * RATE_HERTZ), int(2.4 * RATE_HERTZ)
     encoder = ScriptedEncoder(
         voice=lambda start, end: VoiceActivity(start < speech_end, min(end, speech_end))
     )
     decoder = ScriptedDecoder()
     events = run_session([seconds(3.2)], encoder=encoder, decoder=decoder)
     first, second = of_kind(events, UtteranceEnded)
-    assert (first.cause, first.end_sample) == ("pause", speech_end + 2400)
+    assert (first.cause, first.end_sample) == ("pause", decided_at - 2400)
     assert (second.start_sample, second.cause) == (first.end_sample, "end of audio")
     assert ("finish", first.end_sample) in encoder.calls
     assert ("reset", 1, first.end_sample) in encoder.calls

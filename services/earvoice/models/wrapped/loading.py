@@ -45,7 +45,6 @@ class WrappedModel:
     starts_word: tuple[bool, ...]
     language_tokens: dict[str, tuple[int, ...]]
     """BCP-47 tag of each target to the tokens forced after the start, in our ids."""
-    head_count: int
     max_tokens: int
     """Most tokens of one hypothesis, prompt included."""
     description: types_pb2.ModelDescription
@@ -106,7 +105,6 @@ def _assembled(
         language_tokens={
             tag: tuple(map(order.index, tokens)) for tag, tokens in prompt.language_tokens.items()
         },
-        head_count=text.decoder_attention_heads,
         max_tokens=getattr(text, "max_target_positions", None) or text.max_position_embeddings,
         description=description,
     )
@@ -167,6 +165,7 @@ def _describe(
         source_language_code=source_language,
         target_language_codes=sorted(prompt.language_tokens),
         decoder_layer_count=layers,
+        decoder_head_count=decoder_config(model).decoder_attention_heads,
         precision=ELEMENT_TYPES[dtype],
         parameter_count=sum(parameter.numel() for parameter in model.parameters()),
         # Its attention is not calibrated: take the policy that does not use it.
