@@ -93,16 +93,16 @@ async def test_a_stream_goes_through_every_policy(services):
     assert (await call(services.address, switching_requests(50_000))).text == outcome.text
 
 
-async def test_a_bad_update_ends_the_session_behind_its_words(services):
-    """The decoder, not the policy service, knows how many heads there are."""
+async def test_a_bad_update_ends_the_session_by_its_own_field(services):
+    """Heads that the model does not have are refused before the decoder is asked."""
     wrong = policy_pb.DecisionPolicy(edatt={"attention_heads": [99]})
     messages = requests(speech())
     messages.append(Request(update=pb.StreamingUpdate(policy=wrong)))
     messages += [Request(audio=piece) for piece in pieces(speech())]
     outcome = await call(services.address, messages)
     assert (outcome.code, outcome.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
-    assert "attention_heads" in outcome.details
-    assert outcome.items
+    assert "policy.edatt.attention_heads" in outcome.details
+    assert "from 1 to 6" in outcome.details
 
 
 @pytest.mark.parametrize("name", ["align_att", "local_agreement"])
