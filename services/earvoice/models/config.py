@@ -162,7 +162,7 @@ class DecoderConfig(ModelRecord):
     shortlist: bool = False
     """Whether texts use only the pieces of their shortlist, stored with the weights: one for the
     source language, and one for translations, which also use the pieces of the text that they
-    translate. The other rows of the output projection are not computed."""
+    translate. For these the other rows of the output projection are not computed."""
 
     def check_together(self) -> None:
         if self.architecture == "lstm" and self.predictor_layers:
