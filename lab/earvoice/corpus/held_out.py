@@ -114,7 +114,7 @@ def write_people(speech: Path, out: Path, split: str, count: int) -> None:
 
 
 def write_nothing(speech: Path, pairs: Sequence[Pair], out: Path, split: Split) -> None:
-    """A minute each of silence, noise, music, babble, and speech backwards; two of languages."""
+    """Minutes of silence, noise, music, babble, other languages (two) and speech backwards."""
     seed = NOTHING_SEEDS[split]
     voices = [read_sound(path) for clip, path in read_people(speech) if clip.split == split][:40]
     # Figures of the test set are published: it keeps the sentences that it had, of all splits.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 import torch
@@ -229,6 +230,8 @@ def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
 class TiedProjection:
     """Logits of all pieces or of some, as products with the embeddings, packed for inference.
 
+    Other pieces get minus infinity, and nothing is computed for them.
+
     Where products are rounded to fewer bits, the likeliest pieces still get their float32 logits.
     In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of them
     would be taken.
@@ -245,6 +248,14 @@ class TiedProjection:
         self._few_rows = self._linear.few_rows or RoundedProduct.of(rows)
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        """[R, d] → [R, V] float32."""
+        logits = self._product(hidden)
+        if self._pieces is None:
+            return logits
+        every = hidden.new_full((len(hidden), len(self._embeddings)), -torch.inf)
+        return every.index_copy_(1, self._pieces, logits)
+
+    def _product(self, hidden: torch.Tensor) -> torch.Tensor:
         """[R, d] → [R, n] float32."""
         if self._few_rows is not None and len(hidden) <= FEW_ROWS_IN_8_BITS:
             return self._exact(self._few_rows(hidden), hidden)
@@ -264,8 +275,8 @@ class CachedDecoder(TransformerDecoder):
 
     _all: TiedProjection | None = None
     """Projection to all pieces, once packed, where embeddings are tied."""
-    _listed: tuple[torch.Tensor, TiedProjection] | None = None
-    """The pieces that translations use and the projection to them, once packed."""
+    _listed: TiedProjection | None = None
+    """Projection to the pieces that translations use, once packed."""
 
     def prepare(self, dtype: torch.dtype) -> None:
         """For inference only: the pieces that translations use get a product of their own."""
@@ -273,8 +284,7 @@ class CachedDecoder(TransformerDecoder):
         if self.config.decoder.shortlist:
             if not self.shortlist[:, EOS].all():
                 raise ModelError("shortlist lacks the end of a sentence; allowed: one that has it")
-            pieces = self.shortlist[1].nonzero()[:, 0]
-            self._listed = pieces, TiedProjection(embeddings, dtype, pieces)
+            self._listed = TiedProjection(embeddings, dtype, self.shortlist[1].nonzero()[:, 0])
         if self.config.decoder.tied_embeddings:
             self._all = TiedProjection(embeddings, dtype)
             del self.output_projection
@@ -282,6 +292,13 @@ class CachedDecoder(TransformerDecoder):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return super().logits(hidden) if self._all is None else self._all(hidden)
+
+    @cached_property
+    def _unlisted(self) -> torch.Tensor:
+        """Pieces that the source language does not use, padding among them, [n] int64."""
+        unlisted = self.shortlist[0] == 0
+        unlisted[PAD] = True
+        return unlisted.nonzero()[:, 0]
 
     @property
     def is_transducer(self) -> bool:
@@ -448,18 +465,14 @@ class CachedDecoder(TransformerDecoder):
             return self.logits(hidden)
         if caches[0][0].pivot is None:
             logits = self.logits(hidden)
-            unlisted = self.shortlist[0] == 0
-            unlisted[PAD] = True
-            others = logits[:, unlisted].logsumexp(-1)
-            logits[:, unlisted] = -torch.inf
+            others = logits[:, self._unlisted].logsumexp(-1)
+            logits[:, self._unlisted] = -torch.inf
             logits[:, PAD] = others
             return logits
         if self._listed is None:
             logits = self.logits(hidden).masked_fill_(self.shortlist[1] == 0, -torch.inf)
         else:
-            logits = hidden.new_full((len(hidden), self.config.target_pieces), -torch.inf)
-            pieces, project = self._listed
-            logits.index_copy_(1, pieces, project(hidden))
+            logits = self._listed(hidden)
         for cache, rows in caches:
             if cache.pivot is not None and cache.pivot.copied is not None:
                 copied = cache.pivot.copied

@@ -157,7 +157,8 @@ def _never_chosen(prompt: Prompt) -> tuple[int, int]:
 def _describe(
     path: Path, model: Any, prompt: Prompt, dtype: torch.dtype, source_language: str, name: str
 ) -> types_pb2.ModelDescription:
-    layers = decoder_config(model).decoder_layers
+    text = decoder_config(model)
+    layers = text.decoder_layers
     return types_pb2.ModelDescription(
         name=name or path.resolve().name,
         hash=digest(path),
@@ -165,7 +166,7 @@ def _describe(
         source_language_code=source_language,
         target_language_codes=sorted(prompt.language_tokens),
         decoder_layer_count=layers,
-        decoder_head_count=decoder_config(model).decoder_attention_heads,
+        decoder_head_count=text.decoder_attention_heads,
         precision=ELEMENT_TYPES[dtype],
         parameter_count=sum(parameter.numel() for parameter in model.parameters()),
         # Its attention is not calibrated: take the policy that does not use it.
