@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from earvoice.models.assembly import check_memory, loading_bytes
 from earvoice.models.checkpoint import (
     Half,
+    add_precision_trials,
     load_checkpoint,
     load_config,
     save_checkpoint,
@@ -22,6 +23,7 @@ from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError, ModelError
 from earvoice.models.frontend import FeatureNormalisation
 from earvoice.models.inference import check_inference_dtype
+from earvoice.models.precision import PrecisionTrial, has_fast_bfloat16
 from earvoice.models.translation import tied_parameter_count
 from tests.tiny_model import random_network, save_network
 
@@ -109,6 +111,41 @@ def test_a_matrix_in_one_byte(
     _rewrite(directory, lambda tensors: tensors.pop(SCALES))
     with pytest.raises(CheckpointError, match=r"embed_tokens\.weight is torch\.int8"):
         load_checkpoint(directory)
+
+
+@pytest.mark.parametrize(
+    ("stored", "gains"),
+    [("decoder.embed_tokens.weight", False), ("decoder.layers.0.fc1.weight", True)],
+    ids=["embeddings", "layers"],
+)
+def test_a_decoder_with_layers_in_8_bits_is_faster_in_bf16(
+    directory: Path,
+    config: ModelConfig,
+    source_model: bytes,
+    target_model: bytes,
+    stored: str,
+    gains: bool,
+) -> None:
+    """`auto` takes it on every processor, for the decoder alone, if the model passed its trials."""
+    save_checkpoint(
+        directory,
+        config,
+        random_network(config).state_dict(),
+        normalisation=NORMALISATION,
+        source_model=source_model,
+        target_model=target_model,
+        in_int8=[stored],
+    )
+    tags = [language.code for language in config.target_languages]
+    unproven = load_checkpoint(directory, precision="auto", without="encoder")
+    assert unproven.dtype == torch.float32
+    trials = [PrecisionTrial("bf16", tag, 300, 0.99, 0.0, -0.3) for tag in tags]
+    add_precision_trials(directory, tuple(trials))
+    is_native = has_fast_bfloat16(torch.device("cpu"))
+    decoder = load_checkpoint(directory, precision="auto", without="encoder")
+    encoder = load_checkpoint(directory, precision="auto", without="decoder")
+    assert (decoder.dtype == torch.bfloat16) == (gains or is_native)
+    assert (encoder.dtype == torch.bfloat16) == is_native
 
 
 def test_numbers_too_large_for_the_storage_are_refused(

@@ -7,12 +7,15 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from earvoice.models import inference
 from earvoice.models.inference import (
     Activation,
     DepthwiseConvolution,
     InferenceLinear,
     RoundedProduct,
     StridedConvolution,
+    TwoPartProduct,
+    has_fbgemm,
     rounded_rows,
 )
 
@@ -98,12 +101,16 @@ def test_int8_hides_no_overflow(wrong: float) -> None:
     assert torch.equal(output[[0, 2]], expected[[0, 2]])
 
 
+def _stored_in_8_bits(weight: torch.Tensor) -> torch.Tensor:
+    scales = weight.abs().amax(1, keepdim=True) / 127
+    return (weight / scales).round() * scales
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 def test_weights_in_8_bits_are_multiplied_as_they_are(rows: int) -> None:
     """What is rounded are inputs and products, to 8 bits of mantissa; other weights are refused."""
     weight, inputs = _linear(inputs=64).weight, torch.randn(rows, 64)
-    scales = weight.abs().amax(1, keepdim=True) / 127
-    kept = (weight / scales).round() * scales
+    kept = _stored_in_8_bits(weight)
     product = RoundedProduct.of(kept)
     assert product is not None
     expected = inputs @ kept.T
@@ -118,13 +125,73 @@ def test_layers_in_8_bits_have_products_of_few_rows_in_bf16(
 ) -> None:
     """They differ from the weights' as little as other products in bf16; in fp32 there are none."""
     linear, inputs = _linear(inputs=64), torch.randn(rows, 1, 64)
-    scales = linear.weight.abs().amax(1, keepdim=True) / 127
-    linear.weight.copy_((linear.weight / scales).round() * scales)
+    linear.weight.copy_(_stored_in_8_bits(linear.weight))
     layer = InferenceLinear.from_linear(linear, torch.bfloat16, activation)
     expected = ACTIVATIONS[activation](linear(inputs))
     torch.testing.assert_close(layer(inputs), expected, atol=0.02, rtol=0.01)
     assert layer.few_rows is not None
     assert InferenceLinear.from_linear(linear, torch.float32).few_rows is None
+
+
+@pytest.mark.parametrize("outputs", [40, 300_000], ids=["small", "large"])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_imitated_products_are_rounded_alike(
+    monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int
+) -> None:
+    """Without bf16, float32 products of rounded inputs and weights are rounded to it."""
+    monkeypatch.setattr(inference, "imitates", lambda dtype, _device: dtype == torch.bfloat16)
+    linear, inputs = _linear(inputs=2, outputs=outputs), torch.randn(rows, 2)
+    layer = InferenceLinear.from_linear(linear, torch.bfloat16)
+    rounded = [each.bfloat16().float() for each in (inputs, linear.weight, linear.bias)]
+    product = layer.product(inputs)
+    assert product.dtype == torch.bfloat16
+    expected = functional.linear(*rounded)
+    torch.testing.assert_close(product.float(), expected, atol=1e-6, rtol=2**-8)
+    assert torch.equal(layer(inputs), product.float())
+
+
+needs_fbgemm = pytest.mark.skipif(not has_fbgemm(), reason="torch has these products on x86")
+
+
+def _two_part_product() -> tuple[torch.Tensor, TwoPartProduct]:
+    weight = _stored_in_8_bits(_linear().weight)
+    product = TwoPartProduct.of(weight)
+    assert product is not None
+    return weight, product
+
+
+@needs_fbgemm
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(1, 40), chosen=st.data())
+def test_inputs_in_two_parts_are_nearly_exact(count: int, chosen: st.DataObject) -> None:
+    """To 14 bits of the largest input; each row to the last bit as if it were alone."""
+    weight, product = _two_part_product()
+    inputs = torch.randn(count, 48) * torch.logspace(-3, 3, count)[:, None]
+    logits, largest = product(inputs), inputs.abs().amax(1, keepdim=True)
+    error = (logits - inputs @ weight.T) / (largest * weight.abs().sum(1))
+    assert float(error.abs().max()) < 2**-14
+    row = chosen.draw(st.integers(0, count - 1))
+    assert torch.equal(logits[row], product(inputs[row : row + 1])[0])
+
+
+@needs_fbgemm
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_inputs_in_two_parts_hide_no_overflow(wrong: float) -> None:
+    """A row that holds no number gives none; its neighbours do not see it, nor one of zeros."""
+    _, product = _two_part_product()
+    inputs = torch.randn(3, 48)
+    inputs[2] = 0
+    expected = product(inputs)
+    assert not expected[2].any()
+    inputs[1, 7] = wrong
+    output = product(inputs)
+    assert not output[1].isfinite().any()
+    assert torch.equal(output[[0, 2]], expected[[0, 2]])
+
+
+def test_only_weights_in_8_bits_take_inputs_in_two_parts() -> None:
+    """Others would change; embeddings that are stored in more bits are multiplied in float32."""
+    assert TwoPartProduct.of(_linear().weight) is None
 
 
 @pytest.mark.parametrize(("inputs", "taken"), [(32, True), (33, False), (48, False), (64, True)])

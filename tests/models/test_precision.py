@@ -43,10 +43,15 @@ def test_every_language_must_pass() -> None:
     assert not bears("bf16", (), ("de",))
 
 
-def test_auto_needs_machine_and_trial() -> None:
-    """bf16 is taken unasked where both speak for it; asked for, every format is computed."""
+def test_auto_needs_machine_or_stored_weights_and_trial() -> None:
+    """bf16 is taken unasked where both speak for it; asked for, every format is computed.
+
+    Few rows are multiplied faster with weights that are stored in 8 bits on any processor.
+    """
     chosen = chosen_dtype("auto", CPU, bears_bfloat16=True)
     assert (chosen == torch.bfloat16) == has_fast_bfloat16(CPU)
+    assert chosen_dtype("auto", CPU, bears_bfloat16=True, in_8_bits=True) == torch.bfloat16
+    assert chosen_dtype("auto", CPU, bears_bfloat16=False, in_8_bits=True) == torch.float32
     assert chosen_dtype("auto", CPU, bears_bfloat16=False) == torch.float32
     assert chosen_dtype("bf16", CPU, bears_bfloat16=False) == torch.bfloat16
     assert chosen_dtype("int8", CPU, bears_bfloat16=False) == torch.int8

@@ -60,6 +60,8 @@ class CheckpointParts:
     target_vocabulary: Vocabulary
     hash: str
     precision_trials: tuple[PrecisionTrial, ...] = ()
+    has_layers_in_8_bits: bool = False
+    """Whether weights of layers were stored in 8 bits, not only embeddings."""
 
 
 def language_tags(config: ModelConfig) -> tuple[str, ...]:

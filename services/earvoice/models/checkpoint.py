@@ -129,7 +129,8 @@ def read_directory(directory: Path) -> CheckpointParts:
         tensors = load_tensors(weights)
         mean = tensors.pop("normalisation.mean").float()
         deviation = tensors.pop("normalisation.deviation").float()
-        for name in [each for each in tensors if each.endswith(SCALES)]:
+        scaled = [name for name in tensors if name.endswith(SCALES)]
+        for name in scaled:
             weight = name.removesuffix(SCALES) + WEIGHT
             tensors[weight] = _scaled(tensors[weight], name, tensors.pop(name))
     except (safetensors.SafetensorError, KeyError) as error:
@@ -144,6 +145,7 @@ def read_directory(directory: Path) -> CheckpointParts:
         target_vocabulary=target,
         hash=directory_hash(directory),
         precision_trials=trials,
+        has_layers_in_8_bits=any(".layers." in name for name in scaled),
     )
 
 
@@ -332,7 +334,7 @@ def load_checkpoint(
 
     Args:
         precision: number format of the matrix products; everything else computes in float32.
-            `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
+            `auto` is explained at `chosen_dtype`.
         device: where the network computes; its packed weights cannot be moved later.
         compression: replaces the checkpoint's own.
         without: half of the network that is not needed; the network then lacks it.
@@ -343,7 +345,12 @@ def load_checkpoint(
     check_vocabularies(parts.config, parts.source_vocabulary, parts.target_vocabulary)
     languages = [language.code for language in parts.config.target_languages]
     bears_bfloat16 = bears("bf16", parts.precision_trials, languages)
-    dtype = chosen_dtype(precision, torch.device(device), bears_bfloat16=bears_bfloat16)
+    dtype = chosen_dtype(
+        precision,
+        torch.device(device),
+        bears_bfloat16=bears_bfloat16,
+        in_8_bits=without == "encoder" and parts.has_layers_in_8_bits,
+    )
     checkpoint = Checkpoint(
         config=parts.config,
         network=build_network(parts.config, parts.tensors).to(device),

@@ -11,12 +11,7 @@ import torch
 from torch.nn import functional
 
 from earvoice.models.errors import ModelError
-from earvoice.models.inference import (
-    FEW_ROWS_IN_8_BITS,
-    InferenceLinear,
-    RoundedProduct,
-    prepare_linears,
-)
+from earvoice.models.inference import InferenceLinear, TwoPartProduct, prepare_linears
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
 from earvoice.models.vocabulary import EOS, PAD
 
@@ -230,7 +225,8 @@ def _places(stack: DecoderStack) -> Iterator[tuple[TransformerLayer, int, int]]:
 class TiedProjection:
     """Logits of all pieces or of some, as products with the embeddings, packed for inference.
 
-    Other pieces get minus infinity, and nothing is computed for them.
+    Other pieces get minus infinity, and nothing is computed for them. Embeddings that are stored in
+    8 bits are multiplied as they are stored, for inputs of any precision.
 
     Where products are rounded to fewer bits, the likeliest pieces still get their float32 logits.
     In bf16 a logit of 20 is a multiple of 1/8, so the best are often equal, and the first of them
@@ -243,24 +239,17 @@ class TiedProjection:
         """`embeddings` [V, d] float32, kept as they are; `pieces` [n] int64, or None for all."""
         self._embeddings, self._pieces = embeddings, pieces
         rows = embeddings.detach() if pieces is None else embeddings.detach()[pieces]
-        self._linear = InferenceLinear(rows, None, dtype)
-        # In bf16 the layer has it already: embeddings take megabytes.
-        self._few_rows = self._linear.few_rows or RoundedProduct.of(rows)
+        self._product = TwoPartProduct.of(rows) or InferenceLinear(rows, None, dtype)
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """[R, d] → [R, V] float32."""
         logits = self._product(hidden)
+        if isinstance(self._product, InferenceLinear) and self._product.dtype != torch.float32:
+            logits = self._exact(logits, hidden)
         if self._pieces is None:
             return logits
         every = hidden.new_full((len(hidden), len(self._embeddings)), -torch.inf)
         return every.index_copy_(1, self._pieces, logits)
-
-    def _product(self, hidden: torch.Tensor) -> torch.Tensor:
-        """[R, d] → [R, n] float32."""
-        if self._few_rows is not None and len(hidden) <= FEW_ROWS_IN_8_BITS:
-            return self._exact(self._few_rows(hidden), hidden)
-        product: torch.Tensor = self._linear(hidden)
-        return product if self._linear.dtype == torch.float32 else self._exact(product, hidden)
 
     def _exact(self, logits: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Recompute the likeliest pieces' logits, in place."""

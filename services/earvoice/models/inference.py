@@ -7,6 +7,7 @@ channel, inputs per row as they come: each row has a scale of its own, so that a
 do not depend on who shares its batch.
 """
 
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -20,14 +21,14 @@ from earvoice.models.errors import ModelError
 LARGEST = 127
 
 
-def _scales(rows: torch.Tensor) -> torch.Tensor:
+def _scales(rows: torch.Tensor, largest_integer: int = LARGEST) -> torch.Tensor:
     """[n, m] → [n, 1]: the value of 1 in 8 bits in each row; 1 for a row that is almost zero.
 
     Not finite for a row with NaN or infinity, which 8 bits cannot express; nor is the result then.
     """
     largest = rows.abs().amax(1, keepdim=True)
     least = torch.finfo(largest.dtype).tiny
-    return torch.where(largest < least, torch.ones_like(largest), largest / LARGEST)
+    return torch.where(largest < least, torch.ones_like(largest), largest / largest_integer)
 
 
 def quantised(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,6 +51,8 @@ FEW_ROWS_IN_8_BITS = 4
 """Up to this many rows a product takes as long as reading its weights from memory."""
 INPUTS_AT_ONCE = 32
 """Inputs the 8-bit product reads at once, on any processor; it reads a rest beyond the end."""
+LARGEST_IN_7_BITS = 63
+"""Of inputs; without VNNI, two products with 8-bit weights are added in 16 bits."""
 ALIKE = 1e-4
 """How far rounding to float32 may have moved a number, as a share of an 8-bit step."""
 
@@ -96,14 +99,16 @@ class InferenceLinear(nn.Module):
         kept = torch.float32 if dtype == torch.int8 else dtype
         self.native_dtype = torch.float32 if imitates(dtype, weight.device) else kept
         """The shortest in which the processor computes with products."""
-        self.bias = None if bias is None else nn.Buffer(bias.detach().to(kept), persistent=False)
+        if bias is not None:
+            bias = nn.Buffer(bias.detach().to(kept).to(self.native_dtype), persistent=False)
+        self.bias = bias
         self.plain_bias: torch.Tensor | None = self.bias
         if dtype == torch.int8:
             values, scales = quantised(weight.detach())
             # [in, out] by strides, as the product takes it.
             self.quantised = values.T, scales.T.contiguous()
         else:
-            self._pack(weight.detach().to(dtype).contiguous())
+            self._pack(weight.detach().to(dtype).to(self.native_dtype).contiguous())
 
     @classmethod
     def from_linear(
@@ -135,7 +140,9 @@ class InferenceLinear(nn.Module):
             [],
             "none" if self.activation == "gelu" else "",
         )
-        return product if even else product[:rows].view(*inputs.shape[:-1], -1)
+        if not even:
+            product = product[:rows].view(*inputs.shape[:-1], -1)
+        return product if product.dtype == self.dtype else product.to(self.dtype)
 
     def added_to(self, others: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """[…, out] float32 plus the layer's output for […, in] → […, out] float32."""
@@ -167,17 +174,18 @@ class InferenceLinear(nn.Module):
 
     def _is_even(self, inputs: torch.Tensor, rows: int) -> bool:
         """Whether the inputs can be multiplied as they are: even a call that does nothing costs."""
-        return inputs.dtype == self.dtype and rounded_rows(rows) == rows
+        is_exact = inputs.dtype == self.dtype == self.native_dtype
+        return is_exact and rounded_rows(rows) == rows
 
     def _rounded(self, values: torch.Tensor, rows: int) -> torch.Tensor:
-        """[…, n] of `rows` rows → [rounded rows, n] in the dtype of the products."""
-        flat = values.reshape(rows, -1).to(self.dtype)
+        """[…, n] of `rows` rows → [rounded rows, n], rounded to the dtype of the products."""
+        flat = values.reshape(rows, -1).to(self.dtype).to(self.native_dtype)
         padding = rounded_rows(rows) - rows
         return functional.pad(flat, (0, 0, 0, padding)) if padding else flat
 
     def _plain(self, inputs: torch.Tensor) -> torch.Tensor:
         assert self.plain is not None  # noqa: S101 - for the type checker
-        if self.packed is None and inputs.dtype != self.dtype:
+        if self.native_dtype != self.dtype:
             inputs = inputs.to(self.dtype)  # imitated products round them, too
         if inputs.dtype != self.plain.dtype:
             inputs = inputs.to(self.plain.dtype)
@@ -194,12 +202,11 @@ class InferenceLinear(nn.Module):
 
     def _pack(self, weight: torch.Tensor) -> None:
         small = weight.numel() <= SMALL_MATRIX
-        if not (small and self.dtype == torch.float32 and has_fast_mkl(weight.device)):
+        if not (small and weight.dtype == torch.float32 and has_fast_mkl(weight.device)):
             self.packed = packed_weight(weight)
         if self.packed is None or (small and self.few_rows is None):
             # Stored column by column: a third faster than row by row.
-            keeps_dtype = self.packed is None and not imitates(weight.dtype, weight.device)
-            plain = weight if keeps_dtype else weight.float()
+            plain = weight if self.packed is None else weight.float()
             self.plain = plain.T.contiguous().T
             self.plain_bias = None if self.bias is None else self.bias.to(self.plain.dtype)
 
@@ -207,8 +214,6 @@ class InferenceLinear(nn.Module):
 def packed_weight(weight: torch.Tensor) -> torch.Tensor | None:
     """The weight in oneDNN's own layout; None where oneDNN is missing or has none for the dtype."""
     if not has_onednn(weight.device) or weight.dtype == torch.float16:
-        return None
-    if imitates(weight.dtype, weight.device):
         return None
     packed: torch.Tensor = torch.ops.mkldnn._reorder_linear_weight(  # noqa: SLF001 - no public name
         weight, TYPICAL_ROWS
@@ -296,10 +301,66 @@ class RoundedProduct:
         """For an [out, in] float32 weight; None where it is not made of such numbers."""
         if weight.device.type != "cpu" or weight.shape[1] % INPUTS_AT_ONCE:
             return None
-        values, scales = quantised(weight)
-        difference = (values * scales).sub_(weight).abs_().amax(1, keepdim=True)
-        same = bool((difference <= ALIKE * scales).all())
-        return cls(values, scales[:, 0].contiguous()) if same else None
+        stored = _as_stored(weight)
+        return None if stored is None else cls(*stored)
+
+
+class TwoPartProduct:
+    """Products with weights in 8 bits, each row with a scale, for inputs of 14 bits.
+
+    Inputs are the sum of two parts of 7 bits, which are multiplied together: as exact as products
+    in float32 are for finding the likeliest piece, and reading a quarter of the memory.
+    """
+
+    def __init__(self, values: torch.Tensor, scales: torch.Tensor) -> None:
+        """[out, in] int8 and [out] float32."""
+        zeros = torch.zeros(len(values), dtype=torch.long)
+        with warnings.catch_warnings():
+            # Tensors of this kind are deprecated, the product that takes them has no successor.
+            warnings.simplefilter("ignore", UserWarning)
+            quantised = torch._make_per_channel_quantized_tensor(  # noqa: SLF001 - no public name
+                values, scales.double(), zeros, axis=0
+            )
+            self._packed = torch.ops.quantized.linear_prepack(quantised, None)
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """[n, in] float32 → [n, out] float32; each row's numbers are its own alone."""
+        scales = _scales(inputs, LARGEST_IN_7_BITS)
+        scaled = inputs / scales
+        first = scaled.round()
+        second = scaled.sub_(first).mul_(2 * LARGEST_IN_7_BITS)
+        products: torch.Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            torch.cat((first, second)), 1.0, LARGEST_IN_7_BITS + 1, self._packed
+        )
+        total = products[: len(inputs)]
+        total.add_(products[len(inputs) :], alpha=0.5 / LARGEST_IN_7_BITS)
+        return total.mul_(scales)
+
+    @classmethod
+    def of(cls, weight: torch.Tensor) -> "TwoPartProduct | None":
+        """For an [out, in] float32 weight; None where it is not made of such numbers.
+
+        None, too, where the processor or torch lacks the product.
+        """
+        if weight.device.type != "cpu" or not has_fbgemm():
+            return None
+        stored = _as_stored(weight)
+        return None if stored is None else cls(*stored)
+
+
+def has_fbgemm() -> bool:
+    """Whether torch multiplies by packed 8-bit weights here: on x86, while it has such tensors."""
+    return "fbgemm" in torch.backends.quantized.supported_engines and hasattr(
+        torch.ops.quantized, "linear_with_input_q_dq_qweight_dq_output_fp32"
+    )
+
+
+def _as_stored(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """[out, in] float32 → [out, in] int8 and [out] float32; None if it is not made of those."""
+    values, scales = quantised(weight)
+    difference = (values * scales).sub_(weight).abs_().amax(1, keepdim=True)
+    same = bool((difference <= ALIKE * scales).all())
+    return (values, scales[:, 0].contiguous()) if same else None
 
 
 class StridedConvolution(nn.Module):

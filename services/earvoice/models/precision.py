@@ -81,15 +81,22 @@ def bears(precision: Precision, trials: Sequence[PrecisionTrial], languages: Seq
 
 
 def chosen_dtype(
-    wanted: Precision | Literal["auto"], device: torch.device, *, bears_bfloat16: bool
+    wanted: Precision | Literal["auto"],
+    device: torch.device,
+    *,
+    bears_bfloat16: bool,
+    in_8_bits: bool = False,
 ) -> torch.dtype:
     """Return the number format of the matrix products.
 
     Args:
         wanted: `auto` takes bf16 where it is fast and the model passed its trial, else fp32.
+        in_8_bits: whether the weights are stored in 8 bits and mostly multiplied with few rows:
+            such products are faster in bf16 on every processor.
     """
     if wanted == "auto":
-        wanted = "bf16" if bears_bfloat16 and has_fast_bfloat16(device) else "fp32"
+        is_fast = has_fast_bfloat16(device) or (in_8_bits and device.type == "cpu")
+        wanted = "bf16" if bears_bfloat16 and is_fast else "fp32"
     if wanted == "int8" and device.type != "cpu":
         raise ModelError(
             "precision = 'int8' on a GPU; allowed there: 'fp32', 'bf16', 'fp16', 'auto'"
