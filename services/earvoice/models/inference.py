@@ -318,10 +318,10 @@ class TwoPartProduct:
         with warnings.catch_warnings():
             # Tensors of this kind are deprecated, the product that takes them has no successor.
             warnings.simplefilter("ignore", UserWarning)
-            quantised = torch._make_per_channel_quantized_tensor(  # noqa: SLF001 - no public name
+            stored = torch._make_per_channel_quantized_tensor(  # noqa: SLF001 - no public name
                 values, scales.double(), zeros, axis=0
             )
-            self._packed = torch.ops.quantized.linear_prepack(quantised, None)
+            self._packed = torch.ops.quantized.linear_prepack(stored, None)
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """[n, in] float32 → [n, out] float32; each row's numbers are its own alone."""
