@@ -239,12 +239,14 @@ class TiedProjection:
         """`embeddings` [V, d] float32, kept as they are; `pieces` [n] int64, or None for all."""
         self._embeddings, self._pieces = embeddings, pieces
         rows = embeddings.detach() if pieces is None else embeddings.detach()[pieces]
-        self._product = TwoPartProduct.of(rows) or InferenceLinear(rows, None, dtype)
+        stored = TwoPartProduct.of(rows)
+        self._rounds = stored is None and dtype != torch.float32
+        self._product = stored or InferenceLinear(rows, None, dtype)
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """[R, d] → [R, V] float32."""
         logits = self._product(hidden)
-        if isinstance(self._product, InferenceLinear) and self._product.dtype != torch.float32:
+        if self._rounds:
             logits = self._exact(logits, hidden)
         if self._pieces is None:
             return logits

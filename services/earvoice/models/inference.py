@@ -299,9 +299,7 @@ class RoundedProduct:
     @classmethod
     def of(cls, weight: torch.Tensor) -> "RoundedProduct | None":
         """For an [out, in] float32 weight; None where it is not made of such numbers."""
-        if weight.device.type != "cpu" or weight.shape[1] % INPUTS_AT_ONCE:
-            return None
-        stored = _as_stored(weight)
+        stored = None if weight.shape[1] % INPUTS_AT_ONCE else _as_stored(weight)
         return None if stored is None else cls(*stored)
 
 
@@ -342,9 +340,7 @@ class TwoPartProduct:
 
         None, too, where the processor or torch lacks the product.
         """
-        if weight.device.type != "cpu" or not has_fbgemm():
-            return None
-        stored = _as_stored(weight)
+        stored = _as_stored(weight) if has_fbgemm() else None
         return None if stored is None else cls(*stored)
 
 
@@ -356,7 +352,12 @@ def has_fbgemm() -> bool:
 
 
 def _as_stored(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """[out, in] float32 → [out, in] int8 and [out] float32; None if it is not made of those."""
+    """[out, in] float32 → [out, in] int8 and [out] float32; None if it is not made of those.
+
+    None, too, on a GPU, which lacks the products that take them.
+    """
+    if weight.device.type != "cpu":
+        return None
     values, scales = quantised(weight)
     difference = (values * scales).sub_(weight).abs_().amax(1, keepdim=True)
     same = bool((difference <= ALIKE * scales).all())

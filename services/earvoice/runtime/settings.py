@@ -186,8 +186,8 @@ class ModelSettings(ServiceSettings):
     precision: Literal["fp32", "bf16", "fp16", "int8", "auto"] = Field(
         "auto",
         description="Number format of the matrix products; `auto` takes bf16 if the machine is "
-        "fast in it, or the decoder's layers are stored in 8 bits, and `earvoice precision` has "
-        "shown that the model tolerates it, else fp32. "
+        "fast in it (the decoder also if its layers are stored in 8 bits) and `earvoice precision` "
+        "has shown that the model tolerates it, else fp32. "
         "`fp16` is for GPUs, `int8` for CPUs.",
     )
     torch_threads: Annotated[int, Field(ge=1, le=256)] = Field(
