@@ -20,6 +20,7 @@ async def serve(settings: DecoderSettings) -> None:
     from earvoice.api.v1 import decoder_service_pb2_grpc as pb_grpc  # noqa: PLC0415
     from earvoice.decoder.engine import DecoderEngine  # noqa: PLC0415
     from earvoice.decoder.service import SERVICE_NAME, DecoderService  # noqa: PLC0415
+    from earvoice.runtime.engine import returning_memory  # noqa: PLC0415
     from earvoice.runtime.server import ServiceServer  # noqa: PLC0415
     from earvoice.telemetry.service_telemetry import ServiceTelemetry  # noqa: PLC0415
 
@@ -37,7 +38,8 @@ async def serve(settings: DecoderSettings) -> None:
         engine.start()
         telemetry.meters.observe_engine(engine.load)
         service.serve(model, engine)
-        await server.serve_until_stopped(service.drain)
+        async with returning_memory(engine.load):
+            await server.serve_until_stopped(service.drain)
         await engine.close()
     finally:
         await server.stop()

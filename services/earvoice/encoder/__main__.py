@@ -20,7 +20,7 @@ async def serve(settings: EncoderSettings) -> None:
     # gRPC is imported here, after `run_service` has set the environment that its core reads.
     from earvoice.api.v1 import encoder_service_pb2_grpc as pb_grpc  # noqa: PLC0415
     from earvoice.encoder.service import SERVICE_NAME, EncoderService  # noqa: PLC0415
-    from earvoice.runtime.engine import EngineThread  # noqa: PLC0415
+    from earvoice.runtime.engine import EngineThread, returning_memory  # noqa: PLC0415
     from earvoice.runtime.server import ServiceServer  # noqa: PLC0415
     from earvoice.telemetry.service_telemetry import ServiceTelemetry  # noqa: PLC0415
 
@@ -37,7 +37,8 @@ async def serve(settings: EncoderSettings) -> None:
         if limit is not None:
             service.sessions.limit = limit
         service.serve(model)
-        await server.serve_until_stopped(service.drain)
+        async with returning_memory(engine.load):
+            await server.serve_until_stopped(service.drain)
     finally:
         await server.stop()
         engine.close()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+
+from earvoice.runtime.machine import return_freed_memory
 
 LONG_TURN_S = 0.005
 """A turn normally takes a millisecond for all sessions; a longer one keeps the others waiting."""
+
+REST_S = 10.0
+"""Longer than between two segments: an engine that has computed nothing for so long is at rest."""
 
 Value = TypeVar("Value")
 
@@ -19,6 +25,7 @@ class EngineLoad:
     """Counts an engine's work. The engine's thread writes, others read.
 
     Attributes:
+        busy_s: seconds computed so far. A computation counts when it has ended.
         on_batch: called after every computation with how many sessions shared it; may be None.
     """
 
@@ -27,25 +34,45 @@ class EngineLoad:
     ) -> None:
         self.waiting_count = waiting_count
         self._clock_s = clock_s
-        self._busy_s = 0.0
+        self.busy_s = 0.0
         self._read_s, self._read_busy_s = clock_s(), 0.0
         self.on_batch: Callable[[int], None] | None = None
 
     def record(self, computed_s: float, batch_size: int) -> None:
-        self._busy_s += computed_s
+        self.busy_s += computed_s
         if self.on_batch is not None:
             self.on_batch(batch_size)
 
     def read_busy_ratio(self) -> float:
-        """Return the share of time spent computing since the last reading, 0 to 1.
-
-        A computation counts when it has ended.
-        """
-        now_s, busy_s = self._clock_s(), self._busy_s
+        """Return the share of time spent computing since the last reading, 0 to 1."""
+        now_s, busy_s = self._clock_s(), self.busy_s
         passed_s = now_s - self._read_s
         computed_s = busy_s - self._read_busy_s
         self._read_s, self._read_busy_s = now_s, busy_s
         return min(1.0, computed_s / passed_s) if passed_s > 0 else 0.0
+
+
+@asynccontextmanager
+async def returning_memory(load: EngineLoad, rest_s: float = REST_S) -> AsyncIterator[None]:
+    """Meanwhile, whenever an engine comes to rest, return what its computations have freed.
+
+    Segments of any length come and go, and the allocator keeps more and more of what they took.
+    """
+
+    async def watch() -> None:
+        seen_s, returned_s = load.busy_s, -1.0  # loading the model has freed some, too
+        while True:
+            await asyncio.sleep(rest_s)
+            rests, seen_s = load.busy_s == seen_s, load.busy_s
+            if rests and seen_s != returned_s:
+                await asyncio.to_thread(return_freed_memory)
+                returned_s = seen_s
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
 
 
 class EngineThread:

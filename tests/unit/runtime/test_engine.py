@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from earvoice.runtime.engine import EngineLoad, EngineThread, LoopLagSelector
+from earvoice.runtime import engine as engine_module
+from earvoice.runtime.engine import EngineLoad, EngineThread, LoopLagSelector, returning_memory
 
 
 @pytest.fixture
@@ -107,6 +108,30 @@ async def test_a_thread_counts_what_it_computes():
     assert engine.load.waiting_count() == 0
     assert batches == [1, 1, 1]
     assert engine.load.read_busy_ratio() > 0
+
+
+async def test_an_engine_at_rest_returns_memory_once(monkeypatch):
+    """After loading, and each time that it has computed since; never while it computes."""
+    load, naps = EngineLoad(lambda: 0), 0
+    returned: list[int] = []
+    computed = {3, 4, 7}  # before which naps it computes
+    over = asyncio.Event()
+
+    async def nap(_: float) -> None:
+        nonlocal naps
+        naps += 1
+        if naps in computed:
+            load.record(1.0, 1)
+        if naps > 10:
+            over.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(engine_module, "return_freed_memory", lambda: returned.append(naps))
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "sleep", nap)
+        async with returning_memory(load):
+            await over.wait()
+    assert returned == [1, 5, 8]
 
 
 class Clock:

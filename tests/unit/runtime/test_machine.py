@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
+import psutil
 import pytest
 
-from earvoice.runtime.machine import available_cpus, available_memory_bytes
+from earvoice.runtime.machine import (
+    available_cpus,
+    available_memory_bytes,
+    return_freed_memory,
+)
 
 ALL = len(os.sched_getaffinity(0))
 
@@ -123,3 +129,15 @@ def test_the_older_version(machine: Path) -> None:
 def test_a_system_that_does_not_say(tmp_path: Path) -> None:
     """Where there are no such files there is no number, and no guess."""
     assert _available(tmp_path) is None
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library's allocator")
+def test_what_was_freed_goes_back_to_the_system():
+    """Also what lies below something that is still used."""
+    blocks = [bytearray(b"x" * 100_000) for _ in range(1000)]
+    kept = blocks[::100]
+    del blocks
+    held_bytes = psutil.Process().memory_info().rss
+    return_freed_memory()
+    assert psutil.Process().memory_info().rss < held_bytes - 80_000_000
+    assert len(kept) == 10
