@@ -20,6 +20,7 @@ from earvoice.corpus.texts import Pair
 from earvoice.models.assembly import build_network
 from earvoice.models.checkpoint import read_directory
 from earvoice.models.config import ModelConfig, TargetLanguage
+from earvoice.models.ctc import spelled
 from earvoice.models.errors import CheckpointError
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
@@ -40,7 +41,6 @@ from earvoice.training.decoder import (
     alike,
     as_heard,
     foretold,
-    labels_alone,
     names_of,
     renamed,
     texts_of,
@@ -538,7 +538,7 @@ def test_scores() -> None:
     assert (
         bleu(["Guten Morgen zusammen, liebe Leute."], ["Guten Morgen zusammen, liebe Leute."]) > 99
     )
-    assert labels_alone([9, 1, 1, 9, 1, 2], blank=9) == [1, 1, 2]
+    assert spelled([9, 1, 1, 9, 1, 2], blank=9) == (1, 1, 2)
 
 
 def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.states import COMPRESSION, mixed_precision, pretrained_part
-from earvoice.models.ctc import compress
+from earvoice.models.ctc import compress, spelled
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, PAD, WORD_START, Vocabulary
 from earvoice.runtime.files import atomic_write
@@ -298,11 +298,6 @@ def foretold(
     return [out.get(best) for best in heard_best]
 
 
-def labels_alone(labels: Sequence[int], blank: int) -> list[int]:
-    """Runs of one label that follow each other are one piece; blanks are none."""
-    return [a for a, b in zip(labels, [-1, *labels], strict=False) if a not in (b, blank)]
-
-
 def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list[str | None]:
     """What is to be written of each clip in English; None where that is not known.
 
@@ -311,7 +306,7 @@ def texts_of(clips: Sequence[Heard], memory: Memory, source: Vocabulary) -> list
     """
 
     def ctc_words(index: int) -> list[str]:
-        return source.decode(labels_alone(memory.labels[index], len(source))).split()
+        return source.decode(spelled(memory.labels[index], len(source))).split()
 
     number = {clip.key: index for index, clip in enumerate(clips)}
     texts: list[str | None] = []

@@ -11,8 +11,9 @@ from torch import nn
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
 from earvoice.evaluation.quality import word_error_rate
+from earvoice.models.ctc import spelled
 from earvoice.models.vocabulary import EOS, Vocabulary
-from earvoice.training.decoder import compressed, labels_alone
+from earvoice.training.decoder import compressed
 from earvoice.training.export import exported_decoder, model_config, with_pivot
 from earvoice.training.greedy import greedy
 
@@ -86,7 +87,7 @@ def score_table(
         said = [clip.said or "" for clip in part]
         error = 100 * word_error_rate([transcript(spoken_form(text)) for text in heard], said)
         ctc = 100 * word_error_rate(
-            [source.decode(labels_alone(m, len(source))) for m in memory.labels], said
+            [source.decode(spelled(m, len(source))) for m in memory.labels], said
         )
         scores = []
         for tag in TARGET_LANGUAGES:

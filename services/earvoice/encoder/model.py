@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from earvoice.encoder.text import TextNetwork
 from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
 from earvoice.models.config import SAMPLE_RATE_HZ
-from earvoice.models.ctc import Encoded
+from earvoice.models.ctc import Encoded, likeliest_labels
 from earvoice.models.errors import ModelError
 from earvoice.models.frontend import SHIFT_SAMPLES, feature_stream, frame_count
 from earvoice.models.serving import load_served
@@ -60,6 +61,8 @@ class EncoderModel:
         self.dimension = config.encoder.d_model
         self.feature_bins = config.mel_bins
         self.encoder_frame_ms = config.encoder.frame_shift_ms
+        # States that are compressed by greedy labels are labelled so.
+        self._spells = config.encoder.compression == "none"
         self._vocabulary = checkpoint.source_vocabulary
         self.label_kinds = [
             _label_kind(self._vocabulary, label) for label in range(len(self._vocabulary))
@@ -81,7 +84,11 @@ class EncoderModel:
         return speech_stream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
-        return _encoding(self._encoder.encode(torch.from_numpy(features)))
+        encoded = self._encoder.encode(torch.from_numpy(features))
+        if self._spells:
+            labels = torch.tensor(likeliest_labels(encoded.ctc_log_probs.cpu()))
+            encoded = dataclasses.replace(encoded, labels=labels, frame_labels=labels)
+        return _encoding(encoded)
 
     def open_encoding(self) -> Callable[[Samples], Encoding]:
         encode_growing = self._encoder.open_utterance()

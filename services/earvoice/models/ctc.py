@@ -1,6 +1,10 @@
-"""CTC compression: one encoder state for each run of frames with the same label (Gaido 2021)."""
+"""CTC: what labels spell, and a state for each run of frames with the same (Gaido 2021)."""
 
 import dataclasses
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -9,6 +13,22 @@ from earvoice.models.conformer import valid_frames
 
 FIXED_RUN_FRAMES = 4
 """Frames that "fixed" averages into one state."""
+
+BEAM_SIZE = 4
+CHOICES = 8
+"""Labels of a frame that may stand in a text."""
+
+LEAST_LOG_PROB = math.log(0.001)
+"""Less likely labels of a frame stand in no text."""
+
+UNSURE_LOG_PROB = math.log(0.9)
+"""Where all labels are likelier, the greedy ones spell the likeliest text."""
+
+SURE_LOG_PROB = math.log(0.99)
+"""A blank as likely divides texts: what follows depends on nothing before it."""
+
+Text = tuple[int, ...]
+"""Labels without repeats and blanks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,3 +139,96 @@ def _first_labels(label: torch.Tensor, slot: torch.Tensor, slots: int) -> torch.
     labels = label.new_full((label.shape[0], slots + 1), -1)
     labels.scatter_(1, torch.where(first, slot, slots), label)
     return labels[:, :slots]
+
+
+def likeliest_labels(log_probs: torch.Tensor) -> list[int]:
+    """Label every frame so that together the labels spell what is likeliest.
+
+    Greedy labels are the likeliest path, but a text is as likely as all its paths together (Graves
+    2006). Where another text is likelier, each of its labels stands at one frame.
+
+    Args:
+        log_probs: [T, V+1] float32, blank last.
+    """
+    blank = log_probs.shape[1] - 1
+    best, choices = log_probs.topk(min(CHOICES, blank + 1))
+    labels: list[int] = choices[:, 0].tolist()
+    divides = (choices[:, 0] == blank) & (best[:, 0] >= SURE_LOG_PROB)
+    begin = 0
+    for divided, group in itertools.groupby(divides.tolist()):
+        end = begin + len(list(group))
+        if not divided and best[begin:end, 0].min() < UNSURE_LOG_PROB:
+            text, onsets = _likeliest_text(
+                best[begin:end].tolist(), choices[begin:end].tolist(), blank
+            )
+            if text != spelled(labels[begin:end], blank):
+                labels[begin:end] = [blank] * (end - begin)
+                for label, onset in zip(text, onsets, strict=True):
+                    labels[begin + onset] = label
+        begin = end
+    return labels
+
+
+def spelled(frame_labels: Iterable[int], blank: int) -> Text:
+    return tuple(label for label, _ in itertools.groupby(frame_labels) if label != blank)
+
+
+@dataclasses.dataclass
+class _Paths:
+    """Those that spell one text; log-probabilities."""
+
+    in_blank: float = -math.inf
+    """Of all that end in a blank."""
+    in_label: float = -math.inf
+    """Of all that end in the text's last label."""
+    likeliest: float = -math.inf
+    """Of what was added at once, the most."""
+    onsets: tuple[int, ...] = ()
+    """The frame of each label in that."""
+
+    @property
+    def all(self) -> float:
+        return _log_sum(self.in_blank, self.in_label)
+
+    def add(self, log_prob: float, onsets: tuple[int, ...], *, in_blank: bool) -> None:
+        if in_blank:
+            self.in_blank = _log_sum(self.in_blank, log_prob)
+        else:
+            self.in_label = _log_sum(self.in_label, log_prob)
+        if log_prob > self.likeliest:
+            self.likeliest, self.onsets = log_prob, onsets
+
+
+def _likeliest_text(
+    log_probs: Sequence[Sequence[float]], choices: Sequence[Sequence[int]], blank: int
+) -> tuple[Text, tuple[int, ...]]:
+    """Search with a beam of texts (Hannun 2014) among each frame's likeliest labels, best first.
+
+    Returns:
+        The text, and the frame of each of its labels.
+    """
+    beam: dict[Text, _Paths] = {(): _Paths(in_blank=0.0)}
+    for frame, (row, labels) in enumerate(zip(log_probs, choices, strict=True)):
+        grown: dict[Text, _Paths] = defaultdict(_Paths)
+        for text, paths in beam.items():
+            for log_prob, label in zip(row, labels, strict=True):
+                if log_prob < LEAST_LOG_PROB:
+                    break
+                longer, onsets = (*text, label), (*paths.onsets, frame)
+                if label == blank:
+                    grown[text].add(paths.all + log_prob, paths.onsets, in_blank=True)
+                elif text[-1:] == (label,):
+                    grown[text].add(paths.in_label + log_prob, paths.onsets, in_blank=False)
+                    grown[longer].add(paths.in_blank + log_prob, onsets, in_blank=False)
+                else:
+                    grown[longer].add(paths.all + log_prob, onsets, in_blank=False)
+        likely = sorted(grown.items(), key=lambda item: item[1].all, reverse=True)
+        beam = dict(likely[:BEAM_SIZE])
+    text, paths = next(iter(beam.items()))
+    return text, paths.onsets
+
+
+def _log_sum(one: float, other: float) -> float:
+    """The logarithm of the sum of two probabilities, from theirs."""
+    low, high = sorted((one, other))
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
