@@ -59,15 +59,21 @@ def test_a_log_has_what_the_services_said(services: Running, source: Path):
     """Words, delays and intervals are those of `earvoice translate`, which uses the same API."""
     folder = source.parent / "run"
     target = ("--server", services.address, "--to", "de")
-    output_of("evaluate", "--source", source, *target, "--output", folder)
+    output_of("evaluate", "--source", source, *target, "--output", folder, "--transcript")
     record = read_records(folder / "instances.log")[2]
-    lines = output_of("translate", RECORDING, *target, "--format", "jsonl").splitlines()
-    items = whole_words([item for item in map(json.loads, lines) if item["type"] == "word"])
+    options = (*target, "--transcript", "--format", "jsonl")
+    events = [json.loads(line) for line in output_of("translate", RECORDING, *options).splitlines()]
+    items = whole_words([event for event in events if event["type"] == "word"])
     assert record.text("prediction") == " ".join(item["text"] for item in items)
     assert record.numbers("delays") == tuple(item["delay_ms"] for item in items)
     assert record.pairs("source_intervals") == [
         (item["source_start_ms"], item["source_end_ms"]) for item in items
     ]
+    ends = [event for event in events if event["type"] == "utterance_end"]
+    heard = [event["source_transcript"] for event in ends]
+    assert all(heard)
+    written = json.loads((folder / "instances.log").read_text().splitlines()[2])
+    assert [utterance["source_transcript"] for utterance in written["utterances"]] == heard
 
 
 def test_clocks_are_in_order_and_complete(services: Running, source: Path):

@@ -100,6 +100,11 @@ class Collector:
                     "start_ms": border.start_ms,
                     "end_ms": border.end_ms,
                     "units": counts[border.utterance],
+                    **(
+                        {"source_transcript": border.source_transcript}
+                        if self.started.options.transcript
+                        else {}
+                    ),
                 }
                 for border in self._utterances
             ],

@@ -162,6 +162,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the output of encoder and decoder in DIR/recording, for `earvoice replay`",
     )
     add_session_arguments(parser)
+    parser.add_argument(
+        "--transcript",
+        action="store_true",
+        help="log the source transcript of each utterance, too",
+    )
 
 
 def add_session_arguments(parser: argparse.ArgumentParser) -> None:

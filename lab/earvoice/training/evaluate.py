@@ -2,7 +2,8 @@
 
 Every set is translated by `earvoice evaluate`, which continues where it stopped. "begun" is the
 percentage of captions that have something for the first word spoken, "right" of those that have
-this very word among their first three; for sets without speech, the words written are counted.
+this very word among their first three; "labels" is the WER of the source transcript, which CTC's
+labels spell; for sets without speech, the words written are counted.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import soundfile
 
-from earvoice.evaluation.quality import count_errors, plain_words
+from earvoice.evaluation.quality import count_errors, plain_words, word_error_rate
 from earvoice.training.teacher import loops
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def evaluate(sets: Path, name: str, tag: str, output: Path, *options: str) -> Pa
     """Translate one set, streaming or as a whole; return the run's folder."""
     folder = output / "-".join((name, tag, *(each.strip("-") for each in options)))
     files = ("--source", sets / name / "wavs.txt", "--target", sets / name / f"refs.{tag}.txt")
-    command = [EARVOICE, "evaluate", *files, "--to", tag, "--output", folder, *options]
+    log = ("--output", folder, "--transcript")
+    command = [EARVOICE, "evaluate", *files, "--to", tag, *log, *options]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         message = f"{name} into {tag}: {done.stderr.strip()[-2000:]}"
@@ -65,12 +67,23 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
+def read_records(folder: Path) -> list[dict[str, Any]]:
+    """The log's record of each input, in the inputs' order."""
+    records = map(json.loads, lines(folder / "instances.log"))
+    return sorted(records, key=lambda record: int(record["index"]))
+
+
 def predictions(folder: Path) -> list[str]:
     """The text written for each input, in the inputs' order."""
-    records = sorted(
-        map(json.loads, lines(folder / "instances.log")), key=lambda record: int(record["index"])
-    )
-    return [record["prediction"] for record in records]
+    return [record["prediction"] for record in read_records(folder)]
+
+
+def heard(folder: Path) -> list[str]:
+    """The source transcript of each input, in the inputs' order."""
+    return [
+        " ".join(utterance["source_transcript"] for utterance in record["utterances"])
+        for record in read_records(folder)
+    ]
 
 
 def first_words(written: Sequence[str], said: Sequence[str]) -> tuple[float, float]:
@@ -88,8 +101,9 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, required=True, help="what earvoice.corpus wrote")
     parser.add_argument("--output", type=Path, required=True, help="logs, kept for the next start")
     options = parser.parse_args()
-    row = "{:20} {:3} {:>6} {:>6} {:>8} {:>8} {:>6} {:>6}\n"
-    sys.stdout.write(row.format("set", "to", "WER", "BLEU", "offline", "LAAL ms", "begun", "right"))
+    row = "{:20} {:3} {:>6} {:>6} {:>8} {:>8} {:>6} {:>6} {:>6}\n"
+    titles = ("set", "to", "WER", "BLEU", "offline", "LAAL ms", "begun", "right", "labels")
+    sys.stdout.write(row.format(*titles))
     looping, seconds = 0, 0.0
     for name, tag in SETS:
         files = options.sets / name
@@ -103,7 +117,8 @@ def main() -> None:
         written = predictions(folder)
         looping += sum(map(loops, written))
         seconds += sum(soundfile.info(path).duration for path in lines(files / "wavs.txt"))
-        first = first_words(written, lines(files / "source.txt")) if tag == "en" else ("", "")
+        said = lines(files / "source.txt")
+        first = first_words(written, said) if tag == "en" else ("", "")
         sys.stdout.write(
             row.format(
                 name,
@@ -113,6 +128,7 @@ def main() -> None:
                 read_scores(whole)[quality, ""],
                 scores["LAAL", "ideal"],
                 *(f"{share:.1f}" if share != "" else "" for share in first),
+                f"{100 * word_error_rate(heard(folder), said):.1f}",
             )
         )
         sys.stdout.flush()

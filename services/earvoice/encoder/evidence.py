@@ -1,4 +1,4 @@
-"""What the encoder heard: words in the greedy CTC transcript, and stretches of speech."""
+"""What the encoder heard: words in the CTC transcript, and stretches of speech."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -61,8 +60,7 @@ class EncoderModel:
         self.dimension = config.encoder.d_model
         self.feature_bins = config.mel_bins
         self.encoder_frame_ms = config.encoder.frame_shift_ms
-        # States that are compressed by greedy labels are labelled so.
-        self._spells = config.encoder.compression == "none"
+        self._compresses = config.encoder.compression != "none"
         self._vocabulary = checkpoint.source_vocabulary
         self.label_kinds = [
             _label_kind(self._vocabulary, label) for label in range(len(self._vocabulary))
@@ -84,33 +82,32 @@ class EncoderModel:
         return speech_stream(self._detector)
 
     def encode(self, features: Samples) -> Encoding:
-        encoded = self._encoder.encode(torch.from_numpy(features))
-        if self._spells:
-            labels = torch.tensor(likeliest_labels(encoded.ctc_log_probs.cpu()))
-            encoded = dataclasses.replace(encoded, labels=labels, frame_labels=labels)
-        return _encoding(encoded)
+        return self._encoding(self._encoder.encode(torch.from_numpy(features)), is_whole=True)
 
     def open_encoding(self) -> Callable[[Samples], Encoding]:
         encode_growing = self._encoder.open_utterance()
 
         def encode(features: Samples) -> Encoding:
             encoded, is_whole = encode_growing(torch.from_numpy(features))
-            return _encoding(encoded, is_whole=is_whole)
+            return self._encoding(encoded, is_whole=is_whole)
 
         return encode
 
     def transcribe(self, labels: Sequence[int]) -> str:
         return self._vocabulary.decode(labels)
 
-
-def _encoding(encoded: Encoded, *, is_whole: bool = True) -> Encoding:
-    return Encoding(
-        states=encoded.states.float().cpu().numpy().astype("<f4", copy=False).tobytes(),
-        labels=tuple(encoded.labels.tolist()),
-        run_lengths=tuple(encoded.run_lengths.tolist()),
-        frame_labels=tuple(encoded.frame_labels.tolist()),
-        is_whole=is_whole,
-    )
+    def _encoding(self, encoded: Encoded, *, is_whole: bool) -> Encoding:
+        labels, frame_labels = encoded.labels.tolist(), encoded.frame_labels.tolist()
+        # While an utterance grows, greedy labels cost less; compressed states stand for runs of them.
+        if is_whole and not self._compresses:
+            labels = frame_labels = likeliest_labels(encoded.ctc_log_probs.cpu())
+        return Encoding(
+            states=encoded.states.float().cpu().numpy().astype("<f4", copy=False).tobytes(),
+            labels=tuple(labels),
+            run_lengths=tuple(encoded.run_lengths.tolist()),
+            frame_labels=tuple(frame_labels),
+            is_whole=is_whole,
+        )
 
 
 def _label_kind(vocabulary: Vocabulary, label: int) -> LabelKind:

@@ -22,7 +22,8 @@ class Encoding:
     run_lengths: tuple[int, ...]
     """Encoder frames behind each state."""
     frame_labels: tuple[int, ...]
-    """Greedy CTC label of every encoder frame; none where the model has no CTC head."""
+    """CTC label of every encoder frame; none where the model has no CTC head. They spell what is
+    likeliest if this is whole and its states are not compressed; else each is the likeliest."""
     is_whole: bool = True
     """Whether every state was computed from all of the sound; else some are kept from earlier."""
 
