@@ -98,7 +98,7 @@ class EncoderModel:
 
     def _encoding(self, encoded: Encoded, *, is_whole: bool) -> Encoding:
         labels, frame_labels = encoded.labels.tolist(), encoded.frame_labels.tolist()
-        # While an utterance grows, greedy labels cost less; compressed states stand for runs of them.
+        # As long as some is kept, greedy labels cost less; compressed states are runs of them.
         if is_whole and not self._compresses:
             labels = frame_labels = likeliest_labels(encoded.ctc_log_probs.cpu())
         return Encoding(
