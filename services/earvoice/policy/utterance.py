@@ -14,7 +14,7 @@ from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 
 LOOPING_SEGMENTS = 3
 """After this many segments in which a loop blocked every commit, none will get through."""
-ALIKE, OPENING, UNLIKE = 0.66, 0.55, 0.45
+ALIKE, OPENING, UNLIKE = 0.75, 0.55, 0.45
 """Thresholds of `likeness`: from the first on, encoder and decoder hear the same, whatever the
 confidence of the words; from the second on, a few words may open an utterance; below the third they
 hear different things, as when nobody speaks the language."""
