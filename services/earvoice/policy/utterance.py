@@ -14,7 +14,7 @@ from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 
 LOOPING_SEGMENTS = 3
 """After this many segments in which a loop blocked every commit, none will get through."""
-ALIKE, OPENING, UNLIKE = 0.75, 0.55, 0.45
+ALIKE, OPENING, UNLIKE = 0.8, 0.55, 0.45
 """Thresholds of `likeness`: from the first on, encoder and decoder hear the same, whatever the
 confidence of the words; from the second on, a few words may open an utterance; below the third they
 hear different things, as when nobody speaks the language."""
@@ -199,7 +199,7 @@ class Utterance(UtteranceState):
         if is_sure and agreement(words, transcript) >= UNLIKE:
             return True
         # The surer the words are, the less alike they need to be.
-        least = max(UNLIKE, ALIKE - sure / len(words) / 2)
+        least = max(UNLIKE, ALIKE - sure / len(words) * 2 / 3)
         return likeness(words, transcript, whole=True) >= least
 
     def forget(self, token_count: int, start_sample: int) -> None:
