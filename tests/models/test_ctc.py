@@ -63,3 +63,9 @@ def test_what_is_sure_keeps_its_greedy_labels():
     rows = torch.tensor([[0.95, 0.03, 0.02], [0.92, 0.03, 0.05], [0.01, 0.0, 0.99]])
     assert likeliest_labels(rows.log()) == [0, 0, BLANK]
     assert likeliest_labels(rows[:0].log()) == []
+
+
+def test_labels_of_which_none_is_likely_still_spell_something():
+    """Of very many labels the likeliest may be less likely than what is searched otherwise."""
+    log_probs = torch.zeros(3, 5000).log_softmax(1)
+    assert len(likeliest_labels(log_probs)) == 3

@@ -19,7 +19,7 @@ CHOICES = 8
 """Labels of a frame that may stand in a text."""
 
 LEAST_LOG_PROB = math.log(0.001)
-"""Less likely labels of a frame stand in no text."""
+"""Less likely labels of a frame stand in no text, but the likeliest may."""
 
 UNSURE_LOG_PROB = math.log(0.9)
 """Where all labels are likelier, the greedy ones spell the likeliest text."""
@@ -210,9 +210,10 @@ def _likeliest_text(
     beam: dict[Text, _Paths] = {(): _Paths(in_blank=0.0)}
     for frame, (row, labels) in enumerate(zip(log_probs, choices, strict=True)):
         grown: dict[Text, _Paths] = defaultdict(_Paths)
+        least = min(LEAST_LOG_PROB, row[0])
         for text, paths in beam.items():
             for log_prob, label in zip(row, labels, strict=True):
-                if log_prob < LEAST_LOG_PROB:
+                if log_prob < least:
                     break
                 longer, onsets = (*text, label), (*paths.onsets, frame)
                 if label == blank:

@@ -53,7 +53,7 @@ class EngineLoad:
 
 
 @asynccontextmanager
-async def returning_memory(load: EngineLoad, rest_s: float = REST_S) -> AsyncIterator[None]:
+async def returning_memory(load: EngineLoad) -> AsyncIterator[None]:
     """Meanwhile, whenever an engine comes to rest, return what its computations have freed.
 
     Segments of any length come and go, and the allocator keeps more and more of what they took.
@@ -62,7 +62,7 @@ async def returning_memory(load: EngineLoad, rest_s: float = REST_S) -> AsyncIte
     async def watch() -> None:
         seen_s, returned_s = load.busy_s, -1.0  # loading the model has freed some, too
         while True:
-            await asyncio.sleep(rest_s)
+            await asyncio.sleep(REST_S)
             rests, seen_s = load.busy_s == seen_s, load.busy_s
             if rests and seen_s != returned_s:
                 await asyncio.to_thread(return_freed_memory)
