@@ -23,7 +23,7 @@ class Heard:
     Attributes:
         duration_ms: audio since the utterance's start.
         state_count: encoder states, CTC-compressed where the model compresses.
-        complete_word_count: source words of the greedy CTC transcript known to be complete.
+        complete_word_count: source words of the CTC transcript known to be complete.
         has_partial_word: whether an unfinished one follows them.
         committed_token_count: tokens committed in the utterance.
 

@@ -57,7 +57,7 @@ class WaitK(DecisionPolicy):
     )
     detection: WordDetection = parameter(
         "fixed",
-        help="a word every 280 ms of audio, or the words of the greedy CTC transcript",
+        help="a word every 280 ms of audio, or the words of the CTC transcript",
     )
     inclusive: bool = parameter(
         default=False, help="one word sooner: write when w ≥ p + k instead of w > p + k"
