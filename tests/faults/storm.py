@@ -163,31 +163,22 @@ async def listen_everywhere(cluster: Cluster, audio: bytes) -> list[Heard]:
     return await asyncio.gather(*listening)
 
 
+async def what_stays(look: Callable[[], Awaitable[list[str]]]) -> list[str]:
+    """What is still there when nobody asks for anything any more, after some patience."""
+    found: list[str] = []
+    for _ in range(IDLE_PATIENCE_S):
+        found = await look()
+        if not found:
+            break
+        await asyncio.sleep(1)
+    return found
+
+
 async def open_sessions(cluster: Cluster) -> list[str]:
-    """What still runs when nobody asks for anything any more, after some patience."""
-    running: list[str] = []
-    for _ in range(IDLE_PATIENCE_S):
-        counts = {
-            r.name: await asyncio.to_thread(session_count, r.metrics_address) for r in cluster.every
-        }
-        running = [
-            f"{name}: {count:.0f} sessions still run" for name, count in counts.items() if count
-        ]
-        if not running:
-            break
-        await asyncio.sleep(1)
-    return running
-
-
-async def kept_open(cluster: Cluster, before: Held) -> list[str]:
-    """What has grown for good; engines return memory once they have been at rest for a while."""
-    grown: list[str] = []
-    for _ in range(IDLE_PATIENCE_S):
-        grown = Held(cluster).more_than(before)
-        if not grown:
-            break
-        await asyncio.sleep(1)
-    return grown
+    counts = {
+        r.name: await asyncio.to_thread(session_count, r.metrics_address) for r in cluster.every
+    }
+    return [f"{name}: {count:.0f} sessions still run" for name, count in counts.items() if count]
 
 
 def session_count(metrics_address: str) -> float:
@@ -265,8 +256,12 @@ async def _storm(
     after = await listen_everywhere(cluster, audios[0][:CALM_BYTES])
     if [one.words_said for one in after] != [one.words_said for one in calm]:
         wrong.append("after the storm the same recording says something else than before")
-    wrong += await open_sessions(cluster)
-    wrong += await kept_open(cluster, before) + cluster.take_troubles()
+    wrong += await what_stays(lambda: open_sessions(cluster))
+
+    async def grown() -> list[str]:
+        return Held(cluster).more_than(before)
+
+    wrong += await what_stays(grown) + cluster.take_troubles()
     said = sum(len(one.words) for one in heard)
     replays = sum(one.summary.replays for one in heard if one.summary)
     reconnects = sum(one.reconnect_count for one in heard)

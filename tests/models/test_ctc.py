@@ -53,7 +53,7 @@ def test_a_letter_twice_has_a_blank_between():
     """Its labels would be one otherwise."""
     rows = torch.tensor([[0.85, 0.1, 0.05], [0.45, 0.1, 0.45], [0.85, 0.1, 0.05]])
     labels = likeliest_labels(rows.log())
-    assert spelled(labels, BLANK) in {(0,), (0, 0)}
+    assert spelled(labels, BLANK) == (0,)
     rows[1] = torch.tensor([0.1, 0.3, 0.6])
     assert likeliest_labels(rows.log()) == [0, BLANK, 0]
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import soundfile
 
+from earvoice.evaluation.log import Record, read_records
 from earvoice.evaluation.quality import count_errors, plain_words, word_error_rate
 from earvoice.training.teacher import loops
 
@@ -67,22 +67,23 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def read_records(folder: Path) -> list[dict[str, Any]]:
+def read_run(folder: Path) -> list[Record]:
     """The log's record of each input, in the inputs' order."""
-    records = map(json.loads, lines(folder / "instances.log"))
-    return sorted(records, key=lambda record: int(record["index"]))
+    return sorted(
+        read_records(folder / "instances.log"), key=lambda record: record.integer("index")
+    )
 
 
-def predictions(folder: Path) -> list[str]:
-    """The text written for each input, in the inputs' order."""
-    return [record["prediction"] for record in read_records(folder)]
+def predictions(run: Sequence[Record]) -> list[str]:
+    """The text written for each input."""
+    return [record.text("prediction") for record in run]
 
 
-def heard(folder: Path) -> list[str]:
-    """The source transcript of each input, in the inputs' order."""
+def heard(run: Sequence[Record]) -> list[str]:
+    """The source transcript of each input."""
     return [
-        " ".join(utterance["source_transcript"] for utterance in record["utterances"])
-        for record in read_records(folder)
+        " ".join(utterance.text("source_transcript") for utterance in record.records("utterances"))
+        for record in run
     ]
 
 
@@ -114,7 +115,8 @@ def main() -> None:
         scores = read_scores(folder)
         whole = evaluate(options.sets, name, tag, options.output, "--policy", "offline")
         quality = "WER" if tag == "en" else "BLEU"
-        written = predictions(folder)
+        run = read_run(folder)
+        written = predictions(run)
         looping += sum(map(loops, written))
         seconds += sum(soundfile.info(path).duration for path in lines(files / "wavs.txt"))
         said = lines(files / "source.txt")
@@ -128,13 +130,13 @@ def main() -> None:
                 read_scores(whole)[quality, ""],
                 scores["LAAL", "ideal"],
                 *(f"{share:.1f}" if share != "" else "" for share in first),
-                f"{100 * word_error_rate(heard(folder), said):.1f}",
+                f"{100 * word_error_rate(heard(run), said):.1f}",
             )
         )
         sys.stdout.flush()
     sys.stdout.write(f"inputs that loop: {looping} in {seconds / 3600:.1f} hours\n")
     for name in SILENT_SETS:
-        silent = predictions(evaluate(options.sets, name, "en", options.output))
+        silent = predictions(read_run(evaluate(options.sets, name, "en", options.output)))
         for kind, text in zip(lines(options.sets / name / "source.txt"), silent, strict=True):
             sys.stdout.write(f"a minute of {kind}: {len(text.split())} words\n")
 
