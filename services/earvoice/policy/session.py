@@ -85,11 +85,12 @@ class TranslationSession:
             await self._emit(replace(self._start.end, snapshot=self._start.told))
         utterance = Utterance(self._start.utterance, self._options.policy.begin())
         while await self._has_audio_from(utterance.start_sample):
-            await self._reset_encoder(utterance)
             if not utterance.segment_index:
                 self._grid = self._fresh_grid(utterance.begin_sample)
             endpoint: Endpoint | None = None
             while endpoint is None:
+                # Before the next segment is there, so that none waits for it.
+                await self._reset_encoder(utterance)
                 free_s = self._now_s()
                 segment = await self._next_segment(utterance)
                 timeline = self._timeline(utterance, segment, free_s)
@@ -244,7 +245,6 @@ class TranslationSession:
     async def _encode(
         self, utterance: Utterance, segment: Segment, timeline: SegmentTimeline
     ) -> tuple[Encoded, Endpoint | None]:
-        await self._reset_encoder(utterance)
         audio = self._audio.read(utterance.sent_sample, segment.end_sample)
         utterance.sent_sample = segment.end_sample
         start_sample, spoken_for_sample = utterance.start_sample, utterance.spoken_for_sample

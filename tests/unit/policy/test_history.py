@@ -16,8 +16,9 @@ from earvoice.policies.base import Token
 from earvoice.policy.backend import GenerationEnd, GenerationRequest, GenerationSteps
 from earvoice.policy.event import SegmentWorked, UtteranceEnded, WordsReleased
 from earvoice.policy.history import dropped_token_count, first_attended_sample
+from earvoice.policy.session import SegmentObserver
 from earvoice.policy.stream_options import CommitUnit
-from earvoice.policy.timeline import HopTimings
+from earvoice.policy.timeline import HopTimings, SegmentTimeline
 from tests.fakes import (
     RATE_HERTZ,
     STATE_SAMPLES,
@@ -251,6 +252,35 @@ def test_a_decoder_without_the_rows_is_a_bug():
     options = with_options(endpointing=None, history_selection=LAST_THREE)
     with pytest.raises(RuntimeError, match="sent 0 rows for 1 tokens"):
         run_session([seconds(20)], options, decoder=RowlessDecoder())  # type: ignore[arg-type]
+
+
+def test_no_segment_waits_for_the_encoder_to_forget():
+    """It forgets between two segments: the time would look like the policy's own work."""
+    working: list[SegmentTimeline] = []
+    working_at_reset: list[bool] = []
+
+    class WorkObserver(SegmentObserver):
+        def begin(self, timeline):
+            working.append(timeline)
+
+        def end(self, timeline, worked):
+            del worked
+            working.remove(timeline)
+
+    class ForgettingEncoder(ScriptedEncoder):
+        async def reset(self, utterance, start_sample):
+            await super().reset(utterance, start_sample)
+            working_at_reset.append(bool(working))
+
+    run_session(
+        [seconds(20)],
+        with_options(endpointing=None, history_selection=LAST_THREE),
+        ForgettingEncoder(),
+        TalkDecoder(),  # type: ignore[arg-type]
+        observer=WorkObserver(),
+    )
+    assert len(working_at_reset) > 1
+    assert not any(working_at_reset)
 
 
 @settings(max_examples=10, deadline=None)
