@@ -40,7 +40,8 @@ fails when it is stale.
 A service is configured by environment variables, read once at its start. A variable with a
 service's prefix that names no setting is an error, and so is a value that is not allowed: the
 service says which on standard error and exits with 2. A setting that names a file of certificates,
-keys or tokens has that file read at the start, and again when it changes ([security](security.md)).
+keys or tokens has that file read at the start, and again when it changes, but for the gateway's own
+certificate ([security](security.md)).
 
 `earvoice up`, and every command that starts services for its run, passes its own environment on to
 them; its options outrank the variables. `up` chooses the engines' ports and tells the policy

@@ -72,6 +72,14 @@ async def words_of(page, language: str) -> list[str]:
     return await page.locator(f"section[lang={language}] .word").all_inner_texts()
 
 
+async def download(page, form: str) -> list[str]:
+    """The lines of the file that a button gives."""
+    async with page.expect_download() as coming:
+        await page.get_by_role("button", name=form).click()
+    path = await (await coming.value).path()
+    return (await asyncio.to_thread(path.read_text, encoding="utf8")).splitlines()
+
+
 @pytest.mark.timeout(600)
 async def test_words_appear_while_the_microphone_plays_and_never_change(
     browser, gateway: str, tmp_path: Path
@@ -103,6 +111,13 @@ async def test_words_appear_while_the_microphone_plays_and_never_change(
     assert final[: len(early)] == early
     assert await page.evaluate("window.touched") == []
     assert without_blanks(await words_of(reader, "de")) == without_blanks(final)
+    # A reader that comes last has everything in its files, too.
+    await reader.reload()
+    await reader.locator("#status", has_text="ended").wait_for(timeout=PATIENCE_MS)
+    for form in ("SRT", "TXT"):
+        spoken = [line for line in await download(reader, form) if "-->" not in line]
+        words = [line for line in spoken if not line.isdigit()]
+        assert without_blanks(words) == without_blanks(final)
     lags = (
         "words => words.map(({dataset}) => [Number(dataset.lagMs), Number(dataset.serviceLagMs)])"
     )
@@ -121,15 +136,12 @@ async def test_captions_are_downloaded_as_subtitles(browser, gateway: str):
     await page.locator(".word").nth(3).wait_for(timeout=PATIENCE_MS)
     await page.locator("#start").click()
     await page.locator("#status", has_text="Ended.").wait_for(timeout=PATIENCE_MS)
-    async with page.expect_download() as coming:
-        await page.get_by_role("button", name="VTT").click()
-    path = await (await coming.value).path()
-    text = await asyncio.to_thread(path.read_text, encoding="utf8")
-    assert text.startswith("WEBVTT\n\n")
-    times = [line.split(" --> ") for line in text.splitlines() if "-->" in line]
+    lines = await download(page, "VTT")
+    assert lines[:2] == ["WEBVTT", ""]
+    times = [line.split(" --> ") for line in lines if "-->" in line]
     flat = [moment for pair in times for moment in pair]
     assert flat == sorted(flat)
-    spoken = [line for line in text.splitlines()[1:] if line and "-->" not in line]
+    spoken = [line for line in lines[1:] if line and "-->" not in line]
     assert without_blanks(spoken) == without_blanks(await words_of(page, "de"))
     assert problems == []
 

@@ -39,7 +39,7 @@ exits with 1 if a row loses or doubles a word; the faults are in `tests/faults/`
   compared word for word with that of the same recording undisturbed. Otherwise the audio is
   checked: each sample is in exactly one decided utterance, the server's word count equals the
   client's, and no words are repeated for the same audio.
-* **Longest gap**: the longest time in which any client saw no progress. A segment lasts 0.8 s, so
+* **Longest gap**: the longest time in which any client saw no progress. A segment lasts 0.64 s, so
   even an undisturbed stream has gaps of about a second.
 * **Recovered**: streams that ended with their summary.
 * **Replays**: how often a policy service lost an encoder or a decoder and repeated its work on

@@ -80,7 +80,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "(nothing)",
     )
     parser.add_argument("--interim", action="store_true", help="show the tail that may change")
-    parser.add_argument("--transcript", action="store_true", help="show the source transcript")
+    parser.add_argument(
+        "--transcript", action="store_true", help="show the source transcript (text, jsonl)"
+    )
     parser.add_argument(
         "--stage-timings", action="store_true", help="where each word's time went (jsonl)"
     )
@@ -101,6 +103,8 @@ def _check(options: argparse.Namespace) -> None:
     _check_captions(options)
     if options.stage_timings and options.format not in ("jsonl", "json"):
         raise CommandError("--stage-timings needs --format jsonl or json")
+    if options.transcript and options.format not in ("text", "jsonl"):
+        raise CommandError("--transcript needs --format text or jsonl")
     is_terminal = options.format == "text" and sys.stdout.isatty()
     if options.interim and not is_terminal and options.format != "jsonl":
         raise CommandError("--interim needs a terminal, or --format jsonl")

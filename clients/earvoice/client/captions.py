@@ -91,6 +91,10 @@ class CaptionWriter:
     def __init__(self, line_columns: int = LINE_COLUMNS, marks: CaptionMarks = NO_MARKS) -> None:
         self._line_columns = line_columns
         self._marks = marks
+        wrapped = textwrap.wrap(marks.not_understood, line_columns)
+        # Which counts letters: wide ones take more lines.
+        lines = [part for line in wrapped for part in cut_to_lines(line, line_columns)]
+        self._not_understood = tuple(lines[:LINE_LIMIT])
         self._units: list[_Unit] = []
         self._shown_until_ms = 0
 
@@ -113,15 +117,11 @@ class CaptionWriter:
         cues = self._take_full()
         while self._units:
             cues.append(self._take(self._best_break(self._fitting())))
-        if not_understood is not None and self._marks.not_understood.strip():
+        if not_understood is not None and self._not_understood:
             start_ms = max(self._shown_until_ms, round(not_understood.start_ms))
             shown_ms = max(SHORTEST_MS, min(LONGEST_MS, round(not_understood.end_ms) - start_ms))
             self._shown_until_ms = start_ms + shown_ms
-            width = self._line_columns
-            wrapped = textwrap.wrap(self._marks.not_understood, width)
-            # Which counts letters: wide ones take more lines.
-            lines = [part for line in wrapped for part in cut_to_lines(line, width)]
-            cues.append(Cue(start_ms, self._shown_until_ms, tuple(lines[:LINE_LIMIT])))
+            cues.append(Cue(start_ms, self._shown_until_ms, self._not_understood))
         return cues
 
     def _append(self, text: str, word: CommittedWord, *, starts_word: bool) -> None:

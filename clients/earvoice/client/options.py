@@ -222,8 +222,10 @@ def _read_history(config: api.StreamingConfig) -> HistorySelection | None:
     match config.history_selection.WhichOneof("keep"):
         case "words":
             return HistorySelection(config.history_selection.words)
-        case "last_sentence":
+        case "last_sentence" if config.history_selection.last_sentence:
             return HistorySelection()
+    if config.HasField("history_selection"):
+        raise ValueError("history_selection: allowed: words, or last_sentence = true")
     return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from earvoice.client.event import SegmentDone, Started, TranslationEvent
-from earvoice.runtime.audio_format import AudioFormat
 
 LONGEST_SILENCE_S = 60.0
 """A server that only answers health checks may be slow, or something else answers for it."""
@@ -15,29 +14,22 @@ class ReceptionClock:
     """The client's wall clock of one stream: how long after the first sample something arrived.
 
     Args:
-        paced: a chunk is sent when its last sample exists, so that the first sample existed one
-            chunk before the first sending; False: time zero is the first sending.
+        paced: a chunk is sent when its last sample exists, or later, if it had to wait: the
+            earliest sending tells when the first sample existed. False: the first sending does.
     """
 
-    def __init__(
-        self,
-        audio: AudioFormat,
-        *,
-        paced: bool,
-        now_s: Callable[[], float],
-        start_sample: int = 0,
-    ) -> None:
-        self._audio = audio
-        self._start_ms = audio.position_ms(start_sample)
+    def __init__(self, *, paced: bool, now_s: Callable[[], float]) -> None:
         self._paced = paced
         self._now_s = now_s
         self._origin_s: float | None = None
 
-    def note_sending(self, byte_count: int) -> None:
-        """Note that a message of ``byte_count`` is about to be sent; only the first one counts."""
-        if self._origin_s is None:
-            existed_ms = self._audio.duration_ms(byte_count) if self._paced else 0.0
-            self._origin_s = self._now_s() - (self._start_ms + existed_ms) / 1000
+    def note_sending(self, begin_ms: float, end_ms: float) -> None:
+        """Note that the audio between two positions is about to be sent."""
+        if self._paced:
+            origin_s = self._now_s() - end_ms / 1000
+            self._origin_s = min(origin_s, origin_s if self._origin_s is None else self._origin_s)
+        elif self._origin_s is None:
+            self._origin_s = self._now_s() - begin_ms / 1000
 
     def read_ms(self) -> float:
         """Milliseconds since the first sample; 0 as long as nothing was sent."""

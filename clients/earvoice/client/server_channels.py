@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
-from earvoice.client.errors import SessionEndedError
+from earvoice.client.errors import ServerUnavailableError, SessionEndedError
 
 HEALTH_TIMEOUT_S = 2.0
 HIGHEST_PORT = 65_535
@@ -129,9 +129,18 @@ class ServerChannels:
 
         Raises:
             SessionEndedError: all connections have been closed.
+            ServerUnavailableError: there is no other one now.
+            OSError: there is none to begin with: no address, or a file that cannot be used.
         """
         if self._current is None or self._current is lost:
-            opened = await self._open_after(lost.target if lost else None)
+            try:
+                opened = await self._open_after(lost.target if lost else None)
+            except OSError as error:
+                if lost is None:
+                    raise
+                # A name is not found, or a certificate is being replaced: soon there may be one.
+                message = f"no server is found: {error}"
+                raise ServerUnavailableError(message, code="UNAVAILABLE") from error
             if not self.is_closed and (self._current is None or self._current is lost):
                 self._replace(opened)
             else:

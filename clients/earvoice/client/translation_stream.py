@@ -299,11 +299,9 @@ class TranslationStream:
         self._options = options
         self._now_s = now_s
         self.resume_point = resume_point or ResumePoint()
-        start_sample = self.resume_point.acknowledged_samples
-        self._clock = ReceptionClock(
-            options.audio, paced=options.paced, now_s=now_s, start_sample=start_sample
-        )
+        self._clock = ReceptionClock(paced=options.paced, now_s=now_s)
         limit_bytes = REPLAY_LIMIT_BYTES if options.reconnect_limit_s else 0
+        start_sample = self.resume_point.acknowledged_samples
         self._log = AudioLog(options.audio.frame_bytes, limit_bytes, start_sample)
         self._audio = audio
         self._is_audio_wanted = asyncio.Event()
@@ -336,19 +334,18 @@ class TranslationStream:
         pumping = asyncio.create_task(self._pump())
         try:
             while True:
-                async with self._channels.use(lost) as channel:
-                    try:
+                try:
+                    async with self._channels.use(lost) as channel:
+                        lost = channel
                         async with aclosing(self._attempt(channel, pumping)) as events:
                             async for event in events:
                                 yield event
-                    except TranslationError as error:
-                        if self._is_told and is_loss(error):
-                            # Only the status after the summary is lost.
-                            break
-                        lost = channel
-                        failure = error
-                    else:
+                    break
+                except TranslationError as error:
+                    if self._is_told and is_loss(error):
+                        # Only the status after the summary is lost.
                         break
+                    failure = error
                 if not self._started and not untried_count:
                     untried_count = await self._channels.count()
                 untried_count -= 1
@@ -436,9 +433,11 @@ class TranslationStream:
             position = await next_sample
             async for content in self._log.read(position):
                 if isinstance(content, bytes):
+                    begin_ms = audio.position_ms(position)
                     position += len(content) // audio.frame_bytes
-                    self._clock.note_sending(len(content))
-                    watch.note_sent(audio.position_ms(position))
+                    end_ms = audio.position_ms(position)
+                    self._clock.note_sending(begin_ms, end_ms)
+                    watch.note_sent(end_ms)
                     await call.write(api.StreamingTranslateRequest(audio=content))
                     continue
                 if content.segment_ms is not None:

@@ -31,7 +31,14 @@ from earvoice.client import (
     TranslationOptions,
     TranslationUpdate,
 )
-from earvoice.client.captions import NO_MARKS, CaptionMarks, Cue, captions_of
+from earvoice.client.captions import (
+    LINE_COLUMNS,
+    LINE_LIMIT,
+    NO_MARKS,
+    CaptionMarks,
+    Cue,
+    captions_of,
+)
 from earvoice.client.errors import PASSING_BY_REASON
 from earvoice.client.options import read_config, read_update
 from earvoice.runtime.audio_format import AudioEncoding, allowed_channels, allowed_rates_hz
@@ -43,6 +50,8 @@ LONGEST_WORD_LETTERS = 1_000
 """Limit for captions made on request: the longer a word, the longer its layout takes."""
 MOST_LETTERS = 1_000_000
 """Of all words together: more than a body of usual words has, and half a minute of computation."""
+MOST_MARK_LETTERS = LINE_LIMIT * LINE_COLUMNS
+"""Of what captions show where nothing was understood: what one caption holds."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_NUMBER = 1 << 53
 """Up to here JSON numbers represent every integer exactly."""
@@ -101,6 +110,8 @@ def read_start(text: str) -> StartMessage:
     container = content.get("container", False)
     if not isinstance(container, bool):
         raise InvalidFieldError("container", container, "true or false")
+    if container and options.audio.encoding == "words":
+        raise InvalidFieldError("container", "true", "false with AUDIO_ENCODING_WORDS")
     if container and content.get("resume"):
         # Nobody knows which byte of a container belongs to which sample.
         raise InvalidFieldError("resume", "given", "none with a container")
@@ -158,7 +169,11 @@ def _read_marks(content: object) -> CaptionMarks:
     below = fields.take("mark_below", int, float, default=0.0)
     if not 0 <= below <= 1:
         raise InvalidFieldError("captions.mark_below", below, "0 to 1")
-    return CaptionMarks(below, fields.take("not_understood", str, default=""))
+    shown = fields.take("not_understood", str, default="")
+    if len(shown) > MOST_MARK_LETTERS:
+        allowed = f"{MOST_MARK_LETTERS} letters at most"
+        raise InvalidFieldError("captions.not_understood", f"{len(shown)} letters", allowed)
+    return CaptionMarks(below, shown)
 
 
 class _Fields:

@@ -83,6 +83,10 @@ class Captions:
         self._take(self._writer.end_utterance(end.not_understood))
         self.settled_ms = max(self.settled_ms, end.end_ms)
 
+    def close(self) -> None:
+        """Show what is left: nothing more is said."""
+        self._take(self._writer.end_utterance())
+
     def _take(self, cues: Sequence[Cue]) -> None:
         for cue in cues:
             # A word that came after all is shown when it can be.
@@ -247,6 +251,8 @@ class PublishedStream:
         self._stop_giving_up()
         self.is_over, self.ended_at_s = True, now_s
         self.publication = None
+        for captions in self._captions.values():
+            captions.close()
         self._tell("", dump({"type": "end"}))
         for reader in self._readers:
             reader.is_over = True

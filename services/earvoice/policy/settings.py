@@ -128,7 +128,8 @@ class PolicySettings(ServiceSettings):
         8_388_608, description="The same in bytes; the smaller limit applies."
     )
     max_session_ms: Annotated[int, Field(ge=1000, le=86_400_000)] = Field(
-        14_400_000, description="Milliseconds of audio after which a session is ended."
+        14_400_000,
+        description="Milliseconds of audio after which a session is ended; it may be resumed.",
     )
 
     @property

@@ -147,7 +147,8 @@ class TranslationStream:
         self._start = start
         audio_format = options.audio_format
         rate_hertz = audio_format.sample_rate_hz
-        self._max_samples = settings.max_session_ms * rate_hertz // 1000
+        # A resumed session may have as much again: else none could go on after its limit.
+        self._max_samples = start.start_sample + settings.max_session_ms * rate_hertz // 1000
         limit_samples = min(
             settings.max_buffered_audio_ms * rate_hertz // 1000,
             settings.max_buffered_audio_bytes // audio_format.frame_bytes,

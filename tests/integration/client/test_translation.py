@@ -19,6 +19,7 @@ from earvoice.client import (
     HoldN,
     InvalidRequestError,
     ProtocolError,
+    Reconnected,
     SegmentDone,
     ServerBusyError,
     ServerFaultError,
@@ -41,6 +42,7 @@ from earvoice.runtime.errors import (
     SessionTooLongError,
 )
 from earvoice.runtime.status import status_proto
+from earvoice.runtime.tls import TlsFileError
 from earvoice.runtime.transport import open_channel
 from tests.integration.client.scripted_service import Response, ScriptedService, serve
 
@@ -270,6 +272,49 @@ async def test_a_session_that_comes_further_is_tried_anew():
                     segments.append(event.segment)
                     now_s += 40
     assert segments == [1, 2, 3, 4]
+
+
+async def test_a_certificate_that_is_being_replaced_ends_no_session():
+    """Its file cannot be used when a session is lost, and can be when it is tried again."""
+    opened: list[str] = []
+
+    class DyingOnce(ScriptedService):
+        async def _play(self, request_iterator):
+            requests = aiter(request_iterator)
+            self.configs.append((await anext(requests)).config)
+            yield Response(session_started=self._start(self.configs[-1]))
+            async for _ in requests:
+                pass
+            if len(self.configs) == 1:
+                raise NotReadyError("stopping")
+            yield Response(summary={})
+
+    def open_to(target):
+        opened.append(target[0])
+        if len(opened) == 2:
+            raise TlsFileError("client.crt cannot be used")
+        return open_channel(target[0])
+
+    options = TranslationOptions(("de",), reconnect_limit_s=60)
+    async with serve(DyingOnce()) as address:
+        channels = ServerChannels((address,), open_to)
+        async with TranslationClient(channels, lambda: 0.0) as client:
+            events = [event async for event in client.translate(send_fast([b"12"]), options)]
+    assert [type(event) for event in events] == [Started, Reconnected, Summary]
+    assert (events[1].reason, events[1].attempt_count) == ("stopping", 2)
+    assert len(opened) == 3
+
+
+async def test_a_certificate_that_cannot_be_used_is_told_at_the_start():
+    """Nothing is lost yet, and its owner reads why."""
+
+    def open_to(target):
+        raise TlsFileError("client.crt cannot be used")
+
+    async with TranslationClient(ServerChannels(("a:1",), open_to), lambda: 0.0) as client:
+        with pytest.raises(TlsFileError, match="cannot be used"):
+            async for _ in client.translate(send_fast([b"12"]), OPTIONS):
+                pass
 
 
 async def test_nobody_there_is_unavailable():

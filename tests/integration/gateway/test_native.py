@@ -115,6 +115,12 @@ async def test_an_update_reaches_the_session():
         ),
         (start(access_token="ä"), "UNAUTHENTICATED", "printable ASCII"),
         (start(config={"minConfidence": 10**400}), "MALFORMED_MESSAGE", "config: "),
+        (start(config={"historySelection": {}}), "MALFORMED_MESSAGE", "history_selection: "),
+        (
+            start(config={"historySelection": {"lastSentence": False}}),
+            "MALFORMED_MESSAGE",
+            "history_selection: allowed: words, or last_sentence = true",
+        ),
         (start(config={"resumeToken": "AAAA"}), "INVALID_FIELD", "places are told in resume"),
         ('{"type": NaN}', "MALFORMED_MESSAGE", "NaN is no number"),
         ("[" * 100_000, "MALFORMED_MESSAGE", "not JSON"),

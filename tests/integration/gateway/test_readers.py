@@ -231,7 +231,7 @@ async def test_readers_are_told_once_what_a_speaker_says_that_comes_again():
     assert texts == ["eins", "zwei", "drei", "vier", "fünf"]
     assert [event["type"] for event in news].count("utterance_end") == 1
     cues = first.stream.captions("de").cues
-    assert " ".join(" ".join(cue.lines) for cue in cues) == "eins zwei drei"
+    assert " ".join(" ".join(cue.lines) for cue in cues) == "eins zwei drei vier fünf"
 
 
 async def test_readers_wait_for_a_speaker_whose_connection_was_lost():
@@ -412,6 +412,9 @@ async def test_words_become_subtitles_of_either_form():
             much = await http.post(
                 "/v1/captions.vtt", json={"words": [{**words[0], "text": "字" * 1000}] * 1001}
             )
+            marked = await http.post(
+                "/v1/captions.vtt", json={"words": [], "captions": {"not_understood": "x " * 43}}
+            )
     assert srt.text == "1\n00:00:00,000 --> 00:00:01,000\nGuten Tag\n\n"
     assert vtt.text == "WEBVTT\n\n00:00:00.000 --> 00:00:01.000\nGuten Tag\n\n"
     assert (wrong.status_code, none.status_code) == (400, 400)
@@ -421,6 +424,9 @@ async def test_words_become_subtitles_of_either_form():
     assert "words[0].source_end_ms = inf" in late.json()["error"]["message"]
     assert much.status_code == 400
     assert "words = '1001000 letters'" in much.json()["error"]["message"]
+    assert marked.status_code == 400
+    assert "captions.not_understood = '86 letters'" in marked.json()["error"]["message"]
+    assert "84 letters at most" in marked.json()["error"]["message"]
 
 
 NOT_UNDERSTOOD = EndOfUtterance(

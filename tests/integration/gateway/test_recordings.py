@@ -30,6 +30,7 @@ TONE_HZ, SECONDS = 500, 2
 TONE = f"sine=frequency={TONE_HZ}:duration={SECONDS}:sample_rate=48000"
 # Chromium has no AC-3; an MP4's table of contents is at its end.
 POINT = base64.b64encode(ResumePoint().to_bytes()).decode()
+WORDS = {"audioEncoding": "AUDIO_ENCODING_WORDS", "sampleRateHertz": 4}
 KINDS = {
     "mkv": ["-c:a", "ac3"],
     "mp4": ["-c:a", "aac"],
@@ -267,10 +268,11 @@ async def test_a_container_whose_speaker_goes_leaves_no_process(make_recording):
     [
         ({"container": "yes"}, "container = 'yes' is not allowed; allowed: true or false"),
         ({"container": True, "resume": {"de": POINT}}, "none with a container"),
+        ({"container": True, "config": WORDS}, "container = 'true' is not allowed; allowed: false"),
     ],
 )
-async def test_a_container_has_no_place_to_resume_from(changes, told):
-    """Its bytes are not its samples."""
+async def test_a_container_holds_sound_and_has_no_place_to_resume_from(changes, told):
+    """Its bytes are not its samples, and no words."""
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
         async with speak(address) as websocket:
             await websocket.send(start(**changes))

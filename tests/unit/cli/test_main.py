@@ -22,6 +22,7 @@ from earvoice.runtime.errors import PermissionDeniedError
         (("translate", "-", "--alpha", "1"), 2, "--alpha needs --policy"),
         (("translate", "-", "--interim"), 2, "--interim needs a terminal"),
         (("translate", "-", "--stage-timings"), 2, "--stage-timings needs --format jsonl"),
+        (("translate", "-", "--transcript", "--format", "vtt"), 2, "needs --format text or jsonl"),
         (("translate", "-", "--mark-below", "0.5"), 2, "need --format srt, vtt, json"),
         (("translate", "-", "-"), 2, "only once"),
         (("translate", "-", "--to", "de,,es"), 2, "--to de,,es is not allowed"),

@@ -16,10 +16,10 @@ from earvoice.runtime.audio_format import AudioFormat
 def read_after(*, paced):
     """Return the reading 2 s after the first of two messages of 100 ms was sent."""
     now_s = 50.0
-    clock = ReceptionClock(AudioFormat(), paced=paced, now_s=lambda: now_s)
-    clock.note_sending(3200)
+    clock = ReceptionClock(paced=paced, now_s=lambda: now_s)
+    clock.note_sending(0, 100)
     now_s = 51.0
-    clock.note_sending(3200)
+    clock.note_sending(100, 200)
     now_s = 52.0
     return clock.read_ms()
 
@@ -36,7 +36,19 @@ def test_a_recording_counts_from_the_first_sending():
 
 def test_nothing_sent_reads_zero():
     """A server that talks before any audio is no reason to fail."""
-    assert ReceptionClock(AudioFormat(), paced=True, now_s=lambda: 5.0).read_ms() == 0.0
+    assert ReceptionClock(paced=True, now_s=lambda: 5.0).read_ms() == 0.0
+
+
+def test_audio_that_had_to_wait_does_not_make_the_clock_late():
+    """What a session sends first, at its start or after a resumption, existed long before."""
+    now_s = 50.0
+    clock = ReceptionClock(paced=True, now_s=lambda: now_s)
+    for sent_ms in range(2000, 5000, 100):
+        clock.note_sending(sent_ms, sent_ms + 100)
+    now_s = 52.0
+    assert clock.read_ms() == pytest.approx(7000)
+    clock.note_sending(5000, 5100)
+    assert clock.read_ms() == pytest.approx(7000)
 
 
 @dataclass

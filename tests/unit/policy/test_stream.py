@@ -8,9 +8,17 @@ from contextlib import aclosing
 
 import pytest
 
-from earvoice.policy.event import Event, ReplicaLeaving, SessionTotals, TailChanged, WordsReleased
+from earvoice.policy.event import (
+    Event,
+    ReplicaLeaving,
+    SessionSnapshot,
+    SessionTotals,
+    TailChanged,
+    WordsReleased,
+)
 from earvoice.policy.settings import PolicySettings
 from earvoice.policy.stream import CAPACITY, Outbox, TranslationStream
+from earvoice.policy.utterance import UtteranceState
 from earvoice.runtime.errors import (
     EarvoiceError,
     IdleError,
@@ -65,6 +73,22 @@ async def test_a_session_that_grows_too_long_is_ended():
     assert failure.message == "the session has 8001 samples; allowed: 8000"
     *_, totals = await collect(stream_of(max_session_ms=1000), sent(seconds(1.0)))
     assert isinstance(totals, SessionTotals)
+
+
+async def test_a_session_that_grew_too_long_may_be_resumed_for_as_long_again():
+    """Else a client that goes on as it is advised would be ended at once, again and again."""
+
+    def resumed() -> TranslationStream:
+        start = SessionSnapshot(OPTIONS, UtteranceState(1, 8000, 8000))
+        settings = PolicySettings(max_session_ms=1000)
+        return TranslationStream(
+            OPTIONS, settings, ScriptedEncoder(), ScriptedDecoder(), resumed=start
+        )
+
+    *_, totals = await collect(resumed(), sent(seconds(1.0)))
+    assert isinstance(totals, SessionTotals)
+    failure = await failure_of(resumed(), sent(seconds(1.0), bytes(2)))
+    assert failure.message == "the session has 16001 samples; allowed: 16000"
 
 
 async def test_broken_audio_ends_the_session_behind_its_words():

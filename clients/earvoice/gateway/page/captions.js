@@ -4,9 +4,10 @@ const KEPT_LINES = 400;
 const UNSURE = 0.5; // such a word is as likely wrong as right
 
 export class Captions {
-  // marks: what files tell of words that may be wrong, as the gateway takes it; headers: of requests.
-  constructor(container, marks, headers) {
-    Object.assign(this, { container, marks, headers });
+  // marks: what files tell of words that may be wrong, as the gateway takes it; headers: of requests;
+  // stream: path of the published stream that is read, if one is.
+  constructor(container, marks, headers, stream = "") {
+    Object.assign(this, { container, marks, headers, stream });
     this.columns = new Map();
   }
 
@@ -22,6 +23,15 @@ export class Captions {
 
   // SRT, VTT or plain text of one language; cues are the gateway's work.
   async export(language, format) {
+    if (this.stream) {
+      // Of a stream the page has only what came since it last connected.
+      const form = format === "txt" ? "srt" : format;
+      const address = `${this.stream}/captions.${form}?language=${encodeURIComponent(language)}`;
+      const answer = await fetch(address, { headers: this.headers });
+      if (answer.ok) return format === "txt" ? textOf(await answer.text()) : answer.text();
+      // Some time after its end the gateway has forgotten it.
+      if (answer.status !== 404) throw new Error((await answer.json()).error.message);
+    }
     const { words, utterances } = this.columns.get(language);
     if (format === "txt") return `${words.reduce(joinLines(words), "").trim()}\n`;
     const answer = await fetch(`v1/captions.${format}`, {
@@ -120,6 +130,11 @@ class Column {
     const { scrollTop, scrollHeight, clientHeight } = this.lines;
     if (scrollHeight - scrollTop - clientHeight < 200) this.lines.scrollTop = scrollHeight;
   }
+}
+
+// The text of an SRT file, a line a cue.
+function textOf(srt) {
+  return srt.split("\n\n").map((cue) => cue.split("\n").slice(2).join(" ")).join("\n");
 }
 
 function joinLines(words) {

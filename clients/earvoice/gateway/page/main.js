@@ -14,7 +14,8 @@ const marks = {
 };
 const token = parameters.get("token") ?? "";
 const headers = token ? { Authorization: `Bearer ${token}` } : {};
-const captions = new Captions(element("captions"), marks, headers);
+const published = parameters.has("stream") ? `v1/streams/${encodeURIComponent(parameters.get("stream"))}` : "";
+const captions = new Captions(element("captions"), marks, headers, published);
 const lags = [];
 const RECENT_LAGS = 20;
 const READER_PAUSE_MS = 2000;
@@ -152,11 +153,10 @@ async function offerLanguages() {
 function read(name) {
   document.body.classList.add("reader");
   element("stream-name").textContent = name;
-  const path = `v1/streams/${encodeURIComponent(name)}`;
-  const address = new URL(`${path}/events`, location.href);
+  const address = new URL(`${published}/events`, location.href);
   for (const tag of parameters.get("to")?.split(",") ?? []) address.searchParams.append("language", tag);
   if (token) address.searchParams.set("access_token", token);
-  listen(address, `${path}/captions.vtt`);
+  listen(address, `${published}/captions.vtt`);
 }
 
 // An EventSource comes back after a lost connection, but gives up where the answer is an error: no
@@ -179,6 +179,7 @@ function listen(address, probe) {
     if (event.type === "lines") {
       captions.clear();
       event.lines.forEach((line) => captions.column(line.language).addLine(line));
+      if (event.lines.length) element("downloads").hidden = false;
     } else if (event.type === "end") {
       say("The stream has ended.");
       events.close();
@@ -233,7 +234,7 @@ document.addEventListener("drop", (event) => {
   if (file) start(() => openFile(file, token));
 });
 
-if (parameters.has("stream")) {
+if (published) {
   read(parameters.get("stream"));
 } else {
   offerLanguages().then(
