@@ -159,7 +159,8 @@ def _add_replay_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="POLICY:PARAMETER=VALUE,...@segment=MS,wait=MS,beam=N,attention=VIEW,drafts=false,"
-        "guards=false,commit=UNIT,lag=MS,confidence=SHARE; values separated by / each make a setting; repeatable",
+        "guards=false,commit=UNIT,lag=MS,confidence=SHARE; values separated by / each "
+        "make a setting; repeatable",
     )
     parser.add_argument("--settings", metavar="FILE", type=Path, help="more settings, one per line")
     parser.add_argument(
