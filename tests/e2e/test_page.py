@@ -69,7 +69,7 @@ def without_blanks(parts: list[str]) -> str:
 
 
 async def words_of(page, language: str) -> list[str]:
-    return await page.locator(f"section[lang={language}] .word").all_inner_texts()
+    return await page.locator(f"section[data-language={language}] .word").all_inner_texts()
 
 
 async def download(page, form: str) -> list[str]:
@@ -89,12 +89,12 @@ async def test_words_appear_while_the_microphone_plays_and_never_change(
     await page.evaluate(WATCH)
     await speak(page)
     for language in ("de", "es"):
-        word = page.locator(f"section[lang={language}] .word").first
+        word = page.locator(f"section[data-language={language}] .word").first
         await word.wait_for(timeout=PATIENCE_MS)
     # The recording plays on: these words came while it did.
     assert await page.locator("#status").inner_text() == "Live"
     reader, reader_problems = await open_page(browser, gateway, "?stream=hall&to=de")
-    await reader.locator("section[lang=de] .word").first.wait_for(timeout=PATIENCE_MS)
+    await reader.locator("section[data-language=de] .word").first.wait_for(timeout=PATIENCE_MS)
     early = await words_of(page, "de")
     for width, height, scheme in VIEWS:
         await page.set_viewport_size({"width": width, "height": height})
@@ -118,6 +118,9 @@ async def test_words_appear_while_the_microphone_plays_and_never_change(
         spoken = [line for line in await download(reader, form) if "-->" not in line]
         words = [line for line in spoken if not line.isdigit()]
         assert without_blanks(words) == without_blanks(final)
+    # And it waits for the next stream of this name.
+    await open_page(browser, gateway, "?to=de&publish=hall&autostart=1")
+    await reader.locator("#status", has_text="Live").wait_for(timeout=PATIENCE_MS)
     lags = (
         "words => words.map(({dataset}) => [Number(dataset.lagMs), Number(dataset.serviceLagMs)])"
     )
@@ -126,6 +129,34 @@ async def test_words_appear_while_the_microphone_plays_and_never_change(
         assert lag_ms >= service_lag_ms - 5
         assert service_lag_ms > 0
     assert problems == reader_problems == []
+
+
+async def test_the_newest_words_are_in_view_until_somebody_scrolls_up(browser, gateway: str):
+    """On a phone, too, and however much comes at once."""
+    page, problems = await open_page(browser, gateway)
+    await page.set_viewport_size({"width": 320, "height": 640})
+    hidden, top = await page.evaluate(
+        """async () => {
+            const { Captions } = await import("./captions.js");
+            const captions = new Captions(document.getElementById("captions"), {}, {});
+            const column = captions.column("de");
+            const frame = () => new Promise(requestAnimationFrame);
+            for (const utterance of [0, 1]) {
+                column.addLine({ utterance, text: "viele Worte ".repeat(60) });
+                await frame();
+            }
+            const { lines } = column;
+            const hidden = lines.scrollHeight - lines.scrollTop - lines.clientHeight;
+            lines.scrollTop = 0;
+            await frame();
+            await frame();
+            column.addLine({ utterance: 2, text: "das Ende" });
+            return [hidden, lines.scrollTop];
+        }"""
+    )
+    assert hidden <= 1
+    assert top == 0
+    assert problems == []
 
 
 @pytest.mark.timeout(600)

@@ -355,6 +355,8 @@ def open_input(
     """
     if not source:
         raise CommandError("FILE = '' is not allowed; allowed: a recording, an address, -")
+    if source == STANDARD_INPUT and sys.stdin is None:
+        raise CommandError("- cannot be read: standard input is closed", ExitCode.INPUT)
     if options.text:
         if options.speed == "realtime":
             raise CommandError("--text has no pace: --realtime cannot be used with it")
@@ -368,8 +370,6 @@ def open_input(
         with open_recording(Path(source), options.speed or "fast") as recording:
             yield recording
         return
-    if sys.stdin is None:
-        raise CommandError("- reads audio, but standard input is closed", ExitCode.INPUT)
     if sys.stdin.isatty():
         raise CommandError("- reads audio, but standard input is a terminal: pipe audio into it")
     try:

@@ -135,7 +135,8 @@ class LocalServices:
     """The three services as children, and the order of their starts and stops.
 
     Attributes:
-        addresses: ``host:port`` of each service that is up; clients use ``policy``.
+        addresses: ``host:port`` of each service that is up, for programs of this machine; that of
+            clients is ``policy``.
     """
 
     def __init__(self, choices: ServiceChoices, logs: ServiceLogs, folder: Path) -> None:
@@ -180,7 +181,16 @@ class LocalServices:
         )
         child = SupervisedChild(plan, self._logs.relay(service), self._logs.tell)
         self._children[service] = child
-        self.addresses[service] = await child.start()
+        self.addresses[service] = _reachable(await child.start())
+
+
+def _reachable(address: str) -> str:
+    """Return where this machine's programs reach a service; one at all addresses is at loopback's.
+
+    So secrets may be shown to it: they do not leave the machine.
+    """
+    host, _, port = address.rpartition(":")
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host) + f":{port}"  # noqa: S104 - compared
 
 
 @asynccontextmanager

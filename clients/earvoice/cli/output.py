@@ -34,7 +34,7 @@ from earvoice.client.options import TranslationOptions
 
 _DIM, _PLAIN, _ERASE_TO_END, _LEFT = "\x1b[2m", "\x1b[0m", "\x1b[K", "\x1b[{}D"
 _DECIMALS = 3
-FORMATS = ("text", "jsonl", "srt", "vtt", "txt", "json")
+FORMATS = ("text", "jsonl", "srt", "vtt", "json")
 
 
 class TextWriter:

@@ -60,6 +60,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_language_arguments(parser, several=True)
     parser.add_argument(
         "--format",
+        type=lambda name: "text" if name == "txt" else name,
         choices=FORMATS,
         default="text",
         help="text (or txt) as it comes, a JSON object a line as it comes (jsonl) or one at the "
@@ -171,7 +172,7 @@ async def _translate(
     options: argparse.Namespace,
 ) -> None:
     progress.duration_ms = audio.duration_ms
-    if options.format in ("text", "txt") and len(options.sources) > 1:
+    if options.format == "text" and len(options.sources) > 1:
         print(f"==> {audio.name} <==", flush=True)
     several = sum(map(len, sessions)) > 1
     failures: list[AudioSourceError] = []

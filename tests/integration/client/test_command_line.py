@@ -330,7 +330,11 @@ async def test_ctrl_c_is_not_for_a_source_that_has_ended(tmp_path):
 
 @pytest.mark.parametrize(
     ("closed", "status", "words"),
-    [("<&-", 3, "standard input is closed"), (">&-", 74, "standard output is closed")],
+    [
+        ("<&-", 3, "standard input is closed"),
+        ("--text <&-", 3, "standard input is closed"),
+        (">&-", 74, "standard output is closed"),
+    ],
 )
 async def test_closed_streams_are_told(closed, status, words):
     """Neither a traceback nor silence."""

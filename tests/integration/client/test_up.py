@@ -30,7 +30,8 @@ def stop(*_):
 
 signal.signal(signal.SIGTERM, stop)
 port = os.environ.get(f"{prefix}PORT", "unset")
-address = f"127.0.0.1:{port if port != '0' else len(name) * 1000}"
+host = os.environ.get(f"{prefix}HOST", "127.0.0.1")
+address = f"{host}:{port if port != '0' else len(name) * 1000}"
 targets = [os.environ.get(f"{prefix}{kind}_TARGET") for kind in ("ENCODER", "DECODER")]
 tell(f"starts {port} {targets}")
 print("hello", flush=True)
@@ -105,6 +106,17 @@ async def test_all_services_run_and_the_policy_stops_first(environment, tmp_path
     assert story[3] == "policy stops"
     assert sorted(story[4:]) == ["decoder stops", "encoder stops"]
     assert not (tmp_path / "ready.json").exists()
+
+
+async def test_services_that_all_may_reach_are_reached_within_the_machine(environment, tmp_path):
+    """So they may be shown secrets, which an address of the network may not."""
+    environment |= {"EARVOICE_ENCODER_HOST": "0.0.0.0", "EARVOICE_DECODER_HOST": "[::]"}
+    addresses, status, *_ = await run_until_ready(
+        environment, tmp_path / "ready.json", "--port", "0", "--host", "0.0.0.0"
+    )
+    assert status == 0
+    assert addresses["policy"] == "127.0.0.1:6000"
+    assert "policy starts 0 ['127.0.0.1:7000', '[::1]:7000']" in story_of(environment)
 
 
 async def test_ports_and_logs_are_where_they_were_asked_for(environment, tmp_path):

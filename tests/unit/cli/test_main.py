@@ -23,6 +23,7 @@ from earvoice.runtime.errors import PermissionDeniedError
         (("translate", "-", "--interim"), 2, "--interim needs a terminal"),
         (("translate", "-", "--stage-timings"), 2, "--stage-timings needs --format jsonl"),
         (("translate", "-", "--transcript", "--format", "vtt"), 2, "needs --format text or jsonl"),
+        (("translate", "none.wav", "--transcript", "--format", "txt"), 3, "no such file"),
         (("translate", "-", "--mark-below", "0.5"), 2, "need --format srt, vtt, json"),
         (("translate", "-", "-"), 2, "only once"),
         (("translate", "-", "--to", "de,,es"), 2, "--to de,,es is not allowed"),

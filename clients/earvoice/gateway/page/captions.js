@@ -1,6 +1,7 @@
 // Captions on the page: committed words are added and never touched again; only the tail changes.
 
 const KEPT_LINES = 400;
+const NEAR_PIXELS = 40; // who is so close to the newest line wants to see it
 const UNSURE = 0.5; // such a word is as likely wrong as right
 
 export class Captions {
@@ -14,6 +15,11 @@ export class Captions {
   column(language) {
     if (!this.columns.has(language)) this.columns.set(language, new Column(this.container, language));
     return this.columns.get(language);
+  }
+
+  // After a change of size: lines that were at the end of a column still are.
+  follow() {
+    for (const column of this.columns.values()) column.follow();
   }
 
   clear() {
@@ -46,7 +52,7 @@ class Column {
   constructor(container, language) {
     const section = document.createElement("section");
     section.className = "language";
-    section.lang = language;
+    section.dataset.language = this.language = language;
     const heading = document.createElement("h2");
     heading.textContent = new Intl.DisplayNames(["en"], { type: "language" }).of(language);
     this.lines = document.createElement("div");
@@ -54,6 +60,13 @@ class Column {
     this.lines.setAttribute("role", "log");
     this.lines.setAttribute("aria-live", "polite");
     this.lines.setAttribute("aria-label", `Captions, ${heading.textContent}`);
+    this.lines.tabIndex = 0; // so that keys reach earlier lines
+    this.isFollowing = true;
+    this.lines.addEventListener("scroll", () => {
+      const { scrollTop, scrollHeight, clientHeight } = this.lines;
+      this.isFollowing = scrollHeight - scrollTop - clientHeight < NEAR_PIXELS;
+    });
+    new ResizeObserver(() => this.follow()).observe(this.lines);
     section.append(heading, this.lines);
     container.append(section);
     this.tail = document.createElement("span");
@@ -121,14 +134,14 @@ class Column {
     this.utterance = utterance;
     if (this.line && !this.line.childNodes.length) return;
     this.line = document.createElement("p");
+    this.line.lang = this.language; // the heading and its label are in the page's own
     this.lines.append(this.line);
     while (this.lines.childNodes.length > KEPT_LINES) this.lines.firstChild.remove();
   }
 
   // Stay at the newest line, unless the reader has scrolled up to an older one.
   follow() {
-    const { scrollTop, scrollHeight, clientHeight } = this.lines;
-    if (scrollHeight - scrollTop - clientHeight < 200) this.lines.scrollTop = scrollHeight;
+    if (this.isFollowing) this.lines.scrollTop = this.lines.scrollHeight;
   }
 }
 

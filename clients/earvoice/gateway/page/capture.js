@@ -18,15 +18,11 @@ export async function openTab() {
 
 export async function openFile(file, token) {
   const context = newContext();
-  const recording = await context.decodeAudioData(await file.arrayBuffer())
-    .catch(() => decodeElsewhere(file, token))
-    .catch((error) => {
-      context.close();
-      throw error;
-    });
+  const recording = await orClose(context, async () => context.decodeAudioData(await file.arrayBuffer())
+    .catch(() => decodeElsewhere(file, token)));
   const node = new AudioBufferSourceNode(context, { buffer: recording });
   node.connect(context.destination); // one hears what is captioned
-  return capture(context, node, () => node.start(), (end) => { node.onended = end; });
+  return orClose(context, () => capture(context, node, () => node.start(), (end) => { node.onended = end; }));
 }
 
 // What this browser cannot read the gateway's ffmpeg may.
@@ -41,14 +37,28 @@ async function decodeElsewhere(file, token) {
 }
 
 async function fromStream(stream) {
-  const context = newContext();
-  const node = new MediaStreamAudioSourceNode(context, { mediaStream: stream });
   const tracks = stream.getTracks();
-  const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", end));
-  const source = await capture(context, node, () => {}, onEnd);
+  const release = () => tracks.forEach((track) => track.stop());
+  const context = newContext();
+  const source = await orClose(context, () => {
+    const node = new MediaStreamAudioSourceNode(context, { mediaStream: stream });
+    const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", end));
+    return capture(context, node, () => {}, onEnd);
+  }, release);
   const stop = source.stop;
-  source.stop = () => { tracks.forEach((track) => track.stop()); return stop(); };
+  source.stop = () => { release(); return stop(); };
   return source;
+}
+
+// What cannot be captured is not kept open, least of all a microphone.
+async function orClose(context, open, release = () => {}) {
+  try {
+    return await open();
+  } catch (error) {
+    release();
+    context.close();
+    throw error;
+  }
 }
 
 function newContext() {

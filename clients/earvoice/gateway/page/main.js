@@ -24,7 +24,7 @@ let stream = null;
 let isStarting = false; // a sound is being opened: there is no stream yet
 
 if (parameters.has("overlay")) document.documentElement.classList.add("overlay");
-setSize(Number(parameters.get("size") ?? localStorage.getItem("size") ?? 28));
+setSize(Number(parameters.get("size") ?? remembered()?.getItem("size") ?? 28));
 
 function say(text, kind = "") {
   element("status").textContent = text;
@@ -34,6 +34,16 @@ function say(text, kind = "") {
 function setSize(pixels) {
   document.documentElement.style.setProperty("--size", `${pixels}px`);
   element("size").value = pixels;
+  captions.follow();
+}
+
+// Whoever blocks a site's data gets an error for looking.
+function remembered() {
+  try {
+    return localStorage;
+  } catch {
+    return null;
+  }
 }
 
 function showEvent(event, lagOf) {
@@ -160,10 +170,12 @@ function read(name) {
 }
 
 // An EventSource comes back after a lost connection, but gives up where the answer is an error: no
-// stream of this name is on yet, or no longer.
-function listen(address, probe) {
+// stream of this name is on yet, or no longer. After a stream's end the next one is waited for; the one
+// that has ended is told again meanwhile, and stays as it is.
+function listen(address, probe, isOver = false) {
   const events = new EventSource(address);
-  events.onopen = () => say("Live", "live");
+  let heldLines = null;
+  events.onopen = () => isOver || say("Live", "live");
   events.onerror = async () => {
     say("Waiting for the stream…");
     if (events.readyState !== EventSource.CLOSED) return;
@@ -176,17 +188,30 @@ function listen(address, probe) {
   };
   events.onmessage = ({ data }) => {
     const event = JSON.parse(data);
-    if (event.type === "lines") {
-      captions.clear();
-      event.lines.forEach((line) => captions.column(line.language).addLine(line));
-      if (event.lines.length) element("downloads").hidden = false;
-    } else if (event.type === "end") {
+    if (event.type === "end") {
       say("The stream has ended.");
       events.close();
+      setTimeout(() => listen(address, probe, true), READER_PAUSE_MS);
+    } else if (event.type === "lines" && isOver) {
+      heldLines = event.lines;
+    } else if (event.type === "lines") {
+      showLines(event.lines);
     } else {
+      if (heldLines) {
+        say("Live", "live");
+        showLines(heldLines);
+      }
+      isOver = false;
+      heldLines = null;
       showEvent(event, () => undefined);
     }
   };
+}
+
+function showLines(lines) {
+  captions.clear();
+  lines.forEach((line) => captions.column(line.language).addLine(line));
+  if (lines.length) element("downloads").hidden = false;
 }
 
 async function download(format) {
@@ -216,7 +241,7 @@ element("file").addEventListener("change", ({ target }) => {
 });
 element("size").addEventListener("input", ({ target }) => {
   setSize(target.value);
-  localStorage.setItem("size", target.value);
+  remembered()?.setItem("size", target.value);
 });
 element("downloads").addEventListener("click", ({ target }) => {
   const { format } = target.dataset;

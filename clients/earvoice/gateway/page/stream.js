@@ -120,7 +120,10 @@ export class TranslationStream {
     if (!mayPass || this.placeless.size || this.tries >= TRIES) {
       return this.onEnd(this.failure?.message || event.reason || "The connection was lost.");
     }
-    const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries++);
+    const asked = this.failure?.retry_after_ms ?? 0;
+    const doubled = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.tries++);
+    // Spread, so that not all pages come back at once.
+    const pause = Math.max(doubled, asked) * (1 + Math.random() / 2);
     this.failure = undefined;
     this.summaries = 0;
     this.onLost();
