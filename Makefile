@@ -25,8 +25,9 @@ LAB := OMP_NUM_THREADS=1 $(BIN)
 STUDY := $(LAB)/python -m earvoice.studies.results
 SERVED = EARVOICE_ENCODER_MODEL_PATH=$(abspath $(MODEL)) EARVOICE_DECODER_MODEL_PATH=$(abspath $(MODEL))
 # A folder for each model, or its logs would be taken for those of another: calibrating makes another model.
-# A recipe is expanded before its first line runs, so what it calibrates keeps one folder.
-MODEL_HASH = $(shell cat $(MODEL)/config.json $(MODEL)/model.safetensors | sha256sum | cut -c-12)
+# A recipe is expanded before its first line runs: what comes after calibrating reads the hash itself.
+READ_HASH = cat $(MODEL)/config.json $(MODEL)/model.safetensors | sha256sum | cut -c-12
+MODEL_HASH = $(shell $(READ_HASH))
 RESULTS = $(WORK)/results/$(MODEL_HASH)
 HELD_OUT := $(WORK)/held-out
 # `make results`: inputs of each set at most. Both sets take an hour of one core, and so do the systems.
@@ -187,10 +188,10 @@ calibrate-model: setup ## choose a model's policy, confidence and precision on t
 		--output $(WORK)/calibration/$(MODEL_HASH)
 	for list in wavs refs.en; do \
 		cat $(WORK)/dev/real/$$list.txt $(WORK)/dev/nothing/$$list.txt > $(WORK)/dev/$$list.txt; done
+	captions=$(WORK)/calibration/$$($(READ_HASH))-captions; \
 	$(SERVED) $(LAB)/earvoice evaluate --to en --min-confidence 0 \
-		--source $(WORK)/dev/wavs.txt --target $(WORK)/dev/refs.en.txt \
-		--output $(WORK)/calibration/$(MODEL_HASH)-captions
-	$(LAB)/earvoice calibrate --model $(MODEL) --confidence $(WORK)/calibration/$(MODEL_HASH)-captions
+		--source $(WORK)/dev/wavs.txt --target $(WORK)/dev/refs.en.txt --output $$captions \
+		&& $(LAB)/earvoice calibrate --model $(MODEL) --confidence $$captions
 	for set in readers:en sentences-de:de sentences-es:es; do \
 		$(LAB)/earvoice precision --model $(MODEL) --precisions bf16 --to $${set#*:} \
 			--source $(WORK)/dev/$${set%:*}/wavs.txt \

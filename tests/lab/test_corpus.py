@@ -25,7 +25,7 @@ from earvoice.corpus.held_out import (
 )
 from earvoice.corpus.pico import speak_with_pico
 from earvoice.corpus.spoken import said_words
-from earvoice.corpus.synthesizer import SynthesisError
+from earvoice.corpus.synthesizer import MissingEngineError, SynthesisError
 from earvoice.corpus.texts import Pair, captioned, comparison_key, fits, read_pairs
 from earvoice.corpus.voice import Voice, draw_pico, draw_training_voice, draw_unseen_voice
 from earvoice.corpus.word_timing import TimedSpeech
@@ -353,6 +353,17 @@ def test_few_words_are_said_between_silence_and_silence(monkeypatch: pytest.Monk
     assert {clip.said for clip, _ in made} == {"yes"}
     assert len({len(padded) for _, padded in made}) > 5
     assert not [*build._answers("short", draw_pico, [], [], 1, [1])]
+
+
+def test_without_an_engine_no_corpus_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would lack all that the engine says, and be complete for good."""
+
+    def say(_voice: Voice, _text: str) -> sound.Sound:
+        raise MissingEngineError("flite's library cannot be loaded")
+
+    monkeypatch.setattr(build, "say", say)
+    with pytest.raises(MissingEngineError, match="flite"):
+        [*build._answers("short", draw_pico, [], [["yes."]], 1, range(2))]
 
 
 def test_a_phrase_begins_after_a_pause_in_speech() -> None:

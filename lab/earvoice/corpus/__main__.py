@@ -8,6 +8,7 @@ of each word.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from earvoice.corpus.build import plan_shards
@@ -23,6 +24,7 @@ from earvoice.corpus.held_out import (
 from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import SEED
 from earvoice.corpus.states import pretrained_encoder, write_shards
+from earvoice.corpus.synthesizer import MissingEngineError
 from earvoice.corpus.texts import read_pairs
 
 
@@ -67,4 +69,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except MissingEngineError as error:
+        sys.exit(str(error))

@@ -158,7 +158,8 @@ def say(voice: Voice, text: str) -> Sound:
     """Speak English text, normalised to its spoken form: [n] float32 at 16 kHz.
 
     Raises:
-        SynthesisError: the engine is not installed or said nothing.
+        SynthesisError: the engine said nothing.
+        MissingEngineError: it is not installed.
     """
     return speak(voice, spoken_form(text))
 

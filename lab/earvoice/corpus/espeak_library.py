@@ -9,7 +9,12 @@ from functools import cache
 import numpy as np
 
 from earvoice.corpus.sound import INT16_SCALE
-from earvoice.corpus.synthesizer import ESPEAK_WORDS_PER_MINUTE, SynthesisError, level
+from earvoice.corpus.synthesizer import (
+    ESPEAK_WORDS_PER_MINUTE,
+    MissingEngineError,
+    SynthesisError,
+    level,
+)
 from earvoice.corpus.voice import Voice
 from earvoice.corpus.word_timing import TimedSpeech, time_words
 
@@ -65,7 +70,8 @@ def speak_with_espeak_timed(voice: Voice, text: str) -> TimedSpeech:
     together ("of the") share their time in proportion to their letters.
 
     Raises:
-        SynthesisError: espeak-ng is not installed, or said nothing.
+        SynthesisError: espeak-ng said nothing.
+        MissingEngineError: espeak-ng is not installed.
     """
     library, rate_hz = _library()
     pieces: list[np.ndarray] = [np.zeros(0, np.int16)]
@@ -107,7 +113,7 @@ def phonemes(words: Iterable[str]) -> list[tuple[str, ...]]:
     """How espeak-ng says each English word, in its own signs (Kirshenbaum 1992), without stress.
 
     Raises:
-        SynthesisError: espeak-ng is not installed.
+        MissingEngineError: espeak-ng is not installed.
     """
     library, _ = _library()
     _choose_voice(library, "en-us")
@@ -179,10 +185,10 @@ def _library() -> tuple[ctypes.CDLL, int]:
         library = ctypes.CDLL("libespeak-ng.so.1")
     except OSError as error:
         message = f"espeak-ng's library cannot be loaded: {error}"
-        raise SynthesisError(message) from error
+        raise MissingEngineError(message) from error
     library.espeak_TextToPhonemes.restype = ctypes.c_char_p
     rate_hz = library.espeak_Initialize(_RETRIEVAL, 0, None, _PHONEME_EVENTS | _DO_NOT_EXIT)
     if rate_hz <= 0:
         message = f"espeak-ng does not start: error {rate_hz}"
-        raise SynthesisError(message)
+        raise MissingEngineError(message)
     return library, int(rate_hz)

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from earvoice.corpus.sound import INT16_SCALE
-from earvoice.corpus.synthesizer import SynthesisError, level
+from earvoice.corpus.synthesizer import MissingEngineError, SynthesisError, level
 from earvoice.corpus.voice import Voice
 from earvoice.corpus.word_timing import TimedSpeech, time_words
 
@@ -34,7 +34,8 @@ def speak_with_flite_timed(voice: Voice, text: str) -> TimedSpeech:
     """Speak a text; times come from flite's segments.
 
     Raises:
-        SynthesisError: flite is not installed, or said other words than those of the text.
+        SynthesisError: flite said other words than those of the text.
+        MissingEngineError: flite is not installed.
     """
     library, handle = _library(), _voice(voice.name)
     features = ctypes.cast(handle, ctypes.POINTER(_VoiceHead)).contents.features
@@ -76,7 +77,7 @@ def _library() -> ctypes.CDLL:
         library = ctypes.CDLL("libflite.so.1")
     except OSError as error:
         message = f"flite's library cannot be loaded: {error}"
-        raise SynthesisError(message) from error
+        raise MissingEngineError(message) from error
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     for name, result, arguments in (
         ("flite_synth_text", pointer, (text, pointer)),
@@ -103,6 +104,6 @@ def _voice(name: str) -> int:
         register = getattr(ctypes.CDLL(f"libflite_cmu_us_{name}.so.1"), f"register_cmu_us_{name}")
     except (OSError, AttributeError) as error:
         message = f"flite voice {name!r} cannot be loaded: {error}"
-        raise SynthesisError(message) from error
+        raise MissingEngineError(message) from error
     register.restype, register.argtypes = ctypes.c_void_p, (ctypes.c_char_p,)
     return int(register(None))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earvoice.corpus.synthesizer import SynthesisError, level
+from earvoice.corpus.synthesizer import MissingEngineError, level
 from earvoice.corpus.voice import Voice
 
 _RATE_HZ = 24_000
@@ -31,7 +31,8 @@ def speak_with_hibari(voice: Voice, text: str) -> NDArray[np.int16]:
         int16 ``[samples]`` at 16 kHz, with the loudness of every other engine.
 
     Raises:
-        SynthesisError: the package is missing, or gave silence.
+        SynthesisError: it gave silence.
+        MissingEngineError: the package is missing.
     """
     waveform = _network(voice.name)(text, speed=voice.rate, seed=zlib.crc32(text.encode()))
     return level(np.asarray(waveform, np.float32), _RATE_HZ, voice)
@@ -43,5 +44,5 @@ def _network(name: str) -> Any:
         package: Any = import_module("hibari")
     except ImportError as error:
         message = f"hibari: {error}; `pip install earvoice[neural-voices]` brings it"
-        raise SynthesisError(message) from error
+        raise MissingEngineError(message) from error
     return package.Hibari(voice=name, threads=1)

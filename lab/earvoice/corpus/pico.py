@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earvoice.corpus.sound import INT16_SCALE, SAMPLE_RATE_HZ
-from earvoice.corpus.synthesizer import SynthesisError, level
+from earvoice.corpus.synthesizer import MissingEngineError, SynthesisError, level
 from earvoice.corpus.voice import Voice
 
 _VOICES = {
@@ -50,7 +50,8 @@ def speak_with_pico(voice: Voice, text: str) -> NDArray[np.int16]:
         int16 ``[samples]`` at 16 kHz, with the loudness of every other engine.
 
     Raises:
-        SynthesisError: Pico is not installed, or failed.
+        SynthesisError: Pico failed.
+        MissingEngineError: Pico is not installed.
     """
     said = f'<speed level="{round(100 * voice.rate)}">{_escaped(text)}</speed>'
     try:
@@ -113,7 +114,7 @@ def _engine(name: str) -> tuple[ctypes.c_void_p, ctypes.Array[ctypes.c_char]]:
 def _library() -> ctypes.CDLL:
     if not is_installed():
         message = f"pico is not installed: `pip install {_PACKAGE}` builds it"
-        raise SynthesisError(message)
+        raise MissingEngineError(message)
     return ctypes.CDLL(_find_library())
 
 

@@ -15,7 +15,11 @@ _SILENT_RMS = 1e-5
 
 
 class SynthesisError(RuntimeError):
-    """An engine gave no audio for a sentence, or is not installed."""
+    """An engine gave no audio for a sentence; others may be said."""
+
+
+class MissingEngineError(RuntimeError):
+    """An engine is not installed: without it a corpus would lack every sentence that it says."""
 
 
 def level(samples: NDArray[np.float32], rate_hz: float, voice: Voice) -> NDArray[np.int16]:

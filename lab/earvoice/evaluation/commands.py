@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.client.errors import AudioSourceError
+from earvoice.evaluation.instance import primary_language
 from earvoice.evaluation.recording import Grid, Recording
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import RunProgress
@@ -269,7 +270,8 @@ def _run_calibrate(options: argparse.Namespace) -> int:
             segment_ms,
             options.lag_ms,
             before,
-            are_captions=options.to == config.source_language,
+            are_captions=primary_language(replay.language)
+            == primary_language(config.source_language),
         )
         if not options.dry_run:
             write_calibration(options.model, chosen)

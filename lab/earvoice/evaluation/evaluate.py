@@ -31,6 +31,7 @@ from earvoice.cli.translate_arguments import (
 from earvoice.client.audio import send_fast
 from earvoice.client.errors import AudioSourceError, TranslationError
 from earvoice.client.event import Started
+from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
 from earvoice.client.text import write_words
 from earvoice.client.translation_client import TranslationClient
@@ -50,7 +51,7 @@ from earvoice.runtime.audio_format import WORDS, AudioFormat
 from earvoice.runtime.settings import SettingsError, load_settings
 
 # Options that differ between recordings, or do not change results.
-_UNCOMPARED_OPTIONS = ("audio", "paced", "interim", "transcript", "stage_timings", "traceparent")
+_UNCOMPARED_OPTIONS = ("audio", "paced", "interim", "stage_timings", "traceparent")
 
 
 async def _translate(
@@ -84,14 +85,19 @@ def _open(
 
 def describe_session(started: Started) -> dict[str, Any]:
     """Return what the server reported that must be the same for every recording of a run."""
-    model = started.model
+    return {
+        **_describe_model(started.model),
+        "server_version": started.server_version,
+        "options": describe_options(started.options),
+    }
+
+
+def _describe_model(model: ModelDescription) -> dict[str, Any]:
     return {
         "model": model.name,
         "model_version": model.version,
         "model_hash": model.hash,
         "precision": model.precision,
-        "server_version": started.server_version,
-        "options": describe_options(started.options),
     }
 
 
@@ -119,6 +125,9 @@ async def evaluate(
     unit = sources.scoring.unit or default_unit(options.target_languages[0])
     folder = EvaluationFolder(path, {**sources.settings, "options": describe_options(options)})
     finished = folder.finished()
+    if finished:
+        # Also where nothing is missing: these would be another model's scores.
+        folder.check_session_so_far(_describe_model(await _served_model(client, options.model)))
     missing = [one for one in sources.recordings if one.index not in finished]
     progress = RunProgress(path.name, len(sources.recordings), len(finished))
     waiting = iter(missing)
@@ -242,13 +251,7 @@ def check_session_options(options: argparse.Namespace) -> None:
 async def choose_session(
     client: TranslationClient, options: argparse.Namespace
 ) -> TranslationOptions:
-    models = {model.name: model for model in (await client.list_models()).models}
-    model = models.get(options.model or next(iter(models), ""))
-    if model is None:
-        raise CommandError(
-            f"model = {options.model!r} is not served; served: {', '.join(models) or 'none'}",
-            ExitCode.GIVE_UP,
-        )
+    model = await _served_model(client, options.model)
     for tag, allowed in (
         (options.to, model.target_languages),
         (options.source, (model.source_language,)),
@@ -259,6 +262,16 @@ async def choose_session(
             )
     target = options.to or model.target_languages[0]
     return read_translation_options(options, AudioFormat(), target, paced=options.live)
+
+
+async def _served_model(client: TranslationClient, name: str) -> ModelDescription:
+    """Return a model's description; an empty name means the server's first model."""
+    models = {model.name: model for model in (await client.list_models()).models}
+    model = models.get(name or next(iter(models), ""))
+    if model is None:
+        served = ", ".join(models) or "none"
+        raise CommandError(f"model = {name!r} is not served; served: {served}", ExitCode.GIVE_UP)
+    return model
 
 
 def tell_failures(

@@ -15,6 +15,7 @@ from itertools import accumulate, takewhile
 from pathlib import Path, PurePath
 from typing import Any, get_args
 
+from earvoice.client.errors import AudioSourceError
 from earvoice.evaluation.instance import (
     ElapsedClock,
     Instance,
@@ -538,18 +539,21 @@ def _cut_translated(
 
 def _source_length_ms(log_path: Path, record: Record, borders: Sequence[Record]) -> float:
     """Return a recording's length: the file's, else the end of the last utterance."""
-    name = Path(record.text("file"))
+    name, problem = Path(record.text("file")), "keep it beside the log"
     for recording in (name, log_path.parent / name, log_path.parent / name.name):
         if recording.is_file():
-            # Only this format needs the library that reads recordings.
-            from earvoice.client.audio_file import AudioFile  # noqa: PLC0415
+            try:
+                # Only this format needs the library that reads recordings.
+                from earvoice.client.audio_file import AudioFile  # noqa: PLC0415
 
-            with AudioFile(recording) as audio:
-                return audio.duration_ms
+                with AudioFile(recording) as audio:
+                    return audio.duration_ms
+            except AudioSourceError as error:  # a text, or one that only ffmpeg reads
+                problem = str(error)
     if borders:
         return max(border.number("source_end_ms") for border in borders)
     raise LogError(
         record.place,
         f"file = {str(name)!r}: nobody knows how long it is, and no utterance ends in the log; "
-        "keep it beside the log",
+        f"{problem}",
     )

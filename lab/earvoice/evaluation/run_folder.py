@@ -136,6 +136,12 @@ class EvaluationFolder:
             self._write(self._settings_path, lines)
         self._check_same(self._settings["session"], session, "session.")
 
+    def check_session_so_far(self, known: Settings) -> None:
+        """Check what is known of a session before it begins against the sessions so far."""
+        before = self._settings.get("session", {})
+        told = {name: value for name, value in known.items() if name in before}
+        self._check_same({name: before[name] for name in told}, told, "session.")
+
     def append(self, line: Settings) -> None:
         """Add a finished recording; a later failure does not lose it."""
         with self.log.open("a", encoding="utf8") as file:

@@ -73,6 +73,8 @@ def score_table(
     decoder = exported_decoder(run, target, config, attuned_share=0.0)
     conditions: dict[str, list[Heard]] = {}
     for clip in clips:
+        if clip.said is None:
+            continue  # a recording whose words nobody knows
         kind = clip.condition if clip.condition in WORSENED else ""
         conditions.setdefault(f"{clip.source} {kind}".strip(), []).append(clip)
     lines = [f"{'':40} clips   WER  CTC's  BLEU"]

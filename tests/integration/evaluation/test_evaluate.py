@@ -261,6 +261,27 @@ async def test_another_model_is_not_mixed_in(evaluate, test_set):
     assert 'another session.model_hash: "f00" there, "bad" now' in errors
 
 
+async def test_a_finished_run_is_not_taken_for_another_model_s(evaluate, test_set):
+    """Nothing is missing, so nothing would be sent, and its scores would be told as the other's."""
+    service = TalkingService()
+    async with serve(service) as address:
+        await evaluate(address)
+        assert (await evaluate(address))[0] == 0
+        service.model_hash = "bad"
+        status, scores, errors = await evaluate(address)
+    assert (status, scores) == (2, "")
+    assert 'another session.model_hash: "f00" there, "bad" now' in errors
+
+
+async def test_transcripts_are_not_added_to_a_run_without_them(evaluate):
+    """Half a log with transcripts is none that can be judged by them."""
+    async with serve(TalkingService()) as address:
+        await evaluate(address)
+        status, _, errors = await evaluate(address, "--transcript")
+    assert status == 2
+    assert "another options.transcript: false there, true now" in errors
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -73,6 +73,15 @@ def test_a_recording_of_unknown_length_is_refused(path):
         read(path, *WORDS)
 
 
+def test_a_file_that_cannot_be_read_here_does_not_hide_what_the_log_tells(path):
+    """A text has no length of its own, and what only ffmpeg reads tells none either."""
+    path.with_name("a.wav").write_text("Good morning.")
+    (instance,) = read(path, *WORDS, *BORDERS).instances
+    assert instance.source_length_ms == 6000
+    with pytest.raises(LogError, match=r"nobody knows how long.*no utterance ends"):
+        read(path, *WORDS)
+
+
 def test_the_recording_tells_its_length(path):
     """It lies beside the log."""
     soundfile = pytest.importorskip("soundfile")
