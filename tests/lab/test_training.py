@@ -62,6 +62,7 @@ from earvoice.training.export import (
 )
 from earvoice.training.greedy import greedy
 from earvoice.training.misheard import Misheard, said_often
+from earvoice.training.schedule import OtherBeginningError
 from earvoice.training.scores import bleu
 from earvoice.training.teacher import english_of, loops, recased
 from earvoice.training.vocabulary import cut, new_merges, whisper_ranks
@@ -164,6 +165,15 @@ def test_the_loss_falls_and_a_run_goes_on(
     for name, value in first.decoder.state_dict().items():
         assert torch.equal(value, again.decoder.state_dict()[name])
     assert again.learn(next(again.steps(np.random.default_rng(1))), 1.0) < untaught
+
+
+def test_a_step_does_not_go_on_from_what_has_changed(tmp_path: Path) -> None:
+    """Its weights belong to other pieces, or to another encoder's states."""
+    path = tmp_path / "state.pt"
+    translations().train(path, seconds=0.0, begun_from="these texts")
+    translations().train(path, seconds=0.0, begun_from="these texts")
+    with pytest.raises(OtherBeginningError, match="was begun from other weights"):
+        translations().train(path, seconds=0.0, begun_from="others")
 
 
 @pytest.mark.parametrize("made", [english, translations])

@@ -6,11 +6,12 @@ An interrupted step continues where it stopped. Minutes are of one core, over al
 from __future__ import annotations
 
 import argparse
+import hashlib
 import random
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import soundfile
 import torch
@@ -62,6 +63,7 @@ from earvoice.training.export import (
     with_pivot,
 )
 from earvoice.training.misheard import Misheard, said_often
+from earvoice.training.schedule import OtherBeginningError
 from earvoice.training.scores import score_table
 from earvoice.training.teacher import hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
@@ -70,10 +72,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from earvoice.training.data import Heard
+    from earvoice.training.schedule import Trainer
 
 SHORT_WORDS = 5
 NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "upper", "attune", "export")
 NEED_NO_RUN = ("hear", "vocabulary")
+STATE_FILES = {
+    "ctc": CTC_FILE,
+    "english": ENGLISH_FILE,
+    "encoder": ENCODER_FILE,
+    "labels": LABELS_FILE,
+    "upper": UPPER_FILE,
+    "attune": ATTUNED_FILE,
+}
+"""By step, each of which begins with what those before it have made of the network."""
 
 
 def main() -> None:
@@ -126,6 +138,25 @@ def main() -> None:
     steps[options.step](options)
 
 
+def train(trainer: Trainer[Any], options: argparse.Namespace) -> None:
+    """Train a step for its minutes, unless its state was begun from something else."""
+    source, target = vocabularies(options.corpus)
+    choices = options.seed, options.wait_k, list(source.pieces), list(target.pieces)
+    begun_from = hashlib.sha256(repr(choices).encode())
+    if options.step == "translations":  # from texts alone
+        path = options.run / TRANSLATIONS_FILE
+    else:
+        path = options.run / STATE_FILES[options.step]
+        for file in STATE_FILES.values():
+            earlier = options.run / file
+            if earlier == path:
+                break
+            if earlier.exists():
+                for weights in torch.load(earlier, weights_only=True)["average"].values():
+                    begun_from.update(weights.numpy().tobytes())
+    trainer.train(path, 60 * options.minutes, options.seed, begun_from.hexdigest())
+
+
 def run_adopt(options: argparse.Namespace) -> None:
     adopt(options.model, options.corpus, options.run)
 
@@ -175,7 +206,7 @@ def run_ctc(options: argparse.Namespace) -> None:
     encoder = with_branch(source, DROPOUT)
     clips = labelled(read_clips(options.corpus, "train"), source)
     trainer = CtcTrainer(encoder, clips)
-    trainer.train(options.run / CTC_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def run_english(options: argparse.Namespace) -> None:
@@ -188,7 +219,7 @@ def run_english(options: argparse.Namespace) -> None:
     decoder = first_decoder(config, target, recipe.dropout)
     recipe = replace(recipe, wait_k=options.wait_k)
     trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
-    trainer.train(options.run / ENGLISH_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def to_write(clips: Sequence[Heard]) -> list[Heard]:
@@ -210,7 +241,7 @@ def run_translations(options: argparse.Namespace) -> None:
     trainer = TranslationTrainer(
         decoder, taught, pairs, TEXT_WEIGHTS, LANGUAGE_WEIGHTS, misheard, target, TRANSLATION_RECIPE
     )
-    trainer.train(options.run / TRANSLATIONS_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def translated(data: Path) -> list[Pair]:
@@ -237,7 +268,7 @@ def run_encoder(options: argparse.Namespace) -> None:
     encoder = trained_encoder(options.run, source, taught_share=0.0)
     sounds = sounds_of(options)
     trainer = EncoderTrainer(encoder, decoder, sounds, source, target, EncoderRecipe())
-    trainer.train(options.run / ENCODER_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def run_labels(options: argparse.Namespace) -> None:
@@ -246,7 +277,7 @@ def run_labels(options: argparse.Namespace) -> None:
     encoder = trained_encoder(options.run, source, dropout=DROPOUT)
     clips = heard_by(encoder, sounds_of(options, BRANCH), options.run / "heard", options.seed)
     trainer = CtcTrainer(encoder, labelled(clips, source, encoder), LAST_PEAK_RATE)
-    trainer.train(options.run / LABELS_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def run_upper(options: argparse.Namespace) -> None:
@@ -256,7 +287,7 @@ def run_upper(options: argparse.Namespace) -> None:
     sounds = sounds_of(options, BRANCH)
     clips = heard_by(encoder, sounds, options.run / "heard-below", options.seed)
     trainer = CtcTrainer(encoder, labelled(clips, source, encoder), JOINT_PEAK_RATE)
-    trainer.train(options.run / UPPER_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def run_attune(options: argparse.Namespace) -> None:
@@ -272,7 +303,7 @@ def run_attune(options: argparse.Namespace) -> None:
     )
     told = foretold(clips, decoder, target, memory.of)
     trainer = EnglishTrainer(decoder, clips, memory, source, target, recipe, told)
-    trainer.train(options.run / ATTUNED_FILE, 60 * options.minutes, options.seed)
+    train(trainer, options)
 
 
 def sounds_of(options: argparse.Namespace, *more: str) -> Sounds:
@@ -300,4 +331,7 @@ def run_scores(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OtherBeginningError as error:
+        sys.exit(str(error))

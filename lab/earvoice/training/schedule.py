@@ -54,6 +54,10 @@ def report(line: str) -> None:
     sys.stdout.flush()
 
 
+class OtherBeginningError(RuntimeError):
+    """A state was begun from something else than what its step would begin from now."""
+
+
 class Trainer(ABC, Generic[Drawn]):
     """Trains step by step; keeps its state in a file, from which the next start continues.
 
@@ -102,14 +106,27 @@ class Trainer(ABC, Generic[Drawn]):
         for name, value in state["average"].items():
             self.average[name].copy_(value)
 
-    def train(self, path: Path, seconds: float, seed: int = 1) -> None:
-        """Train until `seconds` of processor time are used in all; the state is kept in `path`."""
+    def train(self, path: Path, seconds: float, seed: int = 1, begun_from: str = "") -> None:
+        """Train until `seconds` of processor time are used in all; the state is kept in `path`.
+
+        Args:
+            begun_from: a digest of what the network and the choices come from.
+
+        Raises:
+            OtherBeginningError: the state in `path` has another.
+        """
         if path.exists():
             kept = torch.load(path, weights_only=True)
+            if kept.get("begun_from", begun_from) != begun_from:
+                raise OtherBeginningError(
+                    f"{path} was begun from other weights, vocabularies, --seed or --wait-k: "
+                    "delete it to begin this step anew"
+                )
             self.restore(kept)
             if "optimiser" in kept:
                 self.optimiser.load_state_dict(kept["optimiser"])
             self.step, self.used_s = kept["step"], kept["used"]
+        self._begun_from = begun_from
         steps = self.steps(np.random.default_rng((seed, self.step)))
         began_s, saved_s = time.process_time() - self.used_s, self.used_s
         mean = np.zeros(len(self.losses))
@@ -150,7 +167,8 @@ class Trainer(ABC, Generic[Drawn]):
 
     def _save(self, path: Path) -> None:
         progress = {
-            "optimiser": self.optimiser.state_dict(), "step": self.step, "used": self.used_s
+            "optimiser": self.optimiser.state_dict(), "step": self.step, "used": self.used_s,
+            "begun_from": self._begun_from,
         }  # fmt: skip
         with atomic_write(path) as partial:
             torch.save(self.state() | progress, partial)
