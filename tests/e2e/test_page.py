@@ -135,7 +135,7 @@ async def test_the_newest_words_are_in_view_until_somebody_scrolls_up(browser, g
     """On a phone, too, and however much comes at once."""
     page, problems = await open_page(browser, gateway)
     await page.set_viewport_size({"width": 320, "height": 640})
-    hidden, top = await page.evaluate(
+    hidden, top, below = await page.evaluate(
         """async () => {
             const { Captions } = await import("./captions.js");
             const captions = new Captions(document.getElementById("captions"), {}, {});
@@ -151,11 +151,14 @@ async def test_the_newest_words_are_in_view_until_somebody_scrolls_up(browser, g
             await frame();
             await frame();
             column.addLine({ utterance: 2, text: "das Ende" });
-            return [hidden, lines.scrollTop];
+            const top = lines.scrollTop;
+            lines.scrollTop = lines.scrollHeight;
+            return [hidden, top, column.line.getBoundingClientRect().bottom - innerHeight];
         }"""
     )
     assert hidden <= 1
     assert top == 0
+    assert below <= 0
     assert problems == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -26,6 +27,7 @@ from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.models.whisper import CtcBranchConfig
 from earvoice.runtime.settings import shipped_model_path
+from earvoice.training import __main__ as training
 from earvoice.training.address import familiar
 from earvoice.training.ctc import UPPER_LAYERS, CtcTrainer, with_upper_layers
 from earvoice.training.data import Heard, batches, read_clips
@@ -174,6 +176,40 @@ def test_a_step_does_not_go_on_from_what_has_changed(tmp_path: Path) -> None:
     translations().train(path, seconds=0.0, begun_from="these texts")
     with pytest.raises(OtherBeginningError, match="was begun from other weights"):
         translations().train(path, seconds=0.0, begun_from="others")
+
+
+def test_a_step_is_told_by_the_steps_that_it_begins_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it does not read may have gone on."""
+    monkeypatch.setattr(training, "vocabularies", lambda _: (target(), target()))
+
+    def begun_from(step: str, seed: int = 1) -> tuple[str, str]:
+        told: list[tuple[str, str]] = []
+
+        class Telling:
+            def train(self, path: Path, _seconds: float, _seed: int, digest: str) -> None:
+                told.append((path.name, digest))
+
+        training.train(
+            Telling(),  # type: ignore[arg-type]
+            Namespace(step=step, run=tmp_path, corpus=tmp_path, seed=seed, wait_k=0, minutes=1.0),
+        )
+        return told[0]
+
+    def keep(file: str, weight: float) -> None:
+        torch.save({"average": {"weight": torch.tensor([weight])}}, tmp_path / file)
+
+    keep("ctc.pt", 1.0)
+    keep("upper.pt", 1.0)
+    before = [begun_from("attune"), begun_from("english"), begun_from("translations")]
+    keep("upper.pt", 2.0)
+    assert [begun_from("attune"), begun_from("english"), begun_from("translations")] == before
+    keep("ctc.pt", 2.0)
+    after = [begun_from("attune"), begun_from("english"), begun_from("translations")]
+    assert [a == b for a, b in zip(after, before, strict=True)] == [False, False, True]
+    assert [name for name, _ in after] == ["attuned.pt", "english.pt", "translations.pt"]
+    assert begun_from("translations", seed=2) != before[2]
 
 
 @pytest.mark.parametrize("made", [english, translations])

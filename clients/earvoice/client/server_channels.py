@@ -129,8 +129,8 @@ class ServerChannels:
 
         Raises:
             SessionEndedError: all connections have been closed.
-            ServerUnavailableError: there is no other one now.
-            OSError: there is none to begin with: no address, or a file that cannot be used.
+            ServerUnavailableError: there cannot be another one now.
+            OSError: the first one cannot be called: a file cannot be used.
         """
         if self._current is None or self._current is lost:
             try:
@@ -138,8 +138,8 @@ class ServerChannels:
             except OSError as error:
                 if lost is None:
                     raise
-                # A name is not found, or a certificate is being replaced: soon there may be one.
-                message = f"no server is found: {error}"
+                # A certificate is being replaced: soon there is one.
+                message = f"no other server can be called: {error}"
                 raise ServerUnavailableError(message, code="UNAVAILABLE") from error
             if not self.is_closed and (self._current is None or self._current is lost):
                 self._replace(opened)

@@ -498,6 +498,8 @@ class TranslationStream:
 
     async def _pause(self, error: TranslationError, untried_count: int) -> None:
         """Wait before the next attempt."""
+        if self._channels.is_closed:
+            raise self._with_position(error)
         if not self._started:
             if untried_count > 0 and isinstance(error, ServerUnavailableError | ServerBusyError):
                 return

@@ -169,9 +169,14 @@ class EvaluationFolder:
         if not self._settings_path.exists():
             return None
         try:
-            return dict(read_settings(self._settings_path))
+            stored = dict(read_settings(self._settings_path))
         except LogError as error:
             raise CommandError(f"{error}: give another --output") from error
+        # A run of before this was compared.
+        for settings in (stored, stored.get("session", {})):
+            if "options" in settings:
+                settings["options"].setdefault("transcript", False)
+        return stored
 
     def _check_same(self, before: Settings, now: Settings, place: str = "") -> None:
         for name in sorted(before.keys() | now.keys()):

@@ -77,15 +77,16 @@ if TYPE_CHECKING:
 SHORT_WORDS = 5
 NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "upper", "attune", "export")
 NEED_NO_RUN = ("hear", "vocabulary")
-STATE_FILES = {
-    "ctc": CTC_FILE,
-    "english": ENGLISH_FILE,
-    "encoder": ENCODER_FILE,
-    "labels": LABELS_FILE,
-    "upper": UPPER_FILE,
-    "attune": ATTUNED_FILE,
+STATES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ctc": (CTC_FILE, ()),
+    "english": (ENGLISH_FILE, ("ctc",)),
+    "translations": (TRANSLATIONS_FILE, ()),
+    "encoder": (ENCODER_FILE, ("ctc", "english")),
+    "labels": (LABELS_FILE, ("ctc", "encoder")),
+    "upper": (UPPER_FILE, ("ctc", "encoder", "labels")),
+    "attune": (ATTUNED_FILE, ("ctc", "english", "encoder", "labels")),
 }
-"""By step, each of which begins with what those before it have made of the network."""
+"""By step: the file of its state, and the steps that it begins from."""
 
 
 def main() -> None:
@@ -143,18 +144,14 @@ def train(trainer: Trainer[Any], options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     choices = options.seed, options.wait_k, list(source.pieces), list(target.pieces)
     begun_from = hashlib.sha256(repr(choices).encode())
-    if options.step == "translations":  # from texts alone
-        path = options.run / TRANSLATIONS_FILE
-    else:
-        path = options.run / STATE_FILES[options.step]
-        for file in STATE_FILES.values():
-            earlier = options.run / file
-            if earlier == path:
-                break
-            if earlier.exists():
-                for weights in torch.load(earlier, weights_only=True)["average"].values():
-                    begun_from.update(weights.numpy().tobytes())
-    trainer.train(path, 60 * options.minutes, options.seed, begun_from.hexdigest())
+    file, steps = STATES[options.step]
+    for step in steps:
+        earlier = options.run / STATES[step][0]
+        if earlier.exists():
+            for weights in torch.load(earlier, weights_only=True)["average"].values():
+                begun_from.update(weights.numpy().tobytes())
+    minutes, digest = options.minutes, begun_from.hexdigest()
+    trainer.train(options.run / file, 60 * minutes, options.seed, digest)
 
 
 def run_adopt(options: argparse.Namespace) -> None:

@@ -30,14 +30,15 @@ export class Captions {
   // SRT, VTT or plain text of one language; cues are the gateway's work.
   async export(language, format) {
     if (this.stream) {
-      // Of a stream the page has only what came since it last connected.
+      // Of a stream the page has only what came since it last connected; what the gateway has may
+      // be forgotten some time after the end, or be the next stream's, which has no words yet.
       const form = format === "txt" ? "srt" : format;
       const address = `${this.stream}/captions.${form}?language=${encodeURIComponent(language)}`;
       const answer = await fetch(address, { headers: this.headers });
-      if (answer.ok) return format === "txt" ? textOf(await answer.text()) : answer.text();
-      // Some time after its end the gateway has forgotten it.
-      if (answer.status !== 404) throw new Error((await answer.json()).error.message);
+      const whole = answer.ok ? await answer.text() : "";
+      if (whole.includes("-->")) return format === "txt" ? textOf(whole) : whole;
     }
+    if (!this.columns.get(language).words.length) throw new Error("The gateway has no words of this stream any more.");
     const { words, utterances } = this.columns.get(language);
     if (format === "txt") return `${words.reduce(joinLines(words), "").trim()}\n`;
     const answer = await fetch(`v1/captions.${format}`, {
@@ -145,9 +146,10 @@ class Column {
   }
 }
 
-// The text of an SRT file, a line a cue.
+// The text of an SRT file, a line a cue; Chinese and Japanese have no blanks where a cue's line ends.
 function textOf(srt) {
-  return srt.split("\n\n").map((cue) => cue.split("\n").slice(2).join(" ")).join("\n");
+  const joined = (lines) => lines.join(" ").replace(/([\u3000-\u9fff\uff00-\uffef]) (?=[\u3000-\u9fff\uff00-\uffef])/g, "$1");
+  return srt.split("\n\n").map((cue) => joined(cue.split("\n").slice(2))).join("\n");
 }
 
 function joinLines(words) {

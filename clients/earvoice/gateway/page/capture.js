@@ -39,7 +39,7 @@ async function decodeElsewhere(file, token) {
 async function fromStream(stream) {
   const tracks = stream.getTracks();
   const release = () => tracks.forEach((track) => track.stop());
-  const context = newContext();
+  const context = await orClose(null, newContext, release);
   const source = await orClose(context, () => {
     const node = new MediaStreamAudioSourceNode(context, { mediaStream: stream });
     const onEnd = (end) => tracks.forEach((track) => track.addEventListener("ended", end));
@@ -56,7 +56,7 @@ async function orClose(context, open, release = () => {}) {
     return await open();
   } catch (error) {
     release();
-    context.close();
+    context?.close();
     throw error;
   }
 }

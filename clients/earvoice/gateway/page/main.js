@@ -19,6 +19,7 @@ const captions = new Captions(element("captions"), marks, headers, published);
 const lags = [];
 const RECENT_LAGS = 20;
 const READER_PAUSE_MS = 2000;
+const NEXT_STREAM_PAUSE_MS = 10_000;
 let source = null;
 let stream = null;
 let isStarting = false; // a sound is being opened: there is no stream yet
@@ -183,7 +184,7 @@ function listen(address, probe, isOver = false) {
     if (answer && [401, 403].includes(answer.status)) {
       say((await answer.json()).error.message);
     } else {
-      setTimeout(() => listen(address, probe), READER_PAUSE_MS);
+      setTimeout(() => listen(address, probe, isOver), READER_PAUSE_MS);
     }
   };
   events.onmessage = ({ data }) => {
@@ -191,7 +192,8 @@ function listen(address, probe, isOver = false) {
     if (event.type === "end") {
       say("The stream has ended.");
       events.close();
-      setTimeout(() => listen(address, probe, true), READER_PAUSE_MS);
+      // Spread, so that not all readers ask at once.
+      setTimeout(() => listen(address, probe, true), NEXT_STREAM_PAUSE_MS * (1 + Math.random()));
     } else if (event.type === "lines" && isOver) {
       heldLines = event.lines;
     } else if (event.type === "lines") {
