@@ -74,6 +74,9 @@ LOG_NAME = "instances.log"
 SIMULSTREAM_NAME = "simulstream.jsonl"
 SETTINGS_NAME = "evaluation.json"
 
+_UNTOLD = {"transcript": False}
+"""Settings that earlier runs do not tell, and what they were then; others were not there: None."""
+
 Settings = Mapping[str, Any]
 
 
@@ -169,18 +172,13 @@ class EvaluationFolder:
         if not self._settings_path.exists():
             return None
         try:
-            stored = dict(read_settings(self._settings_path))
+            return dict(read_settings(self._settings_path))
         except LogError as error:
             raise CommandError(f"{error}: give another --output") from error
-        # A run of before this was compared.
-        for settings in (stored, stored.get("session", {})):
-            if "options" in settings:
-                settings["options"].setdefault("transcript", False)
-        return stored
 
     def _check_same(self, before: Settings, now: Settings, place: str = "") -> None:
         for name in sorted(before.keys() | now.keys()):
-            old, new = before.get(name), now.get(name)
+            old, new = (side.get(name, _UNTOLD.get(name)) for side in (before, now))
             if isinstance(old, dict) and isinstance(new, dict):
                 self._check_same(old, new, f"{place}{name}.")
             elif old != new:

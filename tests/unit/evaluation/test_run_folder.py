@@ -87,6 +87,16 @@ def test_another_run_is_refused_by_what_differs(tmp_path):
         EvaluationFolder(tmp_path, changed)
 
 
+def test_a_run_of_before_an_option_was_told_goes_on(tmp_path):
+    """It had what is usual."""
+    EvaluationFolder(tmp_path, SETTINGS).append(line(0))
+    now = {**SETTINGS, "options": {**SETTINGS["options"], "transcript": False}}
+    assert EvaluationFolder(tmp_path, now).finished() == {0}
+    now["options"]["transcript"] = True
+    with pytest.raises(CommandError, match=r"options\.transcript: false there, true now"):
+        EvaluationFolder(tmp_path, now)
+
+
 def test_a_run_that_finished_nothing_may_be_begun_anew(tmp_path):
     """A mistyped option, which the server refused, is not held against the right one."""
     EvaluationFolder(tmp_path, {**SETTINGS, "options": {"segment_ms": 7}}).check_session(SESSION)
