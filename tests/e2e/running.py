@@ -73,6 +73,7 @@ def start(folder: Path, *, options: tuple[str, ...] = (), **environment: str) ->
     ready, logs = folder / "ready.json", folder / "logs"
     logs.mkdir()
     command = [sys.executable, "-m", "earvoice.cli", "up", "--port", "0", *options]
+    command += ["--start-timeout-s", str(START_TIMEOUT_S)]
     process = subprocess.Popen(
         [*command, "--ready-file", str(ready), "--log-dir", str(logs)],
         env={**os.environ, **LIMITS, **environment},

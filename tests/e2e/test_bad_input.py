@@ -161,8 +161,11 @@ async def test_the_17th_session_is_refused_with_a_time_to_retry(services):
     """Sixteen stay as they are."""
     async with grpc.aio.insecure_channel(services.address) as channel:
         stub = pb_grpc.SpeechTranslationServiceStub(channel)
-        streams = [stub.StreamingTranslate() for _ in range(16)]
-        for stream in streams:
+        streams = []
+        for _ in range(16):
+            # Each has a limited time for its first message.
+            stream = stub.StreamingTranslate()
+            streams.append(stream)
             await stream.write(Request(config=config()))
             assert (await stream.read()).WhichOneof("message") == "session_started"
         refused = await call(services.address, requests(SECOND, size=len(SECOND)))

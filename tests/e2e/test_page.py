@@ -50,6 +50,7 @@ async def browser():
 async def open_page(browser, gateway: str, query: str = ""):
     """Open the page, and note what goes wrong on it."""
     context = await browser.new_context(permissions=["microphone"])
+    context.set_default_timeout(PATIENCE_MS)
     page = await context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))

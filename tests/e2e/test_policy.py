@@ -81,6 +81,7 @@ def switching_requests(size: int) -> list[Request]:
     return messages
 
 
+@pytest.mark.timeout(1800)
 async def test_a_stream_goes_through_every_policy(services):
     """Words come under each, none is taken back, and the text does not depend on the messages."""
     outcome = await call(services.address, switching_requests(3200))

@@ -10,7 +10,7 @@ import pytest
 from tests.deploy.tool import ROOT, program
 from tests.faults.cluster import FAKETIME
 
-pytestmark = [pytest.mark.torch, pytest.mark.storm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.torch, pytest.mark.storm, pytest.mark.timeout(3600)]
 
 # Of the first sixty seeds, its ninety seconds hold most: 19 faults of 11 of the 12 kinds.
 SEED = "56"

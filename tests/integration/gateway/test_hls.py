@@ -214,7 +214,9 @@ async def test_hls_js_shows_the_captions_beside_a_video(tmp_path):
     words = [f" Satz{number}." for number in range(8)]
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serve(TimedService(words)))
-        address, _ = await stack.enter_async_context(run_gateway(server, allowed_origins=("*",)))
+        # The speaker says nothing while the browser starts.
+        gateway = run_gateway(server, allowed_origins=("*",), idle_timeout_ms=600_000)
+        address, _ = await stack.enter_async_context(gateway)
         browser = await stack.enter_async_context(chromium())
         speaker = await stack.enter_async_context(speak(address))
         await speaker.send(start(publish="hall"))

@@ -45,6 +45,7 @@ async def opened(service, **settings):
         chromium("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream") as browser,
     ):
         context = await browser.new_context(permissions=["microphone"])
+        context.set_default_timeout(PATIENCE_MS)
         page = await context.new_page()
         sockets = []
         page.on("websocket", lambda socket: sockets.append(socket.url))

@@ -19,6 +19,7 @@ from earvoice.client import AudioSourceError, ResumePoint
 from tests.deploy.tool import program
 from tests.integration.client.scripted_service import ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
+    PATIENCE_S,
     receive_all,
     run_gateway,
     speak,
@@ -65,7 +66,7 @@ async def test_a_recording_is_answered_with_its_sound(make_recording, kind):
     """Whole, as raw PCM; nothing of it is kept."""
     content = make_recording(kind).read_bytes()
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, door):
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
             answer = await http.post(f"http://{address}/v1/audio", content=content)
         assert door.socket_count == 0
     assert answer.status_code == 200
@@ -87,7 +88,7 @@ async def test_what_is_no_recording_is_refused(content, told):
     """By name, and never with a path of the gateway's, or where ffmpeg's parts lie in memory."""
     async with serve(ScriptedService()) as server:
         async with run_gateway(server, max_recording_bytes=1_000_000) as (address, _):
-            async with httpx.AsyncClient() as http:
+            async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
                 answer = await http.post(f"http://{address}/v1/audio", content=content)
     error = answer.json()["error"]
     assert (answer.status_code, error["reason"]) == (400, "INVALID_AUDIO")
@@ -160,7 +161,7 @@ async def test_a_recording_needs_the_token_that_speaking_needs(make_recording):
     content = make_recording("mkv").read_bytes()
     async with serve(ScriptedService()) as server:
         async with run_gateway(server, token_key="k" * 32) as (address, _):
-            async with httpx.AsyncClient() as http:
+            async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
                 answer = await http.post(f"http://{address}/v1/audio", content=content)
     assert (answer.status_code, answer.json()["error"]["reason"]) == (401, "UNAUTHENTICATED")
 
@@ -170,7 +171,7 @@ async def test_without_ffmpeg_the_caller_is_told_what_is_missing(make_recording,
     content = make_recording("mkv").read_bytes()
     monkeypatch.setenv("PATH", "/nowhere")
     async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
             answer = await http.post(f"http://{address}/v1/audio", content=content)
     assert answer.status_code == 400
     assert "takes ffmpeg, which is not installed" in answer.json()["error"]["message"]
