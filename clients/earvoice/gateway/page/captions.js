@@ -29,6 +29,7 @@ export class Captions {
 
   // SRT, VTT or plain text of one language; cues are the gateway's work.
   async export(language, format) {
+    const { words, utterances } = this.columns.get(language);
     if (this.stream) {
       // Of a stream the page has only what came since it last connected; what the gateway has may
       // be forgotten some time after the end, or be the next stream's, which has no words yet.
@@ -37,9 +38,8 @@ export class Captions {
       const answer = await fetch(address, { headers: this.headers });
       const whole = answer.ok ? await answer.text() : "";
       if (whole.includes("-->")) return format === "txt" ? textOf(whole) : whole;
+      if (!words.length) throw new Error("The gateway has no words of this stream any more.");
     }
-    if (!this.columns.get(language).words.length) throw new Error("The gateway has no words of this stream any more.");
-    const { words, utterances } = this.columns.get(language);
     if (format === "txt") return `${words.reduce(joinLines(words), "").trim()}\n`;
     const answer = await fetch(`v1/captions.${format}`, {
       method: "POST", headers: this.headers, body: JSON.stringify({ words, utterances, captions: this.marks }),
