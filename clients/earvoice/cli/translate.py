@@ -47,6 +47,7 @@ from earvoice.client.audio import tee
 from earvoice.client.captions import CaptionMarks
 from earvoice.client.errors import AudioSourceError
 from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary, TranslationEvent
+from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
 from earvoice.client.translation_client import TranslationClient
 
@@ -155,13 +156,18 @@ async def _share(client: TranslationClient, targets: tuple[str, ...]) -> list[tu
 
 
 async def find_target(client: TranslationClient, model: str) -> str:
-    """Return a model's first target language; an empty name means the server's first model."""
+    """Return a model's first target language."""
+    return (await find_model(client, model)).target_languages[0]
+
+
+async def find_model(client: TranslationClient, name: str) -> ModelDescription:
+    """Return a model's description; an empty name means the server's first model."""
     models = (await client.list_models()).models
-    for description in models:
-        if description.name == (model or models[0].name) and description.target_languages:
-            return description.target_languages[0]
-    names = ", ".join(description.name for description in models) or "none"
-    raise CommandError(f"model = {model!r} is not served; served: {names}", ExitCode.GIVE_UP)
+    for model in models:
+        if model.name == (name or models[0].name) and model.target_languages:
+            return model
+    served = ", ".join(model.name for model in models) or "none"
+    raise CommandError(f"model = {name!r} is not served; served: {served}", ExitCode.GIVE_UP)
 
 
 async def _translate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 
 from earvoice.client.event import SegmentDone, Started, TranslationEvent
@@ -21,19 +22,18 @@ class ReceptionClock:
     def __init__(self, *, paced: bool, now_s: Callable[[], float]) -> None:
         self._paced = paced
         self._now_s = now_s
-        self._origin_s: float | None = None
+        self._origin_s = math.inf  # as long as nothing was sent
 
     def note_sending(self, begin_ms: float, end_ms: float) -> None:
         """Note that the audio between two positions is about to be sent."""
         if self._paced:
-            origin_s = self._now_s() - end_ms / 1000
-            self._origin_s = min(origin_s, origin_s if self._origin_s is None else self._origin_s)
-        elif self._origin_s is None:
+            self._origin_s = min(self._origin_s, self._now_s() - end_ms / 1000)
+        elif self._origin_s == math.inf:
             self._origin_s = self._now_s() - begin_ms / 1000
 
     def read_ms(self) -> float:
         """Milliseconds since the first sample; 0 as long as nothing was sent."""
-        return 0.0 if self._origin_s is None else 1000 * (self._now_s() - self._origin_s)
+        return max(0.0, 1000 * (self._now_s() - self._origin_s))
 
 
 class StallWatch:

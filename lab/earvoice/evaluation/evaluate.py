@@ -22,6 +22,7 @@ from earvoice.cli.command import (
     run_async,
 )
 from earvoice.cli.server_choice import add_server_arguments, choose_server, open_client
+from earvoice.cli.translate import find_model
 from earvoice.cli.translate_arguments import (
     add_language_arguments,
     add_policy_arguments,
@@ -127,7 +128,7 @@ async def evaluate(
     finished = folder.finished()
     if finished:
         # Also where nothing is missing: these would be another model's scores.
-        folder.check_session_so_far(_describe_model(await _served_model(client, options.model)))
+        folder.check_session_so_far(_describe_model(await find_model(client, options.model)))
     missing = [one for one in sources.recordings if one.index not in finished]
     progress = RunProgress(path.name, len(sources.recordings), len(finished))
     waiting = iter(missing)
@@ -251,7 +252,7 @@ def check_session_options(options: argparse.Namespace) -> None:
 async def choose_session(
     client: TranslationClient, options: argparse.Namespace
 ) -> TranslationOptions:
-    model = await _served_model(client, options.model)
+    model = await find_model(client, options.model)
     for tag, allowed in (
         (options.to, model.target_languages),
         (options.source, (model.source_language,)),
@@ -262,16 +263,6 @@ async def choose_session(
             )
     target = options.to or model.target_languages[0]
     return read_translation_options(options, AudioFormat(), target, paced=options.live)
-
-
-async def _served_model(client: TranslationClient, name: str) -> ModelDescription:
-    """Return a model's description; an empty name means the server's first model."""
-    models = {model.name: model for model in (await client.list_models()).models}
-    model = models.get(name or next(iter(models), ""))
-    if model is None:
-        served = ", ".join(models) or "none"
-        raise CommandError(f"model = {name!r} is not served; served: {served}", ExitCode.GIVE_UP)
-    return model
 
 
 def tell_failures(

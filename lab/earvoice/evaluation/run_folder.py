@@ -141,9 +141,8 @@ class EvaluationFolder:
 
     def check_session_so_far(self, known: Settings) -> None:
         """Check what is known of a session before it begins against the sessions so far."""
-        before = self._settings.get("session", {})
-        told = {name: value for name, value in known.items() if name in before}
-        self._check_same({name: before[name] for name in told}, told, "session.")
+        if before := self._settings.get("session"):
+            self._check_same({name: before.get(name) for name in known}, known, "session.")
 
     def append(self, line: Settings) -> None:
         """Add a finished recording; a later failure does not lose it."""

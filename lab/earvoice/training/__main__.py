@@ -32,7 +32,7 @@ from earvoice.training.ctc import (
     with_branch,
     with_upper_layers,
 )
-from earvoice.training.data import Sounds, heard_by, read_clips
+from earvoice.training.data import Sounds, digest_of, heard_by, read_clips
 from earvoice.training.decoder import (
     ATTUNING_RECIPE,
     ENGLISH_RECIPE,
@@ -142,16 +142,16 @@ def main() -> None:
 def train(trainer: Trainer[Any], options: argparse.Namespace) -> None:
     """Train a step for its minutes, unless its state was begun from something else."""
     source, target = vocabularies(options.corpus)
-    choices = options.seed, options.wait_k, list(source.pieces), list(target.pieces)
-    begun_from = hashlib.sha256(repr(choices).encode())
     file, steps = STATES[options.step]
-    for step in steps:
-        earlier = options.run / STATES[step][0]
-        if earlier.exists():
-            for weights in torch.load(earlier, weights_only=True)["average"].values():
-                begun_from.update(weights.numpy().tobytes())
-    minutes, digest = options.minutes, begun_from.hexdigest()
-    trainer.train(options.run / file, 60 * minutes, options.seed, digest)
+    earlier = [options.run / STATES[step][0] for step in steps]
+    weights = [
+        digest_of(torch.load(path, weights_only=True)["average"], ())
+        for path in earlier
+        if path.exists()
+    ]
+    choices = options.seed, options.wait_k, list(source.pieces), list(target.pieces)
+    begun_from = hashlib.sha256(repr((choices, weights)).encode()).hexdigest()
+    trainer.train(options.run / file, 60 * options.minutes, options.seed, begun_from)
 
 
 def run_adopt(options: argparse.Namespace) -> None:

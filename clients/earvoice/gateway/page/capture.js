@@ -18,11 +18,13 @@ export async function openTab() {
 
 export async function openFile(file, token) {
   const context = newContext();
-  const recording = await orClose(context, async () => context.decodeAudioData(await file.arrayBuffer())
-    .catch(() => decodeElsewhere(file, token)));
-  const node = new AudioBufferSourceNode(context, { buffer: recording });
-  node.connect(context.destination); // one hears what is captioned
-  return orClose(context, () => capture(context, node, () => node.start(), (end) => { node.onended = end; }));
+  return orClose(context, async () => {
+    const recording = await context.decodeAudioData(await file.arrayBuffer())
+      .catch(() => decodeElsewhere(file, token));
+    const node = new AudioBufferSourceNode(context, { buffer: recording });
+    node.connect(context.destination); // one hears what is captioned
+    return capture(context, node, () => node.start(), (end) => { node.onended = end; });
+  });
 }
 
 // What this browser cannot read the gateway's ffmpeg may.
