@@ -614,8 +614,10 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     shipped = read_directory(shipped_model_path())
     given = (tmp_path / "vocabulary" / "target.model").read_bytes()
     assert given == shipped.target_vocabulary.model
-    export(run, shipped.source_vocabulary, shipped.target_vocabulary, [], made)
+    texts = 3 * [Pair("made up", "Cats.", "train", {"de": "Katzen."})]
+    export(run, shipped.source_vocabulary, shipped.target_vocabulary, [], texts, made)
     exported = read_directory(made)
+    assert exported.lexicon["de"].keys() == {"cats"}
     assert exported.tensors.keys() == shipped.tensors.keys()
     for name in exported.tensors.keys() - {"decoder.shortlist"}:
         assert torch.equal(exported.tensors[name], shipped.tensors[name]), name

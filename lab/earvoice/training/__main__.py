@@ -312,7 +312,10 @@ def sounds_of(options: argparse.Namespace, *more: str) -> Sounds:
 
 def run_export(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
-    export(options.run, source, target, translated(options.data), options.to, options.also)
+    # Manuals say what nobody says, but in words that people use.
+    counted = [pair for pair in read_pairs(options.data / "text", SEED) if pair.split == "train"]
+    pairs = translated(options.data)
+    export(options.run, source, target, pairs, counted, options.to, options.also)
 
 
 def run_scores(options: argparse.Namespace) -> None:

@@ -14,11 +14,13 @@ from earvoice.models.checkpoint import read_directory, save_checkpoint
 from earvoice.models.config import ModelConfig, PolicyDefaults, TargetLanguage
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
+from earvoice.models.lexicon import write_table
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS
 from earvoice.models.whisper import WhisperConfig, WhisperEncoder
 from earvoice.training.ctc import UPPER_LAYERS, with_branch, with_upper_layers
 from earvoice.training.decoder import first_decoder, for_one_language, is_shared
+from earvoice.training.lexicon import lexicon_of
 from earvoice.training.teacher import WHISPER_DECODER
 from earvoice.training.vocabulary import whisper_ranks
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from earvoice.models.vocabulary import Vocabulary
 
 NAME = "earvoice-en-x-small"
-VERSION = "25"
+VERSION = "26"
 PIVOT_LAYERS = 3
 PRETRAINED_SHARE = 0.15
 """Share of Whisper's weights in the layers for English."""
@@ -286,6 +288,7 @@ def export(
     source: Vocabulary,
     target: Vocabulary,
     pairs: Iterable[Pair],
+    counted: Iterable[Pair],
     directory: Path,
     also: Sequence[Path] = (),
 ) -> None:
@@ -293,6 +296,7 @@ def export(
 
     Args:
         pairs: texts and translations whose pieces form the shortlists.
+        counted: texts and translations whose words form the lexicon.
         also: see `exported_decoder`.
     """
     config = with_pivot(model_config(len(source), len(target)), target)
@@ -308,6 +312,7 @@ def export(
         normalisation=FeatureNormalisation.identity(),
         source_model=source.model,
         target_model=target.model,
+        lexicon=write_table(lexicon_of(counted)),
         storage_dtype=torch.float16,
         in_int8=[
             f"decoder.{name}"

@@ -23,9 +23,11 @@ from earvoice.decoder.greedy import (
     forbid,
     is_too_unlikely_to_end,
     overflowed,
+    words_of,
 )
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
 from earvoice.models.decoding import likeliest
+from earvoice.models.lexicon import AT_THE_START, Mixture, Pending, mixtures_along
 from earvoice.models.vocabulary import EOS
 
 
@@ -38,6 +40,7 @@ class _Node:
         length: number of tokens up to and including it; forced tokens count, except the start.
         attention: [S] row of its step.
         parent: the previous token; None for the last forced token, which represents all of them.
+        pending: the word that it is a part of, if that may be the lexicon's.
     """
 
     token: int
@@ -47,6 +50,7 @@ class _Node:
     row: int
     attention: torch.Tensor
     parent: _Node | None
+    pending: Pending = AT_THE_START
 
     def path(self) -> list[_Node]:
         """The nodes from the first after the forced tokens to this one."""
@@ -64,6 +68,7 @@ class BeamRun:
     Args:
         cache: keys and values of the forced tokens; see `BeamCache`.
         forced_total: sum of log-probabilities of the forced tokens, except the start.
+        pending: where the forced tokens leave the lexicon.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class BeamRun:
         prefix_attention: list[list[float]],
         *,
         is_transducer: bool = False,
+        pending: Pending = AT_THE_START,
     ) -> None:
         self.prompt = prompt
         self.cache = cache
@@ -83,7 +89,7 @@ class BeamRun:
         self._is_transducer = is_transducer
         self._forced_length = len(prompt.forced) - 1
         last, length = prompt.forced[-1], self._forced_length
-        root = _Node(last, 0.0, forced_total, length, 0, torch.empty(0), None)
+        root = _Node(last, 0.0, forced_total, length, 0, torch.empty(0), None, pending)
         self._live = [root]
         self._finished: list[_Node] = []
 
@@ -113,6 +119,13 @@ class BeamRun:
         return Progress([], [], [], near_tie)
 
     def _candidates(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> list[_Node]:
+        mixtures: list[Mixture] = []
+        if (words := words_of(self.cache)) is not None:
+            mixtures = [
+                words.mixed(row, weights, node.pending)
+                for row, weights, node in zip(logits, self.cache.alignment, self._live, strict=True)
+            ]
+            logits = torch.stack([mixture.scores for mixture in mixtures])
         log_probs = logits.log_softmax(-1)
         # The released code makes no empty hypothesis where only the start token is forced.
         is_empty = self._live[0].length == 0 and not self._is_transducer
@@ -131,7 +144,10 @@ class BeamRun:
             parent = self._live[row]
             if total > -torch.inf:
                 length = parent.length + 1
-                nodes.append(_Node(token, log_probability, total, length, row, rows[row], parent))
+                pending = mixtures[row].after(token) if mixtures else AT_THE_START
+                nodes.append(
+                    _Node(token, log_probability, total, length, row, rows[row], parent, pending)
+                )
         return nodes
 
     def _ranked(self, leaves: list[_Node]) -> list[Hypothesis]:
@@ -162,7 +178,25 @@ def begin_beam(
         raise overflowed()
     prefix_rows = attention[last - prompt.reported_prefix_tokens : last].tolist()
     total = _forced_total(logits[:last], forced[1:])
-    run = BeamRun(prompt, plan, cache.as_beam(), total, prefix_rows, is_transducer=is_transducer)
+    pending = AT_THE_START
+    if (words := words_of(cache)) is not None:
+        begun, pending = words.last_word(forced)
+        rows = slice(begun - 1, last)
+        for mixture, token in zip(
+            mixtures_along(words, logits[rows], cache.alignment[rows], forced[begun:], pending),
+            forced[begun:],
+            strict=True,
+        ):
+            pending = mixture.after(token)
+    run = BeamRun(
+        prompt,
+        plan,
+        cache.as_beam(),
+        total,
+        prefix_rows,
+        is_transducer=is_transducer,
+        pending=pending,
+    )
     return run, run.take(logits[last:], [attention[last]])
 
 

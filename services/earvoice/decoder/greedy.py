@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from earvoice.decoder.strategy import PredictedToken, Progress, Prompt
-from earvoice.models.decoding import likeliest
+from earvoice.models.decoding import DecoderCache, likeliest
+from earvoice.models.lexicon import AT_THE_START, Mixture, Pending, SourceWords, mixtures_along
 from earvoice.models.vocabulary import EOS, PAD
 from earvoice.runtime.errors import InvalidFieldError
 
@@ -26,11 +27,16 @@ Prefill = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(slots=True)
 class GreedyRun:
-    """One hypothesis: keys and values so far, and the token to read next."""
+    """One hypothesis: keys and values so far, and the token to read next.
+
+    Attributes:
+        pending: the word that this token is a part of, if that may be the lexicon's.
+    """
 
     prompt: Prompt
     cache: Any
     last_tokens: list[int]
+    pending: Pending = field(default=AT_THE_START, kw_only=True)
 
 
 def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRun, Progress]:
@@ -40,15 +46,25 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
     first token that is not the most probable one at its position.
     """
     forced, draft = list(prompt.forced), prompt.draft
-    first, told = len(forced) - 1, prompt.reported_prefix_tokens
+    last, told = len(forced) - 1, prompt.reported_prefix_tokens
+    words, begun, pending = words_of(cache), len(forced), AT_THE_START
+    if words is not None:
+        # The lexicon may know how the last word of the prefix goes on, or that it is complete.
+        begun, pending = words.last_word(forced)
     logits, attention = prefill(
         [*forced, *draft],
         cache,
         prompt.attention_layer,
         prompt.attention_heads,
-        first_logits=first,
-        first_attention=first - told,
+        first_logits=begun - 1,
+        first_attention=last - told,
     )
+    mixtures: list[Mixture] = []
+    if words is not None:
+        following = [*forced[begun:], *draft]
+        mixtures = mixtures_along(words, logits, cache.alignment, following, pending)
+        del mixtures[: len(forced) - begun]
+        logits = torch.stack([mixture.scores for mixture in mixtures])
     forbidden = [prompt.forbid_end] * (len(draft) + 1)
     forbidden[0] |= is_too_unlikely_to_end(logits[0], prompt)
     best = _best_of(logits, forbidden)
@@ -65,8 +81,18 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
         )
     ]
     cache.truncate(len(forced) + accepted)
-    run = GreedyRun(prompt, cache, [tokens[-1].token])
+    chosen = tokens[-1].token
+    run = GreedyRun(prompt, cache, [chosen])
+    if mixtures:
+        run.pending = mixtures[count - 1].after(chosen)
     return run, Progress(tokens, prefix_attention=rows[:told])
+
+
+def words_of(cache: Any) -> SourceWords | None:
+    """Words of the text that is translated, where a lexicon has some of them."""
+    if not isinstance(cache, DecoderCache) or cache.pivot is None:
+        return None
+    return cache.pivot.words
 
 
 def is_too_unlikely_to_end(first: torch.Tensor, prompt: Prompt) -> bool:
@@ -84,9 +110,16 @@ def overflowed() -> InvalidFieldError:
 def take_greedy(
     runs: Sequence[GreedyRun], logits: torch.Tensor, rows: Sequence[torch.Tensor]
 ) -> list[Progress]:
+    mixtures: dict[int, Mixture] = {}
+    for index, run in enumerate(runs):
+        if (words := words_of(run.cache)) is not None:
+            mixture = words.mixed(logits[index], run.cache.alignment[0], run.pending)
+            logits[index], mixtures[index] = mixture.scores, mixture
     best = _best_of(logits, [run.prompt.forbid_end for run in runs])
-    for run, (token, _, _) in zip(runs, best, strict=True):
+    for index, (run, (token, _, _)) in enumerate(zip(runs, best, strict=True)):
         run.last_tokens = [token]
+        if index in mixtures:
+            run.pending = mixtures[index].after(token)
     return [
         Progress([PredictedToken(token, log_probability, row, near_tie)])
         for (token, log_probability, near_tie), row in zip(best, _split(rows), strict=True)

@@ -130,7 +130,8 @@ class PredictedToken:
     """One predicted token.
 
     Attributes:
-        log_probability: natural logarithm of its softmax probability, over the whole vocabulary.
+        log_probability: natural logarithm of its probability among the whole vocabulary, by the
+            network and by the lexicon that translations may have.
         attention: the predicting position's weight for each state, S values adding up to 1; empty
             where it is not reported.
         near_tie: whether the two best allowed logits were closer than 1e-4.

@@ -5,6 +5,7 @@ Our own are directories whose files are verified by SHA-256:
 model.safetensors   the network's tensors, and normalisation.mean and .deviation
 source.model        SentencePiece model of the transcript (CTC labels)
 target.model        SentencePiece model of the translation
+lexicon.tsv         translations of rare words, where the model has such a table
 config.json         format version, model configuration, SHA-256 of each file above
 """
 
@@ -36,6 +37,7 @@ from earvoice.models.errors import CheckpointError
 from earvoice.models.families import EncoderFamily, family_of
 from earvoice.models.frontend import FeatureNormalisation, FeatureStream, feature_stream
 from earvoice.models.inference import quantised
+from earvoice.models.lexicon import Lexicon, Table, read_table
 from earvoice.models.loaders.fairseq import read_fairseq
 from earvoice.models.precision import (
     ELEMENT_TYPES,
@@ -61,7 +63,9 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 SOURCE_FILE = "source.model"
 TARGET_FILE = "target.model"
+LEXICON_FILE = "lexicon.tsv"
 HASHED_FILES = (WEIGHTS_FILE, SOURCE_FILE, TARGET_FILE)
+"""`LEXICON_FILE` may be beside them."""
 STORAGE_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 WEIGHT, SCALES = ".weight", ".scales"
 """Name suffixes of an 8-bit matrix, and of its rows' scales."""
@@ -77,6 +81,7 @@ def save_checkpoint(
     normalisation: FeatureNormalisation,
     source_model: bytes,
     target_model: bytes,
+    lexicon: bytes | None = None,
     storage_dtype: torch.dtype = torch.float32,
     in_int8: Collection[str] = (),
 ) -> None:
@@ -84,6 +89,7 @@ def save_checkpoint(
 
     Args:
         directory: created if missing; files of an earlier checkpoint are replaced.
+        lexicon: a table as `write_table` writes it, for a model that translates its own text.
         storage_dtype: of matrices; vectors stay float32. float32, bfloat16 or float16.
         in_int8: matrices to be kept in 8 bits, with a scale for each row.
     """
@@ -110,6 +116,9 @@ def save_checkpoint(
         SOURCE_FILE: source_model,
         TARGET_FILE: target_model,
     }
+    if lexicon is not None:
+        contents[LEXICON_FILE] = lexicon
+        _checked_lexicon(lexicon, config)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG_FILE).unlink(missing_ok=True)
@@ -137,16 +146,30 @@ def read_directory(directory: Path) -> CheckpointParts:
         message = f"checkpoint {directory.name}: {WEIGHTS_FILE} is not usable ({error})"
         raise CheckpointError(message) from error
     target = Vocabulary(_read_verified(directory, TARGET_FILE, hashes), language_tags(config))
+    lexicon: Table = {}
+    if LEXICON_FILE in hashes:
+        lexicon = _checked_lexicon(_read_verified(directory, LEXICON_FILE, hashes), config)
     return CheckpointParts(
         config=config,
         tensors=tensors,
         normalisation=FeatureNormalisation(mean, deviation),
         source_vocabulary=Vocabulary(_read_verified(directory, SOURCE_FILE, hashes)),
         target_vocabulary=target,
+        lexicon=lexicon,
         hash=directory_hash(directory),
         precision_trials=trials,
         has_layers_in_8_bits=any(".layers." in name for name in scaled),
     )
+
+
+def _checked_lexicon(content: bytes, config: ModelConfig) -> Table:
+    table = read_table(content)
+    languages = [language.code for language in config.target_languages if language.tag]
+    other = sorted(table.keys() - languages)
+    if other or not config.decoder.pivot_layers:
+        allowed = f"some of {languages}, in a model with pivot_layers"
+        raise CheckpointError(f"{LEXICON_FILE} has languages {sorted(table)}; allowed: {allowed}")
+    return table
 
 
 def _scaled(rows: torch.Tensor, name: str, scales: torch.Tensor) -> torch.Tensor:
@@ -222,8 +245,9 @@ def _read_description(
     if version != FORMAT_VERSION:
         message = f"{CONFIG_FILE} format_version is {version!r}; allowed: {FORMAT_VERSION}"
         raise CheckpointError(message)
-    if not isinstance(hashes, dict) or sorted(hashes) != sorted(HASHED_FILES):
-        message = f"{CONFIG_FILE} sha256 is {hashes!r}; allowed: one for each of {HASHED_FILES}"
+    if not isinstance(hashes, dict) or {*hashes} - {LEXICON_FILE} != {*HASHED_FILES}:
+        allowed = f"one for each of {HASHED_FILES}, and for {LEXICON_FILE} if there is one"
+        message = f"{CONFIG_FILE} sha256 is {hashes!r}; allowed: {allowed}"
         raise CheckpointError(message)
     trial_records = tuple(
         PrecisionTrial.from_dict(trial, f"precision_trials[{index}].")
@@ -360,6 +384,15 @@ def load_checkpoint(
         hash=parts.hash,
         dtype=dtype,
     )
+    if parts.lexicon and without != "decoder":
+        vocabulary = parts.target_vocabulary
+        tokens = {
+            language.code: vocabulary.id_of(language.tag)
+            for language in parts.config.target_languages
+            if language.code in parts.lexicon
+        }
+        decoder = checkpoint.network.transformer_decoder
+        decoder.lexicon = Lexicon(parts.lexicon, vocabulary, tokens, device)
     # Packed weights replace those that were read, so nothing else may keep these alive.
     del parts
     if without is not None:

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from earvoice.models.errors import ModelError
 from earvoice.models.inference import InferenceLinear, TwoPartProduct, prepare_linears
+from earvoice.models.lexicon import Lexicon, SourceWords
 from earvoice.models.transformer import DecoderStack, TransformerDecoder, TransformerLayer
 from earvoice.models.vocabulary import EOS, PAD
 
@@ -54,12 +55,14 @@ class Pivot:
         log_probabilities: P of them, natural.
         attention: [P, S] float32, each token's attention to the states; rows add up to 1.
         copied: [n] int64, its tokens outside the shortlist; a translation may use them even so.
+        words: those of its words that are in the lexicon; None without one, or where none is.
     """
 
     tokens: list[int]
     log_probabilities: list[float]
     attention: torch.Tensor
     copied: torch.Tensor | None = None
+    words: SourceWords | None = None
 
 
 class DecoderCache:
@@ -68,9 +71,12 @@ class DecoderCache:
     Attributes:
         visible: [rows, tokens] bool, which tokens each row of a step sees; None means all.
         pivot: the text that the layers attend to instead of states, if the language translates one.
+        alignment: [n, P] float32, attention to the pivot where the last pass has made logits; only
+            where the pivot has `words`.
     """
 
     visible: torch.Tensor | None = None
+    alignment: torch.Tensor | None = None
 
     def __init__(
         self,
@@ -99,6 +105,11 @@ class DecoderCache:
     def over_states(self, weights: torch.Tensor) -> torch.Tensor:
         """[…, what is attended to] → […, S]: weights on a pivot go to its tokens' states."""
         return weights if self.pivot is None else weights @ self.pivot.attention
+
+    def aligns(self, layer: int) -> bool:
+        """Whether a layer, counted from 0, says which word of the pivot is being translated."""
+        has_words = self.pivot is not None and self.pivot.words is not None
+        return has_words and layer == self.cross_keys.shape[0] - 1
 
     @property
     def rows(self) -> int:
@@ -169,6 +180,8 @@ class BeamCache(DecoderCache):
             trunk.cross_keys, trunk.cross_values, trunk.stack, trunk.buffer, trunk.pivot
         )
         self.length = self._position = trunk.length
+        if trunk.alignment is not None:
+            self.alignment = trunk.alignment[-1:]
         self._ancestors = torch.ones(
             1, trunk.length, dtype=torch.bool, device=trunk.cross_keys.device
         )
@@ -264,6 +277,8 @@ class TiedProjection:
 class CachedDecoder(TransformerDecoder):
     """The Transformer decoder with incremental decoding."""
 
+    lexicon: Lexicon | None = None
+    """What translations may read in a table, if the checkpoint has one."""
     _all: TiedProjection | None = None
     """Projection to all pieces, once packed, where embeddings are tied."""
     _listed: TiedProjection | None = None
@@ -327,6 +342,9 @@ class CachedDecoder(TransformerDecoder):
             memory = self.read_pivot(read[None])[0]
             if self.config.decoder.shortlist:
                 pivot = replace(pivot, copied=read[self.shortlist[1, read] == 0])
+            if self.lexicon is not None:
+                words = self.lexicon.words_of(pivot.tokens, tokens)
+                pivot = replace(pivot, words=words if words.found else None)
         layers = [layer for layer in decoding_layers(stack) if layer.to_source]
         keys, values = map(
             torch.stack, zip(*(layer.project_memory(memory) for layer in layers), strict=True)
@@ -376,9 +394,13 @@ class CachedDecoder(TransformerDecoder):
                 hidden = layer.add_self(hidden, _attended(query, keys, values, seen))
             if layer.to_source:
                 queries = layer.project_cross(hidden)
-                if source == attention_layer - 1:
+                aligns = cache.aligns(source)
+                if aligns or source == attention_layer - 1:
                     attended, weights = _weighted(queries, cache, source)
-                    attention = cache.over_states(_mean_of(weights, attention_heads))
+                    if aligns:
+                        cache.alignment = _mean_of(weights[:, first_logits - len(tokens) :], ())
+                    if source == attention_layer - 1:
+                        attention = cache.over_states(_mean_of(weights, attention_heads))
                 else:
                     keys, values = cache.cross_keys[source], cache.cross_values[source]
                     attended = _attended(queries, keys, values)
@@ -489,9 +511,13 @@ class CachedDecoder(TransformerDecoder):
                 attended = []
                 for b, (cache, rows) in enumerate(_with_rows(caches)):
                     own = queries[:, rows]
-                    if attention_layers[b] == source + 1:
+                    aligns = cache.aligns(source)
+                    if aligns or attention_layers[b] == source + 1:
                         values, weights = _weighted(own, cache, source)
-                        attention[b] = cache.over_states(_mean_of(weights, attention_heads[b]))
+                        if aligns:
+                            cache.alignment = _mean_of(weights, ())
+                        if attention_layers[b] == source + 1:
+                            attention[b] = cache.over_states(_mean_of(weights, attention_heads[b]))
                     else:
                         keys, values = cache.cross_keys[source], cache.cross_values[source]
                         values = _attended(own, keys, values)
