@@ -12,8 +12,10 @@ import torch
 
 from earvoice.cli.command import CommandError
 from earvoice.evaluation.checkpoint import COMMAND
-from earvoice.models.checkpoint import load_checkpoint
+from earvoice.models.checkpoint import load_checkpoint, read_directory
+from earvoice.models.lexicon import write_table
 from tests.models.papers_checkpoint import write_papers_checkpoint
+from tests.models.test_lexicon import TABLE, save_with_lexicon
 from tests.tiny_model import (
     SOURCE_TEXT,
     TARGET_TEXT,
@@ -21,6 +23,7 @@ from tests.tiny_model import (
     save_network,
     tiny_config,
     train_sentencepiece,
+    write_tiny_checkpoint,
 )
 
 pytestmark = pytest.mark.torch
@@ -65,6 +68,13 @@ def test_convert_keeps_the_model(checkpoint: Path, tmp_path: Path, precision: st
     if precision == "fp32":
         states = loaded.network.encoder.encode(features).states
         assert torch.equal(states, original.network.encoder.encode(features).states)
+
+
+def test_convert_keeps_the_lexicon(tmp_path: Path) -> None:
+    write_tiny_checkpoint(tmp_path / "without", translating=True)
+    save_with_lexicon(tmp_path / "given", tmp_path / "without", write_table(TABLE))
+    assert model("convert", tmp_path / "given", tmp_path / "made") == 0
+    assert read_directory(tmp_path / "made").lexicon == TABLE
 
 
 def test_convert_replaces_nothing(checkpoint: Path, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from earvoice.corpus.texts import Pair
 from earvoice.models.lexicon import Entry
 from earvoice.training.lexicon import MOST_TIMES, lexicon_of, translation_shares
 
+pytestmark = pytest.mark.torch
+
 TEXTS = [
     ("The shark eats.", "Der Hai frisst."),
     ("A shark sleeps.", "Ein Hai schläft."),
@@ -58,3 +60,7 @@ def test_shares_are_those_of_model_1() -> None:
     assert told["b"]["y"][0] > 0.7
     for found in told.values():
         assert sum(share for share, _ in found.values()) == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_language_of_which_nothing_can_be_counted_has_no_words() -> None:
+    assert lexicon_of(pairs([("...", "???"), ("word " * 50, "Wort")])) == {"de": {}}

@@ -44,6 +44,8 @@ def _entries(texts: Sequence[tuple[str, str]]) -> dict[str, Entry]:
     usual = _usual_case(text for _, text in texts)
     pairs = [(WORD.findall(english.lower()), _cased(text, usual)) for english, text in texts]
     pairs = [pair for pair in pairs if all(0 < len(words) <= MOST_WORDS for words in pair)]
+    if not pairs:
+        return {}
     times = Counter(word for words, _ in pairs for word in words)
     forth = translation_shares(pairs)
     back = translation_shares([(there, here) for here, there in pairs])

@@ -23,11 +23,17 @@ from earvoice.decoder.greedy import (
     forbid,
     is_too_unlikely_to_end,
     overflowed,
-    words_of,
+    source_words,
 )
 from earvoice.decoder.strategy import BeamPlan, Hypothesis, PredictedToken, Progress, Prompt
 from earvoice.models.decoding import likeliest
-from earvoice.models.lexicon import AT_THE_START, Mixture, Pending, mixtures_along
+from earvoice.models.lexicon import (
+    AT_THE_START,
+    FIRST_PIECE,
+    Mixture,
+    Pending,
+    mixtures_along,
+)
 from earvoice.models.vocabulary import EOS
 
 
@@ -40,7 +46,7 @@ class _Node:
         length: number of tokens up to and including it; forced tokens count, except the start.
         attention: [S] row of its step.
         parent: the previous token; None for the last forced token, which represents all of them.
-        pending: the word that it is a part of, if that may be the lexicon's.
+        pending: where it leaves the hypothesis in the lexicon.
     """
 
     token: int
@@ -120,7 +126,7 @@ class BeamRun:
 
     def _candidates(self, logits: torch.Tensor, rows: Sequence[torch.Tensor]) -> list[_Node]:
         mixtures: list[Mixture] = []
-        if (words := words_of(self.cache)) is not None:
+        if (words := source_words(self.cache)) is not None:
             mixtures = [
                 words.mixed(row, weights, node.pending)
                 for row, weights, node in zip(logits, self.cache.alignment, self._live, strict=True)
@@ -177,17 +183,13 @@ def begin_beam(
     if not bool(logits[last].logsumexp(-1).isfinite()):
         raise overflowed()
     prefix_rows = attention[last - prompt.reported_prefix_tokens : last].tolist()
-    total = _forced_total(logits[:last], forced[1:])
     pending = AT_THE_START
-    if (words := words_of(cache)) is not None:
-        begun, pending = words.last_word(forced)
-        rows = slice(begun - 1, last)
-        for mixture, token in zip(
-            mixtures_along(words, logits[rows], cache.alignment[rows], forced[begun:], pending),
-            forced[begun:],
-            strict=True,
-        ):
-            pending = mixture.after(token)
+    if (words := source_words(cache)) is not None and (text := forced[FIRST_PIECE:]):
+        rows = slice(FIRST_PIECE - 1, last)
+        mixtures = mixtures_along(words, logits[rows], cache.alignment[rows], text, pending)
+        logits[rows] = torch.stack([mixture.scores for mixture in mixtures])
+        pending = mixtures[-1].after(text[-1])
+    total = _forced_total(logits[:last], forced[1:])
     run = BeamRun(
         prompt,
         plan,

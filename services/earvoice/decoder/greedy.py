@@ -30,7 +30,7 @@ class GreedyRun:
     """One hypothesis: keys and values so far, and the token to read next.
 
     Attributes:
-        pending: the word that this token is a part of, if that may be the lexicon's.
+        pending: where this token leaves the hypothesis in the lexicon.
     """
 
     prompt: Prompt
@@ -47,7 +47,7 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
     """
     forced, draft = list(prompt.forced), prompt.draft
     last, told = len(forced) - 1, prompt.reported_prefix_tokens
-    words, begun, pending = words_of(cache), len(forced), AT_THE_START
+    words, begun, pending = source_words(cache), len(forced), AT_THE_START
     if words is not None:
         # The lexicon may know how the last word of the prefix goes on, or that it is complete.
         begun, pending = words.last_word(forced)
@@ -88,7 +88,7 @@ def begin_greedy(prefill: Prefill, cache: Any, prompt: Prompt) -> tuple[GreedyRu
     return run, Progress(tokens, prefix_attention=rows[:told])
 
 
-def words_of(cache: Any) -> SourceWords | None:
+def source_words(cache: Any) -> SourceWords | None:
     """Words of the text that is translated, where a lexicon has some of them."""
     if not isinstance(cache, DecoderCache) or cache.pivot is None:
         return None
@@ -112,7 +112,7 @@ def take_greedy(
 ) -> list[Progress]:
     mixtures: dict[int, Mixture] = {}
     for index, run in enumerate(runs):
-        if (words := words_of(run.cache)) is not None:
+        if (words := source_words(run.cache)) is not None:
             mixture = words.mixed(logits[index], run.cache.alignment[0], run.pending)
             logits[index], mixtures[index] = mixture.scores, mixture
     best = _best_of(logits, [run.prompt.forbid_end for run in runs])

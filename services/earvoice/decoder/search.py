@@ -166,7 +166,7 @@ class SearchStrategy(Strategy):
         self, states: StateBlock, tokens: Sequence[int]
     ) -> tuple[dict[Hashable, Any], Hashable]:
         """What has been computed from states, and the key for hypotheses with these tokens."""
-        key = self._decoder.stack_of(tokens), self._is_begun(tokens)
+        key = self._decoder.stack_of(tokens), tuple(tokens[1:2]), self._is_begun(tokens)
         return self._memories.setdefault(states, {}), key
 
     def _is_begun(self, tokens: Sequence[int]) -> bool:

@@ -121,7 +121,8 @@ def save_checkpoint(
         _checked_lexicon(lexicon, config)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / CONFIG_FILE).unlink(missing_ok=True)
+    for name in (CONFIG_FILE, LEXICON_FILE):
+        (directory / name).unlink(missing_ok=True)
     for name, data in contents.items():
         (directory / name).write_bytes(data)
     _write_description(directory, config, hashes)

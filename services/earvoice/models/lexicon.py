@@ -8,10 +8,8 @@ the probability with what the network would write (Arthur 2016), the more the ra
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -37,6 +35,7 @@ MOST_IN_ALL = 1.05
 """Shares add up to 1, but for their rounding."""
 MOST_SURE = 1 - 1e-6
 """How probably a word is the table's, at most."""
+LEAST_PROBABILITY = 1e-12
 LEAST_SHARE = 1e-3
 """A word that is less probably the table's is the network's."""
 
@@ -59,7 +58,7 @@ class Entry:
     """A word of the table.
 
     Attributes:
-        times: in how many sentences it stands.
+        times: how often it stands in the texts.
         translations: with their shares, which add up to 1.
     """
 
@@ -151,13 +150,18 @@ class Lexicon:
     ) -> None:
         self._table = {tokens[language]: entries for language, entries in table.items()}
         self._vocabulary = vocabulary
-        self.continues = tuple(
-            vocabulary.text(index)[:1].isalnum() and not vocabulary.starts_word(index)
-            for index in range(len(vocabulary))
-        )
+        every = range(len(vocabulary))
+        self.starts_word = tuple(map(vocabulary.starts_word, every))
+        self.continues = tuple(vocabulary.text(index)[:1].isalnum() for index in every)
         """Which pieces go on with a word that has been begun."""
-        self.continuing = torch.tensor(self.continues, dtype=torch.float32, device=device)
-        """The same, 1 for those that do, [V]."""
+        neither = tuple(
+            not (begins or goes_on)
+            for begins, goes_on in zip(self.starts_word, self.continues, strict=True)
+        )
+        self.kinds = torch.tensor(
+            [self.continues, self.starts_word, neither], dtype=torch.float32, device=device
+        )
+        """[3, V]: 1 for pieces that continue a word, begin one, or do neither, as marks; else 0."""
 
     def words_of(self, source: Sequence[int], tokens: Sequence[int]) -> SourceWords:
         """Look up every word of a source text, given as its pieces.
@@ -170,9 +174,10 @@ class Lexicon:
         for place, piece in enumerate(source):
             if self._vocabulary.is_silent(piece):
                 continue
-            if self._vocabulary.starts_word(piece) or not places:
-                places.append([])
-            places[-1].append(place)
+            if self.starts_word[piece] or not places:
+                places.append([place])
+            elif any(map(str.isalnum, self._vocabulary.text(piece))):
+                places[-1].append(place)  # not a mark: the network looks there for its own
         found = []
         for own in places:
             words = WORD.findall(self._vocabulary.decode(source[place] for place in own).lower())
@@ -237,22 +242,26 @@ class SourceWords:
         Returns:
             The place of its first piece, and where the hypothesis stands before that.
         """
+        lexicon = self.lexicon
         place = len(tokens) - 1
-        while place >= FIRST_PIECE and self.lexicon.continues[tokens[place]]:
+        while place > FIRST_PIECE and not lexicon.starts_word[tokens[place]]:
             place -= 1
         place = max(place, min(FIRST_PIECE, len(tokens)))
-        text, ends = tuple(tokens[:place]), {place}
-        ends.update(i for i in range(FIRST_PIECE, place) if not self.lexicon.continues[tokens[i]])
-        written = frozenset(
-            word
-            for word, (_, translations) in enumerate(self.found)
-            for pieces in chain.from_iterable((own.pieces, own.first) for own in translations)
-            if any(text[end - len(pieces) : end] == pieces for end in ends)
-        )
+        text = tuple(tokens[:place])
+        ends = [i for i in range(FIRST_PIECE, place) if not lexicon.continues[tokens[i]]]
+        ends.append(place)
+        written = set()
+        for word, (_, translations) in enumerate(self.found):
+            spelled = [pieces for own in translations for pieces in (own.pieces, own.first)]
+            found = (end for end in ends if any(text[:end][-len(p) :] == p for p in spelled))
+            if (end := next(found, None)) is not None:
+                # Each word that is written stands for one of the source's.
+                ends.remove(end)
+                written.add(word)
         is_first = True
         for token in text[FIRST_PIECE:]:
             is_first = self.lexicon.begins_a_sentence(token, before=is_first)
-        return place, Pending(written=written, is_first=is_first)
+        return place, Pending(written=frozenset(written), is_first=is_first)
 
     def mixed(self, logits: torch.Tensor, attention: torch.Tensor, pending: Pending) -> Mixture:
         """Mix the table into the logits, [V], of a step whose attention to the source is [P]."""
@@ -295,13 +304,13 @@ class Mixture:
             return
         share = min(pending.share, MOST_SURE)
         ended = share * sum(rest.weight for rest in pending.rests if not rest.pieces)
-        new_word = 1 - float(logits.softmax(-1) @ lexicon.continuing)
         taken = sum(rest.weight for rest in proposed)
+        _, begins, neither = (lexicon.kinds @ logits.softmax(-1)).tolist()
         # Once the table's word is complete, the network says what comes after it.
-        after_it = ended / max(new_word, LEAST_SHARE)
-        begins, goes_on = math.log((1 - taken) * (1 - share + after_it)), math.log(1 - share)
-        self.scores = logits.log_softmax(-1) + (lexicon.continuing * (goes_on - begins) + begins)
-        for rests, whole in ((pending.rests, share), (proposed, (1 - share) * new_word + ended)):
+        after_it = 1 - share + ended / max(begins + neither, LEAST_PROBABILITY)
+        factors = torch.tensor([1 - share, (1 - taken) * after_it, after_it], device=logits.device)
+        self.scores = logits.log_softmax(-1) + factors.log() @ lexicon.kinds
+        for rests, whole in ((pending.rests, share), (proposed, begins * after_it)):
             weighed = (rest._replace(weight=whole * rest.weight) for rest in rests if rest.pieces)
             self._lexical += [rest for rest in weighed if rest.weight > 0]
         added: dict[int, float] = {}
