@@ -69,7 +69,7 @@ from earvoice.training.teacher import hear, needs_hearing
 from earvoice.training.vocabulary import source_model, target_model, whisper_ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from earvoice.training.data import Heard
     from earvoice.training.schedule import Trainer
@@ -177,7 +177,7 @@ def run_hear(options: argparse.Namespace) -> None:
 def run_vocabulary(options: argparse.Namespace) -> None:
     folder = options.corpus / "vocabulary"
     folder.mkdir(exist_ok=True)
-    pairs = [pair for pair in read_pairs(options.data / "text", SEED) if pair.split == "train"]
+    pairs = train_pairs(options.data)
     clips = whole_clips(options.corpus)
     english = [pair.english for pair in pairs] + [clip.english or "" for clip in clips]
     others = [text for pair in pairs for text in pair.translations.values()]
@@ -232,7 +232,7 @@ def run_translations(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
     config = with_pivot(model_config(len(source), len(target)), target)
     decoder = first_translator(config, target, TRANSLATION_RECIPE.dropout)
-    pairs, taught = translated(options.data), unknown_pieces(target, whisper_ranks())
+    pairs, taught = translated(train_pairs(options.data)), unknown_pieces(target, whisper_ranks())
     counts = said_often(pair.english for pair in pairs)
     misheard = Misheard(counts, phonemes(counts))
     trainer = TranslationTrainer(
@@ -241,14 +241,17 @@ def run_translations(options: argparse.Namespace) -> None:
     train(trainer, options)
 
 
-def translated(data: Path) -> list[Pair]:
-    """The train texts that translations are learned from."""
+def train_pairs(data: Path) -> list[Pair]:
+    return [pair for pair in read_pairs(data / "text", SEED) if pair.split == "train"]
+
+
+def translated(pairs: Iterable[Pair]) -> list[Pair]:
+    """Those of the train texts that translations are learned from."""
     generator = random.Random(SEED)
     return [
         pair
-        for pair in read_pairs(data / "text", SEED)
-        if pair.split == "train"
-        and TEXT_WEIGHTS.get(pair.source, 1)
+        for pair in pairs
+        if TEXT_WEIGHTS.get(pair.source, 1)
         and (
             pair.source != "tatoeba"
             or len(pair.english.split()) >= SHORT_WORDS
@@ -312,10 +315,9 @@ def sounds_of(options: argparse.Namespace, *more: str) -> Sounds:
 
 def run_export(options: argparse.Namespace) -> None:
     source, target = vocabularies(options.corpus)
-    # Manuals say what nobody says, but in words that people use.
-    counted = [pair for pair in read_pairs(options.data / "text", SEED) if pair.split == "train"]
-    pairs = translated(options.data)
-    export(options.run, source, target, pairs, counted, options.to, options.also)
+    # Manuals say what nobody says, but in words that people use: they are counted.
+    pairs = train_pairs(options.data)
+    export(options.run, source, target, translated(pairs), pairs, options.to, options.also)
 
 
 def run_scores(options: argparse.Namespace) -> None:
