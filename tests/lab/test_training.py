@@ -23,6 +23,7 @@ from earvoice.models.checkpoint import read_directory
 from earvoice.models.config import ModelConfig, TargetLanguage
 from earvoice.models.ctc import spelled
 from earvoice.models.errors import CheckpointError
+from earvoice.models.lexicon import read_table
 from earvoice.models.transformer import TransformerDecoder
 from earvoice.models.vocabulary import EOS, Vocabulary
 from earvoice.models.whisper import CtcBranchConfig
@@ -617,7 +618,8 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     texts = 3 * [Pair("made up", "Cats.", "train", {"de": "Katzen."})]
     export(run, shipped.source_vocabulary, shipped.target_vocabulary, [], texts, made)
     exported = read_directory(made)
-    assert exported.lexicon["de"].keys() == {"cats"}
+    assert exported.lexicon is not None
+    assert read_table(exported.lexicon)["de"].keys() == {"cats"}
     assert exported.tensors.keys() == shipped.tensors.keys()
     for name in exported.tensors.keys() - {"decoder.shortlist"}:
         assert torch.equal(exported.tensors[name], shipped.tensors[name]), name

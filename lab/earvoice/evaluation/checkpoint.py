@@ -22,7 +22,6 @@ from earvoice.models.assembly import (
 )
 from earvoice.models.checkpoint import read_parts, save_checkpoint
 from earvoice.models.errors import ModelError
-from earvoice.models.lexicon import write_table
 from earvoice.models.translation import parameter_count, tied_parameter_count
 from earvoice.models.wrapped.directory import (
     is_wrapped,
@@ -186,7 +185,7 @@ def _convert(options: argparse.Namespace) -> None:
         normalisation=parts.normalisation,
         source_model=parts.source_vocabulary.model,
         target_model=parts.target_vocabulary.model,
-        lexicon=write_table(parts.lexicon) if parts.lexicon else None,
+        lexicon=parts.lexicon,
         storage_dtype=_DTYPES[options.precision],
     )
     _tell(f"{source} -> {target}")

@@ -8,7 +8,6 @@ import torch
 from earvoice.models.config import ModelConfig
 from earvoice.models.errors import CheckpointError
 from earvoice.models.frontend import FeatureNormalisation
-from earvoice.models.lexicon import Table
 from earvoice.models.precision import PrecisionTrial
 from earvoice.models.translation import SpeechTranslationModel, network_without_storage
 from earvoice.models.vocabulary import Vocabulary
@@ -60,7 +59,8 @@ class CheckpointParts:
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
     hash: str
-    lexicon: Table = dataclasses.field(default_factory=dict)
+    lexicon: bytes | None = None
+    """A table as `write_table` writes it."""
     precision_trials: tuple[PrecisionTrial, ...] = ()
     has_layers_in_8_bits: bool = False
     """Whether weights of layers were stored in 8 bits, not only embeddings."""

@@ -118,7 +118,7 @@ def save_checkpoint(
     }
     if lexicon is not None:
         contents[LEXICON_FILE] = lexicon
-        _checked_lexicon(lexicon, config)
+        _table_of(lexicon, config)
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()}
     directory.mkdir(parents=True, exist_ok=True)
     for name in (CONFIG_FILE, LEXICON_FILE):
@@ -147,9 +147,9 @@ def read_directory(directory: Path) -> CheckpointParts:
         message = f"checkpoint {directory.name}: {WEIGHTS_FILE} is not usable ({error})"
         raise CheckpointError(message) from error
     target = Vocabulary(_read_verified(directory, TARGET_FILE, hashes), language_tags(config))
-    lexicon: Table = {}
+    lexicon = None
     if LEXICON_FILE in hashes:
-        lexicon = _checked_lexicon(_read_verified(directory, LEXICON_FILE, hashes), config)
+        lexicon = _read_verified(directory, LEXICON_FILE, hashes)
     return CheckpointParts(
         config=config,
         tensors=tensors,
@@ -163,8 +163,8 @@ def read_directory(directory: Path) -> CheckpointParts:
     )
 
 
-def _checked_lexicon(content: bytes, config: ModelConfig) -> Table:
-    table = read_table(content)
+def _table_of(lexicon: bytes, config: ModelConfig) -> Table:
+    table = read_table(lexicon)
     languages = [language.code for language in config.target_languages if language.tag]
     other = sorted(table.keys() - languages)
     if other or not config.decoder.pivot_layers:
@@ -385,15 +385,16 @@ def load_checkpoint(
         hash=parts.hash,
         dtype=dtype,
     )
-    if parts.lexicon and without != "decoder":
-        vocabulary = parts.target_vocabulary
+    if parts.lexicon is not None and without != "decoder":
+        # Tens of thousands of lines: read only where translations are written.
+        table, vocabulary = _table_of(parts.lexicon, parts.config), parts.target_vocabulary
         tokens = {
             language.code: vocabulary.id_of(language.tag)
             for language in parts.config.target_languages
-            if language.code in parts.lexicon
+            if language.code in table
         }
         decoder = checkpoint.network.transformer_decoder
-        decoder.lexicon = Lexicon(parts.lexicon, vocabulary, tokens, device)
+        decoder.lexicon = Lexicon(table, vocabulary, tokens, device)
     # Packed weights replace those that were read, so nothing else may keep these alive.
     del parts
     if without is not None:
