@@ -124,6 +124,7 @@ class Endpointer:
 
     Args:
         pause_ms: a pause this long ends an utterance; None where pauses end none.
+        in_sentence_ms: a pause that ends one within a sentence; None for the same.
         limit_ms: longest utterance; None for any.
         ends_loops: whether a loop ends one.
     """
@@ -134,11 +135,13 @@ class Endpointer:
         pause_ms: int | None,
         limit_ms: int | None = None,
         *,
+        in_sentence_ms: int | None = None,
         ends_loops: bool = True,
     ) -> None:
         self._ends_at_pauses = pause_ms is not None
         self._ends_loops = ends_loops
         self._pause_samples = (pause_ms or 0) * sample_rate_hertz // 1000
+        self._in_sentence_samples = (in_sentence_ms or pause_ms or 0) * sample_rate_hertz // 1000
         self._leading_silence_samples = LEADING_SILENCE_MS * sample_rate_hertz // 1000
         self._kept_silence_samples = KEPT_SILENCE_MS * sample_rate_hertz // 1000
         self._limit_samples = None if limit_ms is None else limit_ms * sample_rate_hertz // 1000
@@ -147,10 +150,13 @@ class Endpointer:
     def of(cls, options: StreamOptions) -> Endpointer:
         rate_hertz = options.audio_format.sample_rate_hz
         if options.endpointing is not None:
-            limit_ms = options.endpointing.max_utterance_ms
-            # In a text source the end of a sentence is marked, and takes no time.
-            reads = options.audio_format.encoding == "words"
-            return cls(rate_hertz, 0 if reads else options.endpointing.pause_ms, limit_ms)
+            asked = options.endpointing
+            if options.audio_format.encoding == "words":
+                # In a text source the end of a sentence is marked, and takes no time.
+                return cls(rate_hertz, 0, asked.max_utterance_ms)
+            in_sentence_ms = asked.pause_in_sentence_ms
+            limit_ms = asked.max_utterance_ms
+            return cls(rate_hertz, asked.pause_ms, limit_ms, in_sentence_ms=in_sentence_ms)
         # Without endpointing the client has cut the audio: what is too long to hear is cut again.
         longest_ms = options.longest_utterance_ms
         if options.history_selection is None:
@@ -177,11 +183,21 @@ class Endpointer:
         return None
 
     def find_pause(
-        self, evidence: Evidence, start_sample: int, end_sample: int, spoken_for_sample: int
+        self,
+        evidence: Evidence,
+        start_sample: int,
+        end_sample: int,
+        spoken_for_sample: int,
+        judged_sample: int = 0,
+        *,
+        in_sentence: bool = False,
     ) -> Endpoint | None:
         """Return the end if the audio has paused long enough, even if speech has resumed since.
 
         None where pauses end no utterance.
+
+        A speaker who pauses within a sentence goes on with it, and its parts are understood and
+        translated better together.
 
         A pause counts from the later of the last speech and the last CTC label in it, so that
         speech which only one of the two detects is not cut off. Labels can delay it by one pause
@@ -190,6 +206,8 @@ class Endpointer:
         Args:
             spoken_for_sample: committed words attend to audio up to here; the utterance does not
                 end before it.
+            judged_sample: end of the segment before. Pauses that were over then did not end it.
+            in_sentence: whether the text of that segment ends within a sentence.
         """
         if not self._ends_at_pauses:
             return None
@@ -200,10 +218,15 @@ class Endpointer:
             quiet_end = end_sample - self._kept_silence_samples
             return Endpoint(max(quiet_end, spoken_for_sample), "pause")
         for start, end in _pauses(evidence, end_sample):
+            if end <= judged_sample:
+                continue
+            # Of a pause that begins later, that text does not say whether it is in a sentence.
+            waits = in_sentence and start < judged_sample
+            needed_samples = self._in_sentence_samples if waits else self._pause_samples
             quiet_from = self._quiet_from(evidence, start_sample, start, end)
             # The next utterance begins with half a pause of silence, not with all of it.
             place = max(end - self._pause_samples // 2, spoken_for_sample)
-            if end - quiet_from >= self._pause_samples and place <= end:
+            if end - quiet_from >= needed_samples and place <= end:
                 return Endpoint(place, "pause")
         return None
 

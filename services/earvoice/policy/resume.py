@@ -245,6 +245,7 @@ def _write_utterance(
     message.spoken_for_sample = utterance.spoken_for_sample
     message.is_closed = utterance.is_closed
     message.is_understood = utterance.is_understood
+    message.is_in_sentence = utterance.is_in_sentence
     held = utterance.held
     if held is not None:
         message.held.text = held.utf8
@@ -298,6 +299,7 @@ def _read_utterance(message: resume_pb.ResumeUtterance, origin_ms: float) -> Utt
         else None,
         _read_memory(message, [*message.prefix, *message.draft]),
         message.is_understood,
+        message.is_in_sentence,
     )
 
 

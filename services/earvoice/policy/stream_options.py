@@ -21,6 +21,8 @@ class Endpointing:
 
     pause_ms: int = 600
     max_utterance_ms: int = 20_000
+    pause_in_sentence_ms: int = 1200
+    """A pause that ends an utterance whose text ends within a sentence."""
 
 
 @dataclass(frozen=True)

@@ -193,6 +193,7 @@ async def translate(
     utterance.is_closed = decision.ends_utterance and count == len(known.tokens)
     now = timeline.commit(now_s())
     flush = options.commit_unit != "token" or final or utterance.is_closed
+    utterance.note_end(known)
     words = utterance.commit(
         hypothesis,
         count,

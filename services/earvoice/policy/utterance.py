@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
+from earvoice.policy.history import SENTENCE_ENDS
 from earvoice.policy.stream_options import Confidence
 from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 
@@ -42,6 +43,7 @@ class UtteranceState:
         memory: what its policy remembers.
         is_understood: whether its words are released. They are held back until their mean
             confidence suffices; from then on none is.
+        is_in_sentence: whether its text ends within a sentence, as far as it has been heard.
     """
 
     index: int = 0
@@ -58,6 +60,7 @@ class UtteranceState:
     held: Word | None = None
     memory: Snapshot = field(default_factory=dict)
     is_understood: bool = False
+    is_in_sentence: bool = False
 
 
 class Utterance(UtteranceState):
@@ -173,6 +176,14 @@ class Utterance(UtteranceState):
             )
             for word in words
         ]
+
+    def note_end(self, hypothesis: Hypothesis) -> None:
+        """Note whether a hypothesis, or the text that it translates, ends within a sentence."""
+        texts = [token.text for token in hypothesis.source or hypothesis.tokens if token.text]
+        if not texts and not hypothesis.source:
+            texts = [token.text for token in self.kept[-1:]]
+        if texts:
+            self.is_in_sentence = not texts[-1].endswith(SENTENCE_ENDS)
 
     def _understands(
         self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool

@@ -62,7 +62,12 @@ OPTIONS = st.builds(
     merges_segments=st.booleans(),
     commit_unit=st.sampled_from(get_args(CommitUnit)),
     endpointing=st.none()
-    | st.builds(Endpointing, st.integers(200, 5000), st.integers(20_000, 30_000)),
+    | st.builds(
+        Endpointing,
+        st.integers(200, 5000),
+        st.integers(20_000, 30_000),
+        st.integers(5000, 10_000),
+    ),
     sends_interim_results=st.booleans(),
     sends_source_transcript=st.booleans(),
     sends_stage_timings=st.booleans(),
@@ -123,6 +128,21 @@ def test_an_utterance_is_at_least_as_long_as_its_first_segment():
         stream_options(config(**waiting, initial_wait=milliseconds(4001)), MODEL)
     endpointing.disabled = True
     assert stream_options(config(**waiting, initial_wait=milliseconds(4001)), MODEL)
+
+
+def test_a_pause_in_a_sentence_is_the_longer_one():
+    """Twice as long, unless another is asked for; never shorter."""
+
+    def of(**changes: int) -> Endpointing | None:
+        durations = {name: milliseconds(count) for name, count in changes.items()}
+        asked = config(endpointing=pb.Endpointing(**durations))
+        return stream_options(asked, MODEL).endpointing
+
+    assert of() == Endpointing()
+    assert of(pause=300) == Endpointing(300, pause_in_sentence_ms=600)
+    assert of(pause_in_sentence=600) == Endpointing(pause_in_sentence_ms=600)
+    with pytest.raises(InvalidFieldError, match=r"pause_in_sentence = '599 ms'.*600 ms"):
+        of(pause_in_sentence=599)
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,28 @@ def test_a_pause_that_is_over_ends_the_utterance_too():
     assert ENDPOINTER.find_pause(heard, 0, 4 * SECOND, 0) == Endpoint(2 * SECOND + 2400, "pause")
 
 
+def test_a_pause_that_did_not_end_the_utterance_does_not_do_so_later():
+    """It was within a sentence, which has ended since."""
+    pauses = [(SECOND, SECOND + 4800)]
+    heard = evidence(VoiceActivity(True, 4 * SECOND, pauses))
+    patient = Endpointer(SECOND, pause_ms=600, in_sentence_ms=1200)
+    judged = SECOND + 4799
+    assert patient.find_pause(heard, 0, 2 * SECOND, 0, judged, in_sentence=True) is None
+    assert patient.find_pause(heard, 0, 4 * SECOND, 0, 2 * SECOND) is None
+    assert patient.find_pause(heard, 0, 2 * SECOND, 0, judged) == Endpoint(SECOND + 2400, "pause")
+
+
+def test_a_pause_within_a_sentence_ends_it_when_it_is_long():
+    """The next utterance begins with as little silence as after any pause."""
+    heard = evidence(VoiceActivity(True, 2 * SECOND))
+    patient = Endpointer(SECOND, pause_ms=600, in_sentence_ms=1200)
+    judged, end = 2 * SECOND + 4800, 2 * SECOND + 9600
+    assert patient.find_pause(heard, 0, end - 1, 0, judged, in_sentence=True) is None
+    assert patient.find_pause(heard, 0, end, 0, judged, in_sentence=True) == Endpoint(
+        end - 2400, "pause"
+    )
+
+
 def test_a_pause_before_committed_words_does_not_end_the_utterance():
     """Audio that committed words attend to would be translated twice; inside the pause is fine."""
     pauses = [(2 * SECOND, 2 * SECOND + 4800)]

@@ -29,7 +29,7 @@ def options_with(parameters: DecisionPolicy, **changes) -> StreamOptions:
 
 
 def unstable_word(seed: int):
-    """Words that change with the audio heard, as a real model's do."""
+    """Words that change with the audio heard, as a real model's do; some end a sentence."""
 
     def word(number: int, states: int):
         changing = number >= states // 4 - 1
@@ -37,7 +37,8 @@ def unstable_word(seed: int):
         place = min(number * 4 + seed % 4, states - 1)
         row = tuple(float(i == place) for i in range(states))
         starts = (number + seed) % 3 > 0
-        return [make_token(token_id, starts=starts, attention=row)]
+        text = f"w{token_id}." if token_id % 3 == 0 else f"w{token_id}"
+        return [make_token(token_id, text, starts=starts, attention=row)]
 
     return word
 

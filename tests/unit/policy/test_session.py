@@ -20,7 +20,7 @@ from earvoice.policy.event import (
 from earvoice.policy.evidence import VoiceActivity
 from earvoice.policy.stream_options import CommitUnit
 from earvoice.runtime.errors import InternalError
-from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
+from tests.fakes import RATE_HERTZ, STATE_SAMPLES, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.running import items_of, run_session, seconds, with_options
 
 
@@ -101,7 +101,7 @@ def test_a_pause_ends_the_utterance_and_everything_starts_anew():
     encoder = ScriptedEncoder(
         voice=lambda start, end: VoiceActivity(start < speech_end, min(end, speech_end))
     )
-    decoder = ScriptedDecoder()
+    decoder = ScriptedDecoder(source=lambda _: [make_token(1, "Yes.")])
     events = run_session([seconds(3.2)], encoder=encoder, decoder=decoder)
     first, second = of_kind(events, UtteranceEnded)
     assert (first.cause, first.end_sample) == ("pause", decided_at - 2400)
@@ -109,6 +109,38 @@ def test_a_pause_ends_the_utterance_and_everything_starts_anew():
     assert ("finish", first.end_sample) in encoder.calls
     assert ("reset", 1, first.end_sample) in encoder.calls
     assert {item.utterance for item in items_of(events)} == {0}
+
+
+@pytest.mark.parametrize(
+    ("segment_ms", "text", "causes"),
+    [
+        (800, "Yes.", ["pause", "end of audio"]),
+        (800, "Ask not", ["end of audio"]),
+        (1300, "Ask not", ["pause", "end of audio"]),
+    ],
+)
+def test_a_pause_within_a_sentence_must_be_longer(segment_ms, text, causes):
+    """After 1.31 s speech pauses: long enough after "Yes.", not after "Ask not".
+
+    That nothing is written of what follows changes nothing. With the longer segments the last text
+    known is that of 1.3 s, which does not say what the pause is in.
+    """
+    pause = int(1.31 * RATE_HERTZ), int(2.55 * RATE_HERTZ)
+
+    def voice(start: int, end: int) -> VoiceActivity:
+        is_over = end > pause[1]
+        pauses = [pause] if start < pause[0] and is_over else []
+        return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
+
+    def source(states: int) -> list[Token]:
+        heard = states * STATE_SAMPLES
+        written = "Ask" if heard < pause[0] else text if heard < 2 * RATE_HERTZ else ""
+        return [Token(1, written.encode(), True, (), 0.0)]
+
+    options = with_options(segment_ms=segment_ms)
+    encoder, decoder = ScriptedEncoder(voice=voice), ScriptedDecoder(source=source)
+    events = run_session([seconds(3.5)], options, encoder, decoder)
+    assert [event.cause for event in of_kind(events, UtteranceEnded)] == causes
 
 
 def test_long_speech_is_cut_before_20_s():

@@ -137,6 +137,7 @@ def effective_config(options: StreamOptions, model: Model) -> Config:
             public_pb.Endpointing(
                 pause=milliseconds(options.endpointing.pause_ms),
                 max_utterance=milliseconds(options.endpointing.max_utterance_ms),
+                pause_in_sentence=milliseconds(options.endpointing.pause_in_sentence_ms),
             )
         )
     if options.target_lag_ms is not None:
@@ -237,7 +238,11 @@ def _endpointing(config: Config) -> Endpointing | None:
         pause_ms = duration_ms("endpointing.pause", message.pause, 200, 5000)
     if message.HasField("max_utterance"):
         max_ms = duration_ms("endpointing.max_utterance", message.max_utterance, 5000, 30_000)
-    return Endpointing(pause_ms, max_ms)
+    longer_ms = 2 * pause_ms
+    if message.HasField("pause_in_sentence"):
+        field = "endpointing.pause_in_sentence"
+        longer_ms = duration_ms(field, message.pause_in_sentence, pause_ms, 10_000)
+    return Endpointing(pause_ms, max_ms, longer_ms)
 
 
 def _target_lag_ms(config: Config) -> int | None:
