@@ -42,11 +42,14 @@ class Endpointing:
     Attributes:
         pause_ms: a pause this long ends an utterance, 200 to 5000.
         max_utterance_ms: speech without a pause is cut before this, 5000 to 30000.
+        pause_in_sentence_ms: where the text ends within a sentence, a pause must be this long
+            instead, `pause_ms` to 10000.
     """
 
     disabled: bool = False
     pause_ms: int | None = None
     max_utterance_ms: int | None = None
+    pause_in_sentence_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +182,7 @@ def read_config(config: api.StreamingConfig, *, is_effective: bool = False) -> T
             config.endpointing.disabled,
             _milliseconds(config.endpointing, "pause"),
             _milliseconds(config.endpointing, "max_utterance"),
+            _milliseconds(config.endpointing, "pause_in_sentence"),
         ),
         interim=config.enable_interim_results,
         transcript=config.enable_source_transcript,
@@ -236,6 +240,7 @@ def _write_endpointing(endpointing: Endpointing) -> api.Endpointing | None:
         disabled=endpointing.disabled,
         pause=_duration(endpointing.pause_ms),
         max_utterance=_duration(endpointing.max_utterance_ms),
+        pause_in_sentence=_duration(endpointing.pause_in_sentence_ms),
     )
 
 

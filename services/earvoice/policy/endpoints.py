@@ -206,7 +206,8 @@ class Endpointer:
         Args:
             spoken_for_sample: committed words attend to audio up to here; the utterance does not
                 end before it.
-            judged_sample: end of the segment before. Pauses that were over then did not end it.
+            judged_sample: end of the segment before. Pauses that were over then are not judged
+                again, if they may have been within a sentence.
             in_sentence: whether the text of that segment ends within a sentence.
         """
         if not self._ends_at_pauses:
@@ -218,7 +219,7 @@ class Endpointer:
             quiet_end = end_sample - self._kept_silence_samples
             return Endpoint(max(quiet_end, spoken_for_sample), "pause")
         for start, end in _pauses(evidence, end_sample):
-            if end <= judged_sample:
+            if end <= judged_sample and self._in_sentence_samples > self._pause_samples:
                 continue
             # Of a pause that begins later, that text does not say whether it is in a sentence.
             waits = in_sentence and start < judged_sample

@@ -206,6 +206,8 @@ class TranslationSession:
             self._decided_sample,
             final=endpoint is not None,
         )
+        if reading is None:
+            utterance.is_in_sentence = False  # how its text goes on is not known
         end = None if endpoint is None else self._ended(utterance, encoded, endpoint)
         # All that the next segment depends on is known now, before the words leave.
         timeline.words = words
@@ -260,7 +262,9 @@ class TranslationSession:
             heard = encoded.evidence, start_sample, segment.end_sample, spoken_for_sample
             judged_sample = self._grid.boundary(utterance.segment_index)
             endpoint = self._endpointer.find_pause(
-                *heard, judged_sample, in_sentence=utterance.is_in_sentence
+                *heard,
+                judged_sample,
+                in_sentence=utterance.is_in_sentence and not utterance.is_closed,
             )
             limit_sample = self._endpointer.limit_sample(start_sample)
             next_end_sample = self._grid.boundary(segment.index + 1)

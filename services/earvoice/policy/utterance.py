@@ -9,7 +9,6 @@ from difflib import SequenceMatcher
 
 from earvoice.policies.base import DecisionPolicy, Hypothesis, Snapshot, Token
 from earvoice.policy.evidence import Evidence
-from earvoice.policy.history import SENTENCE_ENDS
 from earvoice.policy.stream_options import Confidence
 from earvoice.policy.words import CommitTime, Word, join_pieces, written_text
 
@@ -23,6 +22,10 @@ FEW_LETTERS = 8
 """Up to this many are not compared, only counted: see `agreement`."""
 LEAST_LETTERS, MOST_LETTERS = 4, 200
 """Fewest that can be compared before a number; most that are compared, however long the text."""
+SENTENCE_ENDS = tuple(".!?…。！？।؟۔")  # noqa: RUF001 - of other scripts
+"""After these a sentence is over; a colon or a semicolon stands within it."""
+CLOSING = "\"'”’»)] "  # noqa: RUF001 - closing quotes
+"""What may follow the end of a sentence."""
 _FIGURES = re.compile(r"\S*\d")
 
 
@@ -179,11 +182,10 @@ class Utterance(UtteranceState):
 
     def note_end(self, hypothesis: Hypothesis) -> None:
         """Note whether a hypothesis, or the text that it translates, ends within a sentence."""
-        texts = [token.text for token in hypothesis.source or hypothesis.tokens if token.text]
-        if not texts and not hypothesis.source:
-            texts = [token.text for token in self.kept[-1:]]
-        if texts:
-            self.is_in_sentence = not texts[-1].endswith(SENTENCE_ENDS)
+        written = b"".join(token.text for token in hypothesis.source or hypothesis.tokens)
+        text = written.decode(errors="replace").rstrip(CLOSING)
+        if text:
+            self.is_in_sentence = not text.endswith(SENTENCE_ENDS)
 
     def _understands(
         self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool

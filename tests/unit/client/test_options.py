@@ -41,9 +41,7 @@ OPTIONS = st.builds(
     initial_wait_ms=MILLISECONDS,
     catch_up=st.none() | st.sampled_from(get_args(CatchUp)),
     commit_unit=st.none() | st.sampled_from(get_args(CommitUnit)),
-    endpointing=st.builds(
-        Endpointing, disabled=st.booleans(), pause_ms=MILLISECONDS, max_utterance_ms=MILLISECONDS
-    ),
+    endpointing=st.builds(Endpointing, st.booleans(), MILLISECONDS, MILLISECONDS, MILLISECONDS),
     interim=st.booleans(),
     transcript=st.booleans(),
     stage_timings=st.booleans(),

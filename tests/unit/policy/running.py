@@ -18,6 +18,7 @@ from earvoice.policy.event import (
     UtteranceEnded,
     WordsReleased,
 )
+from earvoice.policy.evidence import VoiceActivity
 from earvoice.policy.resume import TOKEN_LIMIT_BYTES, ResumeTokens, TokenOwner
 from earvoice.policy.session import SegmentObserver, TranslationSession
 from earvoice.policy.stream_options import StreamOptions
@@ -101,6 +102,25 @@ def seconds(count: float) -> bytes:
 
 def items_of(events: Sequence[Event]) -> list[Word]:
     return [item for event in events if isinstance(event, WordsReleased) for item in event.items]
+
+
+MAX_SAMPLES = 120_000
+PAUSES = [
+    (start, start + RATE_HERTZ) for start in range(RATE_HERTZ * 2, MAX_SAMPLES, RATE_HERTZ * 3)
+]
+
+
+def voice_with_pauses(start: int, end: int) -> VoiceActivity:
+    """Speech with a pause of a second after every two."""
+    spoken = [
+        (max(a, start), min(b, end))
+        for a, b in itertools.pairwise([0, *(x for pause in PAUSES for x in pause), MAX_SAMPLES])
+        if (a, b) not in PAUSES and a < end and b > start
+    ]
+    if not spoken:
+        return VoiceActivity(False)
+    inside = [(a, b) for a, b in PAUSES if spoken[0][0] < a and b < spoken[-1][1]]
+    return VoiceActivity(True, spoken[-1][1], inside)
 
 
 def with_options(**changes) -> StreamOptions:

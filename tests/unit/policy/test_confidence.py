@@ -23,13 +23,17 @@ from earvoice.policy.words import CommitTime, StageTimings, Word, join_pieces
 from earvoice.runtime.errors import InvalidFieldError
 from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
-from tests.unit.policy.running import MODEL, items_of, run_session, seconds, with_options
-from tests.unit.policy.test_laws import options_with, unstable_word
-from tests.unit.policy.test_resume_laws import (
+from tests.unit.policy.running import (
     MAX_SAMPLES,
-    check_every_interruption,
+    MODEL,
+    items_of,
+    run_session,
+    seconds,
     voice_with_pauses,
+    with_options,
 )
+from tests.unit.policy.test_laws import options_with, unstable_word
+from tests.unit.policy.test_resume_laws import check_every_interruption
 
 NOW = CommitTime(0.0, 0.0, StageTimings(*[0.0] * 11))
 PAUSES = Endpointing(600, 5000)

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from earvoice.policies import DecisionPolicy
 from earvoice.policy.guards import LOOP_REPETITION_COUNT
 from earvoice.policy.stream_options import CommitUnit, StreamOptions
-from tests.fakes import ScriptedDecoder, make_token
+from tests.fakes import ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
-from tests.unit.policy.running import items_of, run_session, with_options
+from tests.unit.policy.running import (
+    MAX_SAMPLES,
+    items_of,
+    run_session,
+    voice_with_pauses,
+    with_options,
+)
 
 
 def options_with(parameters: DecisionPolicy, **changes) -> StreamOptions:
@@ -69,15 +75,19 @@ def test_the_text_does_not_depend_on_how_audio_is_cut(parameters, seed, samples,
 
 
 @each_policy
-@given(seed=st.integers(0, 100), samples=st.integers(0, 60_000), steps=st.integers(2, 9))
+@given(seed=st.integers(0, 100), samples=st.integers(0, MAX_SAMPLES), steps=st.integers(2, 9))
 def test_the_text_does_not_depend_on_what_comes_behind_a_decision(parameters, seed, samples, steps):
     """Neither tokens that a verified draft brings at once, nor a hypothesis asked for whole."""
 
     def items(steps_per_answer, **changes):
         decoder = ScriptedDecoder(word=unstable_word(seed), steps_per_answer=steps_per_answer)
+        encoder = ScriptedEncoder(voice=voice_with_pauses)
         options = options_with(parameters, **changes)
-        events = run_session([bytes(samples * 2)] if samples else [], options, decoder=decoder)
-        return [(item.text, item.starts_word, item.delay_samples) for item in items_of(events)]
+        events = run_session([bytes(samples * 2)] if samples else [], options, encoder, decoder)
+        return [
+            (item.text, item.starts_word, item.utterance, item.delay_samples)
+            for item in items_of(events)
+        ]
 
     assert items(1) == items(steps) == items(1, sends_hypotheses=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import get_args
 
@@ -13,11 +12,11 @@ from hypothesis import strategies as st
 from earvoice.policies import Edatt, HoldN, LocalAgreement, WaitK
 from earvoice.policies.base import Token
 from earvoice.policy.event import SegmentWorked, UtteranceEnded
-from earvoice.policy.evidence import VoiceActivity
 from earvoice.policy.stream_options import CommitUnit, Confidence, Endpointing, StreamOptions
-from tests.fakes import RATE_HERTZ, ScriptedDecoder, ScriptedEncoder, make_token
+from tests.fakes import ScriptedDecoder, ScriptedEncoder, make_token
 from tests.unit.policy.every_policy import each_policy
 from tests.unit.policy.running import (
+    MAX_SAMPLES,
     MODEL,
     essence,
     interruptions,
@@ -25,28 +24,11 @@ from tests.unit.policy.running import (
     run_session,
     sent_again,
     through_token,
+    voice_with_pauses,
     with_options,
 )
 from tests.unit.policy.test_history import TalkDecoder
 from tests.unit.policy.test_laws import options_with, unstable_word
-
-MAX_SAMPLES = 120_000
-PAUSES = [
-    (start, start + RATE_HERTZ) for start in range(RATE_HERTZ * 2, MAX_SAMPLES, RATE_HERTZ * 3)
-]
-
-
-def voice_with_pauses(start: int, end: int) -> VoiceActivity:
-    """Speech with a pause of a second after every two."""
-    spoken = [
-        (max(a, start), min(b, end))
-        for a, b in itertools.pairwise([0, *(x for pause in PAUSES for x in pause), MAX_SAMPLES])
-        if (a, b) not in PAUSES and a < end and b > start
-    ]
-    if not spoken:
-        return VoiceActivity(False)
-    inside = [(a, b) for a, b in PAUSES if spoken[0][0] < a and b < spoken[-1][1]]
-    return VoiceActivity(True, spoken[-1][1], inside)
 
 
 def check_every_interruption(

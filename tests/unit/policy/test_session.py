@@ -143,6 +143,50 @@ def test_a_pause_within_a_sentence_must_be_longer(segment_ms, text, causes):
     assert [event.cause for event in of_kind(events, UtteranceEnded)] == causes
 
 
+@pytest.mark.parametrize(
+    ("mark", "causes"),
+    [
+        (".", ["pause", "end of audio"]),
+        ('?"', ["pause", "end of audio"]),
+        ("", ["end of audio"]),
+        (":", ["end of audio"]),
+        ('"', ["end of audio"]),
+    ],
+)
+def test_captions_tell_by_their_own_text_what_a_pause_is_in(mark, causes):
+    """As far as the policy has read it."""
+    pause = int(1.31 * RATE_HERTZ), int(2.55 * RATE_HERTZ)
+
+    def voice(start: int, end: int) -> VoiceActivity:
+        is_over = end > pause[1]
+        pauses = [pause] if start < pause[0] and is_over else []
+        return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
+
+    def word(number: int, states: int) -> list[Token]:
+        row = [float(i == min(4 * number + 2, states - 1)) for i in range(states)]
+        return [make_token(10 + number, f"w{number}{mark}", attention=row)]
+
+    decoder = ScriptedDecoder(word=word)
+    events = run_session([seconds(3.5)], encoder=ScriptedEncoder(voice=voice), decoder=decoder)
+    assert [event.cause for event in of_kind(events, UtteranceEnded)] == causes
+
+
+def test_a_closed_utterance_ends_at_the_next_pause():
+    """Nothing more is written of it, so what follows must not belong to it."""
+    pause = int(1.31 * RATE_HERTZ), int(2.4 * RATE_HERTZ)
+
+    def voice(start: int, end: int) -> VoiceActivity:
+        is_over = end > pause[1]
+        pauses = [pause] if start < pause[0] and is_over else []
+        return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
+
+    policy = WaitK(k=1, end_while_reading="commit")
+    decoder = ScriptedDecoder(word=lambda number, _: [make_token(10)] if not number else [])
+    encoder = ScriptedEncoder(voice=voice)
+    events = run_session([seconds(3.5)], with_options(policy=policy), encoder, decoder)
+    assert [event.cause for event in of_kind(events, UtteranceEnded)] == ["pause", "end of audio"]
+
+
 def test_long_speech_is_cut_before_20_s():
     """Without a pause no utterance grows past the limit, and no audio is skipped."""
     events = run_session([seconds(50)])

@@ -238,7 +238,7 @@ def _endpointing(config: Config) -> Endpointing | None:
         pause_ms = duration_ms("endpointing.pause", message.pause, 200, 5000)
     if message.HasField("max_utterance"):
         max_ms = duration_ms("endpointing.max_utterance", message.max_utterance, 5000, 30_000)
-    longer_ms = 2 * pause_ms
+    longer_ms = min(2 * pause_ms, max_ms)
     if message.HasField("pause_in_sentence"):
         field = "endpointing.pause_in_sentence"
         longer_ms = duration_ms(field, message.pause_in_sentence, pause_ms, 10_000)
