@@ -180,7 +180,7 @@ def test_a_closed_utterance_ends_at_the_next_pause():
         pauses = [pause] if start < pause[0] and is_over else []
         return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
 
-    policy = WaitK(k=1, end_while_reading="commit")
+    policy = WaitK(k=3, end_while_reading="commit")
     decoder = ScriptedDecoder(word=lambda number, _: [make_token(10)] if not number else [])
     encoder = ScriptedEncoder(voice=voice)
     events = run_session([seconds(3.5)], with_options(policy=policy), encoder, decoder)
