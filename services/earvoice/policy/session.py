@@ -262,9 +262,7 @@ class TranslationSession:
             heard = encoded.evidence, start_sample, segment.end_sample, spoken_for_sample
             judged_sample = self._grid.boundary(utterance.segment_index)
             endpoint = self._endpointer.find_pause(
-                *heard,
-                judged_sample,
-                in_sentence=utterance.is_in_sentence and not utterance.is_closed,
+                *heard, judged_sample, in_sentence=utterance.is_in_sentence
             )
             limit_sample = self._endpointer.limit_sample(start_sample)
             next_end_sample = self._grid.boundary(segment.index + 1)

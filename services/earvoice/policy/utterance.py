@@ -22,7 +22,7 @@ FEW_LETTERS = 8
 """Up to this many are not compared, only counted: see `agreement`."""
 LEAST_LETTERS, MOST_LETTERS = 4, 200
 """Fewest that can be compared before a number; most that are compared, however long the text."""
-SENTENCE_ENDS = tuple(".!?…。！？।؟۔")  # noqa: RUF001 - of other scripts
+TERMINAL_MARKS = tuple(".!?…。！？।؟۔")  # noqa: RUF001 - of other scripts
 """After these a sentence is over; a colon or a semicolon stands within it."""
 CLOSING = "\"'”’»)] "  # noqa: RUF001 - closing quotes
 """What may follow the end of a sentence."""
@@ -181,11 +181,14 @@ class Utterance(UtteranceState):
         ]
 
     def note_end(self, hypothesis: Hypothesis) -> None:
-        """Note whether a hypothesis, or the text that it translates, ends within a sentence."""
+        """Note whether a hypothesis, or the text that it translates, ends within a sentence.
+
+        A closed utterance is in none: nothing more will be written of it.
+        """
         written = b"".join(token.text for token in hypothesis.source or hypothesis.tokens)
         text = written.decode(errors="replace").rstrip(CLOSING)
-        if text:
-            self.is_in_sentence = not text.endswith(SENTENCE_ENDS)
+        if text or self.is_closed:
+            self.is_in_sentence = not self.is_closed and not text.endswith(TERMINAL_MARKS)
 
     def _understands(
         self, words: Sequence[Word], evidence: Evidence, confidence: Confidence, *, final: bool

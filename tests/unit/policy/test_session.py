@@ -111,6 +111,17 @@ def test_a_pause_ends_the_utterance_and_everything_starts_anew():
     assert {item.utterance for item in items_of(events)} == {0}
 
 
+def pausing_encoder(pause_start: int, pause_end: int) -> ScriptedEncoder:
+    """Hears speech everywhere but in one pause."""
+
+    def voice(start: int, end: int) -> VoiceActivity:
+        if end <= pause_end:
+            return VoiceActivity(True, min(end, pause_start))
+        return VoiceActivity(True, end, [(pause_start, pause_end)] if start < pause_start else [])
+
+    return ScriptedEncoder(voice=voice)
+
+
 @pytest.mark.parametrize(
     ("segment_ms", "text", "causes"),
     [
@@ -127,18 +138,13 @@ def test_a_pause_within_a_sentence_must_be_longer(segment_ms, text, causes):
     """
     pause = int(1.31 * RATE_HERTZ), int(2.55 * RATE_HERTZ)
 
-    def voice(start: int, end: int) -> VoiceActivity:
-        is_over = end > pause[1]
-        pauses = [pause] if start < pause[0] and is_over else []
-        return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
-
     def source(states: int) -> list[Token]:
         heard = states * STATE_SAMPLES
         written = "Ask" if heard < pause[0] else text if heard < 2 * RATE_HERTZ else ""
         return [Token(1, written.encode(), True, (), 0.0)]
 
     options = with_options(segment_ms=segment_ms)
-    encoder, decoder = ScriptedEncoder(voice=voice), ScriptedDecoder(source=source)
+    encoder, decoder = pausing_encoder(*pause), ScriptedDecoder(source=source)
     events = run_session([seconds(3.5)], options, encoder, decoder)
     assert [event.cause for event in of_kind(events, UtteranceEnded)] == causes
 
@@ -155,34 +161,22 @@ def test_a_pause_within_a_sentence_must_be_longer(segment_ms, text, causes):
 )
 def test_captions_tell_by_their_own_text_what_a_pause_is_in(mark, causes):
     """As far as the policy has read it."""
-    pause = int(1.31 * RATE_HERTZ), int(2.55 * RATE_HERTZ)
-
-    def voice(start: int, end: int) -> VoiceActivity:
-        is_over = end > pause[1]
-        pauses = [pause] if start < pause[0] and is_over else []
-        return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
+    encoder = pausing_encoder(int(1.31 * RATE_HERTZ), int(2.55 * RATE_HERTZ))
 
     def word(number: int, states: int) -> list[Token]:
         row = [float(i == min(4 * number + 2, states - 1)) for i in range(states)]
         return [make_token(10 + number, f"w{number}{mark}", attention=row)]
 
     decoder = ScriptedDecoder(word=word)
-    events = run_session([seconds(3.5)], encoder=ScriptedEncoder(voice=voice), decoder=decoder)
+    events = run_session([seconds(3.5)], encoder=encoder, decoder=decoder)
     assert [event.cause for event in of_kind(events, UtteranceEnded)] == causes
 
 
 def test_a_closed_utterance_ends_at_the_next_pause():
     """Nothing more is written of it, so what follows must not belong to it."""
-    pause = int(1.31 * RATE_HERTZ), int(2.4 * RATE_HERTZ)
-
-    def voice(start: int, end: int) -> VoiceActivity:
-        is_over = end > pause[1]
-        pauses = [pause] if start < pause[0] and is_over else []
-        return VoiceActivity(True, end if is_over else min(end, pause[0]), pauses)
-
     policy = WaitK(k=3, end_while_reading="commit")
     decoder = ScriptedDecoder(word=lambda number, _: [make_token(10)] if not number else [])
-    encoder = ScriptedEncoder(voice=voice)
+    encoder = pausing_encoder(int(1.31 * RATE_HERTZ), int(2.4 * RATE_HERTZ))
     events = run_session([seconds(3.5)], with_options(policy=policy), encoder, decoder)
     assert [event.cause for event in of_kind(events, UtteranceEnded)] == ["pause", "end of audio"]
 
