@@ -41,7 +41,7 @@ ROWS = (
     ("LA-2 without drafts, real-time factor", "la2_without_drafts_rtf", 3),
     ("LA-2 : EDAtt", "la2_to_edatt", 3),
     ("resident memory before computing, MiB", "resident_mib", 0),
-    ("resident memory after all of it, MiB", "peak_mib", 0),
+    ("resident memory after all of it, MiB", "final_mib", 0),
 )
 QUICK_PREFIXES_S = (4, 10)
 PREFIXES_S = (1, 4, 10, 16, 20)

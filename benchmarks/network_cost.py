@@ -4,7 +4,10 @@ With random weights, nothing would be compressed or committed, and no draft acce
 work that of trained ones:
 
 * **CTC labels.** The CTC head computes its product; then the logit of label t // 3 modulo 2 is
-  raised in frame t. So every run has three frames and all work of the compression is done.
+  raised in frame t. So in the translated utterance every run has three frames, and all work of
+  the compression is done; a network that compresses nothing has as many states as frames.
+* **Weights in 8 bits.** Those of the shipped network's decoder are rounded as its checkpoint stores
+  them, since such products are computed in another way.
 * **Tokens.** A hypothesis of the audio up to second s has 3.5 · s tokens. They are the model's own
   greedy choice, determined beforehand, untimed: so a draft of these is accepted, and one with other
   tokens is not.
@@ -32,12 +35,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from earvoice.decoder.search import SearchStrategy
 from earvoice.decoder.strategy import BeamPlan, Prompt, StateBlock, block_of
 from earvoice.models.checkpoint import load_config
-from earvoice.models.config import ModelConfig, preset
+from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ, ModelConfig, preset
 from earvoice.models.families import family_of
 from earvoice.models.frontend import FeatureNormalisation, feature_stream
-from earvoice.models.inference import packed_weight
+from earvoice.models.inference import packed_weight, quantised
 from earvoice.models.precision import DTYPES, Precision
 from earvoice.models.translation import SpeechTranslationModel
+from earvoice.models.vocabulary import EOS
 from earvoice.runtime.settings import shipped_model_path
 
 SHAPES = ((512, 512), (512, 2048), (2048, 512))
@@ -47,16 +51,13 @@ TOKENS_PER_S = 3.5
 RUN_FRAMES = 3
 UNSTABLE_TOKENS = 2
 RAISED = 1e4
-RATE_HZ = 16_000
-SEGMENT_S = 0.8
 WRONG_TOKEN = 3
 """The unknown token: never the model's choice, so that a draft ends with it."""
 SHIPPED = "shipped"
-FRAMES_PER_S = 100
+FRAMES_PER_S = 1000 // FRAME_SHIFT_MS
 PREFILL_TOKENS, PREFILL_STATES = 31, 134
 BEAM = 5
 BATCHES = (4, 16)
-START = 2
 
 Policy = Literal["edatt", "la2", "la2 without drafts"]
 POLICIES: tuple[Policy, ...] = ("edatt", "la2", "la2 without drafts")
@@ -67,7 +68,7 @@ def start_of(config: ModelConfig) -> tuple[int, ...]:
 
     Any other token would begin a translation, which first writes the text that it translates.
     """
-    return (START, *config.decoder.own_layers[:1])
+    return (EOS, *config.decoder.own_layers[:1])
 
 
 def best_ms(compute: Callable[[], object], rounds: int) -> float:
@@ -182,8 +183,9 @@ class SimultaneousRun:
         self._network = network
         self._seconds = seconds
         self._strategy = SearchStrategy(network.decoder)
-        noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * RATE_HZ))
-        size = round(SEGMENT_S * RATE_HZ)
+        noise = np.random.default_rng(0).normal(0, 0.1, round(seconds * SAMPLE_RATE_HZ))
+        self._segment_s = network.config.policy_defaults.segment_ms / 1000
+        size = round(self._segment_s * SAMPLE_RATE_HZ)
         self._sound = [
             noise[begin : begin + size].astype(np.float32) for begin in range(0, len(noise), size)
         ]
@@ -192,7 +194,9 @@ class SimultaneousRun:
     def cost(self, policy: Policy, rounds: int) -> RunCost:
         encoder_s, blocks = self._encoder_s(rounds)
         decoder_s = 0.0
-        for block, segment in zip(blocks, segments(policy, self._seconds, SEGMENT_S), strict=True):
+        for block, segment in zip(
+            blocks, segments(policy, self._seconds, self._segment_s), strict=True
+        ):
             decoder_s += self._decoder_s(block, segment, rounds)
         return RunCost(encoder_s, decoder_s, (encoder_s + decoder_s) / self._seconds)
 
@@ -202,13 +206,13 @@ class SimultaneousRun:
         for _ in range(rounds):
             analysis = family_of(self._network.config.encoder.architecture).open_analysis()
             features_of = feature_stream(analysis, FeatureNormalisation.identity())
-            features = torch.empty(0, 80)
+            features, encode = torch.empty(0, 80), self._network.encoder.open_utterance()
             blocks = []
             for index, sound in enumerate(self._sound):
                 began_s = self._clock_s()
                 features = torch.cat((features, features_of(sound)))
-                states = self._network.encoder.encode(features).states
-                block = block_of(states.numpy(), index + 1)
+                encoded, _ = encode(features)
+                block = block_of(encoded.states.numpy(), index + 1)
                 best_s[index] = min(best_s[index], self._clock_s() - began_s)
                 blocks.append(block)
         return float(best_s.sum()), blocks
@@ -271,6 +275,8 @@ class NetworkCost:
         self._effort = effort
         torch.manual_seed(0)
         self._network = SpeechTranslationModel(_config(name)).eval()
+        if name == SHIPPED:
+            _round_to_8_bits(self._network.decoder)
         self._script(1)
         self._gflop = {seconds: self._counted_gflop(seconds) for seconds in effort.prefixes_s}
         self._network.prepare_inference(self._dtype)
@@ -294,7 +300,7 @@ class NetworkCost:
         facts["ceiling_gflops"] = ceiling
         for seconds in self._gflop:
             facts[f"encoder_{seconds}s_share"] = facts[f"encoder_{seconds}s_gflops"] / ceiling
-        facts["peak_mib"] = psutil.Process().memory_info().rss / 2**20
+        facts["final_mib"] = psutil.Process().memory_info().rss / 2**20
         return facts
 
     def _decoder_facts(self) -> dict[str, float]:
@@ -303,9 +309,11 @@ class NetworkCost:
         forced = (*start, *range(5, 5 + PREFILL_TOKENS - len(start)))
         opening = Prompt(forced, (), layer, forbid_end=True)
         beam = Prompt(forced, (), layer, forbid_end=True, beam=BeamPlan(BEAM, max_new_tokens=1000))
+        # One block for each round: the strategy keeps what it has computed of a block.
+        blocks = iter([self._states() for _ in range(self._effort.rounds + 1)])
         facts = {
             "prefill_ms": best_ms(
-                lambda: self._strategy.begin(self._states(), opening), self._effort.rounds
+                lambda: self._strategy.begin(next(blocks), opening), self._effort.rounds
             ),
             "step_ms": self._step_ms(opening, 1),
             "beam_step_ms": self._step_ms(beam, 1),
@@ -359,6 +367,13 @@ class NetworkCost:
             if module.endswith("pos_proj")
         )
         return (counter.get_total_flops() - positions) / 1e9
+
+
+def _round_to_8_bits(module: nn.Module) -> None:
+    for parameter in module.parameters():
+        if parameter.ndim == 2:
+            values, scales = quantised(parameter.detach())
+            parameter.data.copy_(values * scales)
 
 
 def _config(name: str) -> ModelConfig:

@@ -108,6 +108,17 @@ def test_a_matrix_in_one_byte(
     _rewrite(directory, lambda tensors: tensors.update({SCALES: torch.ones(3)}))
     with pytest.raises(CheckpointError, match=r"embed_tokens\.scales is \(3,\) torch\.float32"):
         load_checkpoint(directory)
+    matrix = load_file(directory / "model.safetensors")["decoder.embed_tokens.weight"]
+    rows = len(matrix)
+    _rewrite(
+        directory,
+        lambda tensors: tensors.update(
+            {"decoder.embed_tokens.weight": matrix[:, 0].clone(), SCALES: torch.ones(rows)}
+        ),
+    )
+    with pytest.raises(CheckpointError, match=rf"beside \({rows},\) torch\.int8; allowed: "):
+        load_checkpoint(directory)
+    _rewrite(directory, lambda tensors: tensors.update({"decoder.embed_tokens.weight": matrix}))
     _rewrite(directory, lambda tensors: tensors.pop(SCALES))
     with pytest.raises(CheckpointError, match=r"embed_tokens\.weight is torch\.int8"):
         load_checkpoint(directory)
@@ -115,8 +126,12 @@ def test_a_matrix_in_one_byte(
 
 @pytest.mark.parametrize(
     ("stored", "gains"),
-    [("decoder.embed_tokens.weight", False), ("decoder.layers.0.fc1.weight", True)],
-    ids=["embeddings", "layers"],
+    [
+        ("decoder.embed_tokens.weight", False),
+        ("encoder.layers.0.conv_module.first_pointwise_conv1d.weight", False),
+        ("decoder.layers.0.fc1.weight", True),
+    ],
+    ids=["embeddings", "encoder", "layers"],
 )
 def test_a_decoder_with_layers_in_8_bits_is_faster_in_bf16(
     directory: Path,

@@ -6,7 +6,14 @@ import json
 import pytest
 import torch
 
-from earvoice.models.config import PRESETS, EncoderConfig, ModelConfig, PolicyDefaults, preset
+from earvoice.models.config import (
+    PRESETS,
+    EncoderConfig,
+    FamilyConfig,
+    ModelConfig,
+    PolicyDefaults,
+    preset,
+)
 from earvoice.models.errors import ModelError
 from earvoice.models.translation import SpeechTranslationModel
 
@@ -26,6 +33,16 @@ def test_round_trip(name: str) -> None:
         (("encoder", "width"), 3, r"encoder\.width is not a parameter; allowed: architecture, "),
         (("encoder", "layers"), "12", r"encoder\.layers = '12' .* a whole number from 1 to 96"),
         (("encoder", "d_model"), 2, r"encoder\.d_model = 2 .*allowed: .* 4 to 4096"),
+        (
+            ("encoder", "architecture"),
+            "rnn",
+            r"architecture = 'rnn' .*allowed: conformer, ",
+        ),
+        (
+            ("encoder", "architecture"),
+            ["lstm"],
+            r"architecture = \['lstm'\] .*allowed: conformer, ",
+        ),
         (("encoder", "layers"), 0, r"encoder\.layers = 0 .*allowed: .* 1 to 96"),
         (("encoder", "ctc_layer"), 13, r"encoder\.ctc_layer = 13 .*allowed: 1 to 12"),
         (("encoder", "heads"), 7, r"encoder\.heads = 7 .*allowed: divisors"),
@@ -43,6 +60,11 @@ def test_round_trip(name: str) -> None:
             r"attention_heads = \(9,\) .*allowed: 1 to 8",
         ),
         (("target_languages",), [], r"target_languages = \(\) .*allowed: at least one"),
+        (
+            ("target_languages",),
+            [{"code": "de"}, {"code": "es"}, {"code": "de"}],
+            r"target_languages = \['de', 'es', 'de'\] .*allowed: each code once",
+        ),
         (("target_languages",), [{"tag": ""}], r"target_languages\.code is missing"),
         (
             ("target_languages",),
@@ -82,6 +104,18 @@ def test_wrong_fields_are_named(path: tuple[str, ...], value: object, message: s
     inner[path[-1]] = value
     with pytest.raises(ModelError, match=message):
         ModelConfig.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "heads"), [("conformer", 3), ("lstm", None), ("text", 3), ("whisper", 3)]
+)
+def test_no_encoder_has_an_odd_width(architecture: str, heads: int | None) -> None:
+    """Positions take pairs of numbers, in the encoder or in the decoder that reads it."""
+    encoder = {"architecture": architecture, "d_model": 33}
+    if heads is not None:
+        encoder["heads"] = heads
+    with pytest.raises(ModelError, match=r"^encoder\.d_model = 33 .*allowed: even numbers"):
+        FamilyConfig.from_dict(encoder, "encoder.")
 
 
 def test_missing_fields_are_named() -> None:

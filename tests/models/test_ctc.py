@@ -58,6 +58,17 @@ def test_a_letter_twice_has_a_blank_between():
     assert likeliest_labels(rows.log()) == [0, BLANK, 0]
 
 
+def test_two_labels_of_one_text_are_not_placed_side_by_side():
+    """Here the likeliest paths of "0" alone would have the second one right after the first."""
+    zeros = torch.tensor([0.4643, 0.2014, 0.5776, 0.7548, 0.9942, 0.1418])
+    rows = torch.stack((zeros, torch.zeros(6), 1 - zeros), dim=1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ctc, "SURE_LOG_PROB", 0.0)
+        labels = likeliest_labels(rows.log())
+    likeliest, _ = text_probabilities(rows.log()).most_common(1)[0]
+    assert spelled(labels, BLANK) == likeliest == (0, 0)
+
+
 def test_what_is_sure_keeps_its_greedy_labels():
     """Runs of one label, too, and sound without frames has no labels."""
     rows = torch.tensor([[0.95, 0.03, 0.02], [0.92, 0.03, 0.05], [0.01, 0.0, 0.99]])

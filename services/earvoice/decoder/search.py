@@ -166,8 +166,11 @@ class SearchStrategy(Strategy):
         self, states: StateBlock, tokens: Sequence[int]
     ) -> tuple[dict[Hashable, Any], Hashable]:
         """What has been computed from states, and the key for hypotheses with these tokens."""
-        key = self._decoder.stack_of(tokens), tuple(tokens[1:2]), self._is_begun(tokens)
-        return self._memories.setdefault(states, {}), key
+        key: list[Hashable] = [self._decoder.stack_of(tokens)]
+        if self._decoder.is_translated(tokens):
+            # What is read depends on the language, too, and may be empty only before a first token.
+            key += [tuple(tokens[1:2]), self._is_begun(tokens)]
+        return self._memories.setdefault(states, {}), tuple(key)
 
     def _is_begun(self, tokens: Sequence[int]) -> bool:
         """Whether these tokens begin a translation that already has a token of its own."""

@@ -97,5 +97,5 @@ class DecoderService(pb_grpc.DecoderServiceServicer):
 
     def _ready(self) -> tuple[ServedModel, DecoderEngine]:
         if self._served is None:
-            raise NotReadyError("the model is being loaded", retry_after_ms=RETRY_AFTER_MS)
+            raise NotReadyError("the model is still being loaded", retry_after_ms=RETRY_AFTER_MS)
         return self._served

@@ -15,6 +15,7 @@ from earvoice.decoder.session import DecodeSession
 from earvoice.decoder.strategy import PredictedToken, ServedModel, TokenTable
 from earvoice.runtime.errors import EarvoiceError, IdleError, NotReadyError
 from earvoice.runtime.log import session_log, trace_id_of
+from earvoice.runtime.session_limit import RETRY_AFTER_MS
 from earvoice.telemetry.trace_context import new_child, sampled_parent
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class DecodeStream:
         while (event := await self._outbox.take()) is not None:
             generation = event.generation
             if generation.end_reason is EndReason.CLOSED and event.progress is None:
-                raise NotReadyError("this server is stopping", retry_after_ms=1000)
+                raise NotReadyError("this server is stopping", retry_after_ms=RETRY_AFTER_MS)
             await send(response_of(event, self._model.tokens))
             if event.progress is None:
                 self._totals["steps"] += generation.step_count

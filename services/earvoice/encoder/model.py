@@ -13,12 +13,11 @@ from earvoice.encoder.audio import Samples
 from earvoice.encoder.network import NO_STATES, Encoding, LabelKind, Network
 from earvoice.encoder.settings import EncoderSettings
 from earvoice.encoder.text import TextNetwork
-from earvoice.encoder.utterance import FRAME_SHIFT_SAMPLES
 from earvoice.models.checkpoint import Checkpoint
-from earvoice.models.config import SAMPLE_RATE_HZ
+from earvoice.models.config import FRAME_SHIFT_SAMPLES, SAMPLE_RATE_HZ
 from earvoice.models.ctc import Encoded, likeliest_labels
 from earvoice.models.errors import ModelError
-from earvoice.models.frontend import SHIFT_SAMPLES, feature_stream, frame_count
+from earvoice.models.frontend import feature_stream, frame_count
 from earvoice.models.serving import load_served
 from earvoice.models.speech_detector import SpeechDetector, load_speech_detector, speech_stream
 from earvoice.models.text import source_pieces
@@ -67,7 +66,7 @@ class EncoderModel:
         ]
         self._encoder = checkpoint.network.encoder
         self._analysis = checkpoint.family.open_analysis()
-        self.feature_context_frames = -(-self._analysis.lead_samples // SHIFT_SAMPLES)
+        self.feature_context_frames = -(-self._analysis.lead_samples // FRAME_SHIFT_SAMPLES)
         self._normalisation = checkpoint.normalisation
         self._detector = detector
 
@@ -213,7 +212,7 @@ def check_utterance_limit(model: WrappedModel, settings: EncoderSettings) -> Non
     if maximum is not None and settings.max_utterance_ms * SAMPLE_RATE_HZ // 1000 > maximum:
         raise ModelError(
             f"EARVOICE_ENCODER_MAX_UTTERANCE_MS is {settings.max_utterance_ms}; "
-            f"allowed with {model.description.name}: {maximum * 1000 // SAMPLE_RATE_HZ}"
+            f"allowed with {model.description.name}: at most {maximum * 1000 // SAMPLE_RATE_HZ}"
         )
 
 
@@ -250,7 +249,7 @@ def _pass_s(network: Network | TextNetwork, clock_s: Callable[[], float]) -> flo
         return clock_s() - began_s
     segment = network.description.default_segment_ms * SAMPLE_RATE_HZ // 1000
     # Whole segments, as in a live utterance: in between, a growing one is passed over twice.
-    length = -(-PREFIX_S * SAMPLE_RATE_HZ // segment) * segment
+    length = max(2, -(-PREFIX_S * SAMPLE_RATE_HZ // segment)) * segment
     noise = np.random.default_rng(0).normal(0, 0.1, length).astype(np.float32)
     features_of, speech_in = network.open_features(), network.open_voice_activity()
     encode = network.open_encoding()

@@ -140,7 +140,7 @@ class EncodeSession:
         total = utterance.received_count + added
         if total > allowed:
             raise SessionTooLongError(
-                f"the utterance would be {total * 1000 // rate_hz} ms long; "
+                f"the utterance would be {-(-total * 1000 // rate_hz)} ms long; "
                 f"allowed: {self._max_utterance_ms} ms",
                 allowed_ms=str(self._max_utterance_ms),
             )

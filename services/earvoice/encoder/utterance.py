@@ -13,10 +13,9 @@ from earvoice.api.v1 import types_pb2
 from earvoice.encoder.audio import Resampler, Samples, decode_audio
 from earvoice.encoder.evidence import Span, last_label_end_frame, source_words, speech_spans
 from earvoice.encoder.network import NO_STATES, Encoding, Network
-from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ, SPEECH_WINDOW_SAMPLES
+from earvoice.models.config import FRAME_SHIFT_SAMPLES, SAMPLE_RATE_HZ, SPEECH_WINDOW_SAMPLES
 from earvoice.runtime.audio_format import AudioFormat
 
-FRAME_SHIFT_SAMPLES = FRAME_SHIFT_MS * SAMPLE_RATE_HZ // 1000
 """16 kHz samples between the beginnings of two feature frames."""
 
 Element = TypeVar("Element", bound=np.generic)

@@ -62,7 +62,7 @@ class CheckpointParts:
     lexicon: bytes | None = None
     """A table as `write_table` writes it."""
     precision_trials: tuple[PrecisionTrial, ...] = ()
-    has_layers_in_8_bits: bool = False
+    has_decoder_layers_in_8_bits: bool = False
     """Whether weights of layers were stored in 8 bits, not only embeddings."""
 
 

@@ -159,7 +159,9 @@ def read_directory(directory: Path) -> CheckpointParts:
         lexicon=lexicon,
         hash=directory_hash(directory),
         precision_trials=trials,
-        has_layers_in_8_bits=any(".layers." in name for name in scaled),
+        has_decoder_layers_in_8_bits=any(
+            name.startswith("decoder.") and ".layers." in name for name in scaled
+        ),
     )
 
 
@@ -175,7 +177,8 @@ def _table_of(lexicon: bytes, config: ModelConfig) -> Table:
 
 def _scaled(rows: torch.Tensor, name: str, scales: torch.Tensor) -> torch.Tensor:
     """[n, m] numbers in 8 bits times their rows' scales, [n]; `name` is that of the scales."""
-    if rows.dtype != torch.int8 or scales.dtype != torch.float32 or scales.shape != rows.shape[:1]:
+    is_matrix = rows.ndim == 2 and scales.shape == rows.shape[:1]  # noqa: PLR2004 - two axes
+    if rows.dtype != torch.int8 or scales.dtype != torch.float32 or not is_matrix:
         raise CheckpointError(
             f"tensor {name} is {tuple(scales.shape)} {scales.dtype} beside "
             f"{tuple(rows.shape)} {rows.dtype}; allowed: a torch.float32 for each row of torch.int8"
@@ -374,7 +377,7 @@ def load_checkpoint(
         precision,
         torch.device(device),
         bears_bfloat16=bears_bfloat16,
-        in_8_bits=without == "encoder" and parts.has_layers_in_8_bits,
+        in_8_bits=without == "encoder" and parts.has_decoder_layers_in_8_bits,
     )
     checkpoint = Checkpoint(
         config=parts.config,

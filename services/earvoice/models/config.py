@@ -16,6 +16,7 @@ SAMPLE_RATE_HZ = 16_000
 
 FRAME_SHIFT_MS = 10
 """Distance between two feature frames."""
+FRAME_SHIFT_SAMPLES = FRAME_SHIFT_MS * SAMPLE_RATE_HZ // 1000
 
 SPEECH_WINDOW_SAMPLES = 512
 """Samples at that rate that one speech probability covers."""
@@ -53,6 +54,11 @@ class FamilyConfig(ModelRecord):
     d_model: int = parameter(512, minimum=4, maximum=4096)
     compression: Compression = "avg"
 
+    def check_together(self) -> None:
+        # Positions are pairs of sine and cosine.
+        if self.d_model % 2:
+            raise ParameterError("d_model", self.d_model, "even numbers")
+
     @property
     def frame_shift_ms(self) -> int:
         """Milliseconds between two encoder frames, before compression."""
@@ -73,7 +79,7 @@ class FamilyConfig(ModelRecord):
         if cls is not FamilyConfig or not isinstance(values, Mapping):
             return super().from_dict(values, path)
         architecture = values.get("architecture", "conformer")
-        if architecture not in FAMILIES:
+        if not isinstance(architecture, str) or architecture not in FAMILIES:
             raise cls.error(f"{path}architecture", architecture, ", ".join(FAMILIES))
         config = family_of(architecture).config.from_dict(values, path)
         assert isinstance(config, cls)  # noqa: S101 - cls is the base of them all
@@ -96,6 +102,7 @@ class EncoderConfig(FamilyConfig):
     """A Transformer's states see no later sound (Han 2020), so more sound does not change them."""
 
     def check_together(self) -> None:
+        super().check_together()
         _check_heads("heads", self.heads, self.d_model)
         if self.causal and self.architecture == "conformer":
             raise ParameterError("causal", self.causal, "false with a Conformer")
@@ -107,12 +114,8 @@ class EncoderConfig(FamilyConfig):
         ):
             if width % 2 == 0:
                 raise ParameterError(name, width, "odd numbers")
-        for name, width in (
-            ("d_model", self.d_model),
-            ("subsampler.channels", self.subsampler.channels),
-        ):
-            if width % 2:
-                raise ParameterError(name, width, "even numbers")
+        if self.subsampler.channels % 2:
+            raise ParameterError("subsampler.channels", self.subsampler.channels, "even numbers")
 
     @property
     def frame_shift_ms(self) -> int:
@@ -286,6 +289,9 @@ class ModelConfig(ModelRecord):
             raise ParameterError("policy_defaults.attention_heads", heads, allowed)
         if not self.target_languages:
             raise ParameterError("target_languages", (), "at least one language")
+        codes = [language.code for language in self.target_languages]
+        if len({*codes}) < len(codes):
+            raise ParameterError("target_languages", codes, "each code once")
         for own in filter(None, (language.policy for language in self.target_languages)):
             layer_read, heads_read = parse_policy(own).attention
             if not 1 <= (layer_read or 1) <= layers:

@@ -14,7 +14,7 @@ from earvoice.models.inference import (
     prepare_linears,
 )
 from earvoice.models.relative_attention import FusedAttention, RelativeAttention
-from earvoice.models.transformer import Dropout
+from earvoice.models.transformer import Dropout, valid_frames
 
 
 def subsampled_lengths(lengths: torch.Tensor, layers: int) -> torch.Tensor:
@@ -22,11 +22,6 @@ def subsampled_lengths(lengths: torch.Tensor, layers: int) -> torch.Tensor:
     for _ in range(layers):
         lengths = (lengths + 1) // 2
     return lengths
-
-
-def valid_frames(lengths: torch.Tensor, frames: int) -> torch.Tensor:
-    """[B, frames] bool, true where a frame of utterance b is sound and not padding."""
-    return torch.arange(frames, device=lengths.device) < lengths[:, None]
 
 
 class Subsampler(nn.Module):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from earvoice.models.config import Compression
-from earvoice.models.conformer import valid_frames
+from earvoice.models.transformer import valid_frames
 
 FIXED_RUN_FRAMES = 4
 """Frames that "fixed" averages into one state."""
@@ -175,28 +175,34 @@ def spelled(frame_labels: Iterable[int], blank: int) -> Text:
 
 @dataclasses.dataclass
 class _Paths:
-    """Those that spell one text; log-probabilities."""
+    """Those that spell one text and end alike; log-probabilities."""
 
-    in_blank: float = -math.inf
-    """Of all that end in a blank."""
-    in_label: float = -math.inf
-    """Of all that end in the text's last label."""
+    sum: float = -math.inf
     likeliest: float = -math.inf
     """Of what was added at once, the most."""
     onsets: tuple[int, ...] = ()
     """The frame of each label in that."""
 
-    @property
-    def all(self) -> float:
-        return _log_sum(self.in_blank, self.in_label)
-
-    def add(self, log_prob: float, onsets: tuple[int, ...], *, in_blank: bool) -> None:
-        if in_blank:
-            self.in_blank = _log_sum(self.in_blank, log_prob)
-        else:
-            self.in_label = _log_sum(self.in_label, log_prob)
+    def add(self, log_prob: float, onsets: tuple[int, ...]) -> None:
+        self.sum = _log_sum(self.sum, log_prob)
         if log_prob > self.likeliest:
             self.likeliest, self.onsets = log_prob, onsets
+
+
+@dataclasses.dataclass
+class _Spellings:
+    """All paths that spell one text: those that end in a blank, and in the text's last label."""
+
+    in_blank: _Paths = dataclasses.field(default_factory=_Paths)
+    in_label: _Paths = dataclasses.field(default_factory=_Paths)
+
+    @property
+    def sum(self) -> float:
+        return _log_sum(self.in_blank.sum, self.in_label.sum)
+
+    @property
+    def onsets(self) -> tuple[int, ...]:
+        return max(self.in_blank, self.in_label, key=lambda paths: paths.likeliest).onsets
 
 
 def _likeliest_text(
@@ -207,23 +213,25 @@ def _likeliest_text(
     Returns:
         The text, and the frame of each of its labels.
     """
-    beam: dict[Text, _Paths] = {(): _Paths(in_blank=0.0)}
+    beam: dict[Text, _Spellings] = {(): _Spellings(in_blank=_Paths(sum=0.0, likeliest=0.0))}
     for frame, (row, labels) in enumerate(zip(log_probs, choices, strict=True)):
-        grown: dict[Text, _Paths] = defaultdict(_Paths)
+        grown: dict[Text, _Spellings] = defaultdict(_Spellings)
         least = min(LEAST_LOG_PROB, row[0])
         for text, paths in beam.items():
             for log_prob, label in zip(row, labels, strict=True):
                 if log_prob < least:
                     break
-                longer, onsets = (*text, label), (*paths.onsets, frame)
                 if label == blank:
-                    grown[text].add(paths.all + log_prob, paths.onsets, in_blank=True)
-                elif text[-1:] == (label,):
-                    grown[text].add(paths.in_label + log_prob, paths.onsets, in_blank=False)
-                    grown[longer].add(paths.in_blank + log_prob, onsets, in_blank=False)
-                else:
-                    grown[longer].add(paths.all + log_prob, onsets, in_blank=False)
-        likely = sorted(grown.items(), key=lambda item: item[1].all, reverse=True)
+                    grown[text].in_blank.add(paths.sum + log_prob, paths.onsets)
+                    continue
+                before: _Paths | _Spellings = paths
+                if text[-1:] == (label,):
+                    stays = paths.in_label
+                    grown[text].in_label.add(stays.sum + log_prob, stays.onsets)
+                    # Without a blank between, the two labels would be one.
+                    before = paths.in_blank
+                grown[*text, label].in_label.add(before.sum + log_prob, (*before.onsets, frame))
+        likely = sorted(grown.items(), key=lambda item: item[1].sum, reverse=True)
         beam = dict(likely[:BEAM_SIZE])
     text, paths = next(iter(beam.items()))
     return text, paths.onsets

@@ -9,14 +9,20 @@ from torch import nn
 from torch.nn import functional
 
 from earvoice.models.config import EncoderConfig, ModelConfig
-from earvoice.models.conformer import ConformerLayer, Subsampler, valid_frames
+from earvoice.models.conformer import ConformerLayer, Subsampler
 from earvoice.models.ctc import Encoded, compress
 from earvoice.models.errors import ModelError
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
 from earvoice.models.inference import InferenceLinear, prepare_linears, rounded_rows
 from earvoice.models.relative_attention import position_rows
-from earvoice.models.transformer import Dropout, EarlierRows, TokenPositions, TransformerLayer
+from earvoice.models.transformer import (
+    Dropout,
+    EarlierRows,
+    TokenPositions,
+    TransformerLayer,
+    valid_frames,
+)
 
 PLAIN_ROW_STEP = 8
 """Rows are rounded to a multiple of it where only the convolution compiles for each number."""

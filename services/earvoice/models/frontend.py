@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from earvoice.models.config import SAMPLE_RATE_HZ
+from earvoice.models.config import FRAME_SHIFT_SAMPLES, SAMPLE_RATE_HZ
 from earvoice.models.errors import CheckpointError, ModelError
 
 WINDOW_SAMPLES = 25 * SAMPLE_RATE_HZ // 1000
-SHIFT_SAMPLES = 10 * SAMPLE_RATE_HZ // 1000
 FFT_SAMPLES = 512
 """The next power of two after the window."""
 MEL_BINS = 80
@@ -31,11 +30,11 @@ def frame_count(samples: int, lead_samples: int = 0) -> int:
     """
     if samples <= lead_samples:
         return 0
-    return max(0, (samples + lead_samples - WINDOW_SAMPLES) // SHIFT_SAMPLES + 1)
+    return max(0, (samples + lead_samples - WINDOW_SAMPLES) // FRAME_SHIFT_SAMPLES + 1)
 
 
 class Analysis(Protocol):
-    """From sound to features, frame by frame, SHIFT_SAMPLES apart."""
+    """From sound to features, frame by frame, FRAME_SHIFT_SAMPLES apart."""
 
     lead_samples: int
     """A window begins this many samples before its frame; the sound is mirrored at its start."""
@@ -68,7 +67,7 @@ class Filterbank:
         """
         if frame_count(samples.shape[0]) == 0:
             return samples.new_empty(0, MEL_BINS)
-        frames = samples.unfold(0, WINDOW_SAMPLES, SHIFT_SAMPLES)
+        frames = samples.unfold(0, WINDOW_SAMPLES, FRAME_SHIFT_SAMPLES)
         frames = frames - frames.mean(1, keepdim=True)
         before = functional.pad(frames[:, None], (1, 0), mode="replicate")[:, 0, :-1]
         windowed = (frames - PRE_EMPHASIS * before) * self._window
@@ -145,7 +144,7 @@ def feature_stream(analysis: Analysis, normalisation: FeatureNormalisation) -> F
             sound = torch.cat((sound[1 : lead + 1].flip(0), sound))
             mirrored = lead = 0
         frames = 0 if lead else frame_count(len(sound))
-        waiting = sound[frames * SHIFT_SAMPLES :].clone()
+        waiting = sound[frames * FRAME_SHIFT_SAMPLES :].clone()
         if not frames:
             return torch.empty(0, MEL_BINS)
         return normalisation(analysis(sound))

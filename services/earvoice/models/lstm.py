@@ -14,13 +14,12 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from earvoice.models.config import FRAME_SHIFT_MS, FamilyConfig, ModelConfig
-from earvoice.models.conformer import valid_frames
 from earvoice.models.ctc import Encoded, compress
 from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.errors import ModelError
 from earvoice.models.families import EncoderFamily
 from earvoice.models.frontend import Filterbank
-from earvoice.models.transformer import Dropout
+from earvoice.models.transformer import Dropout, valid_frames
 from earvoice.models.vocabulary import PAD
 from earvoice.runtime.parameter import parameter
 

@@ -11,11 +11,10 @@ import torch
 from torch import nn
 
 from earvoice.models.config import FamilyConfig, ModelConfig
-from earvoice.models.conformer import valid_frames
 from earvoice.models.ctc import Encoded
 from earvoice.models.encoder import SpeechEncoder
 from earvoice.models.families import EncoderFamily
-from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer
+from earvoice.models.transformer import Dropout, TokenPositions, TransformerLayer, valid_frames
 from earvoice.models.vocabulary import EOS, PAD, Vocabulary
 from earvoice.runtime.audio_format import WORDS_PER_SECOND
 from earvoice.runtime.parameter import ParameterError, parameter
@@ -33,6 +32,7 @@ class TextConfig(FamilyConfig):
     causal: bool = True
 
     def check_together(self) -> None:
+        super().check_together()
         if self.d_model % (2 * self.heads):
             raise ParameterError(
                 "heads", self.heads, f"divisors of half of d_model, {self.d_model}"

@@ -15,6 +15,11 @@ from earvoice.models.vocabulary import PAD
 BYTE_VALUES = 256
 
 
+def valid_frames(lengths: torch.Tensor, frames: int) -> torch.Tensor:
+    """[B, frames] bool, true where a frame (state, token) of utterance b is not padding."""
+    return torch.arange(frames, device=lengths.device) < lengths[:, None]
+
+
 class Dropout(nn.Module):
     """Zero a share of the elements while training; the share is rounded to a 256th.
 
@@ -415,7 +420,7 @@ class TransformerDecoder(DecoderStack):
         """
         valid = None
         if lengths is not None:
-            valid = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+            valid = valid_frames(lengths, tokens.shape[1])
         hidden = self.dropout(self.embed(tokens, self.positions_up_to(tokens.shape[1])))
         return self.pivot.through(hidden, valid=valid)
 
@@ -456,8 +461,7 @@ class TransformerDecoder(DecoderStack):
             [B, N, L, V] float32 logits.
         """
         steps, width = memory.shape[1], memory.shape[-1]
-        frames = torch.arange(memory.shape[2], device=memory.device)
-        seen = (frames < memory_lengths.flatten()[:, None])[:, None, None]
+        seen = valid_frames(memory_lengths.flatten(), memory.shape[2])[:, None, None]
         positions = self.positions_up_to(tokens.shape[1])
         hidden: torch.Tensor = self.dropout(self.embed(tokens, positions))
         predictor = self.config.decoder.predictor_layers
@@ -478,8 +482,7 @@ class TransformerDecoder(DecoderStack):
         visible: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The states that `forward` turns into logits, [B, L, d]."""
-        frames = torch.arange(memory.shape[1], device=memory.device)
-        allowed = (frames < memory_lengths[:, None])[:, None, None]
+        allowed = valid_frames(memory_lengths, memory.shape[1])[:, None, None]
         if visible is not None:
             allowed = allowed & visible[:, None]
         positions = self.positions_up_to(tokens.shape[1])

@@ -75,7 +75,7 @@ class SpeechTranslationModel(nn.Module):
         Its weights are packed where they are: move it to its device first.
 
         Args:
-            dtype: of the linear layers: float32, bfloat16 or int8.
+            dtype: of the linear layers, one of `INFERENCE_DTYPES`.
         """
         check_inference_dtype(dtype)
         self.eval().requires_grad_(requires_grad=False)

@@ -17,18 +17,24 @@ from torch.nn import functional
 
 from earvoice.models.config import (
     FRAME_SHIFT_MS,
+    FRAME_SHIFT_SAMPLES,
     SAMPLE_RATE_HZ,
     FamilyConfig,
     ModelConfig,
     ModelRecord,
 )
-from earvoice.models.conformer import valid_frames
 from earvoice.models.ctc import Encoded, compress
 from earvoice.models.encoder import GrowingEncoder, SpeechEncoder, alone
 from earvoice.models.families import EncoderFamily
-from earvoice.models.frontend import MEL_BINS, SHIFT_SAMPLES, WINDOW_SAMPLES, frame_count
+from earvoice.models.frontend import MEL_BINS, WINDOW_SAMPLES, frame_count
 from earvoice.models.inference import StridedConvolution
-from earvoice.models.transformer import Dropout, EarlierRows, TokenPositions, TransformerLayer
+from earvoice.models.transformer import (
+    Dropout,
+    EarlierRows,
+    TokenPositions,
+    TransformerLayer,
+    valid_frames,
+)
 from earvoice.runtime.parameter import ParameterError, parameter
 
 STATE_FRAMES = 2
@@ -79,6 +85,7 @@ class WhisperConfig(FamilyConfig):
     ctc: CtcBranchConfig = dataclasses.field(default_factory=CtcBranchConfig)
 
     def check_together(self) -> None:
+        super().check_together()
         for name, heads, width in (
             ("heads", self.heads, self.d_model),
             ("ctc.heads", self.ctc.heads, self.ctc.width),
@@ -128,7 +135,7 @@ class WhisperFilterbank:
 
     def __call__(self, samples: torch.Tensor) -> torch.Tensor:
         """[n] float32 sound in [-1, 1] → [whole windows, 80] float32 decimal logarithms ≥ -10."""
-        windows = samples.unfold(0, WINDOW_SAMPLES, SHIFT_SAMPLES) * self._window
+        windows = samples.unfold(0, WINDOW_SAMPLES, FRAME_SHIFT_SAMPLES) * self._window
         energies: torch.Tensor = torch.fft.rfft(windows).abs().square() @ self._mel
         return energies.clamp(min=10**LOWEST).log10()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from earvoice.decoder.loading import MANY, STEPS, load_decoder, measure_segment_cost
+from earvoice.decoder.loading import STEPS, load_decoder, measure_segment_cost
 from earvoice.decoder.settings import DecoderSettings
 from tests.tiny_model import write_tiny_checkpoint
 
@@ -42,7 +42,7 @@ def test_a_hypothesis_has_as_many_tokens_as_there_are_positions(tmp_path, positi
 
 
 def test_a_real_clock_finds_a_cost(tiny):
-    """Several sessions cost more than one, and no more than as many of it."""
+    """Neither part of it is negative."""
     own_s, shared_s = measure_segment_cost(tiny.model, tiny.strategy, time.thread_time)
     assert own_s > 0
-    assert MANY * own_s + shared_s <= MANY * (own_s + shared_s)
+    assert shared_s >= 0

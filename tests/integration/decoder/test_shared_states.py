@@ -75,6 +75,14 @@ def test_generations_share_keys_and_values(decoder: CountingDecoder, strategy: S
     assert strategy.step([second[0]]) == strategy.step([other])
 
 
+def test_prefixes_share_keys_and_values(decoder: CountingDecoder, strategy: SearchStrategy):
+    """Without a language token, the second token is the first word, which changes nothing."""
+    states = block_of(torch.randn(9, decoder.config.encoder.d_model).numpy())
+    for prefix in ((), (5,), (6, 7)):
+        strategy.begin(states, replace(OPENING, forced=(EOS, *prefix)))
+    assert decoder.opened == 1
+
+
 def test_another_revision_is_computed_anew(decoder: CountingDecoder, strategy: SearchStrategy):
     """States are known by who they are; what nobody holds any more is forgotten."""
     states = block_of(torch.randn(9, decoder.config.encoder.d_model).numpy())

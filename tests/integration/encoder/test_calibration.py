@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from earvoice.api.v1 import types_pb2
 from earvoice.encoder.audio import Samples
 from earvoice.encoder.model import PASSES, TIME_LIMIT_S, EncoderModel, measure_segment_cost
 from earvoice.encoder.network import Encoding
+from earvoice.models.config import SAMPLE_RATE_HZ
 
 pytestmark = pytest.mark.torch
 
@@ -49,6 +51,7 @@ class NotingModel:
 
     def __init__(self, model: EncoderModel) -> None:
         self._model = model
+        self.description = model.description
         self.encoded_frames: list[int] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -69,6 +72,18 @@ def test_the_utterance_is_cut_as_a_live_one_is(model):
     noting, segment = NotingModel(model), model.description.default_segment_ms * 16
     measure_segment_cost(noting, clock_of([TIME_LIMIT_S]))
     ends = (SEGMENTS - 1) * segment, SEGMENTS * segment
+    assert noting.encoded_frames == [model.feature_frame_count(end) for end in ends]
+
+
+def test_a_segment_as_long_as_the_utterance_has_one_before_it(model):
+    """What is measured is how an utterance grows."""
+    description = types_pb2.ModelDescription()
+    description.CopyFrom(model.description)
+    description.default_segment_ms = 10_000
+    noting = NotingModel(model)
+    noting.description = description
+    measure_segment_cost(noting, clock_of([TIME_LIMIT_S]))
+    ends = [10 * SAMPLE_RATE_HZ, 20 * SAMPLE_RATE_HZ]
     assert noting.encoded_frames == [model.feature_frame_count(end) for end in ends]
 
 

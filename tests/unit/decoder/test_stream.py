@@ -41,9 +41,12 @@ def stream(engine: NotingEngine | None = None) -> DecodeStream:
 
 
 async def serve(
-    served: DecodeStream, *given: pb.DecodeRequest | Exception
+    served: DecodeStream,
+    *given: pb.DecodeRequest | Exception,
+    sent: list[pb.DecodeResponse] | None = None,
 ) -> list[pb.DecodeResponse]:
-    sent: list[pb.DecodeResponse] = []
+    """What was sent; also in `sent`, where the stream ends with an error."""
+    sent = [] if sent is None else sent
 
     async def send(response: pb.DecodeResponse) -> None:
         sent.append(response)
@@ -105,8 +108,12 @@ async def test_caller_that_does_not_read_is_ended() -> None:
 
 async def test_broken_protocol_is_told_after_the_answers_before_it() -> None:
     """A second open ends the stream with its status."""
-    error = await failure_of(stream(), opening())
+    sent: list[pb.DecodeResponse] = []
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve(stream(), opening(), sent=sent)
+    (error,) = caught.value.exceptions
     assert isinstance(error, OutOfOrderError)
+    assert [response.WhichOneof("answer") for response in sent] == ["opened"]
 
 
 async def test_end_is_logged_once_with_its_status(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import grpc
 
 from earvoice.api.v1 import types_pb2
-from earvoice.policy.backends.replicas import RETRY_AFTER_MS, Replica
+from earvoice.policy.backends.replicas import Replica
 from earvoice.policy.timeline import HopTimings
 from earvoice.runtime.errors import (
     BackendUnavailableError,
@@ -22,6 +22,7 @@ from earvoice.runtime.errors import (
     PermissionDeniedError,
     UnauthenticatedError,
 )
+from earvoice.runtime.session_limit import RETRY_AFTER_MS
 from earvoice.runtime.status import remote_error
 
 Result = TypeVar("Result")

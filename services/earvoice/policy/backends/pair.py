@@ -19,7 +19,6 @@ from earvoice.policy.backends.replica_session import (
 from earvoice.policy.backends.replicas import (
     DECODER,
     ENCODER,
-    RETRY_AFTER_MS,
     BackendAccess,
     Replicas,
     is_refusal,
@@ -27,6 +26,7 @@ from earvoice.policy.backends.replicas import (
 from earvoice.policy.settings import parse_target
 from earvoice.policy.stream_options import StreamOptions
 from earvoice.runtime.errors import EarvoiceError, ModelNotFoundError, NotReadyError, shown
+from earvoice.runtime.session_limit import RETRY_AFTER_MS
 
 _LOG = logging.getLogger("earvoice.policy.backends")
 

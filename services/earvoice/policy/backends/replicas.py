@@ -32,7 +32,7 @@ from earvoice.runtime.errors import (
     NotReadyError,
     SessionLimitError,
 )
-from earvoice.runtime.session_limit import retry_schedule
+from earvoice.runtime.session_limit import RETRY_AFTER_MS, retry_schedule
 from earvoice.runtime.tls import ChannelTls, TlsFileError
 from earvoice.runtime.transport import bearer_metadata, open_channel
 
@@ -49,7 +49,6 @@ FULL_S = 1.0
 """How long a replica's answer that it is full is believed: asking again takes time from its
 sessions. For that long, we do not notice when a session of another policy replica ends there."""
 RETRY_INTERVAL_S = 0.5
-RETRY_AFTER_MS = 1000
 
 REFUSALS = (
     SessionLimitError.reason,
