@@ -38,7 +38,7 @@ from earvoice.models.checkpoint import load_config
 from earvoice.models.config import FRAME_SHIFT_MS, SAMPLE_RATE_HZ, ModelConfig, preset
 from earvoice.models.families import family_of
 from earvoice.models.frontend import FeatureNormalisation, feature_stream
-from earvoice.models.inference import packed_weight, quantised
+from earvoice.models.inference import imitates, packed_weight, quantised
 from earvoice.models.precision import DTYPES, Precision
 from earvoice.models.translation import SpeechTranslationModel
 from earvoice.models.vocabulary import EOS
@@ -91,7 +91,8 @@ def ceiling_gflops(dtype: torch.dtype, rounds: int = 5) -> float:
     """The peak speed of packed oneDNN products of the papers' sizes, in 10⁹ operations a second.
 
     A multiplication and an addition count as two. The best of all shapes and rounds; for int8 it
-    is the bare product, without quantising and dequantising.
+    is the bare product, without quantising and dequantising, and for bf16 that of fp32 where the
+    processor has no such products.
     """
     return max(_gflops(dtype, shape, rows, rounds) for shape in SHAPES for rows in ROWS)
 
@@ -107,6 +108,8 @@ def _product(dtype: torch.dtype, rows: int, inputs: int, outputs: int) -> Callab
     if dtype == torch.int8:
         small, matrix = values.to(dtype), weight.to(dtype).T
         return lambda: torch._int_mm(small, matrix)  # noqa: SLF001 - it has no public name
+    if imitates(dtype, weight.device):
+        dtype = torch.float32
     rounded, packed = values.to(dtype), packed_weight(weight.to(dtype))
     return lambda: torch.ops.mkldnn._linear_pointwise(  # noqa: SLF001 - it has no public name
         rounded, packed, None, "none", [], ""
