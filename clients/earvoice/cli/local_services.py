@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import os
 import secrets
+import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from earvoice.cli.command import CommandError, gather, number_from, require_extra
+from earvoice.cli.command import CommandError, ExitCode, gather, number_from, require_extra
 from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
 
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
+PROBE_S = 1.0
 SERVICES = ("encoder", "decoder", "policy")
 GATEWAY = "gateway"
 # Added to the grace that a service gives its sessions, before it is killed.
@@ -147,6 +150,10 @@ class LocalServices:
         self.addresses: dict[str, str] = {}
 
     async def start(self) -> None:
+        # The engines take half a minute to start; what listens already is told before.
+        for service, port in self._choices.ports.items():
+            if service != GATEWAY or self._choices.gateway:
+                self._check_free(service, port)
         settings = self._choices.backend_settings
         await gather(self._start(backend, settings) for backend in ("encoder", "decoder"))
         targets = {
@@ -156,6 +163,19 @@ class LocalServices:
         await self._start("policy", {**self._choices.policy_settings, **targets})
         if self._choices.gateway:
             await self._start(GATEWAY, {"SERVER": self.addresses["policy"]})
+
+    def _check_free(self, service: str, port: int | None) -> None:
+        number = _setting_of(service, "port", port)
+        host = _setting_of(service, "host", self._choices.policy_settings.get("HOST"))
+        if not number.isdecimal() or not int(number):
+            return  # a free one, or what the service refuses
+        address = _reachable_host(host), int(number)
+        with suppress(OSError), socket.create_connection(address, PROBE_S):
+            raise CommandError(
+                f"port {number} of the {service} is taken: something listens there already; give "
+                "another, or 0 for any",
+                ExitCode.SERVICES,
+            )
 
     async def watch(self) -> None:
         """Never return; raise whatever ends the supervision unexpectedly."""
@@ -184,13 +204,25 @@ class LocalServices:
         self.addresses[service] = _reachable(await child.start())
 
 
+def _setting_of(service: str, name: str, given: object) -> str:
+    """What is given, or else stands in the environment, or else is the service's default."""
+    settings = importlib.import_module(f"{module_of(service)}.settings")
+    default = getattr(settings, f"{service.capitalize()}Settings").model_fields[name].default
+    value = os.environ.get(f"{variable_prefix_of(service)}{name.upper()}", default)
+    return str(value if given is None else given)
+
+
 def _reachable(address: str) -> str:
     """Return where this machine's programs reach a service; one at all addresses is at loopback's.
 
     So secrets may be shown to it: they do not leave the machine.
     """
     host, _, port = address.rpartition(":")
-    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host) + f":{port}"  # noqa: S104 - compared
+    return f"{_reachable_host(host)}:{port}"
+
+
+def _reachable_host(host: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "::1"}.get(host, host)  # noqa: S104 - compared
 
 
 @asynccontextmanager

@@ -55,6 +55,10 @@ async def choose_server(
     if options.server:
         yield options.server
         return
+    if _read_tls(options) is not None:
+        raise CommandError("TLS needs a --server: services started for the run are on loopback")
+    if options.token_file is not None:
+        raise CommandError("--token-file needs a --server: services started for the run ask none")
     if sys.stderr.isatty():
         print("starting encoder, decoder and policy ...", file=sys.stderr, flush=True)
     choices = ServiceChoices(
@@ -74,12 +78,13 @@ def _policy_settings(options: argparse.Namespace) -> dict[str, str]:
 
 def open_client(address: str, options: argparse.Namespace) -> TranslationClient:
     tls = _read_tls(options)
-    if tls is not None and not options.server:
-        raise CommandError("TLS needs a --server: services started for the run are on loopback")
     try:
-        split_address(address)
+        parts = split_address(address)
     except ValueError as error:
         raise CommandError(str(error)) from error
+    for part in parts:
+        if tls is None and ":" not in part:
+            raise CommandError(f"--server {part} has no port; allowed: HOST:PORT")
     try:
         return connect(address, tls=tls, token=_token_reader(options) or "")
     except ValueError as error:
@@ -95,6 +100,8 @@ def _read_tls(options: argparse.Namespace) -> ChannelTls | None:
 def _token_reader(options: argparse.Namespace) -> Callable[[], str] | None:
     if options.token_file is not None:
         path: Path = options.token_file
+        if not path.is_file():
+            raise CommandError(f"--token-file {path}: no such file")
         return lambda: _checked_token(path.read_bytes().decode(errors="replace"), f"{path}")
     token = _checked_token(os.environ.get(TOKEN_VARIABLE, ""), TOKEN_VARIABLE)
     return (lambda: token) if token else None

@@ -45,7 +45,7 @@ from earvoice.cli.translate_arguments import (
 )
 from earvoice.client.audio import tee
 from earvoice.client.captions import CaptionMarks
-from earvoice.client.errors import AudioSourceError
+from earvoice.client.errors import AudioSourceError, ServerBusyError
 from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary, TranslationEvent
 from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
@@ -197,7 +197,13 @@ async def _translate(
                     group.create_task(_show(events, writer, progress))
         except BaseExceptionGroup as failed:
             # The first failure ended the other sessions.
-            raise failed.exceptions[0] from None
+            error = failed.exceptions[0]
+            if isinstance(error, ServerBusyError) and len(sessions) > 1:
+                progress.say(
+                    f"--to needs {len(sessions)} sessions at once, one for each language: a server "
+                    "that has room for fewer refuses them every time"
+                )
+            raise error from None
     if failures:
         raise failures[0]
 

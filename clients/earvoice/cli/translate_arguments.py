@@ -100,13 +100,19 @@ def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stream")
-    group.add_argument("--segment-ms", type=int, help="length of a segment, 200 to 10000")
     group.add_argument(
-        "--initial-wait-ms", type=int, help="extra length of the first segment, 0 to 10000"
+        "--segment-ms",
+        type=number_from(200, 10_000, int),
+        help="length of a segment, 200 to 10000",
+    )
+    group.add_argument(
+        "--initial-wait-ms",
+        type=number_from(0, 10_000, int),
+        help="extra length of the first segment, 0 to 10000",
     )
     group.add_argument(
         "--target-lag-ms",
-        type=int,
+        type=number_from(500, 20_000, int),
         help="mean word lag to hold by adjusting the policy's parameter, 500 to 20000 (none)",
     )
     group.add_argument(
@@ -131,13 +137,14 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--min-confidence",
         metavar="SHARE",
-        type=float,
+        type=number_from(0, 1, float),
         help="mean confidence, 0 to 1, that an utterance's words must reach before they are "
         "released; 0 releases all (the model's)",
     )
     group.add_argument(
         "--history",
         metavar="WORDS|sentence",
+        type=_read_history,
         help="in an utterance that never ends, keep the last 1 to 200 words, or what follows the "
         "last sentence end (all)",
     )
@@ -214,18 +221,16 @@ def _stream_choices(options: argparse.Namespace) -> dict[str, Any]:
         "endpointing": Endpointing(disabled=True) if options.no_endpointing else None,
         "disable_guards": options.no_guards or None,
         "min_confidence": options.min_confidence,
-        "history_selection": _read_history(options.history),
+        "history_selection": options.history,
         "reconnect_limit_s": options.reconnect_limit_s,
     }
     return {name: value for name, value in choices.items() if value is not None}
 
 
-def _read_history(text: str | None) -> HistorySelection | None:
-    if text is None:
-        return None
+def _read_history(text: str) -> HistorySelection:
     if text == "sentence":
         return HistorySelection()
     try:
         return HistorySelection(number_from(1, 200, int)(text))
     except argparse.ArgumentTypeError as error:
-        raise CommandError(f"--history = {error}, sentence") from error
+        raise argparse.ArgumentTypeError(f"{error}, sentence") from error

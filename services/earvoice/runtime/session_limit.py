@@ -101,7 +101,7 @@ class SessionLimit:
         return None
 
     def _full(self, what: str, limit: int) -> SessionLimitError:
-        message = f"all {limit} {what} are taken"
+        message = f"{limit} of {limit} {what} are taken"
         retry_after_ms = self._next_retry_ms()
         return SessionLimitError(message, retry_after_ms=retry_after_ms, limit=str(limit))
 

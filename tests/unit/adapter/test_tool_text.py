@@ -41,7 +41,7 @@ def test_the_arguments_of_the_command_are_understood():
     ("text", "message"),
     [
         ("--tempo 3", "unrecognized arguments: --tempo 3"),
-        ("--segment-ms long", "invalid int value"),
+        ("--segment-ms long", "'long' is not allowed"),
         ("--policy cif", "policy = 'cif' is not allowed"),
         ("--catch-up merge", "--catch-up merge is not allowed"),
     ],

@@ -44,12 +44,6 @@ async def test_a_token_does_not_leave_in_the_clear(monkeypatch, tmp_path: Path):
     await open_client("--server", "127.0.0.1:1", address="127.0.0.1:1")
 
 
-async def test_tls_is_for_a_server_that_is_named():
-    """What is started for the run listens on loopback, in plain."""
-    with pytest.raises(CommandError, match="needs a --server"):
-        await open_client("--tls", address="127.0.0.1:1")
-
-
 async def test_a_certificate_that_is_missing_is_named(tmp_path: Path):
     """Before anything is sent."""
     with pytest.raises(TlsFileError, match="nowhere"):

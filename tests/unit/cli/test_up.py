@@ -2,13 +2,15 @@
 
 import argparse
 import json
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
-from earvoice.cli.command import CommandError
-from earvoice.cli.local_services import plan_service
+from earvoice.cli.command import CommandError, ExitCode
+from earvoice.cli.local_services import LocalServices, ServiceChoices, plan_service
+from earvoice.cli.log_relay import ServiceLogs
 from earvoice.cli.up import build_environment, clear_ready_file, publish_addresses
 
 
@@ -49,6 +51,21 @@ def test_the_environment_outranks_a_default(tmp_path, monkeypatch):
     assert limit() == "16"
     monkeypatch.setenv("EARVOICE_ENCODER_SESSION_LIMIT", "3")
     assert limit() == "3"
+
+
+@pytest.mark.parametrize("service", ["policy", "gateway"])
+async def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path, monkeypatch, service):
+    """Whether it was given or stands in the service's settings."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setenv(f"EARVOICE_{service.upper()}_PORT", str(port))
+        for given in (port, None):
+            choices = ServiceChoices(ports={"encoder": 0, service: given}, gateway=True)
+            services = LocalServices(choices, ServiceLogs(), tmp_path)
+            with pytest.raises(CommandError, match=f"port {port} of the {service}") as told:
+                await services.start()
+            assert told.value.exit_code is ExitCode.SERVICES
+            assert not services.addresses
 
 
 def test_a_grace_that_is_no_number_is_told(tmp_path, monkeypatch):
