@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 BYTES_PER_SAMPLE, BYTES_PER_STATE_VALUE = 2, 4
 # Share of a core of the test machine, from live_streams.py.
-POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.013, 0.081, 0.141
+POLICY_CORES, ENCODER_CORES, DECODER_CORES = 0.023, 0.104, 0.221
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--states-per-s", type=float, default=25.0)
     parser.add_argument("--state-width", type=int, default=384)
     parser.add_argument("--utterance-s", type=float, default=10.0)
-    parser.add_argument("--segment-s", type=float, default=0.8)
+    parser.add_argument("--segment-s", type=float, default=0.64)
     options = vars(parser.parse_args())
     counts, busy = options.pop("streams"), options.pop("busy")
     policy_sessions = options.pop("policy_sessions")

@@ -86,6 +86,18 @@ def test_convert_replaces_nothing(checkpoint: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["file"]
 
 
+def test_info_tells_the_format_of_most_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], models: tuple[bytes, bytes]
+) -> None:
+    """Also where they are stored in 8 bits, which are floats once they are read."""
+    network = random_network(tiny_config(*models))
+    state = network.state_dict()
+    matrices = [name for name, value in state.items() if value.ndim == 2 and "weight" in name]
+    save_network(tmp_path / "tiny", network, *models, in_int8=matrices)
+    assert model("info", tmp_path / "tiny", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["stored as"] == "int8"
+
+
 def test_info_tells_what_one_must_know(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import os
 import signal
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ exit status:
 74   output: what was said cannot be written, such as on a full disk (sysexits' EX_IOERR)
 75   retry: the same command may succeed later (sysexits' EX_TEMPFAIL)
 76   resume: the stream broke after it had begun; what was printed stays valid
-128+ the signal that ended it: 130 for Ctrl-C, 143 for SIGTERM (``up`` answers both with 0)"""
+128+ the signal that ended it: 130 for Ctrl-C, 143 for SIGTERM (up answers both with 0)"""
 # The module that shows whether an extra is installed.
 _EXTRA_PROBES = {
     "encoder": "torch",
@@ -86,6 +87,13 @@ class CommandError(Exception):
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def os_error_text(error: OSError) -> str:
+    """Return what the system says of a file, as other programs do, or else all it says."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}"
 
 
 class SignalledError(Exception):

@@ -22,6 +22,7 @@ from earvoice.cli.command import (
     ExitCode,
     SignalledError,
     exit_code_of,
+    os_error_text,
 )
 from earvoice.client.errors import Advice, TranslationError
 
@@ -107,7 +108,7 @@ def run(arguments: Sequence[str]) -> int:
         _drop_output()
         return ExitCode.DONE
     except OSError as error:
-        message, status = str(error), ExitCode.USAGE
+        message, status = os_error_text(error), ExitCode.USAGE
         if error.filename is None and error.errno in _WRITE_ERRORS:
             _drop_output()
             message, status = f"output cannot be written: {error.strerror}", ExitCode.OUTPUT

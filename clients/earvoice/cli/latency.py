@@ -9,7 +9,14 @@ import sys
 import time
 from pathlib import Path
 
-from earvoice.cli.command import Command, CommandError, ExitCode, Interruption, run_async
+from earvoice.cli.command import (
+    Command,
+    CommandError,
+    ExitCode,
+    Interruption,
+    os_error_text,
+    run_async,
+)
 from earvoice.latency.rendering import html_report, overview, record_of, text_report
 from earvoice.latency.session_report import report_store
 from earvoice.latency.span import SpanError, TraceStore, read_span_file
@@ -45,8 +52,10 @@ def _run(options: argparse.Namespace) -> int:
     for path in options.files:
         try:
             store.take(read_span_file(path))
-        except (SpanError, OSError) as error:
+        except SpanError as error:
             raise CommandError(str(error), ExitCode.INPUT) from error
+        except OSError as error:
+            raise CommandError(os_error_text(error), ExitCode.INPUT) from error
     if not store.span_count:
         raise CommandError("no span of a session or of a segment in these files", ExitCode.INPUT)
     _report(store, options)

@@ -86,7 +86,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--transcript", action="store_true", help="show the source transcript (text, jsonl)"
     )
     parser.add_argument(
-        "--stage-timings", action="store_true", help="where each word's time went (jsonl)"
+        "--stage-timings", action="store_true", help="where each word's time went (jsonl, json)"
     )
     add_policy_arguments(parser)
     add_stream_arguments(parser)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.client.model_description import read_model
@@ -20,7 +21,7 @@ from earvoice.models.assembly import (
     check_vocabularies,
     loading_bytes,
 )
-from earvoice.models.checkpoint import read_parts, save_checkpoint
+from earvoice.models.checkpoint import WEIGHTS_FILE, read_parts, save_checkpoint
 from earvoice.models.errors import ModelError
 from earvoice.models.translation import parameter_count, tied_parameter_count
 from earvoice.models.wrapped.directory import (
@@ -52,7 +53,7 @@ def summarize(path: Path, source_language: str, target_language: str) -> dict[st
         "encoder": config.encoder.description,
         "decoder": _decoder_text(parts),
         "vocabularies": [config.source_pieces, config.target_pieces],
-        "stored as": _stored_dtype(parts),
+        "stored as": _stored_dtype(path, parts),
         "size on disk, bytes": _disk_bytes(path),
         "weights in fp32, bytes": FLOAT32_BYTES * parameters,
         "weights in bf16, bytes": FLOAT32_BYTES // 2 * parameters,
@@ -92,9 +93,12 @@ def _decoder_text(parts: CheckpointParts) -> str:
     return f"{decoder.layers} layers, {decoder.heads} heads, {decoder.ffn_width} inner{tied}"
 
 
-def _stored_dtype(parts: CheckpointParts) -> str:
+def _stored_dtype(path: Path, parts: CheckpointParts) -> str:
+    """The number format of most numbers; what is read from 8 bits is made of floats at once."""
+    file = path / WEIGHTS_FILE
+    tensors = load_file(file) if file.is_file() else parts.tensors
     counts: Counter[torch.dtype] = Counter()
-    for tensor in parts.tensors.values():
+    for tensor in tensors.values():
         counts[tensor.dtype] += tensor.numel()
     return str(counts.most_common(1)[0][0]).removeprefix("torch.")
 

@@ -51,7 +51,7 @@ def test_files_or_an_address(arguments, capsys):
 def test_files_that_tell_nothing_are_refused(tmp_path, capsys):
     """A missing file, a broken one, and one of another program."""
     assert main(["latency", str(tmp_path / "missing")]) == 3
-    assert "No such file" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"earvoice: {tmp_path}/missing: No such file or directory\n"
     broken = tmp_path / "broken"
     broken.write_text("{\n", encoding="utf8")
     assert main(["latency", str(broken)]) == 3
