@@ -143,6 +143,15 @@ async def test_a_session_that_fails_ends_those_beside_it(recording):
     assert errors.count("the same command will fail again") == 1
 
 
+async def test_each_language_needs_room_for_a_session(recording):
+    """To try again would not help where a server has room for one, and it cannot know that."""
+    full = SessionLimitError("1 of 1 sessions are taken", retry_after_ms=2000)
+    async with serve(ScriptedService(failure=full, max_target_languages=1)) as address:
+        ended, _, errors = await run("translate", recording, "--server", address, "--to", "de,es")
+    assert ended == 75
+    assert "--to needs 2 sessions at once, one for each language" in errors
+
+
 async def test_subtitles_of_a_recording(recording):
     """A program that reads SubRip finds the words."""
     async with serve(ScriptedService([" Guten", " Tag"])) as address:
