@@ -30,8 +30,9 @@ from grpc_status import rpc_status
 
 _LOG = logging.getLogger("earvoice.client")
 _DOMAIN = "earvoice"
-# In the metadata of a session that was ended because its own audio may be crashing servers.
-_REPLAYED = "replays"
+_ENDED_FOR_ITSELF = {"replays", "allowed_ms"}
+"""In the metadata of a session that was ended because its own audio may be crashing servers, or
+because an utterance was longer than the encoder takes. To resume would bring the same again."""
 
 
 class Advice(Enum):
@@ -199,7 +200,7 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
         retry_after_s=retry.retry_delay.ToMilliseconds() / 1000 if waits else None,
         metadata=metadata,
         # None: a reason of a newer server, or a failure of the transport.
-        passing=False if _REPLAYED in metadata else PASSING_BY_REASON.get(reason),
+        passing=False if _ENDED_FOR_ITSELF & {*metadata} else PASSING_BY_REASON.get(reason),
     )
 
 

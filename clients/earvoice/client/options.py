@@ -124,6 +124,23 @@ class TranslationOptions:
     reconnect_limit_s: float = 60.0
     stall_timeout_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        if isinstance(self.target_languages, str):
+            allowed = f"a tuple of tags, such as ({self.target_languages!r},)"
+            raise _not_allowed("target_languages", self.target_languages, allowed)
+        for name, choices in (("catch_up", _CATCH_UPS), ("commit_unit", _COMMIT_UNITS)):
+            value = getattr(self, name)
+            if value not in choices:
+                raise _not_allowed(name, value, ", ".join(filter(None, choices)))
+        for name in ("segment_ms", "initial_wait_ms", "target_lag_ms", "beam_size"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, int):
+                raise _not_allowed(name, value, "a whole number")
+
+
+def _not_allowed(name: str, value: object, allowed: str) -> ValueError:
+    return ValueError(f"{name} = {value!r} is not allowed; allowed: {allowed}")
+
 
 def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:
     """Return the first message of a session; what the options do not choose stays unset."""

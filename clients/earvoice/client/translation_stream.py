@@ -214,7 +214,9 @@ class Departure:
         if self._search is None or not self._search.done():
             return False
         self._search.result()
-        return isinstance(event, EndOfUtterance) or self._now_s() >= self._latest_s
+        if isinstance(event, EndOfUtterance):
+            return event.cause != "end_of_audio"  # only the summary is left
+        return self._now_s() >= self._latest_s
 
     async def close(self) -> None:
         if self._search is not None:
@@ -317,7 +319,8 @@ class TranslationStream:
 
         So it takes effect with the first segment that ends after the audio sent so far. A caller
         that needs the place exact to the sample puts the update among the audio. One that comes
-        after the last audio affects only the final segment.
+        before the audio's end and after its last piece affects only the final segment; one that
+        comes later is dropped.
         """
         self._updates.append(update)
 
@@ -411,7 +414,8 @@ class TranslationStream:
                     raise ServerUnavailableError(
                         "the server has stopped answering", code="UNAVAILABLE"
                     )
-                if departure.is_due(event) and self._can_resume:
+                moves = self._options.reconnect_limit_s > 0 and self._can_resume
+                if departure.is_due(event) and moves:
                     raise ServerUnavailableError(
                         "the server is stopping", code="UNAVAILABLE", reason="NOT_READY"
                     )

@@ -271,7 +271,7 @@ def _read_options(config: object) -> TranslationOptions:
 
 
 def _wrong_policy(parent: str, error: ParameterError) -> InvalidFieldError:
-    field = f"{parent}.policy.{error.field}"
+    field = f"{parent}.{error.field}"
     return InvalidFieldError(field, error.value, error.allowed, error.problem)
 
 

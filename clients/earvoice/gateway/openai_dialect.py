@@ -155,18 +155,21 @@ async def _listen(door: Door, connection: Connection, session: _Session, speaker
         if content.get("type") == "session.close":
             await speaker.end()
             continue
-        language = session.language
-        audio = await _take(content, session)
-        if session.language != language:
-            raise OutOfOrderError("the language of a session that has begun stays as it is")
+        audio = await _take(content, session, has_begun=True)
         if audio is not None:
             await speaker.send(audio)
 
 
-async def _take(content: Mapping[str, Any], session: _Session) -> bytes | None:
+async def _take(
+    content: Mapping[str, Any], session: _Session, *, has_begun: bool = False
+) -> bytes | None:
     match content.get("type"):
         case "session.update":
+            before = session.language, session.wants_transcript
             session.update(content.get("session"))
+            if has_begun and (session.language, session.wants_transcript) != before:
+                problem = "a session that has begun keeps its language and its transcription"
+                raise OutOfOrderError(problem)
             await session.tell("session.updated", session=session.describe())
         case "session.input_audio_buffer.append":
             try:

@@ -30,8 +30,10 @@ from earvoice.policy.wire.events import end_message, read_as, read_end, stages_m
 from earvoice.policy.words import CommitTime, StageTimings, Word
 from earvoice.runtime.errors import (
     InternalError,
+    InvalidFieldError,
     InvalidResumeTokenError,
     ModelNotFoundError,
+    UnimplementedFieldError,
     shown,
 )
 
@@ -169,7 +171,7 @@ class ResumeTokens:
             )
             # Only restoring it shows whether the policy can read its memory.
             Utterance(snapshot.utterance, snapshot.options.policy.begin())
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, InvalidFieldError, UnimplementedFieldError) as error:
             raise InvalidResumeTokenError("another version has made it", "version") from error
         owner = TokenOwner(tenant, model, message.session_id, message.traceparent)
         return snapshot, message.seq, owner

@@ -63,6 +63,8 @@ def _backends(settings: PolicySettings, turns: LoopLagSelector) -> Backends:
         settings.slow_answer_timeout_ms / 1000,
         settings.replacement_wait_ms / 1000,
     )
+    if settings.backend_channel_tls is not None:
+        settings.backend_channel_tls.check()
     access = BackendAccess(settings.backend_channel_tls, settings.backend_token)
     return Backends(
         settings.encoder_target,

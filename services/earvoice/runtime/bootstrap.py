@@ -56,9 +56,21 @@ def run_service(
         sys.stderr.write(f"{error}\n")
         return 2
     except failures as error:
-        logging.getLogger(f"earvoice.{name}").critical("cannot serve: %s", error)
-        return 1
+        return _cannot_serve(name, error)
+    except ExceptionGroup as group:
+        # What a task of the service raised.
+        known, others = group.split(failures)
+        if known is None or others is not None:
+            raise
+        return _cannot_serve(name, known)
     return 0
+
+
+def _cannot_serve(name: str, error: Exception) -> int:
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    logging.getLogger(f"earvoice.{name}").critical("cannot serve: %s", error)
+    return 1
 
 
 async def _stoppable(serving: Coroutine[Any, Any, None]) -> None:

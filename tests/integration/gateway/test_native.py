@@ -111,7 +111,7 @@ async def test_an_update_reaches_the_session():
         (
             start(config={"policy": {"edatt": {"alpha": 9}}}),
             "INVALID_FIELD",
-            "config.policy.",
+            "config.policy.edatt.alpha = 9",
         ),
         (start(access_token="ä"), "UNAUTHENTICATED", "printable ASCII"),
         (start(config={"minConfidence": 10**400}), "MALFORMED_MESSAGE", "config: "),

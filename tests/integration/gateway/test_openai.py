@@ -10,6 +10,7 @@ import os
 import openai
 import pytest
 import soundfile
+from websockets.exceptions import ConnectionClosedError
 
 from tests.certificates import Authority
 from tests.deploy.tool import NODE_MODULES, node_package, program
@@ -91,10 +92,31 @@ async def test_the_npm_packages_client_gets_append_only_deltas(tmp_path):
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_source_is_told_where_it_was_asked_for(wanted):
     """The input's transcript is an event of its own."""
-    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+    service = ScriptedService()
+    async with serve(service) as server, run_gateway(server) as (address, _):
         events = await converse(address, transcription={"model": "own"} if wanted else None)
+    assert service.configs[0].enable_source_transcript == wanted
     heard = [e.delta for e in events if e.type == "session.input_transcript.delta"]
     assert heard == (["heard "] if wanted else [])
+
+
+@pytest.mark.parametrize(
+    "change", [{"output": {"language": "es"}}, {"input": {"transcription": {"model": "own"}}}]
+)
+async def test_what_a_session_began_with_is_kept(change):
+    """A change is refused, and not confirmed before."""
+    async with serve(ScriptedService()) as server, run_gateway(server) as (address, _):
+        client = openai.AsyncOpenAI(api_key="none", websocket_base_url=f"ws://{address}/v1")
+        async with client.realtime.translations.connect(model="any") as connection:
+            await connection.session.update(session={"audio": {"output": {"language": "de"}}})
+            await connection.session.input_audio_buffer.append(audio=CHUNK)
+            await connection.session.update(session={"audio": change})
+            events = []
+            with pytest.raises(ConnectionClosedError, match="keeps its language"):
+                async for event in connection:
+                    events.append(event)  # noqa: PERF401 - what comes before the end stays
+    assert [event.type for event in events].count("session.updated") == 1
+    assert events[-1].error.code == "out_of_order"
 
 
 @pytest.mark.parametrize("content", [{"audio": "ö"}, {"audio": None}, {}])

@@ -63,6 +63,17 @@ async def test_a_taken_port_is_told_with_its_setting(service, setting):
     assert all(line.startswith("{") for line in output.splitlines())
 
 
+async def test_authorities_that_are_missing_are_told_before_anything_is_served():
+    """Those of encoder and decoder, too, though their connections are opened later."""
+    process = await start("policy", PORT="0", BACKEND_TLS_CA_FILE="/nowhere/ca.pem")
+    output = (await process.stderr.read()).decode()
+    assert await process.wait() == 1
+    assert all(line.startswith("{") for line in output.splitlines())
+    (line,) = [json.loads(line) for line in output.splitlines() if '"CRITICAL"' in line]
+    assert line["message"].startswith("cannot serve: ")
+    assert "/nowhere/ca.pem" in line["message"]
+
+
 async def first_line(process: asyncio.subprocess.Process, message: str) -> dict[str, str]:
     """The first line of the log that says this."""
     line = {"message": ""}

@@ -126,6 +126,14 @@ def test_audio_that_ends_servers_is_not_sent_again():
     assert translate_failure(failure_of(again)).advice is Advice.GIVE_UP
 
 
+def test_an_utterance_that_is_too_long_is_not_sent_again():
+    """A session may go on where it was too long; an utterance would be as long again."""
+    session = server_errors.SessionTooLongError("an hour is over")
+    assert translate_failure(failure_of(session)).advice is Advice.RETRY
+    utterance = server_errors.SessionTooLongError("the utterance", allowed_ms="40000")
+    assert translate_failure(failure_of(utterance)).advice is Advice.GIVE_UP
+
+
 def test_unreadable_details_leave_the_status(caplog):
     """Details that are no message are told in the log; the status still counts."""
     metadata = Metadata((DETAILS_KEY, b"\xff\xff\xff"))

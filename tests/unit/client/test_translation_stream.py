@@ -201,8 +201,11 @@ async def test_a_search_that_fails_is_made_again(monkeypatch: pytest.MonkeyPatch
     departure = Departure(Channels(), None, clock)
     assert not departure.is_due(GoAway(b"token", grace_ms=10_000))
     await asyncio.wait({departure._search})
-    # It moves at the end of an utterance, or when most of the grace is over.
+    # It moves at the end of an utterance, but not where only the summary is left, or when most of
+    # the grace is over.
     assert not departure.is_due(None)
+    assert departure.is_due(EndOfUtterance(0, 0.0, 1.0, "pause", ""))
+    assert not departure.is_due(EndOfUtterance(1, 1.0, 2.0, "end_of_audio", ""))
     clock.now_s += 10
     assert departure.is_due(None)
     await departure.close()

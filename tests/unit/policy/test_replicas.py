@@ -17,7 +17,7 @@ from earvoice.runtime.errors import (
     NotReadyError,
     SessionLimitError,
 )
-from earvoice.runtime.tls import ChannelTls
+from earvoice.runtime.tls import ChannelTls, TlsFileError
 from tests.unit.policy.fake_replicas import (
     KIND,
     NOT_SERVING,
@@ -277,6 +277,34 @@ async def test_replicas_come_and_go_with_the_name_s_addresses():
         await until((A, False), (B, True))
         left.session_count = 0
         await until((B, True))
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_certificates_that_are_being_replaced_end_nothing():
+    """A new address is taken as soon as they can be read again."""
+
+    class Replacing(FakeAccess):
+        def open_channel(self, address: str):
+            if address == B and not whole:
+                refused.set()
+                raise TlsFileError("ca.crt cannot be used")
+            return super().open_channel(address)
+
+    async def addresses_of(named: NamedPort) -> list[str]:
+        return [A, B]
+
+    whole, refused, changed = [], asyncio.Event(), asyncio.Event()
+    target = parse_target("dns:///replicas:1")
+    roster = Replicas(KIND, target, Replacing(fakes(A, B)), changed.set, addresses_of)
+    running = asyncio.create_task(roster.run())
+    async with asyncio.timeout(120):
+        await refused.wait()
+        whole.append(True)
+        while {replica.address for replica in roster.ready()} != {A, B}:
+            changed.clear()
+            roster.look_up_soon()
+            await changed.wait()
     running.cancel()
     await asyncio.wait({running})
 

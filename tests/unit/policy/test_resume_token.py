@@ -167,6 +167,16 @@ def test_a_memory_that_is_not_understood_is_refused():
     assert refusal_of(token, tokens_at(0)) == "version"
 
 
+def test_a_token_of_a_policy_that_is_not_served_is_another_version_s():
+    """So its client tries the other replicas, one of which may know it."""
+    policies = with_policy(POLICIES, Remembering())
+    elsewhere = ResumeTokens([b"k" * 32], 60.0, lambda: 0.0, lambda: 0.0, policies)
+    options = with_options(policy=Remembering(), attention_layer=MODEL.default_attention_layer)
+    token = elsewhere.make(SessionSnapshot(options), 1, OWNER)
+    assert elsewhere.take(token, "anna", lambda _: MODEL)
+    assert refusal_of(token, tokens_at(0)) == "version"
+
+
 @dataclass(frozen=True)
 class Remembering(HoldN):
     """An operator's own policy, with any memory."""

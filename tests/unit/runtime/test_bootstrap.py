@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from earvoice.runtime.bootstrap import _stoppable
+from earvoice.gateway.settings import GatewaySettings
+from earvoice.runtime.bootstrap import _stoppable, run_service
 
 
 @pytest.mark.parametrize("service", ["encoder", "decoder", "policy"])
@@ -32,3 +33,20 @@ def test_a_task_that_is_ending_is_not_cut_off():
 
     asyncio.run(_stoppable(serve()))
     assert ended == ["by itself"]
+
+
+@pytest.mark.parametrize("others", [[], [KeyError("a bug")]])
+def test_what_a_task_of_the_service_meets_is_told_in_a_line(others, caplog, monkeypatch):
+    """As if the service itself had met it; a bug beside it keeps its traceback."""
+    monkeypatch.setattr("earvoice.runtime.bootstrap.configure_logging", lambda *_: None)
+
+    async def serve(_: GatewaySettings) -> None:
+        met = ExceptionGroup("in a task", [FileNotFoundError("no such folder"), *others])
+        raise ExceptionGroup("in the service", [met])
+
+    if others:
+        with pytest.raises(ExceptionGroup):
+            run_service("test", GatewaySettings, serve)
+        return
+    assert run_service("test", GatewaySettings, serve) == 1
+    assert [record.message for record in caplog.records] == ["cannot serve: no such folder"]

@@ -408,9 +408,13 @@ class Replicas:
                 # Keep the addresses found before: their health shows whether they serve.
                 _LOG.warning("%s cannot be looked up: %s", named[0], error)
                 continue
-            for address in self._found[named]:
-                if address not in self._replicas:
-                    self._add(group, address, self._access.named(named[0]))
+            try:
+                for address in self._found[named]:
+                    if address not in self._replicas:
+                        self._add(group, address, self._access.named(named[0]))
+            except TlsFileError as error:
+                # They may just be being replaced: the next look-up tries again.
+                _LOG.warning("the certificates are not usable for new replicas: %s", error)
         await self._unlist_all_but({*self._addresses}.union(*self._found.values()))
 
     async def _unlist_all_but(self, listed: set[str]) -> None:
