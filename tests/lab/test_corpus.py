@@ -13,10 +13,18 @@ import pytest
 import soundfile
 
 from earvoice.corpus import build, clips, held_out, sound
-from earvoice.corpus.clips import NOTHING_KINDS, nothing, plan_spoken, say
+from earvoice.corpus.clips import (
+    NOTHING_KINDS,
+    Clip,
+    nothing,
+    plan_spoken,
+    say,
+    without_held_out_texts,
+)
 from earvoice.corpus.espeak_library import phonemes, speak_with_espeak_timed
 from earvoice.corpus.held_out import (
     TestInput,
+    without_published,
     write_joined,
     write_languages,
     write_nothing,
@@ -26,7 +34,7 @@ from earvoice.corpus.held_out import (
 from earvoice.corpus.pico import speak_with_pico
 from earvoice.corpus.spoken import said_words
 from earvoice.corpus.synthesizer import MissingEngineError, SynthesisError
-from earvoice.corpus.texts import Pair, captioned, comparison_key, fits, read_pairs
+from earvoice.corpus.texts import Pair, Split, captioned, comparison_key, fits, read_pairs
 from earvoice.corpus.voice import Voice, draw_pico, draw_training_voice, draw_unseen_voice
 from earvoice.corpus.word_timing import TimedSpeech
 
@@ -383,13 +391,42 @@ def test_where_nobody_talks_in_another_language_no_talk_is_made() -> None:
     assert not [*build._foreign_talk("talk", build._espeak, [], build.foreign_talk([]), 1, [1, 2])]
 
 
+def test_what_held_out_speakers_read_is_not_taught() -> None:
+    """Though another speaker reads it; what nobody has written down stays."""
+
+    def clip(key: str, split: Split, transcript: str) -> tuple[Clip, Path]:
+        return Clip(key, "people", split, transcript=transcript), Path(key)
+
+    given = [
+        clip("a", "train", "It was good for me."),
+        clip("b", "train", "Another sentence."),
+        clip("c", "train", ""),
+        clip("d", "dev", ""),
+        clip("e", "test", "it was good for me"),
+    ]
+    assert [clip.key for clip, _ in without_held_out_texts(given)] == ["b", "c", "d", "e"]
+
+
+def test_nothing_is_chosen_on_what_is_published() -> None:
+    """Chat and conversations of the dev split are measured, not the sentences beside them."""
+    pairs = [
+        Pair(source, f"{source} number {n} is what somebody said here", "dev", {"de": f"x {n}"})
+        for source in ("customer-chat", "tatoeba")
+        for n in range(40)
+    ]
+    kept = without_published(pairs, seed=1, count=3)
+    lost = [pair for pair in pairs if pair not in kept]
+    assert {pair.english for pair in pairs[:3]} <= {pair.english for pair in lost}
+    assert 3 < len(lost) < len(pairs)
+
+
 def test_other_languages_say_what_is_taught_alone() -> None:
     pairs = [
         Pair("chat", f"{split} {n}", split, {"de": f"{split} {n}"})
         for n in range(60)
         for split in ("train", "dev", "test")
     ]
-    assert build._foreign_texts(pairs) == {"de": ["train 0", "train 50"], "es": []}
+    assert build._foreign_texts(pairs) == {"de": ["train 0", "train 50"]}
 
 
 def test_what_cannot_be_said_long_enough_is_told() -> None:

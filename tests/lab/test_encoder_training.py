@@ -149,8 +149,11 @@ def test_what_this_encoder_hears_has_recordings_worsened_cut_and_in_phrases(tmp_
     encoder = WhisperEncoder(config(source, target)).eval()
     sounds = tones(tmp_path, seconds=2)
     heard_by(encoder, sounds, tmp_path / "heard", seed=1)
+    made = [path.stat().st_mtime_ns for path in sorted((tmp_path / "heard/states").iterdir())]
     # What is there is read.
-    clips = heard_by(encoder, sounds, tmp_path / "heard", seed=2)
+    clips = heard_by(encoder, sounds, tmp_path / "heard", seed=1)
+    states = sorted((tmp_path / "heard/states").iterdir())
+    assert [path.stat().st_mtime_ns for path in states] == made
     each = ("", "/worse", "/cut", "/phrase-0", "/phrase-1")
     ways = [f"{key}{way}" for key in ("c0", "c1") for way in each]
     assert [clip.key for clip in clips] == [*ways, "c2", "c2/cut"]
@@ -175,6 +178,9 @@ def test_what_this_encoder_hears_has_recordings_worsened_cut_and_in_phrases(tmp_
         encoder.layer_norm.bias -= 1.0
     again = heard_by(encoder, sounds, tmp_path / "heard", seed=1)[0].load()
     assert np.allclose(again, clips[0].load(), atol=0.05)
+    # Another seed cuts elsewhere.
+    drawn = heard_by(encoder, sounds, tmp_path / "heard", seed=2)
+    assert [clip.states for clip in drawn] != [clip.states for clip in clips]
 
 
 def test_a_shard_may_have_no_clips(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from earvoice.corpus.build import plan_shards
 from earvoice.corpus.held_out import (
+    without_published,
     write_answers,
     write_joined,
     write_languages,
@@ -58,12 +59,14 @@ def main() -> None:
     if options.out is None:
         parser.error("held-out needs --out")
     write_people(speech, options.out, options.split, options.count)
-    write_joined(pairs, options.out / "joined", SEED, options.count)
     write_nothing(speech, pairs, options.out / "nothing", options.split)
     write_languages(pairs, options.out / "languages", SEED, options.split)
     if options.split == "dev":
-        write_sentences(pairs, options.out, SEED, 8 * options.count)
-    if options.split == "test" and is_installed():
+        unpublished = without_published(pairs, SEED, options.count)
+        write_sentences(unpublished, options.out, SEED, 8 * options.count)
+        return
+    write_joined(pairs, options.out / "joined", SEED, options.count)
+    if is_installed():
         write_spoken(pairs, options.out, SEED, options.count)
         write_answers(options.out / "answers", SEED)
 
@@ -71,5 +74,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except MissingEngineError as error:
+    except (MissingEngineError, OSError) as error:
         sys.exit(str(error))

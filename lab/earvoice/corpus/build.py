@@ -23,6 +23,7 @@ from earvoice.corpus.clips import (
     say,
     say_input,
     speak,
+    without_held_out_texts,
 )
 from earvoice.corpus.pico import is_installed
 from earvoice.corpus.recipe import (
@@ -91,13 +92,14 @@ ALIKE_SHARE, LEAST_ALIKE_LETTERS = 0.5, 5
 MOST_WORDS_OF_FEW = 3
 ROUND_FEW_S = (0.35, 0.6)
 """Longest silence before and after a clip of few words."""
+NOTHING_DEV_EVERY = 11
 MOST_DRAWS = 200
 """Most pieces drawn for one long clip; each lasts at least 0.3 s."""
 
 
 def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
     """The shards that `earvoice.corpus.states` computes."""
-    people = read_people(speech)
+    people = without_held_out_texts(read_people(speech))
     random.Random(seed).shuffle(people)
     train = [(clip, path) for clip, path in people if clip.split == "train"]
     dev = [(clip, path) for clip, path in people if clip.split == "dev"]
@@ -443,10 +445,12 @@ def one_after_another(
 
 
 def _foreign_texts(pairs: Sequence[Pair]) -> dict[str, list[str]]:
-    return _by_language([pair for pair in pairs if pair.split == "train"][::50])
+    texts = _by_language([pair for pair in pairs if pair.split == "train"][::50])
+    return {tag: of_tag for tag, of_tag in texts.items() if of_tag}
 
 
 def _nothing_clip(key: str, number: int, kind: str) -> Clip:
-    split: Split = "dev" if number % 10 == 0 else "train"
+    # A number that shares no factor with those of the kinds, which come in turn.
+    split: Split = "dev" if number % NOTHING_DEV_EVERY == 0 else "train"
     texts = dict.fromkeys((SOURCE_LANGUAGE, *TARGET_LANGUAGES), "")
     return Clip(key, "nothing", split, condition=kind, texts=texts)

@@ -31,7 +31,7 @@ from earvoice.corpus.sound import (
     music,
 )
 from earvoice.corpus.spoken import spoken_form, transcript
-from earvoice.corpus.texts import Pair, Split
+from earvoice.corpus.texts import Pair, Split, comparison_key
 from earvoice.corpus.voice import Engine, Voice, draw_foreign_voice, draw_training_voice
 
 JOINED_SHARE = 0.3
@@ -122,6 +122,16 @@ def read_people(speech: Path) -> list[tuple[Clip, Path]]:
         clip = Clip(path.stem, "librispeech-unlabelled", split, f"ls{speaker}", "read audiobook")
         clips.append((clip, path))
     return clips
+
+
+def without_held_out_texts(clips: Sequence[tuple[Clip, Path]]) -> list[tuple[Clip, Path]]:
+    """Leave out of the train split what speakers of the dev or test split read, too."""
+    held_out = {comparison_key(c.transcript or "") for c, _ in clips if c.split != "train"} - {""}
+    return [
+        (clip, path)
+        for clip, path in clips
+        if clip.split != "train" or comparison_key(clip.transcript or "") not in held_out
+    ]
 
 
 def plan_spoken(pairs: Sequence[Pair], seed: int) -> list[list[Pair]]:

@@ -185,6 +185,15 @@ def write_answers(out: Path, seed: int) -> None:
     write_set(out, inputs)
 
 
+def without_published(pairs: Sequence[Pair], seed: int, count: int) -> list[Pair]:
+    """Leave out the sentences of `chat` and `joined`, so that nothing is chosen on them."""
+    chat = [pair for pair in pairs if (pair.source, pair.split) == ("customer-chat", "dev")]
+    # Some rows may be too short, and others take their places.
+    rows = _rows(pairs, seed)[: 2 * count]
+    published = {pair.english for pair in chain(chat[:count], *rows)}
+    return [pair for pair in pairs if pair.english not in published]
+
+
 def write_sentences(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
     """Held-out sentences for each language, by voices that training never uses.
 
@@ -220,11 +229,15 @@ def write_joined(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> Non
 
     Sentences without a conversation are put together as if they were one: one input in twelve.
     """
+    write_set(out, _timed(_rows(pairs, seed), seed, count))
+
+
+def _rows(pairs: Sequence[Pair], seed: int) -> list[list[Pair]]:
     first = TARGET_LANGUAGES[0]
     held_out = [pair for pair in pairs if pair.split == "dev" and first in pair.translations]
     rows = _joined(held_out, random.Random(f"{seed}/rows"))
     random.Random(f"{seed}/order").shuffle(rows)
-    write_set(out, _timed(rows, seed, count))
+    return rows
 
 
 def _joined(pairs: Sequence[Pair], generator: random.Random) -> list[list[Pair]]:

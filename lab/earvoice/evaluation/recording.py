@@ -28,7 +28,7 @@ from earvoice.cli.command import CommandError, ExitCode
 from earvoice.decoder.strategy import ServedModel, TokenTable
 from earvoice.evaluation.source_set import SourceRecording
 from earvoice.policy.endpoints import SegmentGrid
-from earvoice.runtime.files import drop_torn_line
+from earvoice.runtime.files import atomic_write, drop_torn_line
 
 FORMAT_VERSION = 2
 DESCRIPTION_FILE = "recording.json"
@@ -142,7 +142,8 @@ class Recording:
             drop_torn_line(self.folder / INPUTS_FILE)
             return
         (self.folder / REVISIONS_FOLDER).mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf8")
+        with atomic_write(path) as partial:
+            partial.write_text(json.dumps(asdict(description), indent=2) + "\n", encoding="utf8")
 
     def add(self, recorded: RecordedInput, messages: Sequence[pb.EncodeResponse]) -> None:
         """Store an input; it counts once it is written completely."""
@@ -208,7 +209,8 @@ def write_served_model(folder: Path, model: ServedModel) -> None:
         "starts_word": tokens.starts_word,
         "end_token": tokens.end_token,
     }
-    (folder / MODEL_FILE).write_text(json.dumps(content) + "\n", encoding="utf8")
+    with atomic_write(folder / MODEL_FILE) as partial:
+        partial.write_text(json.dumps(content) + "\n", encoding="utf8")
 
 
 def read_served_model(folder: Path) -> ServedModel:

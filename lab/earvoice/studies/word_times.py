@@ -21,10 +21,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from earvoice.cli.command import CommandError
 from earvoice.corpus.sound import Sound, read_sound
 from earvoice.corpus.spoken import said_words, spoken_form, transcript
 from earvoice.evaluation.log import SpokenWord, read_spoken_words
+from earvoice.evaluation.source_set import read_lines, read_sources
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
+from earvoice.models.errors import ModelError
 from earvoice.runtime.files import atomic_write
 from earvoice.training.ctc import align
 
@@ -77,13 +80,14 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="where the word times go (JSON lines)")
     parser.add_argument("--known", type=Path, help="true times to compare with (JSON lines)")
     options = parser.parse_args()
+    if not (options.output or options.known):
+        parser.error("give --output, --known or both")
     torch.set_num_threads(1)
+    sources = read_sources(options.source, read_lines(options.transcripts))
     checkpoint = load_checkpoint(options.model)
-    paths = options.source.read_text("utf8").splitlines()
-    texts = options.transcripts.read_text("utf8").splitlines()
     found = [
-        time_words(checkpoint, path, read_sound(Path(path)), text)
-        for path, text in zip(paths, texts, strict=True)
+        time_words(checkpoint, str(source.path), read_sound(source.path), source.reference)
+        for source in sources
     ]
     if options.output:
         lines = [json.dumps([asdict(word) for word in words]) + "\n" for words in found]
@@ -100,4 +104,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (CommandError, ModelError, OSError) as error:
+        sys.exit(str(error))

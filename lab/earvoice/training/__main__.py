@@ -21,7 +21,9 @@ from earvoice.corpus.clips import read_people
 from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
 from earvoice.corpus.states import LONGEST_S
+from earvoice.corpus.synthesizer import MissingEngineError
 from earvoice.corpus.texts import Pair, read_pairs
+from earvoice.models.errors import ModelError
 from earvoice.models.vocabulary import Vocabulary
 from earvoice.training.ctc import (
     DROPOUT,
@@ -129,6 +131,8 @@ def main() -> None:
         parser.error(f"{options.step} needs --data")
     if options.run is None and options.step not in NEED_NO_RUN:
         parser.error(f"{options.step} needs --run")
+    if options.wait_k and options.step != "english":
+        parser.error("--wait-k is for english")
     if options.model is None and options.step == "adopt":
         parser.error("adopt needs --model")
     if options.to is None and options.step == "export":
@@ -335,5 +339,5 @@ def run_scores(options: argparse.Namespace) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except OtherBeginningError as error:
+    except (OtherBeginningError, MissingEngineError, ModelError, OSError) as error:
         sys.exit(str(error))

@@ -92,6 +92,9 @@ def read_clips(corpus: Path, split: str, prefixes: Sequence[str] = ("",)) -> lis
             begin, count = row["first_sample"], row["samples"]
             clip = Clip(**{each.name: row[each.name] for each in fields(Clip)})
             words, score = heard.get(clip.recording, ("", -9.0))
+            # What only the teacher has heard is no measure of the dev split.
+            if split != "train" and not clip.transcript:
+                words = ""
             if clip.english is None and (written := english_of(clip.transcript, words, score)):
                 clip.texts[SOURCE_LANGUAGE] = written
             clips.append(
@@ -163,8 +166,8 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
     """The clips with this encoder's states: whole and cut; recordings also degraded and in phrases.
 
     Args:
-        folder: where the states are kept, part by part; states of another encoder, or of other
-            clips, are deleted first.
+        folder: where the states are kept, part by part; states of another encoder, of other clips
+            or with another seed are deleted first.
     """
 
     def ways(index: int) -> Iterator[Heard]:
@@ -179,7 +182,7 @@ def heard_by(encoder: WhisperEncoder, sounds: Sounds, folder: Path, seed: int) -
 
     todo = [(index, clip) for index in range(len(sounds.clips)) for clip in ways(index)]
     hearing = {n: t for n, t in encoder.state_dict().items() if not n.startswith("ctc.")}
-    _make_way(folder, digest_of(hearing, (clip for _, clip in todo)))
+    _make_way(folder, f"{digest_of(hearing, (clip for _, clip in todo))} {seed}")
 
     def made(number: int) -> Iterator[tuple[Clip, Sound]]:
         generator = np.random.default_rng((seed, number))
