@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from google.protobuf.duration_pb2 import Duration
@@ -134,7 +135,7 @@ class TranslationOptions:
                 raise _not_allowed(name, value, ", ".join(filter(None, choices)))
         for name in ("segment_ms", "initial_wait_ms", "target_lag_ms", "beam_size"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, int):
+            if value is not None and not isinstance(value, Integral):
                 raise _not_allowed(name, value, "a whole number")
 
 
