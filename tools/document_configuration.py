@@ -60,16 +60,16 @@ engine's time. The rest of the time is for longer utterances, for segments that 
 for audio that catches up. It takes about a second; the log says what was measured
 (`capacity measured`), and the gauge `earvoice.sessions.limit` what came of it.
 
-On a CPU with one thread the thread's own time is measured, so it does not matter what else the
-machine does meanwhile; with several threads or a GPU the time that passes, and the fastest of some
-repeats. A container's CPU limit that is below `TORCH_THREADS` counts. What is not known is what
-else will run on the same cores later: `auto` thinks that an engine has a core for each of its
-threads. So, with three services on two cores, where encoder and decoder have a core each and the
-policy service lives off what they leave, it is right as it is. Where both share one core, halve
-`TARGET_BUSY_RATIO` of both; where more shares it, or where a limit must be the same on every
-machine, set the number. A stream faster than real time, or with shorter segments than the model's
-default, counts as one session and takes more than one's share: it waits for its turns like all
-others, one computation a turn.
+On a CPU with one thread the thread's own time is measured: waiting for a core does not count, but
+sharing its caches or the memory with other work still makes it longer, by a third now and then;
+with several threads or a GPU the time that passes, and the fastest of some repeats. A container's
+CPU limit that is below `TORCH_THREADS` counts. What is not known is what else will run on the same
+cores later: `auto` thinks that an engine has a core for each of its threads. So, with three
+services on two cores, where encoder and decoder have a core each and the policy service lives off
+what they leave, it is right as it is. Where both share one core, halve `TARGET_BUSY_RATIO` of both;
+where more shares it, or where a limit must be the same on every machine, set the number. A stream
+faster than real time, or with shorter segments than the model's default, counts as one session and
+takes more than one's share: it waits for its turns like all others, one computation a turn.
 
 The policy service measures nothing: a live session takes it about a hundredth of a core, and the
 engines refuse what is too much for them. Its `SESSION_LIMIT` bounds memory and the time of its one

@@ -171,7 +171,10 @@ class ResumeTokens:
             )
             # Only restoring it shows whether the policy can read its memory.
             Utterance(snapshot.utterance, snapshot.options.policy.begin())
-        except (ValueError, KeyError, InvalidFieldError, UnimplementedFieldError) as error:
+        except (InvalidFieldError, UnimplementedFieldError) as error:
+            problem = f"its session's config is not served here: {error.message}"
+            raise InvalidResumeTokenError(problem, "version") from error
+        except (ValueError, KeyError) as error:
             raise InvalidResumeTokenError("another version has made it", "version") from error
         owner = TokenOwner(tenant, model, message.session_id, message.traceparent)
         return snapshot, message.seq, owner

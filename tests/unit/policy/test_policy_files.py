@@ -23,7 +23,7 @@ from earvoice.policies.registry import (
 from earvoice.policy.event import SessionSnapshot
 from earvoice.policy.resume import ResumeTokens, TokenOwner
 from earvoice.policy.wire.config import effective_config, resolved_policy, stream_options
-from earvoice.runtime.errors import InvalidFieldError
+from earvoice.runtime.errors import InvalidFieldError, InvalidResumeTokenError
 from earvoice.runtime.parameter import ParameterError
 from tests.own_policy import shown_policy
 from tests.unit.policy.running import with_options
@@ -117,7 +117,7 @@ def test_a_session_with_a_file_s_policy_can_be_resumed(share: str):
     there = ResumeTokens(keys, 60.0, *clock, policies)
     token = there.make(SessionSnapshot(options), 1, owner)
     assert there.take(token, "", lambda _: MODEL)[0].options == options
-    with pytest.raises(InvalidFieldError, match=r"policy\.named\.name = 'share'"):
+    with pytest.raises(InvalidResumeTokenError, match=r"here: policy\.named\.name = 'share'"):
         ResumeTokens(keys, 60.0, *clock).take(token, "", lambda _: MODEL)
 
 
