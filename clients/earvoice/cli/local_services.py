@@ -22,6 +22,7 @@ from earvoice.cli.supervisor import ChildPlan, SupervisedChild, sweeping
 START_TIMEOUT_S = 120.0
 UNMEASURED_SESSION_LIMIT = 16
 PROBE_S = 1.0
+LOOPBACK = "127.0.0.1"
 SERVICES = ("encoder", "decoder", "policy")
 GATEWAY = "gateway"
 # Added to the grace that a service gives its sessions, before it is killed.
@@ -165,10 +166,11 @@ class LocalServices:
             await self._start(GATEWAY, {"SERVER": self.addresses["policy"]})
 
     def _check_free(self, service: str, port: int | None) -> None:
-        number = _setting_of(service, "port", port)
-        host = _setting_of(service, "host", self._choices.policy_settings.get("HOST"))
+        number = _port_of(service) if port is None else str(port)
         if not number.isdecimal() or not int(number):
             return  # a free one, or what the service refuses
+        given = self._choices.policy_settings if service == "policy" else {}
+        host = given.get("HOST") or os.environ.get(f"{variable_prefix_of(service)}HOST", LOOPBACK)
         address = _reachable_host(host), int(number)
         with suppress(OSError), socket.create_connection(address, PROBE_S):
             raise CommandError(
@@ -204,12 +206,14 @@ class LocalServices:
         self.addresses[service] = _reachable(await child.start())
 
 
-def _setting_of(service: str, name: str, given: object) -> str:
-    """What is given, or else stands in the environment, or else is the service's default."""
+def _port_of(service: str) -> str:
+    """The port in a service's own settings, unchecked."""
+    variable = f"{variable_prefix_of(service)}PORT"
+    if variable in os.environ:
+        return os.environ[variable]
     settings = importlib.import_module(f"{module_of(service)}.settings")
-    default = getattr(settings, f"{service.capitalize()}Settings").model_fields[name].default
-    value = os.environ.get(f"{variable_prefix_of(service)}{name.upper()}", default)
-    return str(value if given is None else given)
+    default = getattr(settings, f"{service.capitalize()}Settings").model_fields["port"].default
+    return str(default)
 
 
 def _reachable(address: str) -> str:
@@ -222,7 +226,7 @@ def _reachable(address: str) -> str:
 
 
 def _reachable_host(host: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "::1"}.get(host, host)  # noqa: S104 - compared
+    return {"0.0.0.0": LOOPBACK, "[::]": "[::1]", "::": "::1"}.get(host, host)  # noqa: S104 - compared
 
 
 @asynccontextmanager

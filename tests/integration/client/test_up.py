@@ -139,7 +139,7 @@ async def test_ports_and_logs_are_where_they_were_asked_for(environment, tmp_pat
 async def test_a_service_that_fails_ends_all(environment, tmp_path):
     """Its last lines are told, the others are stopped, nothing is published."""
     (tmp_path / "earvoice" / "policy" / "__main__.py").write_text("raise SystemExit('no way')")
-    process = await start(environment, "--ready-file", tmp_path / "ready.json")
+    process = await start(environment, "--port", "0", "--ready-file", tmp_path / "ready.json")
     _, errors = await process.communicate()
     assert process.returncode == 4
     assert "the policy ended with 1 before it served" in errors.decode()
