@@ -12,6 +12,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
+from tests.deploy.tool import program
 from tests.e2e.calling import RATE_HERTZ, ROOT, assert_well_formed, call, requests, speech
 
 ASK_NOT = ROOT / "demo" / "inaugural_1961.wav"
@@ -27,7 +28,16 @@ pytestmark = pytest.mark.torch
 
 def at_pace(pace: float) -> bytes:
     """The recording so many times as fast, at the same pitch."""
-    command = ["ffmpeg", "-loglevel", "error", "-i", ASK_NOT, "-af", f"atempo={pace}"]
+    command = [
+        program("ffmpeg"),
+        "-nostdin",
+        "-loglevel",
+        "error",
+        "-i",
+        ASK_NOT,
+        "-af",
+        f"atempo={pace}",
+    ]
     output = ["-f", "s16le", "-ac", "1", "-ar", str(RATE_HERTZ), "-"]
     return subprocess.run([*command, *output], check=True, stdout=subprocess.PIPE).stdout
 
