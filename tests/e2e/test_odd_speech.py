@@ -5,13 +5,12 @@ Its text may have wrong words, but most are those that were said, and nothing go
 
 from __future__ import annotations
 
-import re
 import subprocess
-from itertools import groupby
 
 import numpy as np
 import pytest
 
+from earvoice.training.teacher import loops, words_of
 from tests.deploy.tool import program
 from tests.e2e.calling import RATE_HERTZ, ROOT, assert_well_formed, call, requests, speech
 
@@ -20,8 +19,6 @@ SAID = (
     "and so my fellow americans ask not what your country can do for you "
     "ask what you can do for your country"
 )
-LONGEST_PHRASE = 6
-"""Words of a phrase that is looked for three times on end."""
 
 pytestmark = pytest.mark.torch
 
@@ -65,21 +62,6 @@ SPEECH = {
 }
 
 
-def words_of(text: str) -> list[str]:
-    return re.findall(r"[a-z']+", text.lower())
-
-
-def goes_round(text: str) -> bool:
-    """Whether a phrase comes three times on end."""
-    words = words_of(text)
-    for length in range(1, LONGEST_PHRASE + 1):
-        for begin in range(length):
-            phrases = [tuple(words[i : i + length]) for i in range(begin, len(words), length)]
-            if any(len(list(run)) > 2 for _, run in groupby(phrases)):
-                return True
-    return False
-
-
 @pytest.mark.parametrize("name", SPEECH)
 async def test_odd_speech_stays_plausible(services, name: str):
     """In captions; what is translated is made of these."""
@@ -89,13 +71,4 @@ async def test_odd_speech_stays_plausible(services, name: str):
     words, said = words_of(text), words_of(SAID)
     assert len(words) >= len(said) / 3, text
     assert sum(word in said for word in words) >= 0.6 * len(words), text
-    assert not goes_round(text), text
-
-
-def test_what_goes_round_is_noticed():
-    """A phrase of any length up to the longest; twice is no circle."""
-    assert goes_round("no no no")
-    assert goes_round("i think so i think so i think so")
-    assert goes_round("well do it now do it now do it now please")
-    assert not goes_round(SAID)
-    assert not goes_round("bye bye")
+    assert not loops(text), text

@@ -577,7 +577,11 @@ def test_without_a_transcript_only_what_is_sure_is_taken() -> None:
     assert english_of("", "Well, that is clear.", -2.0) is None
     assert english_of("", "So it is. So it is. So it is.", -0.1) is None
     assert loops("no no no")
+    assert loops("Well, do it now. Do it now! Do it now, please.")
     assert not loops("no, no")
+    assert not loops(
+        "Ask not what your country can do for you, ask what you can do for your country."
+    )
     assert recased("", "") == ""
 
 

@@ -100,26 +100,16 @@ def _add_parameter(group: argparse._ArgumentGroup, name: str) -> None:
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("stream")
-    group.add_argument(
-        "--segment-ms",
-        type=number_from(200, 10_000, int),
-        help="length of a segment, 200 to 10000",
-    )
-    group.add_argument(
-        "--initial-wait-ms",
-        type=number_from(0, 10_000, int),
-        help="extra length of the first segment, 0 to 10000",
-    )
-    group.add_argument(
+    _add_number(group, "--segment-ms", 200, 10_000, "length of a segment, {}")
+    _add_number(group, "--initial-wait-ms", 0, 10_000, "extra length of the first segment, {}")
+    _add_number(
+        group,
         "--target-lag-ms",
-        type=number_from(500, 20_000, int),
-        help="mean word lag to hold by adjusting the policy's parameter, 500 to 20000 (none)",
+        500,
+        20_000,
+        "mean word lag to hold by adjusting the policy's parameter, {} (none)",
     )
-    group.add_argument(
-        "--beam-size",
-        type=number_from(1, 16, int),
-        help="hypotheses followed, 1 to 16 (the policy's)",
-    )
+    _add_number(group, "--beam-size", 1, 16, "hypotheses followed, {} (the policy's)")
     group.add_argument("--commit-unit", choices=get_args(CommitUnit), help="(word)")
     group.add_argument(
         "--catch-up",
@@ -152,6 +142,15 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         "--reconnect-limit-s",
         type=number_from(0, 86_400, float),
         help="how long to try to reconnect to a lost server; 0 never tries (60)",
+    )
+
+
+def _add_number(
+    group: argparse._ArgumentGroup, flag: str, least: int, most: int, meaning: str
+) -> None:
+    """Declare a whole number; its range takes the place of ``{}`` in the help."""
+    group.add_argument(
+        flag, type=number_from(least, most, int), help=meaning.format(f"{least} to {most}")
     )
 
 

@@ -14,6 +14,7 @@ from earvoice.api.v1 import types_pb2 as types
 from earvoice.policies.message import read_any_policy, told_policy, write_policy
 from earvoice.policies.registry import POLICIES, AnyPolicy
 from earvoice.runtime.audio_format import AudioEncoding, AudioFormat
+from earvoice.runtime.parameter import ParameterError
 
 CatchUp = Literal["merge", "every-segment"]
 CommitUnit = Literal["word", "token", "followed-word"]
@@ -128,19 +129,15 @@ class TranslationOptions:
     def __post_init__(self) -> None:
         if isinstance(self.target_languages, str):
             allowed = f"a tuple of tags, such as ({self.target_languages!r},)"
-            raise _not_allowed("target_languages", self.target_languages, allowed)
+            raise ParameterError("target_languages", self.target_languages, allowed)
         for name, choices in (("catch_up", _CATCH_UPS), ("commit_unit", _COMMIT_UNITS)):
             value = getattr(self, name)
             if value not in choices:
-                raise _not_allowed(name, value, ", ".join(filter(None, choices)))
+                raise ParameterError(name, value, ", ".join(filter(None, choices)))
         for name in ("segment_ms", "initial_wait_ms", "target_lag_ms", "beam_size"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Integral):
-                raise _not_allowed(name, value, "a whole number")
-
-
-def _not_allowed(name: str, value: object, allowed: str) -> ValueError:
-    return ValueError(f"{name} = {value!r} is not allowed; allowed: {allowed}")
+                raise ParameterError(name, value, "a whole number")
 
 
 def write_config(options: TranslationOptions, resume_token: bytes = b"") -> api.StreamingConfig:

@@ -169,9 +169,12 @@ def _said_after_a_pause(
 
 def write_spoken(pairs: Sequence[Pair], out: Path, seed: int, count: int) -> None:
     """Held-out customer chat and CoCoA-MT, spoken by Pico, on which no decoder was trained."""
-    for name, source, split in (("chat", "customer-chat", "dev"), ("cocoa", "cocoa_mt", "test")):
-        chosen = [pair for pair in pairs if (pair.source, pair.split) == (source, split)]
-        write_set(out / name, _said_by(draw_pico, chosen[:count], seed))
+    write_set(out / "chat", _said_by(draw_pico, _of(pairs, "customer-chat", "dev")[:count], seed))
+    write_set(out / "cocoa", _said_by(draw_pico, _of(pairs, "cocoa_mt", "test")[:count], seed))
+
+
+def _of(pairs: Sequence[Pair], source: str, split: Split) -> list[Pair]:
+    return [pair for pair in pairs if (pair.source, pair.split) == (source, split)]
 
 
 def write_answers(out: Path, seed: int) -> None:
@@ -187,7 +190,7 @@ def write_answers(out: Path, seed: int) -> None:
 
 def without_published(pairs: Sequence[Pair], seed: int, count: int) -> list[Pair]:
     """Leave out the sentences of `chat` and `joined`, so that nothing is chosen on them."""
-    chat = [pair for pair in pairs if (pair.source, pair.split) == ("customer-chat", "dev")]
+    chat = _of(pairs, "customer-chat", "dev")
     # Some rows may be too short, and others take their places.
     rows = _rows(pairs, seed)[: 2 * count]
     published = {pair.english for pair in chain(chat[:count], *rows)}

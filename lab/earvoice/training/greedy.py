@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch.nn import functional
 
+from earvoice.models.transformer import valid_frames
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,7 +42,7 @@ def greedy(
     batch = memory.shape[0]
     stack = decoder.stack_of(prompts[0])
     layers = cast("list[TransformerLayer]", list(stack.layers))
-    seen = (torch.arange(memory.shape[1]) < lengths[:, None])[:, None, None]
+    seen = valid_frames(lengths, memory.shape[1])[:, None, None]
     cross = [layer.project_memory(memory) for layer in layers]
     kept: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * len(layers)
     tokens = torch.tensor(prompts)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from earvoice.models.transformer import valid_frames
 from earvoice.models.vocabulary import EOS
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def align(
     logits = logits.double()
     batch, count, nodes = logits.shape[:3]
     whole = logits.logsumexp(-1)
-    valid = torch.arange(count, device=text.device) < steps[:, None]
+    valid = valid_frames(steps, count)
     # Beyond a source's last step, blanks cost nothing and lead nowhere.
     blank = (logits[..., BLANK] - whole).masked_fill(~valid[..., None], 0.0)
     wanted = text[:, None, :, None].expand(-1, count, -1, -1)
