@@ -9,7 +9,9 @@ BIN := .venv/bin
 DATA ?= ../shared/data
 WORK ?= $(or $(XDG_STATE_HOME),$(HOME)/.local/state)/earvoice
 MODEL ?= models/earvoice-en-x-small
-# Minutes of one core.
+# Share of the clips, of the minutes and of the dev sets: with less than 1 it is a trial of the recipe.
+SHARE ?= 1
+# Minutes of one core, if the share is 1.
 CTC_MINUTES ?= 24
 ENGLISH_MINUTES ?= 75
 TRANSLATION_MINUTES ?= 240
@@ -17,6 +19,9 @@ ENCODER_MINUTES ?= 100
 LABELS_MINUTES ?= 190
 UPPER_MINUTES ?= 60
 ATTUNE_MINUTES ?= 35
+share_of = $(shell awk 'BEGIN { print $(SHARE) * $(1) }')
+# Of the dev split's readers and accents each; chance would decide on fewer than eight.
+DEV_CLIPS = $(shell awk 'BEGIN { count = int($(SHARE) * 100); print count < 8 ? 8 : count }')
 CORPUS := OMP_NUM_THREADS=1 $(BIN)/python -m earvoice.corpus
 # Memory that is kept instead of given back makes a training step a fifth faster.
 TRAINING := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=8000000000 MALLOC_TRIM_THRESHOLD_=16000000000 \
@@ -158,31 +163,31 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup neural-voices unseen-engine recogniser ## make the shipped model anew: DATA=folder WORK=folder (twelve hours of one core)
+model: setup neural-voices unseen-engine recogniser ## make the shipped model anew: DATA=folder WORK=folder (twelve hours of one core; SHARE=0.02 tries it in two)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus and the training states are in $(WORK); run again to continue"
-	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus
+	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus --share $(SHARE)
 	$(TRAINING) hear --data $(DATA) --corpus $(WORK)/corpus
 	$(TRAINING) vocabulary --data $(DATA) --corpus $(WORK)/corpus
-	$(TRAINING) ctc --corpus $(WORK)/corpus --run $(WORK)/run --minutes $(CTC_MINUTES)
-	$(TRAINING) english --corpus $(WORK)/corpus --run $(WORK)/run --minutes $(ENGLISH_MINUTES)
+	$(TRAINING) ctc --corpus $(WORK)/corpus --run $(WORK)/run --minutes $(call share_of,$(CTC_MINUTES))
+	$(TRAINING) english --corpus $(WORK)/corpus --run $(WORK)/run --minutes $(call share_of,$(ENGLISH_MINUTES))
 	$(TRAINING) translations --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
-		--minutes $(TRANSLATION_MINUTES)
+		--minutes $(call share_of,$(TRANSLATION_MINUTES))
 	$(TRAINING) scores --corpus $(WORK)/corpus --run $(WORK)/run
 	$(TRAINING) encoder --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
-		--minutes $(ENCODER_MINUTES)
+		--minutes $(call share_of,$(ENCODER_MINUTES))
 	$(TRAINING) labels --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
-		--minutes $(LABELS_MINUTES)
+		--minutes $(call share_of,$(LABELS_MINUTES))
 	$(TRAINING) upper --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
-		--minutes $(UPPER_MINUTES)
+		--minutes $(call share_of,$(UPPER_MINUTES))
 	$(TRAINING) attune --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run \
-		--minutes $(ATTUNE_MINUTES)
+		--minutes $(call share_of,$(ATTUNE_MINUTES))
 	$(TRAINING) export --data $(DATA) --corpus $(WORK)/corpus --run $(WORK)/run --to $(MODEL)
 	$(MAKE) --no-print-directory calibrate-model
 
 calibrate-model: setup ## choose a model's policy, confidence and precision on the dev split: DATA=folder WORK=folder MODEL=folder
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
-	$(CORPUS) held-out --split dev --data $(DATA) --out $(WORK)/dev
+	$(CORPUS) held-out --split dev --count $(DEV_CLIPS) --data $(DATA) --out $(WORK)/dev
 	$(LAB)/earvoice calibrate --lag-ms $(LAG_MS) --model $(MODEL) --to en \
 		--source $(WORK)/dev/readers/wavs.txt --target $(WORK)/dev/readers/refs.en.txt \
 		--output $(WORK)/calibration/$(MODEL_HASH)

@@ -38,6 +38,12 @@ def main() -> None:
     parser.add_argument("step", choices=("states", "held-out"))
     parser.add_argument("--data", type=Path, required=True, help="folder of text/ and speech/")
     parser.add_argument("--corpus", type=Path, help="states: where they are kept")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=1.0,
+        help="states: share of the clips that is made, at least 250 of each kind (%(default)s)",
+    )
     parser.add_argument("--out", type=Path, help="held-out: where the sets are written")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="(%(default)s)")
     parser.add_argument(
@@ -48,12 +54,14 @@ def main() -> None:
     )
     parser.add_argument("--processes", type=int, default=1, help="(%(default)s)")
     options = parser.parse_args()
+    if not 0 < options.share <= 1:
+        parser.error(f"--share {options.share}: more than 0, at most 1")
     pairs = read_pairs(options.data / "text", SEED)
     speech = options.data / "speech"
     if options.step == "states":
         if options.corpus is None:
             parser.error("states needs --corpus")
-        shards = plan_shards(speech, pairs, SEED)
+        shards = plan_shards(speech, pairs, SEED, options.share)
         write_shards(options.corpus / "states", shards, pretrained_encoder, options.processes)
         return
     if options.out is None:

@@ -20,7 +20,6 @@ from earvoice.corpus.build import BRANCH
 from earvoice.corpus.clips import read_people
 from earvoice.corpus.espeak_library import phonemes
 from earvoice.corpus.recipe import LANGUAGE_WEIGHTS, SEED, SHORT_TATOEBA_SHARE, TEXT_WEIGHTS
-from earvoice.corpus.states import LONGEST_S
 from earvoice.corpus.synthesizer import MissingEngineError
 from earvoice.corpus.texts import Pair, read_pairs
 from earvoice.models.errors import ModelError
@@ -77,6 +76,7 @@ if TYPE_CHECKING:
     from earvoice.training.schedule import Trainer
 
 SHORT_WORDS = 5
+HEARD_SHARDS = ("real-", "dev-")
 NEED_DATA = ("hear", "vocabulary", "translations", "encoder", "labels", "upper", "attune", "export")
 NEED_NO_RUN = ("hear", "vocabulary")
 STATES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -164,17 +164,10 @@ def run_adopt(options: argparse.Namespace) -> None:
 
 def run_hear(options: argparse.Namespace) -> None:
     """Transcribe recordings that lack words, case or commas with the pretrained recogniser."""
-    seconds = {
-        path: soundfile.info(path).duration
-        for clip, path in read_people(options.data / "speech")
-        if needs_hearing(clip)
-    }
-    items = [
-        (clip, path)
-        for clip, path in read_people(options.data / "speech")
-        if seconds.get(path, LONGEST_S) < LONGEST_S
-    ]
-    items.sort(key=lambda item: seconds[item[1]])
+    used = [clip for s in ("train", "dev") for clip in read_clips(options.corpus, s, HEARD_SHARDS)]
+    keys = {clip.key for clip in used if needs_hearing(clip)}
+    items = [item for item in read_people(options.data / "speech") if item[0].key in keys]
+    items.sort(key=lambda item: soundfile.info(item[1]).duration)
     hear(items, options.corpus / "heard.tsv")
 
 

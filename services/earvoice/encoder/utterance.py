@@ -16,8 +16,6 @@ from earvoice.encoder.network import NO_STATES, Encoding, Network
 from earvoice.models.config import FRAME_SHIFT_SAMPLES, SAMPLE_RATE_HZ, SPEECH_WINDOW_SAMPLES
 from earvoice.runtime.audio_format import AudioFormat
 
-"""16 kHz samples between the beginnings of two feature frames."""
-
 Element = TypeVar("Element", bound=np.generic)
 
 
