@@ -281,6 +281,34 @@ def test_minutes_of_other_languages_are_of_what_is_held_out(
     assert {*said} == {("de", "Eins."), ("de", "..."), ("es", "Dos.")}
 
 
+def recordings(speech: Path, *splits: Split) -> Path:
+    """A folder of recordings: a second of a tone for each speaker, of whom there is one a split."""
+    for folder in ("people", "ljspeech", "librispeech-unlabelled"):
+        (speech / folder).mkdir(parents=True)
+    (speech / "ljspeech" / "transcripts.tsv").write_text("utt\ttranscript_raw\n")
+    rows = ["file\tsource\tspeaker\tsplit\tcondition\ttranscript"]
+    for number, split in enumerate(splits, start=1):
+        rows.append(f"{split}.wav\ts\t{split}\t{split}\tread\tyes")
+        tone = 0.1 * np.sin(np.arange(16_000) * 0.1 * number)
+        soundfile.write(speech / "people" / f"{split}.wav", tone, 16_000)
+    (speech / "people" / "people.tsv").write_text("\n".join(rows) + "\n")
+    return speech
+
+
+def test_a_share_of_the_corpus_has_shards_of_every_kind_which_a_greater_share_continues(
+    tmp_path: Path,
+) -> None:
+    speech = recordings(tmp_path / "speech", "train", "dev")
+
+    def names(share: float) -> list[str]:
+        return [name for name, _ in build.plan_shards(speech, [], 1, share)]
+
+    everything, half, least = names(1.0), names(0.5), names(0.001)
+    assert {*least} < {*half} < {*everything}
+    assert {name[:-4] for name in least} == {name[:-4] for name in everything}
+    assert {name[-3:] for name in least} == {"000"}
+
+
 def test_nothing_is_said_otherwise_on_dev_than_in_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,16 +320,7 @@ def test_nothing_is_said_otherwise_on_dev_than_in_the_test(
         return np.full(16_000 + 100 * len(said), 0.1, np.float32)
 
     monkeypatch.setattr(clips, "speak", speak)
-    speech = tmp_path / "speech"
-    for folder in ("people", "ljspeech", "librispeech-unlabelled"):
-        (speech / folder).mkdir(parents=True)
-    (speech / "ljspeech" / "transcripts.tsv").write_text("utt\ttranscript_raw\n")
-    rows = ["file\tsource\tspeaker\tsplit\tcondition\ttranscript"]
-    for split in ("dev", "test"):
-        rows.append(f"{split}.wav\ts\t{split}\t{split}\tread\tyes")
-        tone = 0.1 * np.sin(np.arange(16_000) * (0.1 if split == "dev" else 0.2))
-        soundfile.write(speech / "people" / f"{split}.wav", tone, 16_000)
-    (speech / "people" / "people.tsv").write_text("\n".join(rows) + "\n")
+    speech = recordings(tmp_path / "speech", "dev", "test")
     pairs = [Pair("s", split, split, {"de": f"{split}."}) for split in ("train", "dev", "test")]
     sets = {}
     for split in ("dev", "test"):

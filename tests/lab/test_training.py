@@ -611,6 +611,30 @@ def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
     assert read.load().shape == (2, 2 * WIDTH)
 
 
+def test_what_the_corpus_has_is_heard_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what was left out of it, nor what is written with case and commas already."""
+    folder = tmp_path / "states"
+    folder.mkdir()
+    given = [
+        (Clip("a", "s", "train", transcript="hello there"), Path("a.wav")),
+        (Clip("b", "s", "train", transcript="Hello, there!"), Path("b.wav")),
+        (Clip("c", "s", "train"), Path("c.wav")),
+        (Clip("d", "s", "dev"), Path("d.wav")),
+    ]
+    place = {"begin": 0, "states": 4, "frames": 2, "first_sample": 0, "samples": 0}
+    for name, clips in (("real-000", given[:2]), ("worse-000", given[:2]), ("dev-000", given[3:])):
+        rows = [clip.worsened() if name.startswith("worse") else clip for clip, _ in clips]
+        lines = [json.dumps(asdict(row) | place) + "\n" for row in rows]
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+        np.save(folder / f"{name}.npy", np.zeros((4, WIDTH), np.float16))
+    monkeypatch.setattr(training, "read_people", lambda _: given)
+    monkeypatch.setattr(training.soundfile, "info", lambda _: SimpleNamespace(duration=1.0))
+    heard: list[str] = []
+    monkeypatch.setattr(training, "hear", lambda items, _: heard.extend(c.key for c, _ in items))
+    training.run_hear(Namespace(corpus=tmp_path, data=tmp_path))
+    assert heard == ["a", "d"]
+
+
 def test_a_run_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     """The shipped model's vocabularies and weights are where a run looks for its own."""
     run, made = tmp_path / "run", tmp_path / "made"
