@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.client.model_description import read_model
+from earvoice.evaluation.verification.runs import find_checkpoint
 from earvoice.models.assembly import (
     FLOAT32_BYTES,
     CheckpointParts,
@@ -167,7 +168,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> None:
     summary = summarize(
-        _checkpoint_path(options.path), options.source_language, options.target_language
+        find_checkpoint(options.path), options.source_language, options.target_language
     )
     if options.format == "json":
         _tell(json.dumps(summary, ensure_ascii=False, indent=2))
@@ -178,7 +179,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _convert(options: argparse.Namespace) -> None:
-    source, target = _checkpoint_path(options.source), options.target
+    source, target = find_checkpoint(options.source), options.target
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise CommandError(f"{target}: is there already; allowed: a new or empty directory")
     parts = read_parts(source, options.source_language, options.target_language)
@@ -193,17 +194,6 @@ def _convert(options: argparse.Namespace) -> None:
         storage_dtype=_DTYPES[options.precision],
     )
     _tell(f"{source} -> {target}")
-
-
-def _checkpoint_path(path: Path) -> Path:
-    """The only ``.pt`` file of a folder without a checkpoint of ours; otherwise the path itself."""
-    if not path.exists():
-        raise CommandError(f"{path}: no such file or directory", ExitCode.INPUT)
-    files = sorted(path.glob("*.pt")) if path.is_dir() else []
-    if len(files) > 1:
-        names = ", ".join(file.name for file in files)
-        raise CommandError(f"{path}: has several checkpoints ({names}): name one")
-    return files[0] if files else path
 
 
 def _tell(text: str) -> None:

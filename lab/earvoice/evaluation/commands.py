@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.client.errors import AudioSourceError
 from earvoice.evaluation.instance import primary_language
+from earvoice.evaluation.log import read_lines
 from earvoice.evaluation.recording import Grid, Recording
 from earvoice.evaluation.replay.setting import ReplaySetting, parse_settings
 from earvoice.evaluation.run_folder import RunProgress
-from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
+from earvoice.evaluation.source_set import SourceRecording, read_sources
 from earvoice.models.errors import ModelError
 from earvoice.policies import PolicyLoadError
 from earvoice.policy.wire.config import MAX_SEGMENT_MS, MIN_SEGMENT_MS
@@ -34,6 +35,7 @@ DEFAULT_GRIDS = "250,280,800"
 """LA-n, Hold-n and SP-n at 250, 500, 1000 and 2000 ms; wait-k; EDAtt and AlignAtt."""
 
 _PRECISIONS = ("bf16", "int8")
+_CALIBRATED_LAG_MS = 2000.0
 
 
 @contextmanager
@@ -217,8 +219,8 @@ def _add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lag-ms",
         type=float,
-        default=2000,
-        help="highest mean LAAL allowed for the default alpha and frames (%(default)s)",
+        help="highest mean LAAL allowed for the default alpha and frames "
+        f"({_CALIBRATED_LAG_MS:.0f})",
     )
     parser.add_argument(
         "--output", metavar="DIR", type=Path, help="where the recording and the replays go"
@@ -244,6 +246,10 @@ def _calibrate_confidence(options: argparse.Namespace) -> int:
 
 def _run_calibrate(options: argparse.Namespace) -> int:
     if options.confidence is not None:
+        for name in ("source", "target", "to", "segment", "lag_ms", "output"):
+            if getattr(options, name) is not None:
+                flag = name.replace("_", "-")
+                raise CommandError(f"--{flag} is for the policy's parameters, not for --confidence")
         return _calibrate_confidence(options)
     for name in ("source", "target", "output"):
         if getattr(options, name) is None:
@@ -268,7 +274,7 @@ def _run_calibrate(options: argparse.Namespace) -> int:
             replay,
             options.output / "replays",
             segment_ms,
-            options.lag_ms,
+            _CALIBRATED_LAG_MS if options.lag_ms is None else options.lag_ms,
             before,
             are_captions=primary_language(replay.language)
             == primary_language(config.source_language),

@@ -431,6 +431,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> int:
     latencies_ms = _read_latencies(options.at)
     settings = _read_sweeps(options.sweep)
+    if options.source_list is not None and not settings:
+        raise CommandError("--source is for --sweep: folders have been evaluated already")
     folders = [found for folder in options.folders for found in find_points(folder)]
     if not folders and not settings:
         raise CommandError("nothing to draw: give folders, or --sweep")

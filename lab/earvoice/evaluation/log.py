@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,18 +173,30 @@ _IS_OF_KIND: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def read_lines(path: Path) -> list[tuple[str, str]]:
-    """Return the lines that are not blank, each with its place."""
+def read_lines(path: Path) -> tuple[str, ...]:
+    """Return the lines of a text; a trailing newline does not begin another line."""
     try:
         lines = path.read_text(encoding="utf8").split("\n")
+    except OSError as error:
+        raise LogError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise LogError(str(path), f"is no UTF-8 text: {error}") from error
-    found = [
-        (f"{path}:{number}", line) for number, line in enumerate(lines, start=1) if line.strip()
-    ]
+    lines = [line.removesuffix("\r") for line in lines]
+    if lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise LogError(str(path), "is empty")
+    return tuple(lines)
+
+
+def _read_objects(path: Path) -> Iterator[tuple[str, Any]]:
+    """Read what each line holds that is not blank, with its place."""
+    lines = [(f"{path}:{number}", line) for number, line in enumerate(read_lines(path), start=1)]
+    found = [(place, line) for place, line in lines if line.strip()]
     if not found:
         raise LogError(str(path), "is empty")
-    return found
+    for place, line in found:
+        yield place, parse_line(place, line)
 
 
 def parse_line(place: str, line: str) -> Any:
@@ -196,7 +208,7 @@ def parse_line(place: str, line: str) -> Any:
 
 def read_records(path: Path) -> list[Record]:
     """Return the objects of a file of JSON lines; blank lines are skipped."""
-    return [_as_record(place, parse_line(place, line)) for place, line in read_lines(path)]
+    return [_as_record(place, content) for place, content in _read_objects(path)]
 
 
 def parse_object(place: str, content: bytes) -> Record:
@@ -234,7 +246,7 @@ class SpokenWord:
 
 def read_spoken_words(path: Path) -> list[tuple[SpokenWord, ...]]:
     """Return the words of each recording, in order of time."""
-    return [_read_words(place, parse_line(place, line)) for place, line in read_lines(path)]
+    return [_read_words(place, content) for place, content in _read_objects(path)]
 
 
 def place_spoken_words(log: Log, words: Sequence[Sequence[SpokenWord]]) -> Log:

@@ -14,9 +14,9 @@ from earvoice.cli.command import Command, CommandError, ExitCode
 from earvoice.evaluation.instance import ElapsedClock, Instance, Unit, default_unit
 from earvoice.evaluation.log import (
     Log,
-    LogError,
     ReadingOptions,
     place_spoken_words,
+    read_lines,
     read_records,
     read_spoken_words,
 )
@@ -184,11 +184,11 @@ def add_long_form_arguments(parser: argparse.ArgumentParser) -> None:
 def score_log(path: Path, options: ScoringOptions) -> tuple[Report, tuple[Instance, ...], str]:
     """Return a log's scores, its instances and its language."""
     log_path = find_log(path)
-    log, reading, language = _read(log_path, options)
+    references = None if options.references is None else read_lines(options.references)
+    log, reading, language = _read(log_path, references, options)
     score = score_corpus(log.instances, simuleval_1_0=log.ends_with_eos)
     if options.segmentation is not None:
-        references = _read_references(options.references) or ()
-        segments = read_segmentation(options.segmentation, references)
+        segments = read_segmentation(options.segmentation, references or ())
         log = resegment(log, segments, reading, language, options.resegmenter)
         # Computation is measured for recordings, not for the sentences that they were cut to.
         factor = score.real_time_factor
@@ -211,30 +211,20 @@ def score_log(path: Path, options: ScoringOptions) -> tuple[Report, tuple[Instan
     return report, log.instances, language
 
 
-def _read(path: Path, options: ScoringOptions) -> tuple[Log, ReadingOptions, str]:
+def _read(
+    path: Path, references: tuple[str, ...] | None, options: ScoringOptions
+) -> tuple[Log, ReadingOptions, str]:
     records, language = in_one_language(path, read_records(path), options.language or "")
-    whole = options.segmentation is None
     reading = ReadingOptions(
         unit=options.unit or default_unit(language),
         compatible=options.compatible,
-        references=_read_references(options.references) if whole else None,
+        references=references if options.segmentation is None else None,
         elapsed_clock=options.elapsed_clock,
     )
     log = read_log(path, records, reading)
     if options.words is not None:
         log = place_spoken_words(log, read_spoken_words(options.words))
     return log, reading, language
-
-
-def _read_references(path: Path | None) -> tuple[str, ...] | None:
-    if path is None:
-        return None
-    try:
-        lines = path.read_text(encoding="utf8").split("\n")
-    except UnicodeDecodeError as error:
-        raise LogError(str(path), f"is no UTF-8 text: {error}") from error
-    # A trailing newline does not begin another line.
-    return tuple(lines[:-1] if lines[-1] == "" else lines)
 
 
 def _score_quality(log: Log, language: str) -> tuple[Quality | None, tuple[str, ...]]:

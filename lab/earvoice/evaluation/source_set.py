@@ -13,7 +13,7 @@ from typing import Any, get_args
 from earvoice.cli.command import CommandError, ExitCode
 from earvoice.client.text import duration_ms as text_duration_ms
 from earvoice.evaluation.instance import Unit
-from earvoice.evaluation.log import read_spoken_words
+from earvoice.evaluation.log import read_lines, read_spoken_words
 from earvoice.evaluation.long_form import read_segmentation
 from earvoice.evaluation.score import ScoringOptions, add_long_form_arguments
 from earvoice.runtime.files import digest_of
@@ -79,20 +79,6 @@ def _read_items(
         if not line.strip():
             raise _bad_input(f"{path}:{number}: the line is empty; it must {must}")
     return lines
-
-
-def read_lines(path: Path) -> tuple[str, ...]:
-    """Return the lines of a text; a trailing newline does not begin another line."""
-    try:
-        lines = path.read_text(encoding="utf8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _bad_input(f"{path} cannot be read: {error}") from error
-    lines = [line.removesuffix("\r") for line in lines]
-    if lines[-1] == "":
-        lines.pop()
-    if not lines:
-        raise _bad_input(f"{path} is empty")
-    return tuple(lines)
 
 
 def _duration_ms(path: Path, place: str) -> float:

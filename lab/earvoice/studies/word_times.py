@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from earvoice.cli.command import CommandError
 from earvoice.corpus.sound import Sound, read_sound
 from earvoice.corpus.spoken import said_words, spoken_form, transcript
-from earvoice.evaluation.log import SpokenWord, read_spoken_words
-from earvoice.evaluation.source_set import read_lines, read_sources
+from earvoice.evaluation.log import SpokenWord, read_lines, read_spoken_words
+from earvoice.evaluation.source_set import read_sources
 from earvoice.models.checkpoint import Checkpoint, load_checkpoint
 from earvoice.models.errors import ModelError
 from earvoice.runtime.files import atomic_write

@@ -38,6 +38,10 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
+    if options.teacher and options.system != "papi":
+        parser.error("--teacher is for papi")
+    if options.teacher_languages and not options.teacher:
+        parser.error("--teacher-languages are a --teacher's")
     torch.set_num_threads(options.threads)
     import_module(f"earvoice.systems.{options.system}").run(options)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from earvoice.evaluation.log import read_lines
 from earvoice.evaluation.recorder import record_inputs
 from earvoice.evaluation.recording import Grid, Recording
 from earvoice.evaluation.run_folder import RunProgress
-from earvoice.evaluation.source_set import read_lines, read_sources
+from earvoice.evaluation.source_set import read_sources
 from earvoice.runtime.settings import shipped_model_path
 
 DEMO = Path(__file__).parents[3] / "demo" / "librispeech_1995-1837-0001.wav"

@@ -73,6 +73,7 @@ def test_the_same_curves_are_the_same_file(sweep, tmp_path):
         (("--sweep", "edatt@attention=mean-over-layers"), "are for replays"),
         (("--sweep", "edatt"), "--source is missing"),
         (("nowhere",), "no instances.log"),
+        (("--source", "wavs.txt", "nowhere"), "--source is for --sweep"),
         (("--at", "soon", "nowhere"), "must be numbers"),
     ],
 )

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from earvoice.evaluation.log import read_lines
 from earvoice.evaluation.recording import Recording, RecordingError
 from earvoice.evaluation.replay.run import record_run
-from earvoice.evaluation.source_set import SourceRecording, read_lines, read_sources
+from earvoice.evaluation.source_set import SourceRecording, read_sources
 from tests.lab.evaluation.commands import run_command
 from tests.own_policy import shown_policy
 

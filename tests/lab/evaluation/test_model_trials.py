@@ -170,3 +170,6 @@ def test_a_calibration_needs_its_set(model_path: Path):
     """Of the policy's parameters: a set, and where replays go."""
     with pytest.raises(SystemExit, match="--source is missing"):
         run_command("calibrate", "--model", model_path)
+    arguments = ("calibrate", "--model", model_path, "--confidence", "run", "--lag-ms", "1300")
+    with pytest.raises(SystemExit, match="--lag-ms is for the policy's parameters"):
+        run_command(*arguments)

@@ -282,5 +282,5 @@ def test_the_checkpoint_of_a_folder_is_found(tmp_path):
     with pytest.raises(LogError, match=r"a\.pt, b\.pt"):
         find_checkpoint(tmp_path)
     assert find_checkpoint(tmp_path / "b.pt") == tmp_path / "b.pt"
-    with pytest.raises(LogError, match="no such folder"):
+    with pytest.raises(LogError, match="no such file or folder"):
         find_checkpoint(tmp_path / "c")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from earvoice.cli.command import CommandError, ExitCode
+from earvoice.evaluation.log import read_lines
 from earvoice.evaluation.source_set import (
     add_source_arguments,
-    read_lines,
     read_source_set,
     read_sources,
     read_texts,
