@@ -18,9 +18,11 @@ TranslationError
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, ClassVar
+from urllib.parse import unquote
 
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2
@@ -33,6 +35,12 @@ _DOMAIN = "earvoice"
 _ENDED_FOR_ITSELF = {"replays", "allowed_ms"}
 """In the metadata of a session that was ended because its own audio may be crashing servers, or
 because an utterance was longer than the encoder takes. To resume would bring the same again."""
+_NOT_CONNECTED = re.compile(
+    r"failed to connect to all addresses; last error: \w+: (?:ipv[46]:)?(?P<address>\S+): "
+    r"(?:Failed to connect to remote host: )?(?P<cause>.+)",
+    re.DOTALL,
+)
+"""How gRPC tells that a server could not be reached; other wordings are told as they are."""
 
 
 class Advice(Enum):
@@ -194,7 +202,7 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
     reason = info.reason if ours else ""
     metadata = dict(info.metadata) if ours else {}
     return error_class(status, reason)(
-        failure.details() or "the server gave no message",
+        _message(failure.details()),
         code=status.name,
         reason=reason,
         retry_after_s=retry.retry_delay.ToMilliseconds() / 1000 if waits else None,
@@ -202,6 +210,13 @@ def translate_failure(failure: AioRpcError) -> TranslationError:
         # None: a reason of a newer server, or a failure of the transport.
         passing=False if _ENDED_FOR_ITSELF & {*metadata} else PASSING_BY_REASON.get(reason),
     )
+
+
+def _message(details: str | None) -> str:
+    unreached = _NOT_CONNECTED.fullmatch(details or "")
+    if unreached is None:
+        return details or "the server gave no message"
+    return f"no server answers at {unquote(unreached['address'])}: {unreached['cause']}"
 
 
 def _read_details(failure: AioRpcError) -> Sequence[Any]:

@@ -142,6 +142,24 @@ def test_unreadable_details_leave_the_status(caplog):
     assert "cannot be read" in caplog.text
 
 
+async def test_a_server_that_cannot_be_reached_is_named():
+    """In our words, for gRPC's as they are; what it says otherwise is told as it is."""
+    async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+        with pytest.raises(AioRpcError) as caught:
+            await channel.unary_unary("/x/y")(b"")
+    refused = translate_failure(caught.value)
+    assert refused.message == "no server answers at 127.0.0.1:1: Connection refused"
+    assert refused.code == "UNAVAILABLE"
+    told = "failed to connect to all addresses; last error: UNKNOWN: ipv6:%5B::1%5D:1: timed out"
+    for details, message in (
+        (told, "no server answers at [::1]:1: timed out"),
+        ("gone", "gone"),
+        ("", "the server gave no message"),
+    ):
+        failure = AioRpcError(grpc.StatusCode.UNAVAILABLE, Metadata(), Metadata(), details=details)
+        assert translate_failure(failure).message == message
+
+
 def test_another_domain_is_not_ours():
     """A proxy's ErrorInfo does not speak for the server."""
     failure = failure_of(server_errors.SessionLimitError("full"))
