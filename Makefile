@@ -163,7 +163,7 @@ fuzz: setup ## send nonsense to the public service for two minutes
 bench: setup ## what the services cost beside the bare networks, and live
 	@$(BIN)/python benchmarks/overhead.py && $(BIN)/python benchmarks/live_streams.py
 
-model: setup neural-voices unseen-engine recogniser ## make the shipped model anew: DATA=folder WORK=folder (twelve hours of one core; SHARE=0.02 tries it in two)
+model: setup neural-voices unseen-engine recogniser ## make the shipped model anew: DATA=folder WORK=folder (twelve hours of one core; SHARE=0.02 LABELS_MINUTES=900 tries it in two)
 	@$(PYTHON3) tools/setup_environment.py --system-packages $(SYNTHESISERS)
 	@echo "the corpus and the training states are in $(WORK); run again to continue"
 	$(CORPUS) states --data $(DATA) --corpus $(WORK)/corpus --share $(SHARE)
