@@ -592,18 +592,20 @@ def test_scores() -> None:
     assert spelled([9, 1, 1, 9, 1, 2], blank=9) == (1, 1, 2)
 
 
+def write_shard(corpus: Path, name: str, *clips: Clip) -> None:
+    """A shard whose clips all have the same four states."""
+    folder = corpus / "states"
+    folder.mkdir(exist_ok=True)
+    place = {"begin": 0, "states": 4, "frames": 2, "first_sample": 0, "samples": 0}
+    lines = [json.dumps(asdict(clip) | place) + "\n" for clip in clips]
+    (folder / f"{name}.jsonl").write_text("".join(lines))
+    np.save(folder / f"{name}.npy", np.zeros((4, WIDTH), np.float16))
+
+
 def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
     """A worsened clip as well; a split holds its own clips alone."""
-    folder = tmp_path / "states"
-    folder.mkdir()
-    rows = [
-        Clip("a/worse", "s", "train", transcript="hello there"),
-        Clip("b", "s", "dev", transcript="hello"),
-    ]
-    place = {"begin": 0, "states": 4, "frames": 2, "first_sample": 0, "samples": 0}
-    lines = [asdict(row) | place for row in rows]
-    (folder / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    np.save(folder / "x.npy", np.zeros((4, WIDTH), np.float16))
+    train = Clip("a/worse", "s", "train", transcript="hello there")
+    write_shard(tmp_path, "x", train, Clip("b", "s", "dev", transcript="hello"))
     (tmp_path / "heard.tsv").write_text("a\t-0.1\tHello, there!\n")
     (read,) = read_clips(tmp_path, "train")
     assert read.texts == {"en": "Hello, there!"}
@@ -613,20 +615,16 @@ def test_clips_get_their_english_from_the_teacher(tmp_path: Path) -> None:
 
 def test_what_the_corpus_has_is_heard_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not what was left out of it, nor what is written with case and commas already."""
-    folder = tmp_path / "states"
-    folder.mkdir()
     given = [
         (Clip("a", "s", "train", transcript="hello there"), Path("a.wav")),
         (Clip("b", "s", "train", transcript="Hello, there!"), Path("b.wav")),
         (Clip("c", "s", "train"), Path("c.wav")),
         (Clip("d", "s", "dev"), Path("d.wav")),
     ]
-    place = {"begin": 0, "states": 4, "frames": 2, "first_sample": 0, "samples": 0}
-    for name, clips in (("real-000", given[:2]), ("worse-000", given[:2]), ("dev-000", given[3:])):
-        rows = [clip.worsened() if name.startswith("worse") else clip for clip, _ in clips]
-        lines = [json.dumps(asdict(row) | place) + "\n" for row in rows]
-        (folder / f"{name}.jsonl").write_text("".join(lines))
-        np.save(folder / f"{name}.npy", np.zeros((4, WIDTH), np.float16))
+    first, second, _, last = (clip for clip, _ in given)
+    write_shard(tmp_path, "real-000", first, second)
+    write_shard(tmp_path, "worse-000", first.worsened(), second.worsened())
+    write_shard(tmp_path, "dev-000", last)
     monkeypatch.setattr(training, "read_people", lambda _: given)
     monkeypatch.setattr(training.soundfile, "info", lambda _: SimpleNamespace(duration=1.0))
     heard: list[str] = []

@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from earvoice.corpus.build import plan_shards
+from earvoice.corpus.build import first_shards, plan_shards
 from earvoice.corpus.held_out import (
     without_published,
     write_answers,
@@ -61,7 +61,7 @@ def main() -> None:
     if options.step == "states":
         if options.corpus is None:
             parser.error("states needs --corpus")
-        shards = plan_shards(speech, pairs, SEED, options.share)
+        shards = first_shards(plan_shards(speech, pairs, SEED), options.share)
         write_shards(options.corpus / "states", shards, pretrained_encoder, options.processes)
         return
     if options.out is None:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,13 +99,8 @@ MOST_DRAWS = 200
 """Most pieces drawn for one long clip; each lasts at least 0.3 s."""
 
 
-def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int, share: float = 1.0) -> list[Shard]:
-    """The shards that `earvoice.corpus.states` computes.
-
-    Args:
-        share: in (0, 1], the share of each kind's shards, at least one of each; a greater share
-            has the same ones and more.
-    """
+def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int) -> list[Shard]:
+    """The shards that `earvoice.corpus.states` computes."""
     people = without_held_out_texts(read_people(speech))
     random.Random(seed).shuffle(people)
     train = [(clip, path) for clip, path in people if clip.split == "train"]
@@ -124,35 +120,34 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int, share: float = 1
     def answering(name: str, draw: DrawingEnglish) -> Callable[[Sequence[int]], Sounding]:
         return partial(_answers, name, draw, voices, few, seed)
 
-    of_kind = partial(_shards, share=share)
     shards = [
-        *of_kind("real", train, _real),
-        *of_kind("worse", train, partial(_worse, voices=voices, seed=seed)),
-        *of_kind("cut", train, partial(_cut, seed=seed)),
-        *of_kind("spoken", spoken[:SPOKEN_INPUTS], speaking("spoken", say_input)),
-        *of_kind("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
-        *of_kind("nothing-long", range(LONG_NOTHING_CLIPS), partial(_long, voices, pairs, seed)),
-        *of_kind("nothing-talk", range(FOREIGN_TALK_CLIPS), talking("nothing-talk", _espeak)),
-        *of_kind(f"{BRANCH}talk", range(BRANCH_TALK_CLIPS), talking(f"{BRANCH}talk", _espeak)),
-        *of_kind(
+        *_shards("real", train, _real),
+        *_shards("worse", train, partial(_worse, voices=voices, seed=seed)),
+        *_shards("cut", train, partial(_cut, seed=seed)),
+        *_shards("spoken", spoken[:SPOKEN_INPUTS], speaking("spoken", say_input)),
+        *_shards("nothing", range(NOTHING_CLIPS), partial(_nothing, voices, pairs, seed)),
+        *_shards("nothing-long", range(LONG_NOTHING_CLIPS), partial(_long, voices, pairs, seed)),
+        *_shards("nothing-talk", range(FOREIGN_TALK_CLIPS), talking("nothing-talk", _espeak)),
+        *_shards(f"{BRANCH}talk", range(BRANCH_TALK_CLIPS), talking(f"{BRANCH}talk", _espeak)),
+        *_shards(
             f"{BRANCH}backwards",
             train[:BRANCH_BACKWARDS_CLIPS],
             partial(_backwards, voices=voices, seed=seed),
         ),
-        *of_kind(
+        *_shards(
             f"{BRANCH}short",
             range(BRANCH_SHORT_CLIPS),
             answering(f"{BRANCH}short", draw_training_voice),
         ),
-        *of_kind("dev", dev, _real),
-        *of_kind("dev-telephone", with_words[::3], _on_telephone),
-        *of_kind("dev-noise", with_words[1::3], _in_noise),
+        *_shards("dev", dev, _real),
+        *_shards("dev-telephone", with_words[::3], _on_telephone),
+        *_shards("dev-noise", with_words[1::3], _in_noise),
     ]
     if is_installed():
         name, said, short = (f"{BRANCH}pico{kind}" for kind in ("", "-spoken", "-short"))
-        shards += of_kind(name, range(BRANCH_PICO_CLIPS), talking(name, draw_foreign_pico))
-        shards += of_kind(said, spoken[-BRANCH_PICO_INPUTS:], speaking(said, _by_pico))
-        shards += of_kind(short, range(BRANCH_PICO_SHORT_CLIPS), answering(short, draw_pico))
+        shards += _shards(name, range(BRANCH_PICO_CLIPS), talking(name, draw_foreign_pico))
+        shards += _shards(said, spoken[-BRANCH_PICO_INPUTS:], speaking(said, _by_pico))
+        shards += _shards(short, range(BRANCH_PICO_SHORT_CLIPS), answering(short, draw_pico))
     for source, count in HELD_OUT_SPOKEN.items():
         chosen = [
             pair
@@ -160,15 +155,23 @@ def plan_shards(speech: Path, pairs: Sequence[Pair], seed: int, share: float = 1
             if (pair.source, pair.split) == (source, "dev")
             and len(pair.english.split()) >= LEAST_HELD_OUT_WORDS
         ]
-        shards += of_kind(f"dev-spoken-{source}", chosen[:count], partial(_unseen, seed=seed))
+        shards += _shards(f"dev-spoken-{source}", chosen[:count], partial(_unseen, seed=seed))
     return shards
 
 
+def first_shards(shards: Sequence[Shard], share: float) -> list[Shard]:
+    """Choose this share of each kind's shards, in (0, 1]: the first ones, at least one of each."""
+    chosen: list[Shard] = []
+    for _, of_kind in groupby(shards, lambda shard: shard[0].rpartition("-")[0]):
+        own = list(of_kind)
+        chosen += own[: math.ceil(share * len(own))]
+    return chosen
+
+
 def _shards(
-    name: str, items: Sequence[Item], make: Callable[[Sequence[Item]], Sounding], share: float
+    name: str, items: Sequence[Item], make: Callable[[Sequence[Item]], Sounding]
 ) -> Iterator[Shard]:
-    count = math.ceil(share * math.ceil(len(items) / SHARD_CLIPS))
-    for number, begin in enumerate(range(0, count * SHARD_CLIPS, SHARD_CLIPS)):
+    for number, begin in enumerate(range(0, len(items), SHARD_CLIPS)):
         yield f"{name}-{number:03d}", partial(make, items[begin : begin + SHARD_CLIPS])
 
 

@@ -191,12 +191,13 @@ def read_lines(path: Path) -> tuple[str, ...]:
 
 def _read_objects(path: Path) -> Iterator[tuple[str, Any]]:
     """Read what each line holds that is not blank, with its place."""
-    lines = [(f"{path}:{number}", line) for number, line in enumerate(read_lines(path), start=1)]
-    found = [(place, line) for place, line in lines if line.strip()]
-    if not found:
+    lines = read_lines(path)
+    if not any(map(str.strip, lines)):
         raise LogError(str(path), "is empty")
-    for place, line in found:
-        yield place, parse_line(place, line)
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            place = f"{path}:{number}"
+            yield place, parse_line(place, line)
 
 
 def parse_line(place: str, line: str) -> Any:
