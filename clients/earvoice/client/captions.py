@@ -32,8 +32,8 @@ SENTENCE_COLUMNS = 21
 DELAY_LIMIT_MS = 2000
 """A cue that begins later than its source by more than this is not shown longer for reading."""
 
-_SENTENCE_ENDS = tuple(".?!…。?!")
-_CLAUSE_ENDS = (*_SENTENCE_ENDS, *",;:\N{EN DASH}—、,;:")
+_SENTENCE_ENDS = tuple(".?!…。？！।؟۔")  # noqa: RUF001 - of other scripts
+_CLAUSE_ENDS = (*_SENTENCE_ENDS, *",;:\N{EN DASH}—、，；：،؛")  # noqa: RUF001
 _CLOSING = "\"'”\N{RIGHT SINGLE QUOTATION MARK}»)]」』"
 
 

@@ -137,13 +137,14 @@ def test_a_pause_ends_a_cue():
     assert [cue.lines for cue in captions(words)] == [("Guten Tag",), ("Hallo",)]
 
 
-def test_a_sentence_is_shown_when_the_next_begins():
-    """Live, a caption waits for one more word and no longer."""
+@pytest.mark.parametrize("mark", [".", "？", "！", "。", "؟"])  # noqa: RUF001 - as written
+def test_a_sentence_is_shown_when_the_next_begins(mark):
+    """Live, a caption waits for one more word and no longer, in any script."""
     writer = CaptionWriter()
-    for place, part in enumerate(["Das", "ist", "ein", "ganzer", "Satz."]):
+    for place, part in enumerate(["Das", "ist", "ein", "ganzer", "Satz" + mark]):
         assert writer.add(word(part, 200.0 * place, 200.0 * place + 200)) == []
     (cue,) = writer.add(word("Und", 1000, 1200))
-    assert cue.lines == ("Das ist ein ganzer Satz.",)
+    assert cue.lines == ("Das ist ein ganzer Satz" + mark,)
 
 
 def test_a_later_piece_stays_with_its_word():
