@@ -10,6 +10,7 @@ from torch import nn
 
 from earvoice.corpus.recipe import SOURCE_LANGUAGE, TARGET_LANGUAGES
 from earvoice.corpus.spoken import spoken_form, transcript
+from earvoice.decoder.search import LEAST_PIVOT_TOKENS, PIVOT_TOKENS_PER_STATE
 from earvoice.evaluation.quality import word_error_rate
 from earvoice.models.ctc import spelled
 from earvoice.models.vocabulary import EOS, Vocabulary
@@ -47,9 +48,12 @@ def written(
             nn.utils.rnn.pad_sequence(rows, batch_first=True),
             torch.tensor([*map(len, rows)]),
         )
-        most = 10 + int(lengths.max())
-        if tag != SOURCE_LANGUAGE:
-            most *= 2
+        longest = int(lengths.max())
+        if tag == SOURCE_LANGUAGE:
+            # Where the decoder service cuts it: a model that has not learned to end goes on.
+            most = LEAST_PIVOT_TOKENS + int(PIVOT_TOKENS_PER_STATE * longest)
+        else:
+            most = 20 + 2 * longest
             with torch.inference_mode():
                 read = decoder.read_pivot(read, lengths)
         texts, _ = greedy(decoder, read, lengths, [prompt] * len(part), EOS, most)

@@ -236,7 +236,7 @@ def has_fast_mkl(device: torch.device) -> bool:
     """Whether plain products go through Intel's library on an Intel processor.
 
     It multiplies small float32 matrices up to twice as fast as oneDNN, and compiles nothing for
-    each number of rows. On other makers' processors it takes slower paths.
+    each number of rows. On an EPYC (Zen 3) it is faster alone, but the services gain nothing.
     """
     if device.type != "cpu" or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False
