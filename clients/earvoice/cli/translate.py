@@ -46,7 +46,14 @@ from earvoice.cli.translate_arguments import (
 from earvoice.client.audio import tee
 from earvoice.client.captions import CaptionMarks
 from earvoice.client.errors import AudioSourceError, ServerBusyError
-from earvoice.client.event import Committed, Reconnected, SegmentDone, Summary, TranslationEvent
+from earvoice.client.event import (
+    Committed,
+    Reconnected,
+    SegmentDone,
+    Started,
+    Summary,
+    TranslationEvent,
+)
 from earvoice.client.model_description import ModelDescription
 from earvoice.client.options import TranslationOptions
 from earvoice.client.translation_client import TranslationClient
@@ -182,7 +189,9 @@ async def _translate(
         print(f"==> {audio.name} <==", flush=True)
     several = sum(map(len, sessions)) > 1
     failures: list[AudioSourceError] = []
-    async with tee(_until_broken(audio, failures), len(sessions)) as streams:
+    # No words of one language are written while the server may still refuse another.
+    admitted = asyncio.Barrier(len(sessions) + 1)
+    async with tee(_until_broken(audio, failures, admitted), len(sessions)) as streams:
         try:
             async with asyncio.TaskGroup() as group:
                 for targets, stream in zip(sessions, streams, strict=True):
@@ -194,7 +203,7 @@ async def _translate(
                         options.format, audio.name, choices, marks, several=several
                     )
                     events = client.translate(stream, choices)
-                    group.create_task(_show(events, writer, progress))
+                    group.create_task(_show(events, writer, progress, admitted))
         except BaseExceptionGroup as failed:
             # The first failure ended the other sessions.
             error = failed.exceptions[0]
@@ -209,9 +218,10 @@ async def _translate(
 
 
 async def _until_broken(
-    audio: AudioInput, failures: list[AudioSourceError]
+    audio: AudioInput, failures: list[AudioSourceError], admitted: asyncio.Barrier
 ) -> AsyncGenerator[bytes, None]:
     """Yield what can be read; keep a fault for later, so that the audio before is translated."""
+    await admitted.wait()
     has_begun = False
     try:
         async for chunk in audio.chunks():
@@ -224,15 +234,21 @@ async def _until_broken(
 
 
 async def _show(
-    events: AsyncGenerator[TranslationEvent, None], writer: EventWriter, progress: Progress
+    events: AsyncGenerator[TranslationEvent, None],
+    writer: EventWriter,
+    progress: Progress,
+    admitted: asyncio.Barrier,
 ) -> None:
-    spoke = told = False
+    spoke = told = started = False
     with closing(writer):
         async with aclosing(events):
             async for event in events:
                 writer.write(event)
                 progress.write(event)
                 match event:
+                    case Started() if not started:
+                        started = True
+                        await admitted.wait()
                     case Committed():
                         spoke = spoke or bool(event.words)
                     case SegmentDone() if not (spoke or told) and event.end_ms >= SILENCE_MS:

@@ -68,6 +68,8 @@ def _add_up_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_up(options: argparse.Namespace) -> int:
+    if options.gateway_port is not None and not options.gateway:
+        raise CommandError("--gateway-port needs --gateway")
     return run_until_signalled(lambda _: _serve(options))
 
 

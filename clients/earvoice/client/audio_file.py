@@ -7,6 +7,7 @@ others as FLOAT32; more channels are mixed to one, other rates are resampled to 
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,10 @@ _UNKNOWN_FRAMES = 2**63 - 1
 _EMPTY_BYTES = 4096
 """A recording without frames that is longer than this was not closed by its recorder."""
 _OGG_STREAM_BEGIN = b"OggS\0\x02"
+_CUT_WAV = re.compile(r"^data : (\d+) \(should be (\d+)\)$", re.MULTILINE)
+"""What libsndfile notes of a WAV file that ends too early, without saying so."""
+_LEAST_UNKNOWN_BYTES = 0x7FFF_0000
+"""Programs that write into a pipe tell of so much sound or more."""
 
 
 class UnknownFormatError(AudioSourceError):
@@ -42,7 +47,11 @@ class AudioFile:
     """An open recording; ``audio`` is the format of the bytes that ``chunks`` yields."""
 
     def __init__(self, path: Path) -> None:
-        if not path.is_file():
+        try:
+            is_file = path.is_file()
+        except OSError as error:  # a name that is too long, a folder that may not be searched
+            raise AudioSourceError(f"{path}: {error.strerror}") from error
+        if not is_file:
             fault = "no such file"
             if path.is_dir():
                 fault = "is a folder; allowed: a recording"
@@ -87,10 +96,22 @@ class AudioFile:
         self._file.close()
 
     def chunks(self, chunk_ms: int) -> Iterator[bytes]:
+        """Yield about ``chunk_ms`` of sound at a time.
+
+        Raises:
+            AudioSourceError: the recording is damaged or cut short; what there is came before.
+        """
         try:
             yield from self._decoded(chunk_ms)
         except soundfile.LibsndfileError as error:
             raise AudioSourceError(f"{self._path} is damaged: {error}") from error
+        if missing := _CUT_WAV.search(self._file.extra_info):
+            told, found = map(int, missing.groups())
+            if found < told < _LEAST_UNKNOWN_BYTES:
+                raise AudioSourceError(
+                    f"{self._path} is damaged: it has {found} of the {told} bytes of sound that "
+                    "its header tells of"
+                )
 
     def _decoded(self, chunk_ms: int) -> Iterator[bytes]:
         self._file.seek(0)

@@ -152,6 +152,29 @@ async def test_each_language_needs_room_for_a_session(recording):
     assert "--to needs 2 sessions at once, one for each language" in errors
 
 
+async def test_no_words_are_shown_while_another_language_may_be_refused(recording):
+    """So that nothing was lost, and to try again repeats nothing."""
+
+    class RoomForOne(ScriptedService):
+        calls = 0
+
+        async def StreamingTranslate(self, request_iterator, context):
+            self.calls += 1
+            if self.calls > 1:
+                await asyncio.sleep(0.5)  # time for words of the other
+                raise SessionLimitError("1 of 1 sessions are taken", retry_after_ms=2000)
+            async for response in super().StreamingTranslate(request_iterator, context):
+                yield response
+
+    service = RoomForOne([" Guten"])
+    async with serve(service) as address:
+        ended, output, errors = await run(
+            "translate", recording, "--server", address, "--to", "de,es"
+        )
+    assert (ended, output, service.audio) == (75, "", [])
+    assert "nothing was lost" in errors
+
+
 async def test_subtitles_of_a_recording(recording):
     """A program that reads SubRip finds the words."""
     async with serve(ScriptedService([" Guten", " Tag"])) as address:

@@ -83,10 +83,31 @@ def test_what_is_no_recording_is_told(tmp_path):
     os.mkfifo(tmp_path / "pipe.wav")
     with pytest.raises(AudioSourceError, match=r"pipe\.wav: is no regular file; .* reads pipes"):
         AudioFile(tmp_path / "pipe.wav")
+    with pytest.raises(AudioSourceError, match=r"y\.wav: File name too long"):
+        AudioFile(tmp_path / f"{'y' * 300}.wav")
     path = tmp_path / "text.wav"
     path.write_text("hello")
     with pytest.raises(AudioSourceError, match=r"text\.wav cannot be read as a recording"):
         AudioFile(path)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 2001])
+def test_a_wav_that_was_cut_is_read_as_far_as_it_goes(tmp_path, kept_bytes):
+    """And then told, unless it was written into a pipe, whose length nobody knew."""
+    path = write(tmp_path, 16_000, 1)
+    whole = path.read_bytes()
+    header, sound = whole[:44], whole[44 : 44 + kept_bytes]
+    path.write_bytes(header + sound)
+    chunks = AudioFile(path).chunks(80)
+    fault = rf"a\.wav is damaged: it has {kept_bytes} of the {len(whole) - 44} bytes of sound"
+    read = bytearray()
+    with pytest.raises(AudioSourceError, match=fault):
+        for chunk in chunks:
+            read += chunk
+    assert read == sound[: kept_bytes // 2 * 2]
+    for unknown in (0x7FFF_F024, 0xFFFF_FFFF):
+        path.write_bytes(header[:40] + unknown.to_bytes(4, "little") + sound)
+        assert b"".join(AudioFile(path).chunks(80)) == read
 
 
 def of_unknown_length(flac):
