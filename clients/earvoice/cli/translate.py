@@ -146,9 +146,8 @@ async def _translate_all(options: argparse.Namespace, interruption: Interruption
             width = shutil.get_terminal_size().columns if visible else 0
             progress = Progress(sys.stderr, Path(source).name, width)
             with closing(progress), open_input(source, options, progress.say) as audio:
-                interruption.call_instead(audio.stop)
                 try:
-                    await _translate(client, audio, sessions, progress, options)
+                    await _translate(client, audio, sessions, progress, options, interruption)
                 finally:
                     interruption.call_instead(None)
     return ExitCode.DONE
@@ -183,6 +182,7 @@ async def _translate(
     sessions: list[tuple[str, ...]],
     progress: Progress,
     options: argparse.Namespace,
+    interruption: Interruption,
 ) -> None:
     progress.duration_ms = audio.duration_ms
     if options.format == "text" and len(options.sources) > 1:
@@ -191,7 +191,8 @@ async def _translate(
     failures: list[AudioSourceError] = []
     # No words of one language are written while the server may still refuse another.
     admitted = asyncio.Barrier(len(sessions) + 1)
-    async with tee(_until_broken(audio, failures, admitted), len(sessions)) as streams:
+    read = _until_broken(audio, failures, admitted, interruption)
+    async with tee(read, len(sessions)) as streams:
         try:
             async with asyncio.TaskGroup() as group:
                 for targets, stream in zip(sessions, streams, strict=True):
@@ -218,14 +219,22 @@ async def _translate(
 
 
 async def _until_broken(
-    audio: AudioInput, failures: list[AudioSourceError], admitted: asyncio.Barrier
+    audio: AudioInput,
+    failures: list[AudioSourceError],
+    admitted: asyncio.Barrier,
+    interruption: Interruption,
 ) -> AsyncGenerator[bytes, None]:
-    """Yield what can be read; keep a fault for later, so that the audio before is translated."""
+    """Yield what can be read; keep a fault for later, so that the audio before is translated.
+
+    Once some has come, Ctrl-C ends it, if it does not end by itself, and not the command.
+    """
     await admitted.wait()
     has_begun = False
     try:
         async for chunk in audio.chunks():
-            has_begun = True
+            if not has_begun:
+                has_begun = True
+                interruption.call_instead(audio.stop)
             yield chunk
     except AudioSourceError as error:
         if not has_begun:

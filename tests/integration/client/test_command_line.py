@@ -341,6 +341,20 @@ async def test_an_endless_device_is_read_until_a_signal():
     assert (status, output) == (0, b"Guten Tag\n"), errors
 
 
+async def test_ctrl_c_ends_the_command_while_no_audio_has_come():
+    """There is nothing to translate to its end, and standard input has not ended."""
+    service = ScriptedService()
+    async with serve(service) as address:
+        with start(["translate", "-", "--server", address], stdin=subprocess.PIPE) as process:
+            while not service.configs:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            try:
+                assert await asyncio.to_thread(process.wait, 60) == 130
+            finally:
+                process.kill()
+
+
 async def test_ctrl_c_is_not_for_a_source_that_has_ended(tmp_path):
     """The recording that follows it is not waited for."""
     path = tmp_path / "hour.wav"
