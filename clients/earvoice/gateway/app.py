@@ -144,7 +144,7 @@ async def _serve_reader(connection: Connection, stream: PublishedStream) -> None
         while True:  # ignore what a reader sends; this raises once it has gone
             await connection.receive(None, "the reader's end")
 
-    languages = languages_of(connection.websocket)
+    languages = languages_of(connection.websocket, stream)
     async with asyncio.TaskGroup() as group:
         listening = group.create_task(listen())
         async for message in stream.read(languages):

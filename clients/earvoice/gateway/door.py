@@ -160,7 +160,13 @@ class Door:
         if start.publish:
             admission.check_stream(start.publish)
             # Not before the policy service has let the caller in: this may end another stream.
-            publish = partial(self.directory.open, start.publish, start.marks, start.resume_points)
+            publish = partial(
+                self.directory.open,
+                start.publish,
+                start.marks,
+                start.resume_points,
+                start.options.target_languages,
+            )
         elif admission.stream != "*":
             raise PermissionDeniedError(
                 f"the access token is for the stream {admission.stream!r}: publish under it"

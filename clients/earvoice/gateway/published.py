@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -163,6 +163,7 @@ class PublishedStream:
         marks: how its captions mark words that may be wrong.
 
     Attributes:
+        languages: that a speaker asked for or that have begun; some may have no words yet.
         publication: the current speaker's, if there is one.
     """
 
@@ -198,26 +199,33 @@ class PublishedStream:
             for language, point in points.items()
         )
 
-    def begin(self, points: Mapping[str, ResumePoint]) -> Publication:
+    def check_languages(self, languages: Iterable[str]) -> None:
+        """Refuse a reader of a language that nobody speaks here: it would wait for nothing."""
+        for language in languages:
+            self.captions(language)
+
+    def begin(
+        self, points: Mapping[str, ResumePoint], languages: Iterable[str] = ()
+    ) -> Publication:
         """Return the publication of a new speaker; the one before is no longer valid.
 
         Args:
             points: by language, where the speaker resumes.
+            languages: that the speaker has asked for.
         """
         self._stop_giving_up()
         self.is_over, self.ended_at_s = False, None
         for language, told in self._told.items():
             told.go_on(points.get(language))
+        for language in languages:
+            self._add(language)
         self.publication = Publication(self)
         return self.publication
 
     def publish(self, language: str, event: TranslationEvent) -> None:
         """Send an event to the readers, without waiting for any of them."""
-        if isinstance(event, Started) and language not in self._lines:
-            self.languages.append(language)
-            self._lines[language] = deque(maxlen=self._kept_lines)
-            self._captions[language] = Captions(self._kept_lines, self._marks)
-            self._told[language] = _Told()
+        if isinstance(event, Started):
+            self._add(language)
         news = self._told[language].news(event)
         if news is None:
             return
@@ -235,6 +243,13 @@ class PublishedStream:
                 lines[-1].is_final, lines[-1].end_ms = True, event.end_ms
         if isinstance(event, _FOR_READERS):
             self._tell(language, dump(describe_event(language, event)))
+
+    def _add(self, language: str) -> None:
+        if language not in self._lines:
+            self.languages.append(language)
+            self._lines[language] = deque(maxlen=self._kept_lines)
+            self._captions[language] = Captions(self._kept_lines, self._marks)
+            self._told[language] = _Told()
 
     def lose(self, give_up: Callable[[], None]) -> None:
         """Note that the speaker's connection was lost; ``give_up`` unless it comes back in time."""
@@ -397,6 +412,7 @@ class StreamDirectory:
         name: str,
         marks: CaptionMarks = NO_MARKS,
         points: Mapping[str, ResumePoint] = MappingProxyType({}),
+        languages: Iterable[str] = (),
     ) -> Publication:
         """Return a publication to speak into a stream.
 
@@ -404,17 +420,18 @@ class StreamDirectory:
             marks: for the captions of a new stream.
             points: by language, where a speaker resumes: kept lines stay, and this takes over from
                 a connection whose loss has not been noticed yet.
+            languages: that the speaker has asked for.
         """
         self._forget_old()
         known = self._streams.get(name)
         if known is not None and (known.is_of(points) or (known.is_over and points)):
-            return known.begin(points)
+            return known.begin(points, languages)
         if known is not None and known.publication is not None:
             raise InvalidFieldError("publish", name, "a name under which nobody speaks")
         if known is not None and not known.is_over:
             known.end(self._now_s())  # its former speaker has not come back
         self._streams[name] = PublishedStream(name, self._kept_lines, marks)
-        return self._streams[name].begin({})
+        return self._streams[name].begin({}, languages)
 
     def find(self, name: str) -> PublishedStream:
         self._forget_old()

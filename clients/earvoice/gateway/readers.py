@@ -42,7 +42,8 @@ def reader_routes(door: Door) -> list[Route]:
 
     async def read_events(request: Request) -> Response:
         door.gatekeeper.check_origin(request)
-        return _EventStream(door, find_stream(door, request), languages_of(request))
+        stream = find_stream(door, request)
+        return _EventStream(door, stream, languages_of(request, stream))
 
     return [
         Route("/v1/streams/{name}/events", read_events),
@@ -65,9 +66,15 @@ def _find_for_player(door: Door, request: Request) -> PublishedStream:
     return find_stream(door, request)
 
 
-def languages_of(connection: HTTPConnection) -> frozenset[str]:
-    """Return the languages asked for: ``?language=de&language=es``; none for all."""
-    return frozenset(connection.query_params.getlist("language"))
+def languages_of(connection: HTTPConnection, stream: PublishedStream) -> frozenset[str]:
+    """Return the languages asked for: ``?language=de&language=es``; none for all.
+
+    Raises:
+        InvalidFieldError: the stream lacks one.
+    """
+    languages = connection.query_params.getlist("language")
+    stream.check_languages(languages)
+    return frozenset(languages)
 
 
 def _subtitle_routes(door: Door, form: SubtitleForm, computing: asyncio.Lock) -> list[Route]:

@@ -105,6 +105,8 @@ class Speaker:
         rate = options.audio.sample_rate_hz * options.audio.frame_bytes
         limit_bytes = rate * WAITING_AUDIO_MS // 1000
         self._audio = {language: _AudioQueue(limit_bytes) for language in options.target_languages}
+        self._waiting_for = set(self._audio)
+        self._all_admitted = asyncio.Event()
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -145,6 +147,9 @@ class Speaker:
             case Started() | Reconnected():
                 self.session_ids.append(event.session_id)
                 self.started.set()
+                self._waiting_for.discard(language)
+                if not self._waiting_for:
+                    self._all_admitted.set()
             case Committed():
                 self.word_count += sum(word.starts_word for word in event.words)
         if self._publish is not None and self.publication is None:
@@ -158,7 +163,8 @@ class Speaker:
         point = self._resume_points.get(language)
         # Sessions may resume at different places: drop the audio that this one does not need.
         skipped_samples = point.acknowledged_samples - self._start_sample if point else 0
-        audio = _without_start(aiter(queue), skipped_samples * options.audio.frame_bytes)
+        skipped_bytes = skipped_samples * options.audio.frame_bytes
+        audio = _without_start(aiter(queue), skipped_bytes, self._all_admitted)
         stream = self._client.open(audio, options, point)
         try:
             async with aclosing(stream.events()) as events:
@@ -184,8 +190,10 @@ class Speaker:
 
 
 async def _without_start(
-    audio: AsyncIterator[bytes | TranslationUpdate], skipped_bytes: int
+    audio: AsyncIterator[bytes | TranslationUpdate], skipped_bytes: int, admitted: asyncio.Event
 ) -> AsyncIterator[bytes | TranslationUpdate]:
+    # While a session may still be refused, no words are told: nothing is lost by trying again.
+    await admitted.wait()
     async for content in audio:
         if not isinstance(content, bytes):
             yield content

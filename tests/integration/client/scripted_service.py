@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import grpc
 
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import speech_translation_service_pb2_grpc as api_grpc
+from earvoice.runtime.errors import SessionLimitError
 from earvoice.runtime.interceptor import StatusInterceptor
 from earvoice.runtime.transport import PUBLIC_MESSAGE_LIMIT_BYTES, server_options
 
@@ -119,6 +121,20 @@ class ScriptedService(api_grpc.SpeechTranslationServiceServicer):
             stage_timings=timings,
         )
         return Response(committed={"items": [item], "acknowledged_samples": 50})
+
+
+class RoomForOne(ScriptedService):
+    """Refuses every call but the first, after a while in which the first may release words."""
+
+    calls = 0
+
+    async def StreamingTranslate(self, request_iterator, context):
+        self.calls += 1
+        if self.calls > 1:
+            await asyncio.sleep(0.5)
+            raise SessionLimitError("1 of 1 sessions are taken", retry_after_ms=2000)
+        async for response in super().StreamingTranslate(request_iterator, context):
+            yield response
 
 
 @asynccontextmanager

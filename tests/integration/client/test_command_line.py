@@ -18,7 +18,7 @@ import webvtt
 from earvoice.api.v1 import speech_translation_service_pb2 as api
 from earvoice.api.v1 import types_pb2 as types
 from earvoice.runtime.errors import BackendUnavailableError, SessionLimitError
-from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.client.scripted_service import RoomForOne, ScriptedService, serve
 
 ITEM_FIELDS = [
     "type",
@@ -154,18 +154,6 @@ async def test_each_language_needs_room_for_a_session(recording):
 
 async def test_no_words_are_shown_while_another_language_may_be_refused(recording):
     """So that nothing was lost, and to try again repeats nothing."""
-
-    class RoomForOne(ScriptedService):
-        calls = 0
-
-        async def StreamingTranslate(self, request_iterator, context):
-            self.calls += 1
-            if self.calls > 1:
-                await asyncio.sleep(0.5)  # time for words of the other
-                raise SessionLimitError("1 of 1 sessions are taken", retry_after_ms=2000)
-            async for response in super().StreamingTranslate(request_iterator, context):
-                yield response
-
     service = RoomForOne([" Guten"])
     async with serve(service) as address:
         ended, output, errors = await run(

@@ -21,7 +21,7 @@ from earvoice.gateway.__main__ import _loop_faults
 from earvoice.gateway.connection import Connection
 from earvoice.gateway.settings import GatewaySettings
 from earvoice.runtime.errors import SessionLimitError
-from tests.integration.client.scripted_service import ScriptedService, serve
+from tests.integration.client.scripted_service import RoomForOne, ScriptedService, serve
 from tests.integration.gateway.running_gateway import (
     PATIENCE_S,
     of_kind,
@@ -70,6 +70,18 @@ async def test_each_language_is_a_session_of_the_same_audio():
     assert sorted(c.target_language_codes[0] for c in service.configs) == ["de", "es"]
     assert service.audio == [CHUNK, CHUNK]
     assert {message["language"] for message in of_kind(messages, "summary")} == {"de", "es"}
+
+
+async def test_no_words_are_told_while_another_language_may_be_refused():
+    """So that to try again repeats nothing."""
+    service = RoomForOne([" Wort"])
+    async with serve(service) as server, run_gateway(server) as (address, _):
+        async with speak(address) as websocket:
+            await websocket.send(start(config={"targetLanguageCodes": ["de", "es"]}))
+            await websocket.send(CHUNK)
+            *messages, error = await receive_all(websocket)
+    assert (error["reason"], error["advice"]) == ("SESSION_LIMIT", "retry")
+    assert (of_kind(messages, "words"), service.audio) == ([], [])
 
 
 async def test_audio_that_ends_inside_a_frame_is_told_when_every_language_has_ended():

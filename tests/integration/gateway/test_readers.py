@@ -76,6 +76,20 @@ async def read_all(stream, languages=frozenset()):
     return [json.loads(message) async for message in stream.read(languages)]
 
 
+def test_what_a_speaker_has_asked_for_may_be_read_before_it_has_begun():
+    """A player that comes between two languages' beginnings learns of both."""
+    directory = StreamDirectory(kept_lines=5, linger_s=10)
+    directory.open("hall", languages=("de", "es"))
+    stream = directory.find("hall")
+    stream.check_languages(["es"])
+    assert stream.languages == ["de", "es"]
+    assert not stream.captions("es").cues
+    with pytest.raises(
+        InvalidFieldError, match="language = 'fr' is not allowed; allowed: de or es"
+    ):
+        stream.check_languages(["de", "fr"])
+
+
 async def test_a_late_reader_gets_the_last_lines_first():
     """Then what comes, until the end; nothing of the speaker's own."""
     stream = PublishedStream("hall", kept_lines=10)
@@ -383,12 +397,19 @@ async def test_pages_and_sockets_read_what_a_speaker_publishes():
             body = (await events).text
             subtitles = await http.get(f"http://{address}/v1/streams/hall/captions.vtt")
             nobody = await http.get(f"http://{address}/v1/streams/other/events")
+            unspoken = await http.get(f"{url}?language=de&language=xx")
+            async with speak(address, "/v1/streams/hall?language=xx") as refused:
+                (failure,) = await receive_all(refused)
     told = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line]
     assert text_of(read) == text_of(told) == spoken == "Guten Tag"
     assert of_kind(read, "end")
     assert [cue.text for cue in webvtt.from_string(subtitles.text)] == ["Guten Tag"]
     assert nobody.status_code == 404
     assert "stream = 'other'" in nobody.json()["error"]["message"]
+    assert unspoken.status_code == 400
+    fault = "language = 'xx' is not allowed; allowed: de"
+    assert fault in unspoken.json()["error"]["message"]
+    assert fault in failure["message"]
 
 
 async def test_words_become_subtitles_of_either_form():
