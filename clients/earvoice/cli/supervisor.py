@@ -105,7 +105,10 @@ class SupervisedChild:
             await asyncio.shield(self._keeper)
 
     async def stop(self) -> None:
-        """Send SIGTERM and wait; kill the child if it takes too long or the wait is cancelled."""
+        """Send SIGTERM and wait; kill the child if it takes too long or the wait is cancelled.
+
+        A child that does not serve yet is killed at once.
+        """
         try:
             if self._keeper is not None:
                 self._keeper.cancel()
@@ -160,7 +163,11 @@ class SupervisedChild:
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if process.returncode is None:
-            process.terminate()
+            if self._plan.address_file.exists():
+                process.terminate()
+            else:
+                # It has nobody to finish with, and to load a model takes many seconds.
+                process.kill()
         try:
             async with asyncio.timeout(self._plan.stop_timeout_s):
                 await self._wait(process)

@@ -26,6 +26,14 @@ file.with_suffix(".part").replace(file)
 signal.pause()
 """
 DEAF = SERVER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
+# Never serves, and hears no SIGTERM.
+LOADING = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open(os.environ["X_STARTS"], "a") as starts:
+    starts.write(f"{os.getpid()} 0\\n")
+while True: signal.pause()
+"""
 # Has a child of its own, which writes where it writes.
 PARENT = (
     """
@@ -84,6 +92,18 @@ async def test_a_child_that_serves_gives_its_address(tmp_path):
     ((process_id, _),) = starts(tmp_path)
     assert alive(process_id)
     await child.stop()
+    assert not alive(process_id)
+
+
+async def test_a_child_that_does_not_serve_yet_is_not_waited_for(tmp_path):
+    """It may be loading a model, which no signal interrupts."""
+    plan = replace(plan_of(LOADING, tmp_path), stop_timeout_s=10_000)
+    child = SupervisedChild(plan, LogRelay(), print)
+    starting = asyncio.ensure_future(child.start())
+    await until(lambda: starts(tmp_path))
+    starting.cancel()
+    await child.stop()
+    ((process_id, _),) = starts(tmp_path)
     assert not alive(process_id)
 
 
