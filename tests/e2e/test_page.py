@@ -119,6 +119,8 @@ async def test_words_appear_while_the_microphone_plays_and_never_change(
         spoken = [line for line in await download(reader, form) if "-->" not in line]
         words = [line for line in spoken if not line.isdigit()]
         assert without_blanks(words) == without_blanks(final)
+    other, _ = await open_page(browser, gateway, "?stream=hall&to=xx")
+    await other.locator("#status", has_text="allowed: de or es").wait_for(timeout=PATIENCE_MS)
     # And it waits for the next stream of this name.
     await open_page(browser, gateway, "?to=de&publish=hall&autostart=1")
     await reader.locator("#status", has_text="Live").wait_for(timeout=PATIENCE_MS)

@@ -199,10 +199,10 @@ class PublishedStream:
             for language, point in points.items()
         )
 
-    def check_languages(self, languages: Iterable[str]) -> None:
-        """Refuse a reader of a language that nobody speaks here: it would wait for nothing."""
-        for language in languages:
-            self.captions(language)
+    def check_languages(self, languages: Sequence[str]) -> None:
+        """Refuse a reader who asks only for languages that nobody speaks here."""
+        if languages and not set(languages) & set(self.languages):
+            self.captions(languages[0])
 
     def begin(
         self, points: Mapping[str, ResumePoint], languages: Iterable[str] = ()

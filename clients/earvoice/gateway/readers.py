@@ -70,7 +70,7 @@ def languages_of(connection: HTTPConnection, stream: PublishedStream) -> frozens
     """Return the languages asked for: ``?language=de&language=es``; none for all.
 
     Raises:
-        InvalidFieldError: the stream lacks one.
+        InvalidFieldError: the stream has none of them.
     """
     languages = connection.query_params.getlist("language")
     stream.check_languages(languages)

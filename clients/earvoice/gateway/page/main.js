@@ -165,13 +165,14 @@ function read(name) {
   document.body.classList.add("reader");
   element("stream-name").textContent = name;
   const address = new URL(`${published}/events`, location.href);
-  for (const tag of parameters.get("to")?.split(",") ?? []) address.searchParams.append("language", tag);
+  const tags = parameters.get("to")?.split(",") ?? [];
+  for (const tag of tags) address.searchParams.append("language", tag);
   if (token) address.searchParams.set("access_token", token);
-  listen(address, `${published}/captions.vtt`);
+  listen(address, `${published}/captions.vtt${tags.length ? `?language=${encodeURIComponent(tags[0])}` : ""}`);
 }
 
 // An EventSource comes back after a lost connection, but gives up where the answer is an error: no
-// stream of this name is on yet, or no longer. After a stream's end the next one is waited for; the one
+// stream of this name is on yet, or no longer, or it has no such language. After a stream's end the next one is waited for; the one
 // that has ended is told again meanwhile, and stays as it is.
 function listen(address, probe, isOver = false) {
   const events = new EventSource(address);
@@ -184,6 +185,7 @@ function listen(address, probe, isOver = false) {
     if (answer && [401, 403].includes(answer.status)) {
       say((await answer.json()).error.message);
     } else {
+      if (answer?.status === 400) say((await answer.json()).error.message);
       setTimeout(() => listen(address, probe, isOver), READER_PAUSE_MS);
     }
   };
