@@ -309,6 +309,14 @@ async def finish(process):
     return process.returncode, output, errors.decode()
 
 
+async def status_of(process):
+    """Return the exit status of a process whose input stays open; it is killed if it hangs."""
+    try:
+        return await asyncio.to_thread(process.wait, 60)
+    finally:
+        process.kill()
+
+
 async def test_an_empty_standard_input_is_told():
     """A character device that no event loop can wait on."""
     async with serve(ScriptedService()) as address:
@@ -337,10 +345,7 @@ async def test_ctrl_c_ends_the_command_while_no_audio_has_come():
             while not service.configs:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            try:
-                assert await asyncio.to_thread(process.wait, 60) == 130
-            finally:
-                process.kill()
+            assert await status_of(process) == 130
 
 
 async def test_ctrl_c_is_not_for_a_source_that_has_ended(tmp_path):
@@ -356,10 +361,7 @@ async def test_ctrl_c_is_not_for_a_source_that_has_ended(tmp_path):
             while len(service.configs) < 2:  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            try:
-                assert await asyncio.to_thread(process.wait, 60) == 130
-            finally:
-                process.kill()
+            assert await status_of(process) == 130
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,8 @@ function read(name) {
 }
 
 // An EventSource comes back after a lost connection, but gives up where the answer is an error: no
-// stream of this name is on yet, or no longer, or it has no such language. After a stream's end the next one is waited for; the one
-// that has ended is told again meanwhile, and stays as it is.
+// stream of this name is on yet, or no longer, or it has no such language. After a stream's end the next
+// one is waited for; the one that has ended is told again meanwhile, and stays as it is.
 function listen(address, probe, isOver = false) {
   const events = new EventSource(address);
   let heldLines = null;
