@@ -75,6 +75,7 @@ class AudioBuffer:
         self._newest_frames = TINY_FRAMES
         self.received_samples = start_sample
         self.ended = False
+        self._failure: Exception | None = None
 
     async def append(self, data: bytes, arrival_s: float) -> None:
         if len(data) % self._frame_bytes:
@@ -115,12 +116,23 @@ class AudioBuffer:
             self.ended = True
             self._changed.notify_all()
 
+    async def fail(self, error: Exception) -> None:
+        """Say that no more audio will come because of an error; what has come is still heard."""
+        async with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
     async def wait_for(self, sample: int) -> None:
-        """Return when ``sample`` frames have come, the audio has ended, or on ``interrupt``."""
+        """Return when ``sample`` frames have come, the audio has ended, or on ``interrupt``.
+
+        Raises what ``fail`` was given if they will not come.
+        """
         async with self._changed:
             self._wanted_sample = sample
             self._changed.notify_all()
             while not (self.ended or self._is_interrupted or self.received_samples >= sample):
+                if self._failure is not None:
+                    raise self._failure
                 await self._changed.wait()
             self._is_interrupted = False
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
-from functools import partial
 
 from earvoice.api.v1 import speech_translation_service_pb2 as public_pb
 from earvoice.api.v1 import types_pb2
@@ -188,8 +187,8 @@ class TranslationStream:
         """Yield what happens, the totals last."""
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._hand_on_errors(partial(self._read, messages))),
-                group.create_task(self._hand_on_errors(self._session.run)),
+                group.create_task(self._read(messages)),
+                group.create_task(self._run_session()),
             ]
             try:
                 async for event in self._outbox.events():
@@ -201,14 +200,21 @@ class TranslationStream:
                 for task in tasks:
                     task.cancel()
 
-    async def _hand_on_errors(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_session(self) -> None:
         """Send an error through the outbox, after the words already released."""
         try:
-            await work()
+            await self._session.run()
         except Exception as error:  # noqa: BLE001 - handed on, not swallowed
             await self._outbox.close(error)
 
     async def _read(self, messages: AsyncIterator[bytes | StreamOptions]) -> None:
+        """Hand on what the client sends; the session meets an error where it lies in the audio."""
+        try:
+            await self._take(messages)
+        except Exception as error:  # noqa: BLE001 - handed on, not swallowed
+            await self._audio.fail(error)
+
+    async def _take(self, messages: AsyncIterator[bytes | StreamOptions]) -> None:
         audio = self._audio
         async for message in messages:
             if isinstance(message, StreamOptions):

@@ -148,12 +148,13 @@ async def test_the_lag_asked_for_is_held(running: RunningPolicy, name: str, targ
 
 
 async def test_a_bad_update_ends_the_session_behind_its_words(running: RunningPolicy):
-    """The field is named, and what was released stands."""
+    """The field is named; every segment that ends before it is decided, none after it."""
     bad = pb.StreamingUpdate(policy=policy(edatt={"alpha": 7}))
-    outcome = await call(running.address, stream(seconds(4.0), bad, seconds(1.0)))
+    outcome = await call(running.address, stream(seconds(4.2), bad, seconds(1.0)))
     assert outcome.code is grpc.StatusCode.INVALID_ARGUMENT
     assert outcome.reason == "INVALID_FIELD"
     assert "policy.edatt.alpha = 7" in outcome.details
+    assert ends_ms(outcome) == [800, 1600, 2400, 3200, 4000]
     texts = [item.text for item in outcome.items]
     assert texts == [f"w{n}" for n in range(len(texts))]
 
