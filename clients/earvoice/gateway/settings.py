@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from earvoice.runtime.settings import ProcessSettings
@@ -74,6 +74,14 @@ class GatewaySettings(ProcessSettings):
     stream_linger_ms: Annotated[int, Field(ge=0, le=86_400_000)] = Field(
         600_000, description="Milliseconds for which a published stream can be read after its end."
     )
+
+    @model_validator(mode="after")
+    def _check_server(self) -> Self:
+        if self.server_tls_name and self.server_tls_ca_file is None:
+            raise ValueError("SERVER_TLS_NAME needs SERVER_TLS_CA_FILE")
+        if self.server_token and self.token_key is None:
+            raise ValueError("SERVER_TOKEN needs TOKEN_KEY: it is shown for whom the gateway knows")
+        return self
 
     @property
     def server_tls(self) -> ChannelTls | None:

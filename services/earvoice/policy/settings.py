@@ -167,6 +167,10 @@ class PolicySettings(ServiceSettings):
             raise ValueError("AUTH_JWKS_FILE and AUTH_JWKS_URL are both given; allowed: one")
         if self.checks_jwts and not (self.auth_jwt_issuer and self.auth_jwt_audience):
             raise ValueError("JWTs need AUTH_JWT_ISSUER and AUTH_JWT_AUDIENCE")
+        if (self.auth_jwt_issuer or self.auth_jwt_audience) and not self.checks_jwts:
+            raise ValueError(
+                "AUTH_JWT_ISSUER and AUTH_JWT_AUDIENCE need AUTH_JWKS_FILE or AUTH_JWKS_URL"
+            )
         return self
 
     @model_validator(mode="after")
@@ -183,6 +187,8 @@ class PolicySettings(ServiceSettings):
             )
         if self.backend_tls_certificate_file and self.backend_tls_ca_file is None:
             raise ValueError("BACKEND_TLS_CERTIFICATE_FILE needs BACKEND_TLS_CA_FILE")
+        if self.backend_tls_server_name and self.backend_tls_ca_file is None:
+            raise ValueError("BACKEND_TLS_SERVER_NAME needs BACKEND_TLS_CA_FILE")
         return self
 
     @field_validator("resume_keys")

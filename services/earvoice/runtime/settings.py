@@ -8,7 +8,14 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar, get_args
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableError
 
@@ -31,7 +38,7 @@ class ProcessSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="forbid")
 
-    host: str = Field("127.0.0.1", description="Address to listen on.")
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port to listen on; 0 takes a free one."
     )
@@ -72,6 +79,15 @@ class ProcessSettings(BaseSettings):
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of the Prometheus endpoint `/metrics` on `HOST`; 0 for none."
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_path(cls, value: object, info: ValidationInfo) -> object:
+        # An empty variable would be read as the working folder.
+        field = cls.model_fields[info.field_name or ""]
+        if value == "" and Path in (field.annotation, *get_args(field.annotation)):
+            raise ValueError("is empty; allowed: a path, or no such variable")
+        return value
 
     @field_validator("host")
     @classmethod
@@ -223,7 +239,8 @@ class ModelSettings(ServiceSettings):
 
 def load_settings(settings_class: type[_AnySettings], **overrides: object) -> _AnySettings:
     """Read the settings from the environment."""
-    protocol = os.environ.get(OTLP_PROTOCOL, "grpc")
+    # OpenTelemetry takes an empty variable for none.
+    protocol = os.environ.get(OTLP_PROTOCOL) or "grpc"
     if protocol != "grpc":
         raise SettingsError(f"{OTLP_PROTOCOL} = {protocol!r} is not implemented; allowed: grpc")
     prefix = settings_class.model_config.get("env_prefix", "")

@@ -136,7 +136,10 @@ async def test_prometheus_reads_every_metric_of_the_gateway():
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"server_token": "s"}, "EARVOICE_GATEWAY_SERVER_TOKEN: .*SERVER_TLS_CA_FILE"),
+        (
+            {"server_token": "s", "token_key": "k" * 32},
+            "EARVOICE_GATEWAY_SERVER_TOKEN: .*SERVER_TLS_CA_FILE",
+        ),
         ({"server": "host:99999"}, "EARVOICE_GATEWAY_SERVER: .*port 99999"),
     ],
 )

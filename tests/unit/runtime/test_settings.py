@@ -93,6 +93,12 @@ def test_a_secret_is_not_told(monkeypatch):
             "needs BACKEND_TLS_CA_FILE",
         ),
         ({"AUTH_JWKS_FILE": "keys"}, "AUTH_JWT_ISSUER and AUTH_JWT_AUDIENCE"),
+        ({"AUTH_JWT_ISSUER": "https://issuer"}, "need AUTH_JWKS_FILE or AUTH_JWKS_URL"),
+        ({"AUTH_JWT_AUDIENCE": "us", "AUTH_JWKS_URL": ""}, "need AUTH_JWKS_FILE or AUTH_JWKS_URL"),
+        (
+            {"BACKEND_TLS_SERVER_NAME": "engine"},
+            "BACKEND_TLS_SERVER_NAME needs BACKEND_TLS_CA_FILE",
+        ),
         ({"AUTH_JWKS_URL": "file:///keys"}, "AUTH_JWKS_URL = 'file:///keys'"),
         ({"TENANT_SESSION_LIMIT": "3"}, "TENANT_SESSION_LIMIT needs AUTH_TOKENS_FILE"),
     ],
@@ -105,6 +111,14 @@ def test_what_protects_only_together_is_wanted_together(monkeypatch, given, mess
     with pytest.raises(SettingsError) as refused:
         load_settings(PolicySettings)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["TRACE_FILE", "AUTH_TOKENS_FILE", "BACKEND_TLS_CA_FILE", "HOST"])
+def test_an_empty_variable_is_named(monkeypatch, name):
+    """A template's variable that came out empty is neither the working folder nor a default."""
+    monkeypatch.setenv(f"EARVOICE_POLICY_{name}", "")
+    with pytest.raises(SettingsError, match=f"EARVOICE_POLICY_{name} = ''"):
+        load_settings(PolicySettings)
 
 
 @pytest.mark.parametrize("blank", [" ", "\n", ",", " , "])
